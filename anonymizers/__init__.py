@@ -1,0 +1,1 @@
+"""The privacy core: methods, mechanisms and keyed randomness on numpy arrays; no Beam."""

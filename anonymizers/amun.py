@@ -1,0 +1,673 @@
+"""Amun: a log released by sampling its cases and adding noise to its times.
+
+Elkoumy, Pankova, Dumas: Differentially Private Release of Event Logs for Process Mining. Sections
+3.2 to 3.7, Algorithm 1, Propositions A.6 and A.7. One parameter, the guessing advantage, sets all
+noise. As published; `guarantee` says what really holds, which is no finite epsilon.
+
+Readings that the paper leaves open, fixed here: a relative time is the difference to the
+predecessor; a start is counted in whole days since the log's first; a noised relative time below 0
+becomes 0 and the order of a case's events never changes, so no new variant appears (R1); noise is
+rounded to the nearest integer; an epsilon of replicated cases is divided by the number of released
+cases that stem from the same one. The profiles `paper` and `reference` fix the rest (`_PROFILES`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+from pydantic import AwareDatetime, Field
+
+from anonymizers import base
+from anonymizers.case_moves import draw_moves
+from anonymizers.guessing_advantage import (
+    PriorKnowledge,
+    PriorRule,
+    epsilon_of_counts,
+    epsilon_of_oversampling,
+)
+from anonymizers.mechanisms import laplace_by_inversion
+from anonymizers.randomness import Randomness, below, cell_numbers
+from schemas.dafsa import Dafsa
+from schemas.durations import DurationTable, segmented_search
+from schemas.errors import GuaranteeError
+from schemas.events import MAX_TIME_US, MIN_TIME_US
+from schemas.guarantee import Guarantee
+from schemas.merging import offsets_of, ranges
+from schemas.ranks import CaseRanks, case_bytes
+from schemas.timeline import StartRange
+from schemas.traces import TraceBatch
+from schemas.variants import VariantHistogram
+
+_DAY_US = 86_400_000_000
+_MINUTE_US = 60_000_000
+
+Profile = Literal["default", "paper", "reference"]
+Compression = Literal["starts", "equation_4", "noise", "none"]
+
+
+class AmunParams(base.Params):
+    """Parameters of Amun."""
+
+    guessing_advantage: float = Field(0.3, gt=0, lt=1)
+    """How much the release may raise an attacker's probability of guessing, in (0, 1); the paper
+    uses 0.2, 0.3 and 0.4. Smaller is noisier."""
+
+    mode: Literal["sampling", "filtering", "oversampling"] = "sampling"
+    """sampling copies and deletes cases; filtering first drops the cases that are too easy to guess;
+    oversampling only copies, by an epsilon of its own (Proposition A.6)."""
+
+    profile: Profile = "default"
+    """Which reading the other parameters default to: paper, reference (the authors' code), or
+    default (paper with compression of the starts)."""
+
+    prior: Literal["equation_1", "clamped"] | None = None
+    """Prior of a relative time: equation_1, or clamped, where the lower end of the window stops at
+    the group's smallest value."""
+
+    time_precision_us: int | None = Field(None, gt=0)
+    """Microseconds within which a guessed relative time counts as right."""
+
+    time_unit_us: int | None = Field(None, gt=0)
+    """Microseconds of a tick in which relative times are compared for the prior; noise is always
+    drawn in microseconds."""
+
+    start_precision_days: float | Literal["authors"] | None = None
+    """Days within which a guessed start counts as right, or authors: 1 / (range of starts in days)."""
+
+    saturated_epsilon: float | Literal["epsilon_d"] | None = None
+    """Epsilon of a time whose prior plus g reaches 1, where Equation 3 has no value: a number > 0, or
+    epsilon_d, that of the counts."""
+
+    zero_prior_epsilon: float = Field(10.0, gt=0)
+    """Epsilon of a time whose prior is 0, where Equation 3 is infinite; only a clamped prior meets it."""
+
+    compression: Compression | None = None
+    """How times are brought back towards the public range: starts (affinely, durations are left),
+    equation_4 (all relative times shrink by Equation 4), noise (only the noise does), or none."""
+
+    correlated_times: bool = False
+    """Divide the epsilons of times by the length of the longest case (Proposition A.7)."""
+
+    log_start: AwareDatetime | None = None
+    """Public start of the first case; None takes it from the log, as the paper does."""
+
+    log_end: AwareDatetime | None = None
+    """Public start of the last case; None takes it from the log, as the paper does."""
+
+    @property
+    def choices(self) -> Choices:
+        """The profile with the parameters that were given in its place."""
+        given = {name: getattr(self, name) for name in Choices.__dataclass_fields__}
+        return replace(
+            _PROFILES[self.profile], **{k: v for k, v in given.items() if v is not None}
+        )
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The choices in which the paper, its examples and its authors' code differ."""
+
+    prior: str
+    time_precision_us: int
+    time_unit_us: int
+    start_precision_days: float | str
+    saturated_epsilon: float | str
+    compression: str
+
+
+_PAPER = Choices("equation_1", 10_000_000, 1, 1.0, "epsilon_d", "equation_4")
+_PROFILES: dict[Profile, Choices] = {
+    "default": replace(_PAPER, compression="starts"),
+    "paper": _PAPER,
+    "reference": Choices("clamped", 10 * _MINUTE_US, _MINUTE_US, "authors", 0.7, "noise"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class AmunDecision(base.Decision):
+    """What the rounds so far decided; later rounds fill in what is None.
+
+    Attributes:
+        dafsa: The automaton of the whole log's variants.
+        log_start_us: Public start of the first case.
+        log_end_us: Public start of the last case.
+        times: Distinct (group, ticks) pairs of the kept cases; the last group is that of the starts.
+        scales: float64[n_pairs], Laplace scale of each pair in microseconds, before replication.
+        dropped: bool[n_pairs], pairs whose cases the filter drops; None without filter.
+        gains: int64[n_variants], cases to copy.
+        losses: int64[n_variants], cases to delete.
+        changed: fixed_size_binary(16)[n], identities of the cases released other than once.
+        copies: int64[n], how often each of them is released.
+        noised_starts: Range of the noised starts.
+    """
+
+    dafsa: Dafsa
+    log_start_us: int
+    log_end_us: int
+    times: DurationTable | None = None
+    scales: np.ndarray | None = None
+    dropped: DroppedPairs | None = None
+    gains: np.ndarray | None = None
+    losses: np.ndarray | None = None
+    changed: pa.Array | None = None
+    copies: np.ndarray | None = None
+    noised_starts: StartRange | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class DroppedPairs:
+    """The filter of section 3.4 on distinct (group, ticks) pairs.
+
+    Attributes:
+        times: The pairs of all cases.
+        is_dropped: bool[n_pairs].
+    """
+
+    times: DurationTable
+    is_dropped: np.ndarray
+
+
+class Amun:
+    """The method; see the module."""
+
+    name: ClassVar[str] = "amun"
+    summary: ClassVar[str] = "samples cases over a DAFSA and adds noise to times (published)"
+    Params: ClassVar[type[AmunParams]] = AmunParams
+
+    def rounds(self, params: AmunParams) -> tuple[str, ...]:
+        """Returns the rounds; without compression the range of the noised starts is not needed."""
+        rounds = ("dafsa", "prior-knowledge", "sampling", "selection")
+        return rounds if params.choices.compression == "none" else (*rounds, "compression")
+
+    def guarantee(self, params: AmunParams) -> Guarantee:
+        """Returns the published claim, and why no finite epsilon holds."""
+        g = params.guessing_advantage
+        epsilon_d = _epsilon_d(params)
+        compression = params.choices.compression
+        shrunk = "multiplies the noise, after it was drawn, by a factor of at most 1/2"
+        return Guarantee(
+            kind="published",
+            unit="case",
+            adjacency="add_remove",
+            epsilon=None,
+            delta=None,
+            claim=(
+                f"epsilon_d = {epsilon_d:.4f} for the control flow and a personalised epsilon for "
+                f"each time, so that an attacker's guessing advantage stays at or below {g:g}."
+            ),
+            reality=(
+                "No finite epsilon holds: released variants are a subset of the input's, so a "
+                "variant that only one case follows proves that case's presence when it is released. "
+                "The counts' noise alone, were the automaton public, would cost epsilon_d times the "
+                "length of the longest case; which cases are copied or deleted is decided on the "
+                "unprotected log."
+                + (
+                    " Oversampling never lowers a count, so its counts are not differentially "
+                    "private for delta below 1 - e^-epsilon."
+                    if params.mode == "oversampling"
+                    else ""
+                )
+                + (
+                    " Which cases the filter drops depends on the other cases."
+                    if params.mode == "filtering"
+                    else ""
+                )
+                + (f" The compression {shrunk}." if compression == "noise" else "")
+            ),
+            not_covered=(
+                "The activity names and the set of variants are the input's own.",
+                "The noise of a time is scaled by the range of its group in the input; a group whose "
+                "times are all equal, such as that of a single case, is released without noise.",
+                "The epsilons of a case's times add up over its events"
+                + (
+                    "; here each was divided by the length of the longest case."
+                    if params.correlated_times
+                    else "."
+                ),
+                "The first and the last start of the log are taken as public"
+                + (
+                    "."
+                    if params.log_start is not None and params.log_end is not None
+                    else ", and were read from the input."
+                ),
+            ),
+        )
+
+    def explain(self, params: AmunParams) -> tuple[str, ...]:
+        """Returns one sentence per round."""
+        c = params.choices
+        sentences = {
+            "dafsa": "counts variants and builds their minimal DAFSA",
+            "prior-knowledge": (
+                f"counts durations per transition and starts per day; priors by {c.prior} within "
+                f"{c.time_precision_us / 1e6:g} s"
+                + ("; drops cases with P + g >= 1" if params.mode == "filtering" else "")
+            ),
+            "sampling": (
+                f"adds Laplace noise with epsilon {_epsilon_d(params):.4f} to the count of each "
+                "transition, and moves whole cases until every transition has its noise"
+            ),
+            "selection": "chooses which cases those are, by keyed ranks",
+            "compression": f"brings times back towards the public range ({c.compression})",
+        }
+        return tuple(f"{name}: {sentences[name]}" for name in self.rounds(params))
+
+    def requires(self, round_name: str, params: AmunParams) -> Mapping[str, base.Counter]:
+        """Returns the counters of a round."""
+        if round_name == "dafsa":
+            return {"variants": _Variants(), "starts": _Starts()}
+        if round_name == "prior-knowledge":
+            return {"times": _Times(params)}
+        if round_name == "sampling" and params.mode == "filtering":
+            return {"variants": _Variants(params), "times": _Times(params)}
+        if round_name == "selection":
+            return {"ranks": _Ranks(params)}
+        if round_name == "compression":
+            return {"starts": _NoisedStarts(params)}
+        return {}
+
+    def decide(
+        self,
+        round_name: str,
+        statistics: Mapping[str, Any],
+        previous: base.Decision | None,
+        params: AmunParams,
+        randomness: Randomness,
+    ) -> AmunDecision:
+        """Decides a round.
+
+        Raises:
+            GuaranteeError: The log is empty, or the filter left nothing of it.
+        """
+        if round_name == "dafsa":
+            return _decide_dafsa(statistics["variants"], statistics["starts"], params)
+        assert isinstance(previous, AmunDecision)
+        if round_name == "prior-knowledge":
+            return _decide_prior(statistics["times"], previous, params)
+        if round_name == "sampling":
+            return _decide_sampling(statistics, previous, params, randomness)
+        if round_name == "selection":
+            return _decide_selection(statistics["ranks"], previous, randomness)
+        return replace(previous, noised_starts=statistics["starts"])
+
+    def apply(
+        self, traces: TraceBatch, decision: AmunDecision, params: AmunParams, randomness: Randomness
+    ) -> TraceBatch:
+        """Copies, deletes and re-times the cases of one batch, under new ids."""
+        released = _Released.of(traces, decision, params, randomness)
+        starts, durations = released.compressed(decision, params)
+        ids = randomness.words("amun/case-id", released.cells, released.replica)
+        return TraceBatch(
+            _hex_ids(ids),
+            released.traces.offsets,
+            released.traces.activities,
+            _stamps(starts, durations, released.traces),
+            traces.vocabulary,
+        )
+
+
+def _epsilon_d(params: AmunParams) -> float:
+    g = params.guessing_advantage
+    return epsilon_of_oversampling(g) if params.mode == "oversampling" else epsilon_of_counts(g)
+
+
+def _microseconds(stamp: datetime) -> int:
+    return (stamp - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+# --- Rounds -----------------------------------------------------------------------------------
+
+
+def _decide_dafsa(
+    variants: VariantHistogram, starts: StartRange, params: AmunParams
+) -> AmunDecision:
+    if variants.n_variants == 0:
+        raise GuaranteeError("the log has no events, so there is nothing to anonymise")
+    first, last = params.log_start, params.log_end
+    return AmunDecision(
+        Dafsa.from_variants(variants),
+        starts.first_us if first is None else _microseconds(first),
+        starts.last_us if last is None else _microseconds(last),
+    )
+
+
+def _decide_prior(
+    times: DurationTable, previous: AmunDecision, params: AmunParams
+) -> AmunDecision:
+    if params.mode != "filtering":
+        longest = int(np.diff(previous.dafsa.variants.offsets).max())
+        return replace(previous, times=times, scales=_scales(times, previous, params, longest))
+    prior = _prior(times, previous.dafsa, params)
+    dropped = DroppedPairs(times, prior.exceeds(params.guessing_advantage))
+    return replace(previous, dropped=dropped)
+
+
+def _decide_sampling(
+    statistics: Mapping[str, Any],
+    previous: AmunDecision,
+    params: AmunParams,
+    randomness: Randomness,
+) -> AmunDecision:
+    dafsa = previous.dafsa
+    counts = dafsa.variants.counts
+    if params.mode == "filtering":
+        kept: VariantHistogram = statistics["variants"]
+        if kept.n_variants == 0:
+            raise GuaranteeError(
+                "the filter dropped every case: at this guessing_advantage each has a time that is "
+                "too easy to guess; raise the precision of times, or use mode sampling"
+            )
+        counts = dafsa.counts_of(kept)
+        times = statistics["times"]
+        longest = int(np.diff(kept.offsets).max())
+        previous = replace(
+            previous, times=times, scales=_scales(times, previous, params, longest)
+        )
+    present = np.flatnonzero(dafsa.contingency_table_of(counts))
+    noise = np.zeros(dafsa.n_transitions, np.int64)
+    words = randomness.words("amun/count", cell_numbers(present.astype(np.uint64)))
+    noise[present] = laplace_by_inversion(words, 1 / _epsilon_d(params))
+    if params.mode == "oversampling":
+        more, fewer = np.abs(noise), np.zeros_like(noise)
+    else:
+        more, fewer = np.maximum(noise, 0), np.maximum(-noise, 0)
+    gains = draw_moves(dafsa, counts, more, randomness, "amun/gain")
+    losses = draw_moves(dafsa, counts, fewer, randomness, "amun/loss")
+    # A deletion that finds no case left still counted for its transitions; it deletes nothing.
+    losses = np.minimum(losses, counts + gains)
+    return replace(previous, gains=gains, losses=losses)
+
+
+def _decide_selection(
+    ranks: CaseRanks, previous: AmunDecision, randomness: Randomness
+) -> AmunDecision:
+    """Chooses the copied and the deleted cases of each variant.
+
+    A copy is of a case drawn uniformly from its variant's, with replacement; a deletion takes any of
+    the variant's cases and copies, without replacement.
+    """
+    assert previous.gains is not None
+    assert previous.losses is not None
+    variants = np.flatnonzero(previous.gains + previous.losses)
+    gains, losses = previous.gains[variants], previous.losses[variants]
+    first = np.searchsorted(ranks.groups, variants)
+    n_cases = np.searchsorted(ranks.groups, variants, side="right") - first
+
+    variant_cells = cell_numbers(variants.astype(np.uint64))
+    copy_number = ranges(np.zeros(len(variants), np.int64), gains)
+    words = randomness.words("amun/copy", np.repeat(variant_cells, gains, axis=0), copy_number)
+    copied = np.repeat(first, gains) + below(words[:, 0], np.repeat(n_cases, gains))
+
+    n_instances = n_cases + gains
+    instance_offsets = offsets_of(n_instances)
+    instance = np.empty(int(instance_offsets[-1]), np.int64)  # position in ranks
+    instance[ranges(instance_offsets[:-1], n_cases)] = ranges(first, n_cases)
+    instance[ranges(instance_offsets[:-1] + n_cases, gains)] = copied
+    number = ranges(np.zeros(len(variants), np.int64), n_instances)
+    words = randomness.words("amun/delete", np.repeat(variant_cells, n_instances, axis=0), number)
+    row = np.repeat(np.arange(len(variants)), n_instances)
+    order = np.lexsort((words[:, 1], words[:, 0], row))
+    survives = number >= losses[row]  # in the order of the keyed ranks, the first ones go
+    copies = np.bincount(instance[order][survives], minlength=len(ranks.groups))
+    changed = copies != 1
+    return replace(
+        previous, changed=ranks.cases.filter(pa.array(changed)), copies=copies[changed]
+    )
+
+
+# --- Priors and scales of noise ---------------------------------------------------------------
+
+
+def _prior(times: DurationTable, dafsa: Dafsa, params: AmunParams) -> PriorKnowledge:
+    choices = params.choices
+    n_groups = dafsa.n_transitions + 1
+    smallest, largest = times.extremes(n_groups)
+    widths = largest - smallest
+    # Section 3.3: a precision is a share of the range, so at most all of it.
+    precision = choices.time_precision_us // choices.time_unit_us
+    under = np.minimum(precision, widths)
+    over = under.copy()
+    days = choices.start_precision_days
+    reach = 1 / max(int(widths[-1]), 1) if days == "authors" else min(float(days), widths[-1])
+    under[-1], over[-1] = int(np.ceil(reach)), int(np.floor(reach))
+    clamped = np.full(n_groups, choices.prior == "clamped")
+    clamped[-1] = False
+    return PriorKnowledge.of(times, n_groups, PriorRule(under, over, clamped))
+
+
+def _scales(
+    times: DurationTable, decision: AmunDecision, params: AmunParams, longest: int
+) -> np.ndarray:
+    choices = params.choices
+    g = params.guessing_advantage
+    prior = _prior(times, decision.dafsa, params)
+    saturated = choices.saturated_epsilon
+    epsilons = prior.epsilons(
+        g,
+        epsilon_of_counts(g) if saturated == "epsilon_d" else float(saturated),
+        params.zero_prior_epsilon,
+    )
+    if params.correlated_times:
+        epsilons = epsilons / longest
+    tick = np.where(times.groups == decision.dafsa.n_transitions, _DAY_US, choices.time_unit_us)
+    return prior.widths * tick / epsilons
+
+
+# --- What one batch contributes ----------------------------------------------------------------
+
+
+def _ticks(
+    traces: TraceBatch, decision: AmunDecision, params: AmunParams
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(variant int64[n_cases], group int32[n_events], ticks int64[n_events])."""
+    variant, group = decision.dafsa.annotate(traces)
+    ticks = traces.durations // params.choices.time_unit_us
+    group[traces.is_first] = decision.dafsa.n_transitions
+    ticks[traces.is_first] = (traces.starts - decision.log_start_us) // _DAY_US
+    return variant, group, ticks
+
+
+def _find(times: DurationTable, n_groups: int, group: np.ndarray, ticks: np.ndarray) -> np.ndarray:
+    """int64[n]: the position of each (group, ticks) pair, all of which the table has."""
+    return segmented_search(times.values, times.offsets(n_groups), group, ticks) - 1
+
+
+def _kept(traces: TraceBatch, decision: AmunDecision, params: AmunParams) -> TraceBatch:
+    """The cases that the filter leaves."""
+    if decision.dropped is None or traces.n_cases == 0:
+        return traces
+    _, group, ticks = _ticks(traces, decision, params)
+    pair = _find(decision.dropped.times, decision.dafsa.n_transitions + 1, group, ticks)
+    drops = np.logical_or.reduceat(decision.dropped.is_dropped[pair], traces.offsets[:-1])
+    return traces.take(np.flatnonzero(~drops))
+
+
+@dataclass(frozen=True)
+class _Variants:
+    """Variants of all cases, or of those that the filter leaves."""
+
+    params: AmunParams | None = None
+    kind: ClassVar[type[VariantHistogram]] = VariantHistogram
+
+    def count(
+        self, traces: TraceBatch, previous: Any, randomness: Randomness | None
+    ) -> VariantHistogram:
+        if self.params is not None:
+            traces = _kept(traces, previous, self.params)
+        return VariantHistogram.from_traces(traces)
+
+
+@dataclass(frozen=True)
+class _Starts:
+    """Range of the starts."""
+
+    kind: ClassVar[type[StartRange]] = StartRange
+
+    def count(self, traces: TraceBatch, previous: Any, randomness: Randomness | None) -> StartRange:
+        return StartRange.of(traces.starts)
+
+
+@dataclass(frozen=True)
+class _Times:
+    """Relative times per transition and days of the starts, of the cases that the filter leaves."""
+
+    params: AmunParams
+    kind: ClassVar[type[DurationTable]] = DurationTable
+
+    def count(
+        self, traces: TraceBatch, previous: Any, randomness: Randomness | None
+    ) -> DurationTable:
+        traces = _kept(traces, previous, self.params)
+        _, group, ticks = _ticks(traces, previous, self.params)
+        return DurationTable.from_events(group, ticks)
+
+
+@dataclass(frozen=True)
+class _Ranks:
+    """Keyed identities of the cases of the variants that gain or lose."""
+
+    params: AmunParams
+    kind: ClassVar[type[CaseRanks]] = CaseRanks
+
+    def count(self, traces: TraceBatch, previous: Any, randomness: Randomness | None) -> CaseRanks:
+        assert randomness is not None
+        traces = _kept(traces, previous, self.params)
+        variant, _ = previous.dafsa.annotate(traces)
+        moved = (previous.gains + previous.losses)[variant] > 0
+        chosen = traces.case_ids.filter(pa.array(moved))
+        return CaseRanks.of(variant[moved], randomness.identify("case", chosen))
+
+
+@dataclass(frozen=True)
+class _NoisedStarts:
+    """Range of the starts of the released cases, after noise and before compression."""
+
+    params: AmunParams
+    kind: ClassVar[type[StartRange]] = StartRange
+
+    def count(self, traces: TraceBatch, previous: Any, randomness: Randomness | None) -> StartRange:
+        assert randomness is not None
+        released = _Released.of(traces, previous, self.params, randomness)
+        return StartRange.of(released.traces.starts + released.start_noise)
+
+
+# --- Released cases ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Released:
+    """The cases of a batch as often as they are released, with the noise of their times.
+
+    Attributes:
+        traces: The cases with their original times.
+        cells: uint64[n_cases, 2], keyed identity of the original case.
+        replica: int64[n_cases], which of the original's released cases this is.
+        start_noise: int64[n_cases], microseconds.
+        noise: int64[n_events], microseconds; 0 at a case's first event.
+    """
+
+    traces: TraceBatch
+    cells: np.ndarray
+    replica: np.ndarray
+    start_noise: np.ndarray
+    noise: np.ndarray
+
+    @classmethod
+    def of(
+        cls, traces: TraceBatch, decision: AmunDecision, params: AmunParams, randomness: Randomness
+    ) -> _Released:
+        assert decision.times is not None
+        assert decision.scales is not None
+        traces = _kept(traces, decision, params)
+        cells = randomness.identify("case", traces.case_ids)
+        found = pa.compute.index_in(case_bytes(cells), value_set=decision.changed)
+        copies = np.ones(traces.n_cases, np.int64)
+        is_changed = np.asarray(found.is_valid())
+        assert decision.copies is not None
+        copies[is_changed] = decision.copies[np.asarray(found.drop_null(), np.int64)]
+
+        source = np.repeat(np.arange(traces.n_cases), copies)
+        replica = ranges(np.zeros(traces.n_cases, np.int64), copies)
+        traces, cells = traces.take(source), cells[source]
+        _, group, ticks = _ticks(traces, decision, params)
+        pair = _find(decision.times, decision.dafsa.n_transitions + 1, group, ticks)
+        row = np.repeat(np.arange(traces.n_cases), traces.lengths)
+        scale = decision.scales[pair] * copies[source][row]
+        # A case's first event draws for the start, the others for their relative times.
+        counter = (replica[row] << 32) + np.arange(traces.n_events) - traces.offsets[row]
+        drawn = laplace_by_inversion(randomness.words("amun/time", cells[row], counter), scale)
+        return cls(
+            traces,
+            cells,
+            replica,
+            drawn[traces.is_first],
+            np.where(traces.is_first, 0, drawn),
+        )
+
+    def compressed(
+        self, decision: AmunDecision, params: AmunParams
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(starts int64[n_cases], durations int64[n_events]) in microseconds, section 3.7."""
+        starts = self.traces.starts + self.start_noise
+        durations = np.maximum(self.traces.durations + self.noise, 0)
+        noised = decision.noised_starts
+        if noised is None or noised.is_empty:
+            return starts, durations
+        first, last = decision.log_start_us, decision.log_end_us
+        compression = params.choices.compression
+        if compression == "starts":
+            low = max(first, min(noised.first_us, last))
+            high = min(last, max(noised.last_us, first))
+            factor = (high - low) / max(noised.width_us, 1)
+            return low + _scaled(starts - noised.first_us, factor), durations
+        factor = equation_4(last - first, noised.width_us)
+        if compression == "equation_4":
+            return first + _scaled(starts - first, factor), _scaled(durations, factor)
+        starts = self.traces.starts + _scaled(self.start_noise, factor)
+        return starts, np.maximum(self.traces.durations + _scaled(self.noise, factor), 0)
+
+
+def equation_4(original_range: int, anonymised_range: int) -> float:
+    """The compression factor; 1/4, its value for equal ranges, where both are 0."""
+    both = original_range + anonymised_range
+    return 0.5 * original_range / both if both else 0.25
+
+
+def _scaled(values: np.ndarray, factor: float) -> np.ndarray:
+    return np.rint(values * factor).astype(np.int64)
+
+
+def _stamps(starts: np.ndarray, durations: np.ndarray, traces: TraceBatch) -> np.ndarray:
+    """int64[n_events]: starts and durations cumulated, within the calendar's years 1 to 9999."""
+    if traces.n_cases == 0:
+        return durations
+    durations = np.where(traces.is_first, 0, durations)
+    running = np.cumsum(durations)  # may wrap; differences within a case are right all the same
+    row = np.repeat(np.arange(traces.n_cases), traces.lengths)
+    since = running - running[traces.offsets[:-1]][row]
+    stamps = np.clip(starts, MIN_TIME_US, MAX_TIME_US)[row] + since
+    # A case that runs past int64 has passed the year 9999 on the way: from there on it stays at the
+    # end of the calendar.
+    past = np.zeros(traces.n_events, bool)
+    total = np.add.reduceat(durations.astype(np.float64), traces.offsets[:-1])
+    for case in np.flatnonzero(total > float(MAX_TIME_US)):
+        own = slice(traces.offsets[case], traces.offsets[case + 1])
+        past[own] = np.cumsum(durations[own].astype(np.float64)) > float(MAX_TIME_US)
+    return np.where(past, MAX_TIME_US, np.minimum(stamps, MAX_TIME_US))
+
+
+_HEX = np.array([f"{byte:02x}".encode() for byte in range(256)], "S2")
+_ID_BYTES = 12
+
+
+def _hex_ids(words: np.ndarray) -> pa.StringArray:
+    """string[n]: 96 random bits each, as 24 hex digits."""
+    raw = words.view(np.uint8).reshape(-1, 16)[:, :_ID_BYTES]
+    data = np.ascontiguousarray(_HEX[raw]).tobytes()
+    offsets = np.arange(len(words) + 1, dtype=np.int32) * (2 * _ID_BYTES)
+    return pa.StringArray.from_buffers(len(words), pa.py_buffer(offsets), pa.py_buffer(data))

@@ -1,0 +1,20 @@
+"""All methods by name: one line each makes a method available everywhere."""
+
+from __future__ import annotations
+
+from anonymizers.amun import Amun
+from anonymizers.base import Anonymizer
+from schemas.errors import UsageError
+
+METHODS: dict[str, Anonymizer] = {method.name: method for method in (Amun(),)}
+
+
+def method_named(name: str) -> Anonymizer:
+    """Returns the method.
+
+    Raises:
+        UsageError: There is none of that name.
+    """
+    if name not in METHODS:
+        raise UsageError(f"method must be one of {', '.join(sorted(METHODS))}, got {name!r}")
+    return METHODS[name]

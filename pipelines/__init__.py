@@ -1,0 +1,1 @@
+"""Flags, configuration, runners and the command; the only package that prints."""

@@ -1,0 +1,374 @@
+"""From a source's columns to canonical events: names, text, times, row filters, malformed records.
+
+All formats pass through here, so a case id, a time stamp or a broken record means the same in each.
+What the mapping does not name is dropped. Nothing is repaired: a record without case, without
+activity or without a readable time is rejected with its place and a reason, and never with a value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.errors import InputSchemaError, UsageError
+from schemas.events import (
+    ACTIVITY,
+    CASE_ID,
+    EVENT_INDEX,
+    FILE_STRIDE,
+    MAX_TIME_US,
+    MIN_TIME_US,
+    OPTIONAL_TEXT,
+    TIMESTAMP,
+    event_schema,
+)
+
+NO_CASE = "no case id"
+NO_ACTIVITY = "no activity"
+NO_TIME = "unparsable time"
+NO_RECORD = "malformed record"
+REJECT_REASONS = (NO_CASE, NO_ACTIVITY, NO_TIME, NO_RECORD)
+
+# Where a rejected record stands and why; `file` is the file's rank in the sorted list of inputs.
+REJECT_SCHEMA = pa.schema(
+    [
+        pa.field("file", pa.int64(), nullable=False),
+        pa.field("record", pa.int64(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+    ]
+)
+
+_XES_NAMES = {
+    CASE_ID: "case:concept:name",
+    ACTIVITY: "concept:name",
+    TIMESTAMP: "time:timestamp",
+}
+_UNITS_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_INT64_MAX = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class RowFilter:
+    """Keeps the records whose column equals one of some values or begins with a prefix.
+
+    Attributes:
+        column: A canonical name that the mapping maps (`activity`, `lifecycle`, …) or a column of
+            the source.
+        equals: The values that pass, or None.
+        begins_with: The prefix that passes, or None. Exactly one of the two is given.
+    """
+
+    column: str
+    equals: tuple[str, ...] | None = None
+    begins_with: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.equals is None) == (self.begins_with is None):
+            raise UsageError(
+                f"the filter on column {self.column!r} needs either equals or begins_with"
+            )
+
+    def mask(self, values: pa.Array) -> np.ndarray:
+        """Returns bool[n]: which of the text values pass; a missing value does not."""
+        if self.equals is not None:
+            passed = pc.is_in(values, value_set=pa.array(self.equals, pa.string()))
+        else:
+            passed = pc.starts_with(values, pattern=self.begins_with)
+        return np.asarray(pc.fill_null(passed, False))
+
+
+@dataclass(frozen=True)
+class ColumnMapping:
+    """Which source column plays which part, and how its times are to be read.
+
+    Attributes:
+        case_id: Source column of the case id; None takes `case_id`, or else `case:concept:name`.
+        activity: Source column of the activity; None takes `activity`, or else `concept:name`.
+        timestamp: Source column of the time; None takes `timestamp`, or else `time:timestamp`.
+        individual_id: Source column naming the individual behind a case; None: there is none.
+        resource: Source column of the resource; None: dropped.
+        lifecycle: Source column of the lifecycle transition; None: dropped.
+        time_zone: IANA zone in which a stamp without an offset is read.
+        timestamp_format: `strptime` format of textual stamps; None reads ISO 8601, with `-` or `/`
+            between the parts of the date and with or without an offset.
+        timestamp_unit: Unit since 1970 of numeric stamps: `s`, `ms` or `us`; None refuses numbers.
+        filters: All of them must pass.
+    """
+
+    case_id: str | None = None
+    activity: str | None = None
+    timestamp: str | None = None
+    individual_id: str | None = None
+    resource: str | None = None
+    lifecycle: str | None = None
+    time_zone: str = "UTC"
+    timestamp_format: str | None = None
+    timestamp_unit: str | None = None
+    filters: tuple[RowFilter, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.timestamp_unit is not None and self.timestamp_unit not in _UNITS_US:
+            raise UsageError(f"timestamp_unit must be s, ms or us, got {self.timestamp_unit!r}")
+        try:
+            ZoneInfo(self.time_zone)
+        except (ZoneInfoNotFoundError, ValueError) as error:
+            raise UsageError(f"time_zone must be an IANA zone, got {self.time_zone!r}") from error
+
+    def resolve(self, found: Sequence[str] | None, xes_names: bool) -> ResolvedColumns:
+        """Fixes the source column of each canonical one.
+
+        Args:
+            found: The columns that the file declares, or None where only its records tell.
+            xes_names: Which of the default names holds where `found` cannot decide.
+        """
+        names: dict[str, str] = {}
+        for canonical, xes_name in _XES_NAMES.items():
+            given = getattr(self, canonical)
+            if given is None:
+                candidates = (xes_name, canonical) if xes_names else (canonical, xes_name)
+                known = candidates if found is None else [c for c in candidates if c in found]
+                given = known[0] if known else canonical
+            names[canonical] = given
+        names.update({c: n for c in OPTIONAL_TEXT if (n := getattr(self, c)) is not None})
+        return ResolvedColumns(self, names)
+
+
+@dataclass(frozen=True)
+class ResolvedColumns:
+    """A mapping whose source columns are fixed for one file.
+
+    Attributes:
+        mapping: The rules for times and filters.
+        names: Canonical name to source column.
+    """
+
+    mapping: ColumnMapping
+    names: dict[str, str]
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """Source columns to read, without repetition: the mapped ones and those of the filters."""
+        filtered = [self.names.get(f.column, f.column) for f in self.mapping.filters]
+        return tuple(dict.fromkeys([*self.names.values(), *filtered]))
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Source columns without which nothing can be read: every one that somebody named."""
+        return self.wanted
+
+    def canonicalise(
+        self, columns: pa.RecordBatch, records: np.ndarray, malformed: np.ndarray, file_rank: int
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """Makes canonical events of a run of source records.
+
+        Args:
+            columns: Source columns; those of `wanted` that the file has.
+            records: int64[n_rows], number of each record in its file.
+            malformed: int64[n_malformed], numbers of records that could not be parsed at all.
+            file_rank: Rank of the file among the inputs.
+
+        Returns:
+            The events (EVENT_SCHEMA and the mapped optional columns, in the order of the records)
+            and the rejects (REJECT_SCHEMA). A record that a filter drops is in neither.
+
+        Raises:
+            InputSchemaError: A column's type can hold no text or no time.
+        """
+        read = {
+            source: _Column(source, columns.column(i)) for i, source in enumerate(columns.schema.names)
+        }
+        keep = np.ones(columns.num_rows, bool)
+        for row_filter in self.mapping.filters:
+            column = read.get(self.names.get(row_filter.column, row_filter.column))
+            keep &= row_filter.mask(column.text()) if column else False
+
+        n = columns.num_rows
+        text = {c: _text_of(read.get(s), n) for c, s in self.names.items() if c != TIMESTAMP}
+        time = _time_of(read.get(self.names[TIMESTAMP]), n, self.mapping)
+
+        reason = np.full(n, -1, np.int8)
+        for code, values in ((2, time), (1, text[ACTIVITY]), (0, text[CASE_ID])):
+            reason[np.asarray(pc.is_null(values))] = code  # the case id's absence is named first
+        good = keep & (reason < 0)
+        bad = keep & (reason >= 0)
+
+        index = file_rank * FILE_STRIDE + np.asarray(records, np.int64)
+        rows = pa.array(np.flatnonzero(good))
+        arrays: dict[str, pa.Array] = {c: v.take(rows).dictionary_encode() for c, v in text.items()}
+        arrays[TIMESTAMP] = time.take(rows)
+        arrays[EVENT_INDEX] = pa.array(index[good])
+        schema = event_schema(c for c in self.names if c in OPTIONAL_TEXT)
+        events = pa.RecordBatch.from_arrays([arrays[f.name] for f in schema], schema=schema)
+
+        reasons = [REJECT_REASONS[code] for code in reason[bad]] + [NO_RECORD] * len(malformed)
+        places = np.concatenate([np.asarray(records, np.int64)[bad], malformed])
+        rejects = pa.RecordBatch.from_arrays(
+            [
+                pa.array(np.full(len(places), file_rank, np.int64)),
+                pa.array(places.astype(np.int64)),
+                pa.array(reasons, pa.string()),
+            ],
+            schema=REJECT_SCHEMA,
+        )
+        return events, rejects
+
+
+@dataclass(frozen=True)
+class _Column:
+    name: str
+    values: pa.Array
+
+    def text(self) -> pa.Array:
+        """string[n]: the values as text; null for null, for the empty text and for bytes that are no UTF-8."""
+        kind = self.values.type
+        values = self.values
+        if pa.types.is_dictionary(kind):
+            values, kind = values.dictionary_decode(), kind.value_type
+        if not (
+            pa.types.is_string(kind)
+            or pa.types.is_large_string(kind)
+            or pa.types.is_string_view(kind)
+            or pa.types.is_integer(kind)
+            or pa.types.is_floating(kind)
+            or pa.types.is_binary(kind)
+            or pa.types.is_large_binary(kind)
+            or pa.types.is_null(kind)
+        ):
+            raise InputSchemaError(
+                f"column {self.name!r} has type {kind}, which cannot serve as text; "
+                "convert it to text, or map another column"
+            )
+        values = _cast_or_null(values, pa.string())
+        return pc.if_else(pc.equal(values, ""), None, values)
+
+
+def _text_of(column: _Column | None, n: int) -> pa.Array:
+    return pa.nulls(n, pa.string()) if column is None else column.text()
+
+
+def _time_of(column: _Column | None, n: int, mapping: ColumnMapping) -> pa.Array:
+    """int64[n]: microseconds since 1970-01-01 UTC; null where the value is no time of years 1 to 9999."""
+    if column is None:
+        return pa.nulls(n, pa.int64())
+    stamps = _stamps(column, n, mapping)
+    inside = pc.and_(pc.greater_equal(stamps, MIN_TIME_US), pc.less_equal(stamps, MAX_TIME_US))
+    return pc.if_else(inside, stamps, None)
+
+
+def _stamps(column: _Column, n: int, mapping: ColumnMapping) -> pa.Array:
+    values = column.values
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    kind = values.type
+    if pa.types.is_timestamp(kind):
+        local = _floor_to_us(values)
+        return local if kind.tz is not None else _from_local(local, mapping.time_zone)
+    if pa.types.is_date(kind):
+        return _from_local(_floor_to_us(values.cast(pa.timestamp("ms"))), mapping.time_zone)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        if mapping.timestamp_unit is None:
+            raise InputSchemaError(
+                f"column {column.name!r} holds numbers; say their unit since 1970 with "
+                "timestamp_unit: s, ms or us"
+            )
+        return _from_numbers(values, _UNITS_US[mapping.timestamp_unit])
+    if pa.types.is_null(kind):
+        return pa.nulls(n, pa.int64())
+    text = column.text()
+    if mapping.timestamp_format is not None:
+        return _from_format(text, mapping.timestamp_format, mapping.time_zone)
+    return _from_iso(text, mapping.time_zone)
+
+
+def _floor_to_us(values: pa.Array) -> pa.Array:
+    """int64[n]: ticks of any unit as microseconds, rounded down; null where that overflows."""
+    unit = values.type.unit
+    ticks = values.cast(pa.int64())
+    if unit == "ns":
+        raw = np.asarray(pc.fill_null(ticks, 0)) // 1_000
+        return pa.array(raw, mask=np.asarray(pc.is_null(ticks)))
+    return _from_numbers(ticks, _UNITS_US[unit])
+
+
+def _from_numbers(values: pa.Array, factor: int) -> pa.Array:
+    missing = np.asarray(pc.is_null(values, nan_is_null=True))
+    raw = np.asarray(pc.fill_null(values, 0))
+    with np.errstate(invalid="ignore", over="ignore"):
+        missing |= ~(np.abs(raw.astype(np.float64)) < _INT64_MAX / factor)
+        safe = np.where(missing, 0, raw)
+        us = np.floor(safe * factor) if raw.dtype.kind == "f" else safe.astype(np.int64) * factor
+    return pa.array(us.astype(np.int64), mask=missing)
+
+
+def _from_local(local_us: pa.Array, time_zone: str) -> pa.Array:
+    """Reads wall-clock microseconds in a zone; of a repeated hour the first, of a skipped one its end."""
+    if time_zone == "UTC":
+        return local_us
+    zoned = pc.assume_timezone(
+        local_us.cast(pa.timestamp("us")), time_zone, ambiguous="earliest", nonexistent="latest"
+    )
+    return zoned.cast(pa.int64())
+
+
+_DATE = r"\d{4}-\d{2}-\d{2}"
+_CLOCK = r"[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?"
+_NAIVE = rf"^{_DATE}(?:{_CLOCK})?$"
+_ZONED = rf"^{_DATE}{_CLOCK}(?:Z|[+-]\d{{2}}(?::?\d{{2}})?)$"
+
+
+def _from_iso(text: pa.Array, time_zone: str) -> pa.Array:
+    text = pc.utf8_trim_whitespace(text)
+    if pc.any(pc.match_substring(text, "/")).as_py():
+        text = pc.replace_substring_regex(text, r"^(\d{4})/(\d{2})/(\d{2})", r"\1-\2-\3")
+    # Finer than a microsecond is cut off: the pipeline's unit is the microsecond.
+    text = pc.replace_substring_regex(text, r"(\.\d{6})\d+", r"\1")
+    zoned = pc.fill_null(pc.match_substring_regex(text, _ZONED), False)
+    stamped = _cast_or_null(pc.if_else(zoned, text, None), pa.timestamp("us", "UTC"))
+    if pc.all(zoned).as_py():
+        return stamped.cast(pa.int64())
+    naive = pc.fill_null(pc.match_substring_regex(text, _NAIVE), False)
+    local = _cast_or_null(pc.if_else(naive, text, None), pa.timestamp("us"))
+    return pc.coalesce(stamped.cast(pa.int64()), _from_local(local.cast(pa.int64()), time_zone))
+
+
+def _from_format(text: pa.Array, layout: str, time_zone: str) -> pa.Array:
+    if re.search(r"%(f|z|Z)", layout) is None:
+        parsed = pc.strptime(text, format=layout, unit="us", error_is_null=True)
+        return _from_local(parsed.cast(pa.int64()), time_zone)
+    # Arrow's strptime knows no fractions and no offsets; Python's does.
+    zone = ZoneInfo(time_zone)
+    encoded = text.dictionary_encode()
+    parsed = pa.array([_strptime_us(v, layout, zone) for v in encoded.dictionary.to_pylist()], pa.int64())
+    return parsed.take(encoded.indices)
+
+
+def _strptime_us(value: str, layout: str, zone: ZoneInfo) -> int | None:
+    try:
+        stamp = datetime.strptime(value, layout)
+        stamp = stamp if stamp.tzinfo is not None else stamp.replace(tzinfo=zone)
+        since = stamp - datetime(1970, 1, 1, tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return None
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def _cast_or_null(values: pa.Array, target: pa.DataType) -> pa.Array:
+    """Casts what can be cast; halves the array around each value that cannot, which becomes null."""
+    try:
+        return values.cast(target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        n = len(values)
+        if n == 1:
+            return pa.nulls(1, target)
+        halves = (values.slice(0, n // 2), values.slice(n // 2))
+        return pa.concat_arrays([_cast_or_null(half, target) for half in halves])
+
+
+MAPPING_KEYS = tuple(f.name for f in fields(ColumnMapping))

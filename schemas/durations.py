@@ -1,0 +1,107 @@
+"""How long the steps took: exact counts of durations per group (a DAFSA transition, a directly-follows pair)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from schemas.merging import sum_groups
+
+
+@dataclass(frozen=True, eq=False)
+class DurationTable:
+    """Distinct (group, value) pairs in sorted order with their numbers of events.
+
+    Attributes:
+        groups: int32[n_pairs].
+        values: int64[n_pairs], in the unit that the caller counts in.
+        counts: int64[n_pairs], events with that pair, all positive.
+    """
+
+    groups: np.ndarray
+    values: np.ndarray
+    counts: np.ndarray
+
+    @classmethod
+    def from_events(cls, groups: np.ndarray, values: np.ndarray) -> DurationTable:
+        """Counts the pairs of events given in any order."""
+        return cls._collapse(
+            groups.astype(np.int32), values.astype(np.int64), np.ones(len(groups), np.int64)
+        )
+
+    @classmethod
+    def _collapse(
+        cls, groups: np.ndarray, values: np.ndarray, counts: np.ndarray
+    ) -> DurationTable:
+        order = np.lexsort((values, groups))
+        groups, values, counts = groups[order], values[order], counts[order]
+        head = np.ones(len(groups), bool)
+        head[1:] = (groups[1:] != groups[:-1]) | (values[1:] != values[:-1])
+        totals = sum_groups(np.cumsum(head) - 1, counts, int(head.sum()))
+        return cls(groups[head], values[head], totals)
+
+    @classmethod
+    def merge(cls, pieces: Sequence[DurationTable]) -> DurationTable:
+        """Returns the table of the union of the pieces' events."""
+        if len(pieces) == 1:
+            return pieces[0]
+        return cls._collapse(
+            np.concatenate([np.zeros(0, np.int32), *(p.groups for p in pieces)]),
+            np.concatenate([np.zeros(0, np.int64), *(p.values for p in pieces)]),
+            np.concatenate([np.zeros(0, np.int64), *(p.counts for p in pieces)]),
+        )
+
+    @property
+    def weight(self) -> int:
+        """Number of distinct pairs."""
+        return len(self.counts)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DurationTable) and all(
+            np.array_equal(getattr(self, name), getattr(other, name))
+            for name in ("groups", "values", "counts")
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # holds arrays
+
+    def offsets(self, n_groups: int) -> np.ndarray:
+        """Returns int64[n_groups+1], CSR offsets of the groups; a group may be empty."""
+        return np.searchsorted(self.groups, np.arange(n_groups + 1))
+
+    def extremes(self, n_groups: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns (int64[n_groups], int64[n_groups]), each group's smallest and largest value, 0 if empty."""
+        offsets = self.offsets(n_groups)
+        filled = np.flatnonzero(np.diff(offsets))
+        smallest = np.zeros(n_groups, np.int64)
+        largest = np.zeros(n_groups, np.int64)
+        smallest[filled] = self.values[offsets[filled]]
+        largest[filled] = self.values[offsets[filled + 1] - 1]
+        return smallest, largest
+
+
+def segmented_search(
+    values: np.ndarray, offsets: np.ndarray, segments: np.ndarray, queries: np.ndarray
+) -> np.ndarray:
+    """Finds, in each query's own sorted segment, how many values are at most the query.
+
+    Args:
+        values: int64[n], sorted within each segment.
+        offsets: int64[n_segments+1], CSR offsets of the segments.
+        segments: int[m], the segment of each query.
+        queries: int64[m].
+
+    Returns:
+        int64[m], `offsets[segment]` plus the number of values in the segment that are <= query.
+    """
+    low = offsets[segments]
+    high = offsets[segments + 1]
+    active = np.flatnonzero(low < high)
+    while len(active):
+        middle = (low[active] + high[active]) >> 1
+        right = values[middle] <= queries[active]
+        low[active[right]] = middle[right] + 1
+        high[active[~right]] = middle[~right]
+        active = active[low[active] < high[active]]
+    return low

@@ -1,0 +1,31 @@
+"""The errors that a caller can act on, each with the exit code that the command ends with.
+
+A message names the argument or the column, shows a value if it is a parameter and never if it is
+data, and says the mend. It may cross a process boundary as text, so it stands on its own.
+"""
+
+from __future__ import annotations
+
+
+class TracecloakError(Exception):
+    """Base of all errors raised on purpose; the pipeline failed and nothing was released."""
+
+    exit_code = 6
+
+
+class UsageError(TracecloakError):
+    """A flag, a configuration key or a parameter is wrong."""
+
+    exit_code = 2
+
+
+class InputSchemaError(TracecloakError):
+    """The input cannot be read as an event log: columns, encoding, or too many malformed events."""
+
+    exit_code = 3
+
+
+class GuaranteeError(TracecloakError):
+    """The promise of the method cannot be kept on this input, so nothing is released."""
+
+    exit_code = 5

@@ -1,0 +1,100 @@
+"""What makes a statistic combinable: exact merging of pieces, in any order and any grouping.
+
+A statistic is a value (frozen, its arrays are never written to after construction) that counts a
+part of the log exactly in integers. `merge` of the pieces of a partition is the statistic of the
+whole, so drivers may count batches wherever they lie; `merge(())` is the statistic of an empty log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Generic, Protocol, Self, TypeVar
+
+import numpy as np
+
+
+class Mergeable(Protocol):
+    """A statistic; see the module."""
+
+    @property
+    def weight(self) -> int:
+        """Number of stored elements, to decide when merging pays."""
+        ...
+
+    @classmethod
+    def merge(cls, pieces: Sequence[Self]) -> Self:
+        """Returns the statistic of the union; never changes a piece."""
+        ...
+
+
+T = TypeVar("T", bound=Mergeable)
+
+
+class Pieces(Generic[T]):
+    """Accumulates pieces of one statistic, merging when the unmerged ones outweigh the merged one.
+
+    Memory stays within about twice the merged statistic plus one batch. `add` and `absorb` change
+    this accumulator only; the pieces themselves are shared freely.
+    """
+
+    __slots__ = ("_kind", "_pieces")
+
+    # Below this many elements a merge costs more in calls than it saves in memory.
+    _MERGE_ELEMENTS = 1 << 20
+
+    def __init__(self, kind: type[T], pieces: Sequence[T] = ()) -> None:
+        self._kind = kind
+        self._pieces = list(pieces)
+
+    def add(self, piece: T) -> None:
+        """Takes in one more piece."""
+        self._pieces.append(piece)
+        if len(self._pieces) > 1:
+            pending = sum(p.weight for p in self._pieces[1:])
+            if pending > max(self._MERGE_ELEMENTS, self._pieces[0].weight):
+                self.compact()
+
+    def absorb(self, other: Pieces[T]) -> None:
+        """Takes in the pieces of another accumulator, which stays as it is."""
+        for piece in other._pieces:
+            self.add(piece)
+
+    def compact(self) -> None:
+        """Merges what is pending, as before the accumulator travels."""
+        if len(self._pieces) > 1:
+            self._pieces = [self._kind.merge(self._pieces)]
+
+    def result(self) -> T:
+        """Returns the merged statistic; the accumulator can still grow."""
+        self.compact()
+        return self._pieces[0] if self._pieces else self._kind.merge(())
+
+    def __getstate__(self) -> tuple[type[T], list[T]]:
+        return self._kind, self._pieces
+
+    def __setstate__(self, state: tuple[type[T], list[T]]) -> None:
+        self._kind, self._pieces = state
+
+
+def sum_groups(groups: np.ndarray, values: np.ndarray, n_groups: int) -> np.ndarray:
+    """Returns int64[n_groups], the exact sums of int64 `values` by group number."""
+    totals = np.zeros(n_groups, np.int64)
+    np.add.at(totals, groups, values)
+    return totals
+
+
+def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Returns int64[sum(lengths)]: start, start+1, … for each range, one after the other.
+
+    The index array that gathers CSR rows without a loop.
+    """
+    total = int(lengths.sum())
+    offsets = np.cumsum(lengths) - lengths
+    return np.arange(total, dtype=np.int64) + np.repeat(starts - offsets, lengths)
+
+
+def offsets_of(lengths: np.ndarray) -> np.ndarray:
+    """Returns int64[n+1], the CSR offsets of rows with these lengths."""
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets

@@ -1,0 +1,62 @@
+"""Cases by group in the order of keyed identities, so that choosing some of them is repeatable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_BYTES = pa.binary(16)
+
+
+def case_bytes(identities: np.ndarray) -> pa.FixedSizeBinaryArray:
+    """Returns fixed_size_binary(16)[n], the two words of each identity, to look them up."""
+    data = np.ascontiguousarray(identities, "<u8")
+    return pa.FixedSizeBinaryArray.from_buffers(_BYTES, len(data), [None, pa.py_buffer(data)])
+
+
+@dataclass(frozen=True, eq=False)
+class CaseRanks:
+    """Some cases, sorted by group and, within it, by identity: a uniformly random keyed order.
+
+    Attributes:
+        groups: int64[n], for example variant numbers.
+        cases: fixed_size_binary(16)[n], keyed identities.
+    """
+
+    groups: np.ndarray
+    cases: pa.FixedSizeBinaryArray
+
+    @classmethod
+    def of(cls, groups: np.ndarray, identities: np.ndarray) -> CaseRanks:
+        """Ranks cases given in any order.
+
+        Args:
+            groups: int64[n].
+            identities: uint64[n, 2].
+        """
+        return cls._sorted(groups, case_bytes(identities))
+
+    @classmethod
+    def _sorted(cls, groups: np.ndarray, cases: pa.FixedSizeBinaryArray) -> CaseRanks:
+        table = pa.table({"group": groups, "case": cases})
+        order = pc.sort_indices(table, sort_keys=[("group", "ascending"), ("case", "ascending")])
+        return cls(groups[np.asarray(order)], cases.take(order))
+
+    @classmethod
+    def merge(cls, pieces: Sequence[CaseRanks]) -> CaseRanks:
+        """Returns the ranks of the union of the pieces' cases."""
+        if len(pieces) == 1:
+            return pieces[0]
+        return cls._sorted(
+            np.concatenate([np.zeros(0, np.int64), *(p.groups for p in pieces)]),
+            pa.concat_arrays([pa.array([], _BYTES), *(p.cases for p in pieces)]),
+        )
+
+    @property
+    def weight(self) -> int:
+        """Number of cases."""
+        return len(self.groups)

@@ -1,0 +1,53 @@
+"""When the cases begin: the first and the last start of a log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+_NONE = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)
+
+
+@dataclass(frozen=True)
+class StartRange:
+    """Range of the case starts.
+
+    Attributes:
+        first_us: Earliest start, microseconds since 1970-01-01 UTC; int64's maximum if there is none.
+        last_us: Latest start; int64's minimum if there is none.
+    """
+
+    first_us: int
+    last_us: int
+
+    @classmethod
+    def of(cls, starts_us: np.ndarray) -> StartRange:
+        """Returns the range of int64[n_cases] starts."""
+        if len(starts_us) == 0:
+            return cls.merge(())
+        return cls(int(starts_us.min()), int(starts_us.max()))
+
+    @classmethod
+    def merge(cls, pieces: Sequence[StartRange]) -> StartRange:
+        """Returns the range of the union of the pieces' cases."""
+        return cls(
+            min((p.first_us for p in pieces), default=_NONE[0]),
+            max((p.last_us for p in pieces), default=_NONE[1]),
+        )
+
+    @property
+    def weight(self) -> int:
+        """Stored elements."""
+        return 1
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there was no case."""
+        return self.first_us > self.last_us
+
+    @property
+    def width_us(self) -> int:
+        """Microseconds from the first to the last start, 0 if there is none."""
+        return 0 if self.is_empty else self.last_us - self.first_us

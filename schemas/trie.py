@@ -1,0 +1,89 @@
+"""The prefix tree of a variant histogram, in columns, built without a loop over variants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from schemas.merging import sum_groups
+from schemas.variants import VariantHistogram
+
+
+@dataclass(frozen=True, eq=False)
+class Trie:
+    """Distinct prefixes of the variants; node 0 is the empty one.
+
+    Nodes are numbered in the lexicographic order of their prefixes, parents before children, so a
+    node's children, in the order of their numbers, are in the order of their activities.
+
+    Attributes:
+        parents: int32[n_nodes], parent of each node; the root's is -1.
+        activities: int32[n_nodes], last activity of the prefix; the root's is -1.
+        counts: int64[n_nodes], cases with that prefix.
+        is_end: bool[n_nodes], whether some variant ends here.
+        heights: int32[n_nodes], length of the longest continuation.
+        nodes: int32[n_positions], node of each position of the histogram's CSR variants.
+    """
+
+    parents: np.ndarray
+    activities: np.ndarray
+    counts: np.ndarray
+    is_end: np.ndarray
+    heights: np.ndarray
+    nodes: np.ndarray
+
+    @classmethod
+    def from_variants(cls, variants: VariantHistogram) -> Trie:
+        """Builds the tree; one node per distinct prefix of a variant."""
+        offsets, codes = variants.offsets, variants.codes
+        lengths = np.diff(offsets)
+        if len(codes) == 0:
+            none = np.array([-1], np.int32)
+            zero = np.zeros(1, np.int32)
+            empty = np.zeros(0, np.int32)
+            return cls(none, none, np.zeros(1, np.int64), np.zeros(1, bool), zero, empty)
+        row = np.repeat(np.arange(len(lengths)), lengths)
+        depth = np.arange(len(codes)) - offsets[row]
+        node = _number_prefixes(offsets, codes, lengths, row, depth)
+        n_nodes = int(node.max()) + 1
+
+        first = np.full(n_nodes, -1, np.int64)
+        first[node[::-1]] = np.arange(len(node) - 1, -1, -1)  # the first position of each node
+        parents = np.full(n_nodes, -1, np.int32)
+        activities = np.full(n_nodes, -1, np.int32)
+        inner = first[1:]
+        parents[1:] = np.where(depth[inner] == 0, 0, node[inner - 1])
+        activities[1:] = codes[inner]
+        is_end = np.zeros(n_nodes, bool)
+        is_end[node[offsets[1:] - 1]] = True
+        counts = sum_groups(node, variants.counts[row], n_nodes)
+        counts[0] = variants.n_cases
+        heights = np.zeros(n_nodes, np.int32)
+        np.maximum.at(heights, node, (lengths[row] - 1 - depth).astype(np.int32))
+        heights[0] = lengths.max()
+        return cls(parents, activities, counts, is_end, heights, node.astype(np.int32))
+
+
+def _number_prefixes(
+    offsets: np.ndarray, codes: np.ndarray, lengths: np.ndarray, row: np.ndarray, depth: np.ndarray
+) -> np.ndarray:
+    """int64[n_positions]: number of the prefix that ends at each position, from 1."""
+    previous_length = np.concatenate([[0], lengths[:-1]])
+    has_previous = depth < previous_length[row]
+    previous = np.where(has_previous, offsets[row - 1] + depth, 0)
+    differs = ~has_previous | (codes[previous] != codes)
+    # Sorted and distinct variants: a row shares its beginning with the row before it, and differs
+    # from the first mismatch on.
+    shared = np.minimum.reduceat(np.where(differs, depth, np.iinfo(np.int64).max), offsets[:-1])
+    is_new = depth >= shared[row]
+    n_new = int(is_new.sum())
+    number = np.where(is_new, np.cumsum(is_new), 0)
+    # A shared position has the number last given at its depth; numbers grow along a depth, so the
+    # running maximum finds it once the depths are kept apart.
+    small = depth.astype(np.uint16) if lengths.max() < 1 << 16 else depth
+    order = np.argsort(small, kind="stable")
+    apart = depth[order] * (n_new + 1)
+    filled = np.maximum.accumulate(number[order] + apart) - apart
+    number[order] = filled
+    return number

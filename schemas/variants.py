@@ -1,0 +1,117 @@
+"""Variants and how many cases follow each: exact counts of distinct activity sequences.
+
+Does not look at times or at who the cases are. Other statistics of the control flow (trie, DAFSA,
+contingency table) are functions of this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.merging import offsets_of, sum_groups
+from schemas.traces import TraceBatch
+
+_CODE = np.dtype(">i4")  # big endian, so that the order of the bytes is the order of the codes
+
+
+def sequence_bytes(offsets: np.ndarray, codes: np.ndarray) -> pa.LargeBinaryArray:
+    """Returns large_binary[n]: each row's codes as bytes that compare as the codes do.
+
+    Args:
+        offsets: int64[n+1], CSR offsets into `codes`.
+        codes: int32[n_positions], not negative.
+    """
+    data = codes[offsets[0] : offsets[-1]].astype(_CODE)
+    starts = (offsets - offsets[0]) * _CODE.itemsize
+    buffers = [None, pa.py_buffer(starts.astype(np.int64)), pa.py_buffer(data)]
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+
+
+@dataclass(frozen=True, eq=False)
+class VariantHistogram:
+    """Distinct variants in lexicographic order of their codes, with their numbers of cases.
+
+    Attributes:
+        sequences: large_binary[n_variants], see `sequence_bytes`; sorted and distinct.
+        counts: int64[n_variants], cases of each variant, all positive.
+    """
+
+    sequences: pa.LargeBinaryArray
+    counts: np.ndarray
+
+    @classmethod
+    def from_sequences(cls, sequences: pa.LargeBinaryArray, counts: np.ndarray) -> VariantHistogram:
+        """Adds up the counts of equal sequences given in any order."""
+        encoded = sequences.dictionary_encode()
+        distinct = encoded.dictionary
+        totals = sum_groups(np.asarray(encoded.indices), counts, len(distinct))
+        order = pc.sort_indices(distinct)
+        return cls(distinct.take(order), totals[np.asarray(order)])
+
+    @classmethod
+    def from_traces(cls, traces: TraceBatch) -> VariantHistogram:
+        """Counts the variants of a batch."""
+        sequences = sequence_bytes(traces.offsets, traces.activities)
+        return cls.from_sequences(sequences, np.ones(traces.n_cases, np.int64))
+
+    @classmethod
+    def merge(cls, pieces: Sequence[VariantHistogram]) -> VariantHistogram:
+        """Returns the histogram of the union of the pieces' cases."""
+        if len(pieces) == 1:
+            return pieces[0]
+        empty = pa.array([], pa.large_binary())
+        return cls.from_sequences(
+            pa.concat_arrays([empty, *(p.sequences for p in pieces)]),
+            np.concatenate([np.zeros(0, np.int64), *(p.counts for p in pieces)]),
+        )
+
+    @property
+    def weight(self) -> int:
+        """Number of variants."""
+        return len(self.counts)
+
+    @property
+    def n_variants(self) -> int:
+        """Number of distinct variants."""
+        return len(self.counts)
+
+    @property
+    def n_cases(self) -> int:
+        """Number of cases of all variants."""
+        return int(self.counts.sum())
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, VariantHistogram)
+            and self.sequences.equals(other.sequences)
+            and np.array_equal(self.counts, other.counts)
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # holds arrays
+
+    @cached_property
+    def offsets(self) -> np.ndarray:
+        """int64[n_variants+1], CSR offsets of the variants into `codes`."""
+        return offsets_of(np.asarray(pc.binary_length(self.sequences)) // _CODE.itemsize)
+
+    @cached_property
+    def codes(self) -> np.ndarray:
+        """int32[n_positions], the variants' activity codes one after the other."""
+        _, raw_offsets, data = self.sequences.buffers()
+        if data is None or not len(self.sequences):
+            return np.zeros(0, np.int32)
+        first = np.frombuffer(raw_offsets, np.int64)[self.sequences.offset]
+        codes = np.frombuffer(data, _CODE, count=int(self.offsets[-1]), offset=int(first))
+        return codes.astype(np.int32)
+
+    def find(self, traces: TraceBatch) -> np.ndarray:
+        """Returns int64[n_cases], the variant number of each case, or -1 where it is not here."""
+        sequences = sequence_bytes(traces.offsets, traces.activities)
+        found = pc.index_in(sequences, value_set=self.sequences)
+        return np.asarray(pc.fill_null(found, -1), np.int64)

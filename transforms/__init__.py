@@ -1,0 +1,1 @@
+"""Beam wiring around the kernels of `schemas` and `anonymizers`; no arithmetic of its own."""

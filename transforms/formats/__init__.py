@@ -1,0 +1,1 @@
+"""File formats: bytes to Arrow record batches and back, without Beam."""
