@@ -14,7 +14,7 @@ cases that stem from the same one. The profiles `paper` and `reference` fix the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Literal
 
@@ -39,6 +39,7 @@ from schemas.events import MAX_TIME_US, MIN_TIME_US
 from schemas.guarantee import Guarantee
 from schemas.merging import offsets_of, ranges
 from schemas.ranks import CaseRanks, case_bytes
+from schemas.release import Operation
 from schemas.timeline import StartRange
 from schemas.traces import TraceBatch
 from schemas.variants import VariantHistogram
@@ -103,9 +104,11 @@ class AmunParams(base.Params):
     def choices(self) -> Choices:
         """The profile with the parameters that were given in its place."""
         given = {name: getattr(self, name) for name in Choices.__dataclass_fields__}
-        return replace(
-            _PROFILES[self.profile], **{k: v for k, v in given.items() if v is not None}
-        )
+        return replace(_PROFILES[self.profile], **{k: v for k, v in given.items() if v is not None})
+
+    def resolved(self) -> dict[str, Any]:
+        """Returns the parameters in effect, with the profile's choices filled in."""
+        return {**super().resolved(), **asdict(self.choices)}
 
 
 @dataclass(frozen=True)
@@ -178,11 +181,19 @@ class Amun:
     name: ClassVar[str] = "amun"
     summary: ClassVar[str] = "samples cases over a DAFSA and adds noise to times (published)"
     Params: ClassVar[type[AmunParams]] = AmunParams
+    operations: ClassVar[tuple[Operation, ...]] = (
+        Operation("suppression", "case", "case"),
+        Operation("addition", "case", "case"),
+        Operation("substitution", "case", "concept:name"),
+        Operation("substitution", "event", "time:timestamp"),
+    )
+    exact_noise: ClassVar[bool] = False
 
     def rounds(self, params: AmunParams) -> tuple[str, ...]:
-        """Returns the rounds; without compression the range of the noised starts is not needed."""
-        rounds = ("dafsa", "prior-knowledge", "sampling", "selection")
-        return rounds if params.choices.compression == "none" else (*rounds, "compression")
+        """Returns the rounds: one more to filter by, and one less without compression."""
+        prior = ("prior-knowledge",) if params.mode == "filtering" else ()
+        last = () if params.choices.compression == "none" else ("compression",)
+        return ("dafsa", *prior, "sampling", "selection", *last)
 
     def guarantee(self, params: AmunParams) -> Guarantee:
         """Returns the published claim, and why no finite epsilon holds."""
@@ -243,14 +254,12 @@ class Amun:
         c = params.choices
         sentences = {
             "dafsa": "counts variants and builds their minimal DAFSA",
-            "prior-knowledge": (
-                f"counts durations per transition and starts per day; priors by {c.prior} within "
-                f"{c.time_precision_us / 1e6:g} s"
-                + ("; drops cases with P + g >= 1" if params.mode == "filtering" else "")
-            ),
+            "prior-knowledge": "counts the times of all cases, and drops the cases with P + g >= 1",
             "sampling": (
-                f"adds Laplace noise with epsilon {_epsilon_d(params):.4f} to the count of each "
-                "transition, and moves whole cases until every transition has its noise"
+                f"counts durations per transition and starts per day; priors by {c.prior} within "
+                f"{c.time_precision_us / 1e6:g} s; adds Laplace noise with epsilon "
+                f"{_epsilon_d(params):.4f} to the count of each transition, and moves whole cases "
+                "until every transition has its noise"
             ),
             "selection": "chooses which cases those are, by keyed ranks",
             "compression": f"brings times back towards the public range ({c.compression})",
@@ -263,13 +272,12 @@ class Amun:
             return {"variants": _Variants(), "starts": _Starts()}
         if round_name == "prior-knowledge":
             return {"times": _Times(params)}
-        if round_name == "sampling" and params.mode == "filtering":
-            return {"variants": _Variants(params), "times": _Times(params)}
+        if round_name == "sampling":
+            kept = {"variants": _Variants(params)} if params.mode == "filtering" else {}
+            return {**kept, "times": _Times(params)}
         if round_name == "selection":
             return {"ranks": _Ranks(params)}
-        if round_name == "compression":
-            return {"starts": _NoisedStarts(params)}
-        return {}
+        return {"starts": _NoisedStarts(params)}
 
     def decide(
         self,
@@ -288,7 +296,9 @@ class Amun:
             return _decide_dafsa(statistics["variants"], statistics["starts"], params)
         assert isinstance(previous, AmunDecision)
         if round_name == "prior-knowledge":
-            return _decide_prior(statistics["times"], previous, params)
+            prior = _prior(statistics["times"], previous.dafsa, params)
+            is_dropped = prior.exceeds(params.guessing_advantage)
+            return replace(previous, dropped=DroppedPairs(statistics["times"], is_dropped))
         if round_name == "sampling":
             return _decide_sampling(statistics, previous, params, randomness)
         if round_name == "selection":
@@ -336,17 +346,6 @@ def _decide_dafsa(
     )
 
 
-def _decide_prior(
-    times: DurationTable, previous: AmunDecision, params: AmunParams
-) -> AmunDecision:
-    if params.mode != "filtering":
-        longest = int(np.diff(previous.dafsa.variants.offsets).max())
-        return replace(previous, times=times, scales=_scales(times, previous, params, longest))
-    prior = _prior(times, previous.dafsa, params)
-    dropped = DroppedPairs(times, prior.exceeds(params.guessing_advantage))
-    return replace(previous, dropped=dropped)
-
-
 def _decide_sampling(
     statistics: Mapping[str, Any],
     previous: AmunDecision,
@@ -354,20 +353,15 @@ def _decide_sampling(
     randomness: Randomness,
 ) -> AmunDecision:
     dafsa = previous.dafsa
-    counts = dafsa.variants.counts
-    if params.mode == "filtering":
-        kept: VariantHistogram = statistics["variants"]
-        if kept.n_variants == 0:
-            raise GuaranteeError(
-                "the filter dropped every case: at this guessing_advantage each has a time that is "
-                "too easy to guess; raise the precision of times, or use mode sampling"
-            )
-        counts = dafsa.counts_of(kept)
-        times = statistics["times"]
-        longest = int(np.diff(kept.offsets).max())
-        previous = replace(
-            previous, times=times, scales=_scales(times, previous, params, longest)
+    kept: VariantHistogram = statistics.get("variants", dafsa.variants)
+    if kept.n_variants == 0:
+        raise GuaranteeError(
+            "the filter dropped every case: each has a time that is too easy to guess; lower "
+            "guessing_advantage or time_precision_us, or use mode sampling"
         )
+    counts = dafsa.counts_of(kept)
+    times = statistics["times"]
+    scales = _scales(times, previous, params, longest=int(np.diff(kept.offsets).max()))
     present = np.flatnonzero(dafsa.contingency_table_of(counts))
     noise = np.zeros(dafsa.n_transitions, np.int64)
     words = randomness.words("amun/count", cell_numbers(present.astype(np.uint64)))
@@ -380,7 +374,7 @@ def _decide_sampling(
     losses = draw_moves(dafsa, counts, fewer, randomness, "amun/loss")
     # A deletion that finds no case left still counted for its transitions; it deletes nothing.
     losses = np.minimum(losses, counts + gains)
-    return replace(previous, gains=gains, losses=losses)
+    return replace(previous, times=times, scales=scales, gains=gains, losses=losses)
 
 
 def _decide_selection(
@@ -415,9 +409,7 @@ def _decide_selection(
     survives = number >= losses[row]  # in the order of the keyed ranks, the first ones go
     copies = np.bincount(instance[order][survives], minlength=len(ranks.groups))
     changed = copies != 1
-    return replace(
-        previous, changed=ranks.cases.filter(pa.array(changed)), copies=copies[changed]
-    )
+    return replace(previous, changed=ranks.cases.filter(pa.array(changed)), copies=copies[changed])
 
 
 # --- Priors and scales of noise ---------------------------------------------------------------

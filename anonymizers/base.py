@@ -20,6 +20,7 @@ import pydantic
 from anonymizers.randomness import Randomness
 from schemas.guarantee import Guarantee
 from schemas.merging import Mergeable
+from schemas.release import Operation
 from schemas.traces import TraceBatch
 
 
@@ -31,6 +32,10 @@ class Params(pydantic.BaseModel):
     """
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    def resolved(self) -> dict[str, Any]:
+        """Returns the parameters in effect as JSON values, with what a profile decides filled in."""
+        return self.model_dump(mode="json")
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,8 @@ class Anonymizer(Protocol):
     name: ClassVar[str]
     summary: ClassVar[str]
     Params: ClassVar[type[Params]]
+    operations: ClassVar[tuple[Operation, ...]]
+    exact_noise: ClassVar[bool]
 
     def rounds(self, params: Any) -> tuple[str, ...]:
         """Returns the names of the rounds that these parameters need, in order."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from scipy.optimize import brentq
 
 from schemas.durations import DurationTable, segmented_search
 
@@ -46,7 +45,9 @@ def epsilon_of_oversampling(guessing_advantage: float) -> float:
     the closed form of Equation 9 evaluates to.
     """
     rest = 1 - guessing_advantage
-    u = brentq(lambda x: 2 * x**3 - rest * x - rest, 0.0, 1.0, xtol=1e-16, rtol=1e-15)
+    u = 1.0  # right of the root, where the cubic is convex: Newton's steps fall towards it
+    for _ in range(64):
+        u -= (2 * u**3 - rest * u - rest) / (6 * u**2 - rest)
     return -2 * math.log(u)
 
 

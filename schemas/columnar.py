@@ -4,7 +4,7 @@ Statistics, traces and decisions cross process borders many times. As Arrow buff
 without copying and without running code from the wire, and a slice carries its own rows only.
 
 A value is a frozen dataclass of this project whose fields are numpy arrays, Arrow arrays, other
-such dataclasses, or plain scalars (str, int, float, bool, None).
+such dataclasses, dicts of those by name, or plain scalars (str, int, float, bool, None).
 """
 
 from __future__ import annotations
@@ -72,6 +72,8 @@ def _flatten(path: str, value: Any, columns: dict[str, pa.Array]) -> dict[str, A
             for f in fields(value)
         }
         return {"class": name, "fields": parts}
+    if isinstance(value, dict):
+        return {"dict": {k: _flatten(f"{path}.{k}", part, columns) for k, part in value.items()}}
     if value is None or isinstance(value, str | int | float | bool):
         return {"scalar": value}
     raise TypeError(f"field {path!r} has type {type(value).__name__}, which has no columnar form")
@@ -92,6 +94,8 @@ def _build(layout: dict[str, Any], columns: dict[str, pa.Array]) -> Any:
         flat = columns[layout["numpy"]].flatten().to_numpy(zero_copy_only=True)
         plain = flat.view(bool) if dtype == bool else flat
         return plain.reshape(layout["shape"])
+    if "dict" in layout:
+        return {name: _build(part, columns) for name, part in layout["dict"].items()}
     module, _, qualname = layout["class"].partition(":")
     if not layout["class"].startswith(_PACKAGES):
         raise TypeError(f"{layout['class']} is not a columnar value of this project")

@@ -182,7 +182,8 @@ class ResolvedColumns:
             InputSchemaError: A column's type can hold no text or no time.
         """
         read = {
-            source: _Column(source, columns.column(i)) for i, source in enumerate(columns.schema.names)
+            source: _Column(source, columns.column(i))
+            for i, source in enumerate(columns.schema.names)
         }
         keep = np.ones(columns.num_rows, bool)
         for row_filter in self.mapping.filters:
@@ -345,7 +346,9 @@ def _from_format(text: pa.Array, layout: str, time_zone: str) -> pa.Array:
     # Arrow's strptime knows no fractions and no offsets; Python's does.
     zone = ZoneInfo(time_zone)
     encoded = text.dictionary_encode()
-    parsed = pa.array([_strptime_us(v, layout, zone) for v in encoded.dictionary.to_pylist()], pa.int64())
+    parsed = pa.array(
+        [_strptime_us(v, layout, zone) for v in encoded.dictionary.to_pylist()], pa.int64()
+    )
     return parsed.take(encoded.indices)
 
 

@@ -97,6 +97,8 @@ class Dafsa:
         Raises:
             ValueError: It has a variant that this automaton does not accept.
         """
+        if variants is self.variants:
+            return variants.counts
         union = VariantHistogram.merge([self.variants, variants])
         if union.n_variants != self.variants.n_variants:
             raise ValueError("a variant is not accepted by the automaton")

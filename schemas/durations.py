@@ -32,9 +32,7 @@ class DurationTable:
         )
 
     @classmethod
-    def _collapse(
-        cls, groups: np.ndarray, values: np.ndarray, counts: np.ndarray
-    ) -> DurationTable:
+    def _collapse(cls, groups: np.ndarray, values: np.ndarray, counts: np.ndarray) -> DurationTable:
         order = np.lexsort((values, groups))
         groups, values, counts = groups[order], values[order], counts[order]
         head = np.ones(len(groups), bool)

@@ -8,7 +8,8 @@ whole, so drivers may count batches wherever they lie; `merge(())` is the statis
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Generic, Protocol, Self, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -74,6 +75,17 @@ class Pieces(Generic[T]):
 
     def __setstate__(self, state: tuple[type[T], list[T]]) -> None:
         self._kind, self._pieces = state
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """The statistics that one round counts, by name.
+
+    Attributes:
+        by_name: Each of them, of a batch or of the whole log.
+    """
+
+    by_name: dict[str, Any]
 
 
 def sum_groups(groups: np.ndarray, values: np.ndarray, n_groups: int) -> np.ndarray:

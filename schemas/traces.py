@@ -14,7 +14,14 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from schemas.events import ACTIVITY, CASE_ID, EVENT_INDEX, EVENT_SCHEMA, TIMESTAMP
+from schemas.events import (
+    ACTIVITY,
+    CASE_ID,
+    EVENT_INDEX,
+    EVENT_SCHEMA,
+    RELEASED_SCHEMA,
+    TIMESTAMP,
+)
 from schemas.hashing import hash_text
 from schemas.merging import offsets_of, ranges
 from schemas.vocabulary import ActivityVocabulary
@@ -134,6 +141,21 @@ class TraceBatch:
             codes[np.asarray(activity_column.indices)[order]],
             time,
             vocabulary,
+        )
+
+    def to_rows(self) -> pa.RecordBatch:
+        """Returns the events as rows of RELEASED_SCHEMA, cases one after the other.
+
+        Texts are written out, not as dictionaries: a dictionary could hold a name that no row has.
+        """
+        row = np.repeat(np.arange(self.n_cases), self.lengths)
+        return pa.RecordBatch.from_arrays(
+            [
+                self.case_ids.take(pa.array(row)),
+                self.vocabulary.names.take(pa.array(self.activities)),
+                pa.array(self.times).cast(RELEASED_SCHEMA.field(TIMESTAMP).type),
+            ],
+            schema=RELEASED_SCHEMA,
         )
 
     @classmethod

@@ -1,0 +1,250 @@
+"""The command `tracecloak`: the only module that parses flags and prints."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from schemas.errors import TracecloakError, UsageError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command and returns its exit code.
+
+    0 ok; 2 usage or configuration; 3 input schema; 4 budget exhausted; 5 guarantee cannot be met;
+    6 pipeline failed and nothing was released; 7 released but a later step failed.
+    """
+    _quiet_beam_import()
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    wants_traceback = "--traceback" in argv
+    argv = [argument for argument in argv if argument != "--traceback"]
+    try:
+        return _run(argv)
+    except TracecloakError as error:
+        if wants_traceback:
+            traceback.print_exc()
+        print(f"tracecloak: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("tracecloak: interrupted; nothing was released", file=sys.stderr)
+        return TracecloakError.exit_code
+
+
+def _run(argv: list[str]) -> int:
+    # Beam and its file systems are imported by the commands that need them.
+    parser = _parser(argv)
+    known, rest = parser.parse_known_args(argv)
+    flags = {
+        name: value
+        for name, value in vars(known).items()
+        if value is not None and name not in ("command", "config")
+    }
+    if known.command in ("release", "plan"):
+        return _release(known.command, known.config, flags, rest)
+    if rest:
+        raise UsageError(f"unknown flag {rest[0]}")
+    if known.command == "evaluate":
+        return _evaluate(flags)
+    if known.command == "sample":
+        return _sample(flags["cases"], flags["output"])
+    if known.command == "key":
+        return _key(Path(flags["output"]))
+    return _catalogue(bool(flags.get("json")))
+
+
+def _quiet_beam_import() -> None:
+    """Drops the line that Beam logs when it is imported without the extra for Google Cloud."""
+    handler = logging.StreamHandler()
+    handler.addFilter(lambda record: "apitools not found" not in record.getMessage())
+    logging.getLogger().addHandler(handler)
+
+
+# --- Flags ------------------------------------------------------------------------------------
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports a wrong command line the way every other error is reported."""
+
+    def error(self, message: str) -> Any:
+        raise UsageError(f"{message}; see {self.prog} --help")
+
+
+def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="tracecloak",
+        description="Anonymises process-mining event logs.",
+        epilog="--traceback with any command shows where an error arose; that can hold private data.",
+        allow_abbrev=False,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, text: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+
+    asked = argv[0] if argv else None
+    for name, text in (
+        ("release", "make one release of a log"),
+        ("plan", "show what a release would read, do, spend and write"),
+    ):
+        added = command(name, text)
+        if name == asked:
+            _add_release_flags(added, argv)
+    evaluate = command("evaluate", "compare a release with its original (for the operator only)")
+    if asked == "evaluate":
+        _add_reading_flags(evaluate)
+        evaluate.add_argument("--original", required=True, help="path or glob of the original log")
+        evaluate.add_argument(
+            "--released", required=True, help="folder of a release, or of releases"
+        )
+        evaluate.add_argument("--output", required=True, help="JSON file to write")
+    sample = command("sample", "write a synthetic hospital log of any size")
+    sample.add_argument("--cases", type=int, required=True, help="number of cases")
+    sample.add_argument(
+        "--output",
+        required=True,
+        help="file to write: .xes, .csv, .parquet, .avro or .jsonl; all but .parquet and .avro also .gz",
+    )
+    key = command("key", "write a fresh release key for pipelines of your own")
+    key.add_argument("action", choices=["new"], help="new: make a key")
+    key.add_argument("--output", required=True, help="file to write; it must not exist")
+    catalogue = command("catalogue", "list the methods, their parameters and what they promise")
+    catalogue.add_argument("--json", action="store_true", default=None, help="as JSON")
+    return parser
+
+
+def _add_release_flags(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    from anonymizers.registry import METHODS, method_named
+    from pipelines.config import ReleaseConfig, read_yaml
+
+    parser.add_argument("config", nargs="?", help="YAML file whose keys the flags replace")
+    # The method decides which further flags there are, so it is looked for first.
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first.add_argument("--method")
+    first.add_argument("config", nargs="?")
+    known, _ = first.parse_known_args([a for a in argv[1:] if a not in ("-h", "--help")])
+    method = known.method
+    if method is None and known.config is not None and not known.config.startswith("-"):
+        method = read_yaml(known.config).get("method")
+    _add_reading_flags(parser)
+    for name, field in ReleaseConfig.model_fields.items():
+        if name not in ("columns", "where", "params", *_READING):
+            choices = sorted(METHODS) if name == "method" else None
+            parser.add_argument(f"--{name}", help=_help(field.description), choices=choices)
+    if method is not None:
+        group = parser.add_argument_group(f"parameters of {method}")
+        for name, field in method_named(method).Params.model_fields.items():
+            if field.annotation is bool:
+                group.add_argument(
+                    f"--{name}", nargs="?", const="true", help=_help(field.description)
+                )
+            else:
+                group.add_argument(f"--{name}", help=_help(field.description))
+
+
+_READING = ("input_format", "delimiter", "encoding", "header")
+
+
+def _add_reading_flags(parser: argparse.ArgumentParser) -> None:
+    from pipelines.config import Columns, ReleaseConfig
+
+    for name in _READING:
+        parser.add_argument(f"--{name}", help=_help(ReleaseConfig.model_fields[name].description))
+    for name, field in Columns.model_fields.items():
+        parser.add_argument(f"--{name}", help=_help(field.description))
+    parser.add_argument(
+        "--where",
+        action="append",
+        help="row filter 'column = value' or 'column ^= prefix'; may be repeated",
+    )
+
+
+def _help(text: str | None) -> str:
+    return " ".join((text or "").split()).replace("%", "%%")
+
+
+# --- Commands ---------------------------------------------------------------------------------
+
+
+def _release(command: str, config_path: str | None, flags: dict[str, Any], rest: list[str]) -> int:
+    from pipelines.config import load
+    from pipelines.plan import plan_lines
+    from pipelines.progress import showing_progress
+    from pipelines.release import run_release
+
+    config = load(config_path, flags)
+    if command == "plan":
+        print("\n".join(plan_lines(config)))
+        return 0
+    with showing_progress():
+        outcome = run_release(config, rest)
+    done = "already released" if outcome.was_released_before else "released"
+    print(f"{done}  {outcome.folder.final}")
+    print(f"manifest  {outcome.folder.final}/manifest.json")
+    return 0
+
+
+def _evaluate(flags: dict[str, Any]) -> int:
+    from pipelines.config import load
+    from pipelines.evaluate import evaluate
+    from pipelines.release import source_of
+
+    output = Path(flags.pop("output"))
+    released = flags.pop("released")
+    reading = {"input": flags.pop("original"), "output": ".", "method": "amun", **flags}
+    report = evaluate(source_of(load(None, reading)), released)
+    output.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    print(f"evaluation  {output} (not private: for the operator only)")
+    return 0
+
+
+def _sample(n_cases: int, path: str) -> int:
+    from pipelines.sample_file import write_sample
+
+    write_sample(n_cases, path)
+    print(f"sample  {path}")
+    return 0
+
+
+def _key(path: Path) -> int:
+    from pipelines.key_store import new_key_file
+
+    new_key_file(path)
+    print(f"key  {path} (whoever has it can subtract the noise of its release)")
+    return 0
+
+
+def _catalogue(as_json: bool) -> int:
+    from anonymizers.registry import METHODS
+
+    entries = []
+    for name, method in sorted(METHODS.items()):
+        guarantee = method.guarantee(method.Params())
+        entries.append(
+            {
+                "name": name,
+                "summary": method.summary,
+                "guarantee": guarantee.kind,
+                "statement": guarantee.sentence,
+                "params": method.Params.model_json_schema()["properties"],
+            }
+        )
+    if as_json:
+        print(json.dumps(entries, indent=2))
+        return 0
+    for entry in entries:
+        print(f"{entry['name']}  [{entry['guarantee']}]  {entry['summary']}")
+        print(f"    {entry['statement']}")
+        for name, schema in entry["params"].items():
+            print(f"    --{name} (default {schema.get('default')})")
+            print(f"        {_help(schema.get('description')).replace('%%', '%')}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

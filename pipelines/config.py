@@ -1,0 +1,259 @@
+"""The configuration of a release: one YAML file or the same keys as flags."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import pydantic
+import yaml
+from pydantic import Field
+
+from anonymizers.base import Params
+from anonymizers.randomness import text_digest
+from anonymizers.registry import METHODS, method_named
+from schemas.columns import ColumnMapping, RowFilter
+from schemas.errors import UsageError
+from transforms.formats.registry import SourceFormat
+from transforms.traces import DEFAULT_SHARDS
+
+DEFAULT_PARTS = 8
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return value
+
+
+class _Section(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class Columns(_Section):
+    """Which source columns play which part."""
+
+    case_id: str | None = None
+    """Source column (or XES key) of the case id; by default case_id or case:concept:name."""
+    activity: str | None = None
+    """Source column of the activity; by default activity or concept:name."""
+    timestamp: str | None = None
+    """Source column of the time; by default timestamp or time:timestamp."""
+    individual_id: str | None = None
+    """Source column of the individual behind the case, if one person can have several cases."""
+    resource: str | None = None
+    """Source column of the resource."""
+    lifecycle: str | None = None
+    """Source column of the lifecycle transition."""
+    time_zone: str = "UTC"
+    """IANA time zone of stamps without an offset."""
+    timestamp_format: str | None = None
+    """strptime format of stamps that are not ISO 8601."""
+    timestamp_unit: Literal["s", "ms", "us"] | None = None
+    """Unit of numeric stamps since 1970."""
+
+
+class Where(_Section):
+    """A row filter: the records whose column passes are read, the others are not there."""
+
+    column: str
+    """A canonical name (activity, lifecycle, …) or a column of the source."""
+    equals: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] | None = None
+    """The values that pass."""
+    begins_with: str | None = None
+    """The prefix that passes."""
+
+
+class ReleaseConfig(_Section):
+    """Everything that a release depends on, and where it goes."""
+
+    input: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] = Field(min_length=1)
+    """Paths or globs of the input files, on any Beam file system; separated by commas as a flag."""
+    input_format: Literal["xes", "csv", "parquet", "avro", "jsonl"] | None = None
+    """Format of the inputs; by default told by the ending of each name, .gz aside."""
+    delimiter: str | None = None
+    """Delimiter of CSV; by default a comma, or a tab for .tsv."""
+    encoding: str = "utf-8"
+    """Encoding of CSV."""
+    header: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] | None = None
+    """Column names of a CSV without a header line."""
+    columns: Columns = Columns()
+    """Column mapping; undeclared columns are dropped."""
+    where: tuple[Where, ...] = ()
+    """Row filters; all must pass."""
+    method: str
+    """Name of the method; `tracecloak catalogue` lists them."""
+    params: dict[str, Any] = {}
+    """Parameters of the method."""
+    output: str = Field(min_length=1)
+    """Folder of all releases; this one goes to run_id=<release_id> in it."""
+    formats: Annotated[
+        tuple[Literal["parquet", "xes", "csv"], ...], pydantic.BeforeValidator(_listed)
+    ] = ("parquet", "xes")
+    """Forms of the released log."""
+    release_id: str | None = None
+    """Name of the release; by default a keyed digest of input and configuration."""
+    max_error_ratio: float = Field(0.01, ge=0, le=1)
+    """Largest share of malformed records with which the run goes on."""
+    dead_letter: str | None = None
+    """Folder for the places of malformed records; by default _internal/ in the output."""
+    key_store: str | None = None
+    """Folder of keys and receipts; by default TRACECLOAK_KEY_STORE or one in the home folder."""
+    runner: str = "FnApiRunner"
+    """Beam runner, or InMemory: one process without Beam."""
+    shards: int = Field(DEFAULT_SHARDS, ge=1, le=1 << 16)
+    """Shards of cases; more need less memory each, and change no result."""
+    parts: int = Field(DEFAULT_PARTS, ge=1, le=1 << 16)
+    """Parts of the released log."""
+
+    @property
+    def method_params(self) -> Params:
+        """The checked parameters of the method.
+
+        Raises:
+            UsageError: One is unknown or out of range.
+        """
+        try:
+            return method_named(self.method).Params(**self.params)
+        except pydantic.ValidationError as error:
+            raise usage_error(error) from None
+
+    @property
+    def mapping(self) -> ColumnMapping:
+        """The column mapping with its filters."""
+        filters = tuple(RowFilter(w.column, w.equals, w.begins_with) for w in self.where)
+        return ColumnMapping(**self.columns.model_dump(), filters=filters)
+
+    @property
+    def source_format(self) -> SourceFormat:
+        """How the bytes of the inputs are read."""
+        return SourceFormat(self.input_format, self.delimiter, self.encoding, self.header)
+
+    @property
+    def digest(self) -> str:
+        """Digest of all that determines the released bytes beside the input and the key."""
+        reading = self.model_dump_json(
+            include={"input_format", "delimiter", "encoding", "header", "columns", "where"}
+        )
+        made = json.dumps(self.method_params.resolved())
+        written = self.model_dump_json(include={"formats", "parts"})
+        return text_digest(reading, self.method, made, written)
+
+
+def load(path: str | None, flags: Mapping[str, Any]) -> ReleaseConfig:
+    """Returns the configuration of a YAML file with flags in place of its keys.
+
+    Args:
+        path: The file, or None.
+        flags: Given flags by name: keys of the configuration, of `columns`, or of the method.
+
+    Raises:
+        UsageError: The file is no YAML mapping, or a key is unknown, missing or wrong.
+    """
+    body = {} if path is None else read_yaml(path)
+    method = flags.get("method", body.get("method"))
+    names = set(method_named(method).Params.model_fields) if method is not None else set()
+    top = dict(body)
+    for name, value in flags.items():
+        if name in Columns.model_fields:
+            top["columns"] = {**(top.get("columns") or {}), name: value}
+        elif name in ReleaseConfig.model_fields:
+            top[name] = [parse_where(w) for w in value] if name == "where" else value
+        elif name in names:
+            top["params"] = {**(top.get("params") or {}), name: value}
+        else:
+            raise UsageError(f"method {method!r} has no parameter {name!r}")
+    try:
+        config = ReleaseConfig(**top)
+    except pydantic.ValidationError as error:
+        raise usage_error(error) from None
+    _ = config.method_params, config.mapping  # checked before anything else happens
+    return config
+
+
+def read_yaml(path: str) -> dict[str, Any]:
+    """Returns a configuration file's keys.
+
+    Raises:
+        UsageError: It cannot be read, or is no mapping with each key once.
+    """
+    try:
+        with open(path, encoding="utf-8") as stream:
+            body = yaml.load(stream, Loader=_StrictLoader)
+    except OSError as error:
+        raise UsageError(f"configuration {path!r} cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"configuration {path!r} is no YAML: {error}") from None
+    if not isinstance(body, dict) or not all(isinstance(key, str) for key in body):
+        raise UsageError(f"configuration {path!r} must be a mapping of keys to values")
+    return body
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Refuses a key that is given twice, of which YAML would silently take the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=deep) for key, _ in node.value]  # type: ignore[no-untyped-call]
+        twice = {str(key) for key in keys if keys.count(key) > 1}
+        if twice:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"key given twice: {', '.join(sorted(twice))}", node.start_mark
+            )
+        return super().construct_mapping(node, deep=deep)
+
+
+_WHERE = re.compile(r"^\s*(?P<column>.+?)\s*(?P<sign>\^=|=)\s*(?P<value>.*?)\s*$")
+
+
+def parse_where(text: str) -> dict[str, Any]:
+    """Returns the filter of `column = value, value` or `column ^= prefix`.
+
+    Raises:
+        UsageError: The text is neither.
+    """
+    match = _WHERE.match(text)
+    if match is None:
+        raise UsageError(f"where must be 'column = value' or 'column ^= prefix', got {text!r}")
+    if match["sign"] == "=":
+        return {"column": match["column"], "equals": match["value"]}
+    return {"column": match["column"], "begins_with": match["value"]}
+
+
+def usage_error(error: pydantic.ValidationError) -> UsageError:
+    """Returns pydantic's findings as one line a key; the values are parameters and may be shown."""
+    lines = []
+    for found in error.errors(include_url=False):
+        where = ".".join(str(part) for part in found["loc"]) or "configuration"
+        if found["type"] == "extra_forbidden":
+            lines.append(f"{where}: unknown key")
+        elif found["type"] == "missing":
+            lines.append(f"{where}: required")
+        else:
+            lines.append(f"{where}: {found['msg']}, got {found['input']!r}")
+    return UsageError("; ".join(lines))
+
+
+def json_schema() -> dict[str, Any]:
+    """Returns the JSON Schema of the configuration file, the parameters of every method included."""
+    schema = ReleaseConfig.model_json_schema()
+    definitions = schema.setdefault("$defs", {})
+    branches = []
+    for name, method in sorted(METHODS.items()):
+        params = method.Params.model_json_schema(ref_template="#/$defs/{model}")
+        definitions.update(params.pop("$defs", {}))
+        definitions[params["title"]] = params
+        then = {"properties": {"params": {"$ref": f"#/$defs/{params['title']}"}}}
+        branches.append({"if": {"properties": {"method": {"const": name}}}, "then": then})
+    schema["properties"]["method"]["enum"] = sorted(METHODS)
+    # As text these are lists separated by commas, like the flags.
+    for name in ("input", "formats", "header"):
+        schema["properties"][name] = {
+            "anyOf": [schema["properties"][name], {"type": "string"}],
+            "description": schema["properties"][name].get("description", ""),
+        }
+    equals = definitions["Where"]["properties"]
+    equals["equals"] = {"anyOf": [equals["equals"], {"type": "string"}]}
+    schema["allOf"] = branches
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

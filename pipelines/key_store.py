@@ -1,0 +1,177 @@
+"""The key store: keys of running releases, and receipts of those that were reserved or committed.
+
+A folder that only the operator reads, on a disk that is kept: it holds the key from which all noise
+of a running release derives. A key is deleted when its release is committed or provably abandoned;
+its receipt stays, and lets a second run under the same id be told from a run on changed input.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from apache_beam.io.filesystems import FileSystems
+
+from anonymizers.randomness import ReleaseKey
+from schemas.errors import UsageError
+from transforms.files import SourceFile
+from transforms.keys import KeyReference
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What is known of one release.
+
+    Attributes:
+        release_id: Its name.
+        output: The folder of all releases that it went or goes to.
+        input_fingerprint: Keyed digest of the input files, see `KeyStore.fingerprint`.
+        config_digest: Digest of the configuration.
+        key_fingerprint: Tells release keys apart.
+        state: `reserved` while nothing is known to be visible, then `committed`.
+    """
+
+    release_id: str
+    output: str
+    input_fingerprint: str
+    config_digest: str
+    key_fingerprint: str
+    state: Literal["reserved", "committed"]
+
+    def check_same(self, input_fingerprint: str, config_digest: str) -> None:
+        """Makes sure that a run under this release's id is this release.
+
+        Raises:
+            UsageError: The input or the configuration is another.
+        """
+        changed = []
+        if not hmac.compare_digest(self.input_fingerprint, input_fingerprint):
+            changed.append("the input")
+        if not hmac.compare_digest(self.config_digest, config_digest):
+            changed.append("the configuration")
+        if changed:
+            raise UsageError(
+                f"release_id {self.release_id!r} is {self.state} in {self.output}, and "
+                f"{' and '.join(changed)} changed since; choose another release_id"
+            )
+
+
+class KeyStore:
+    """The store in one folder; see the module."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @classmethod
+    def default_folder(cls) -> Path:
+        """Returns TRACECLOAK_KEY_STORE, or a folder for state in the user's home."""
+        named = os.environ.get("TRACECLOAK_KEY_STORE")
+        return Path(named) if named else Path.home() / ".local" / "state" / "tracecloak"
+
+    def fingerprint(self, files: Sequence[SourceFile]) -> str:
+        """Returns a digest of the input files, keyed by a secret of this store.
+
+        Of local files it covers the bytes, in any order of the files; of others what their file
+        system tells: name, size and checksum.
+        """
+        digests = []
+        for file in files:
+            if FileSystems.get_scheme(file.path) is None:
+                with Path(file.path).open("rb") as stream:
+                    digests.append(hashlib.file_digest(stream, "sha256").hexdigest())
+            else:
+                digests.append(f"{file.path}|{file.n_bytes}|{FileSystems.checksum(file.path)}")
+        return self.digest("\n".join(sorted(digests)))
+
+    def digest(self, text: str) -> str:
+        """Returns 64 hex digits of a text, keyed by a secret of this store."""
+        return hmac.new(self._secret(), text.encode(), hashlib.sha256).hexdigest()
+
+    def receipt(self, output: str, release_id: str) -> Receipt | None:
+        """Returns what is known of a release, or None."""
+        path = self._path(output, release_id, ".json")
+        if not path.exists():
+            return None
+        return Receipt(**json.loads(path.read_text()))
+
+    def reserve(
+        self, output: str, release_id: str, input_fingerprint: str, config_digest: str
+    ) -> KeyReference:
+        """Makes a key for a release, or finds that of an earlier run of it that did not finish.
+
+        Raises:
+            UsageError: The id is reserved for another input or configuration.
+        """
+        key_path = self._path(output, release_id, ".key")
+        found = self.receipt(output, release_id)
+        if found is not None and key_path.exists():
+            found.check_same(input_fingerprint, config_digest)
+        else:
+            key = ReleaseKey.generate()
+            _write_private(key_path, key.hex())
+            receipt = Receipt(
+                release_id, output, input_fingerprint, config_digest, key.fingerprint, "reserved"
+            )
+            _write_private(self._path(output, release_id, ".json"), json.dumps(asdict(receipt)))
+        return KeyReference(f"file:{key_path}")
+
+    def commit(self, output: str, release_id: str) -> None:
+        """Notes that a release is visible, and deletes its key."""
+        receipt = self.receipt(output, release_id)
+        if receipt is not None:
+            text = json.dumps(asdict(replace(receipt, state="committed")))
+            _write_private(self._path(output, release_id, ".json"), text)
+        self._path(output, release_id, ".key").unlink(missing_ok=True)
+
+    def void(self, output: str, release_id: str) -> None:
+        """Forgets a release of which nothing became visible."""
+        for ending in (".key", ".json"):
+            self._path(output, release_id, ending).unlink(missing_ok=True)
+
+    def _path(self, output: str, release_id: str, ending: str) -> Path:
+        place = hashlib.sha256(f"{output}\n{release_id}".encode()).hexdigest()[:32]
+        return self._folder / "releases" / (place + ending)
+
+    def _secret(self) -> bytes:
+        path = self._folder / "store.secret"
+        if not path.exists():
+            _write_private(path, secrets.token_hex(32), replaces=False)
+        return bytes.fromhex(path.read_text())
+
+
+def new_key_file(path: Path) -> None:
+    """Writes a fresh release key that only its owner can read.
+
+    Raises:
+        UsageError: The file exists.
+    """
+    if path.exists():
+        raise UsageError(f"{path} exists; a key is never overwritten")
+    _write_private(path, ReleaseKey.generate().hex(), replaces=False)
+
+
+def _write_private(path: Path, text: str, replaces: bool = True) -> None:
+    """Writes a file that only its owner reads: it appears whole, or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor, fresh = tempfile.mkstemp(dir=path.parent)  # mode 0600
+    try:
+        with os.fdopen(descriptor, "w") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        if replaces:
+            os.replace(fresh, path)
+        else:
+            with contextlib.suppress(FileExistsError):  # another process was first: its text holds
+                os.link(fresh, path)
+    finally:
+        Path(fresh).unlink(missing_ok=True)

@@ -1,0 +1,261 @@
+"""`tracecloak release`: from a configuration to a committed release, or to nothing at all."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import apache_beam as beam
+from apache_beam.io.filesystems import FileSystems
+
+from anonymizers.registry import method_named
+from pipelines import in_memory
+from pipelines.build import build_release
+from pipelines.config import ReleaseConfig
+from pipelines.key_store import KeyStore
+from pipelines.runners import IN_MEMORY, is_durable, pipeline_options, version
+from schemas import errors
+from schemas.directly_follows import DirectlyFollows
+from schemas.errors import TracecloakError, UsageError
+from schemas.merging import Pieces
+from schemas.release import ReleaseManifest
+from schemas.released import split_by_part
+from schemas.traces import TraceBatch
+from transforms.anonymize import Run
+from transforms.files import match_files
+from transforms.keys import KeyReference
+from transforms.read import EventSource
+from transforms.release_files import check_xes_names, write_dfg, write_export, write_part
+from transforms.release_folder import ReleaseFolder
+from transforms.validate import DeadLetter
+from transforms.write import commit
+
+_LOG = logging.getLogger("tracecloak")
+# Inputs whose headers are looked at before anything runs; the readers check every one.
+_CHECKED_FILES = 20
+
+
+class AfterReleaseError(TracecloakError):
+    """The release is complete and visible, but a step after it failed."""
+
+    exit_code = 7
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended.
+
+    Attributes:
+        folder: The release's folder.
+        was_released_before: Whether this run found the release there and did nothing.
+        dead_letter: Where malformed records are listed, if there were any.
+    """
+
+    folder: ReleaseFolder
+    was_released_before: bool
+    dead_letter: str
+
+
+def source_of(config: ReleaseConfig) -> EventSource:
+    """Returns the input files and how to read them; reads no values.
+
+    Raises:
+        UsageError: An input is not there, or its format is not known.
+        InputSchemaError: An input does not have the mapped columns.
+    """
+    source = EventSource(tuple(match_files(config.input)), config.source_format, config.mapping)
+    for file in source.files[:_CHECKED_FILES]:
+        source.columns_of(file)
+    return source
+
+
+def run_release(config: ReleaseConfig, beam_arguments: Sequence[str] = ()) -> Outcome:
+    """Makes the release that a configuration describes, unless it exists.
+
+    Raises:
+        TracecloakError: Nothing was released, for the reason that the error's class and text give;
+            or, for AfterReleaseError, something was.
+    """
+    options = (
+        None if config.runner == IN_MEMORY else pipeline_options(config.runner, beam_arguments)
+    )
+    if options is None and beam_arguments:
+        raise UsageError(f"runner {IN_MEMORY} takes no flags of Beam, got {beam_arguments[0]}")
+    source = source_of(config)
+    store = KeyStore(Path(config.key_store) if config.key_store else KeyStore.default_folder())
+    output = _absolute(config.output)
+    fingerprint = store.fingerprint(source.files)
+    release_id = config.release_id or store.digest(f"{fingerprint}\n{config.digest}")[:16]
+    folder = ReleaseFolder(output, release_id)
+    dead_letter = DeadLetter(
+        config.dead_letter or FileSystems.join(output, "_internal", f"run_id={release_id}"),
+        config.max_error_ratio,
+    )
+
+    if folder.committed() is not None:
+        receipt = store.receipt(output, release_id)
+        if receipt is None:
+            raise UsageError(
+                f"release_id {release_id!r} exists in {output}, and this key store cannot tell "
+                "whether it was made of this input; use the key_store of that run, or choose "
+                "another release_id"
+            )
+        receipt.check_same(fingerprint, config.digest)
+        if receipt.state == "reserved":  # the earlier run was cut off after its commit
+            _finish(folder, store)
+        return Outcome(folder, True, dead_letter.folder)
+
+    key = store.reserve(output, release_id, fingerprint, config.digest)
+    try:
+        folder.discard()
+        _run(config, options, source, dead_letter, folder, key)
+    except BaseException as error:
+        if folder.committed() is None:
+            store.void(output, release_id)
+            folder.discard()
+        if not isinstance(error, Exception):
+            raise
+        raise _translated(error) from error
+    _finish(folder, store)
+    return Outcome(folder, False, dead_letter.folder)
+
+
+def _run(
+    config: ReleaseConfig,
+    options: beam.options.pipeline_options.PipelineOptions | None,
+    source: EventSource,
+    dead_letter: DeadLetter,
+    folder: ReleaseFolder,
+    key: KeyReference,
+) -> None:
+    method = method_named(config.method)
+    params = config.method_params
+    manifest = ReleaseManifest(
+        release_id=folder.release_id,
+        method=method.name,
+        params=params.resolved(),
+        guarantee=method.guarantee(params),
+        operations=method.operations,
+        config_digest=config.digest,
+        key_fingerprint=key.resolve().fingerprint,
+        exact_noise=method.exact_noise,
+        unsafe_barrier=options is not None and not is_durable(config.runner),
+        beam_version=None if options is None else version(),
+    )
+    run = Run(method.name, params, folder.release_id, key, config.digest)
+    if options is None:
+        _run_in_memory(config, source, dead_letter, run, folder, manifest)
+        return
+    with beam.Pipeline(options=options) as pipeline:
+        build_release(
+            pipeline,
+            source,
+            dead_letter,
+            run,
+            folder,
+            manifest,
+            config.formats,
+            config.shards,
+            config.parts,
+        )
+
+
+def _run_in_memory(
+    config: ReleaseConfig,
+    source: EventSource,
+    dead_letter: DeadLetter,
+    run: Run,
+    folder: ReleaseFolder,
+    manifest: ReleaseManifest,
+) -> None:
+    events, n_rejects = [], 0
+    for file in source.files:
+        rejects = []
+        for batch, rejected in source.read(file):
+            events.append(batch)
+            rejects.extend([rejected] if rejected.num_rows else [])
+        if rejects:
+            dead_letter.write(file.rank, rejects)
+            n_rejects += sum(batch.num_rows for batch in rejects)
+        _LOG.info("read input %d of %d", file.rank + 1, len(source.files))
+    dead_letter.check(sum(batch.num_rows for batch in events), n_rejects)
+    traces = in_memory.group_into_traces(events, config.shards)
+    events.clear()
+    made = in_memory.anonymise(
+        traces,
+        method_named(run.method),
+        run.params,
+        run.key.resolve(),
+        run.release_id,
+        run.config_digest,
+        lambda step: _LOG.info("next: %s", step),
+    )
+    if "xes" in config.formats:
+        check_xes_names(made.vocabulary)
+    parts: dict[int, list[TraceBatch]] = {number: [] for number in range(config.parts)}
+    graph = Pieces(DirectlyFollows)
+    for batch in made.traces:
+        graph.add(DirectlyFollows.from_traces(batch))
+        for number, cases in split_by_part(batch, config.parts):
+            parts[number].append(cases)
+    written = [write_part(folder, manifest, number, cases) for number, cases in parts.items()]
+    others = [write_dfg(folder, graph.result(), made.vocabulary)]
+    for kind in config.formats:
+        if kind != "parquet":
+            others.append(write_export(folder, manifest, kind, config.parts))
+            _LOG.info("wrote %s", others[-1].path)
+    commit(folder, manifest, "parquet" in config.formats, written, others)
+
+
+def _finish(folder: ReleaseFolder, store: KeyStore) -> None:
+    """What comes after the release is visible.
+
+    Raises:
+        AfterReleaseError: It failed; running the release again mends it.
+    """
+    try:
+        folder.point_latest()
+        store.commit(folder.output, folder.release_id)
+        folder.discard()
+    except Exception as error:
+        raise AfterReleaseError(
+            f"the release in {folder.final} is complete, but {type(error).__name__} came after it; "
+            "run the same command again"
+        ) from error
+
+
+def _absolute(path: str) -> str:
+    if FileSystems.get_scheme(path) is None:
+        return str(Path(path).absolute())
+    return path
+
+
+# A worker in another process can hand back an error's text only, with its class in it.
+_CLASS_IN_TEXT = re.compile(r"schemas\.errors\.(?P<name>\w+): (?P<text>[^\n]*)")
+_STAGE_IN_TEXT = re.compile(r" \[while running '.*")
+
+
+def _translated(error: Exception) -> TracecloakError:
+    """Finds our own error in what a runner made of it; what is not ours is not quoted.
+
+    A foreign error's text may hold data, so only its class is named; the log of the run has the
+    rest.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, TracecloakError):
+            return type(cause)(_STAGE_IN_TEXT.sub("", str(cause)))
+        cause = cause.__cause__ or cause.__context__
+    match = None
+    for match in _CLASS_IN_TEXT.finditer(str(error)):
+        pass
+    kind = getattr(errors, match["name"], None) if match else None
+    if match and isinstance(kind, type) and issubclass(kind, TracecloakError):
+        return kind(_STAGE_IN_TEXT.sub("", match["text"]))
+    return TracecloakError(
+        f"the pipeline failed with {type(error).__name__}; nothing was released. Run again with "
+        "--traceback to see where; that output can hold private data"
+    )

@@ -1,0 +1,68 @@
+"""Which Beam runner runs a release, and what must not run one."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import logging
+from collections.abc import Sequence
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
+
+from schemas.errors import UsageError
+
+_LOG = logging.getLogger("tracecloak")
+IN_MEMORY = "InMemory"
+
+
+def pipeline_options(runner: str, arguments: Sequence[str]) -> PipelineOptions:
+    """Returns Beam's options for a runner.
+
+    Args:
+        runner: Name of the runner.
+        arguments: What our own command line did not know.
+
+    Raises:
+        UsageError: An argument is unknown to Beam too, or asks for what loses data.
+    """
+    _refuse_unknown(arguments)
+    if runner == "DirectRunner":
+        # Plain, it would first try to download another runner.
+        _LOG.info("runner DirectRunner: using FnApiRunner")
+        runner = "FnApiRunner"
+    options = PipelineOptions([*arguments, f"--runner={runner}"])
+    if options.view_as(DirectOptions).direct_running_mode == "multi_threading":
+        raise UsageError(
+            "direct_running_mode multi_threading silently loses data in Beam 2.77; "
+            "use in_memory or multi_processing"
+        )
+    return options
+
+
+def is_durable(runner: str) -> bool:
+    """Returns whether a runner keeps the barrier before the noise across retries."""
+    return runner == "DataflowRunner"
+
+
+def version() -> str:
+    """Returns Beam's version."""
+    return str(beam.__version__)
+
+
+def beam_flags() -> set[str]:
+    """Returns the flags of all of Beam's option classes."""
+    parser = argparse.ArgumentParser(add_help=False, conflict_handler="resolve")
+    for options in PipelineOptions.__subclasses__():
+        options._add_argparse_args(parser)  # noqa: SLF001  # Beam offers no public list of its flags
+    return {flag for action in parser._actions for flag in action.option_strings}
+
+
+def _refuse_unknown(arguments: Sequence[str]) -> None:
+    known = beam_flags()
+    for argument in arguments:
+        flag = argument.split("=", 1)[0]
+        if flag.startswith("-") and flag not in known:
+            close = difflib.get_close_matches(flag, known, 1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise UsageError(f"unknown flag {flag}{hint}")

@@ -1,0 +1,92 @@
+"""Coders that move record batches and columnar values as Arrow IPC instead of pickles.
+
+A pickle of five rows sliced from a large batch carries the large batch; the IPC message carries the
+five rows. Importing this module registers the coders, so every module that wires a pipeline imports
+it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+
+from anonymizers.base import Decision
+from anonymizers.input_digest import InputDigest
+from schemas.columnar import decode, encode
+from schemas.directly_follows import DirectlyFollows
+from schemas.durations import DurationTable
+from schemas.merging import Mergeable, Pieces, Statistics
+from schemas.ranks import CaseRanks
+from schemas.timeline import StartRange
+from schemas.traces import TraceBatch
+from schemas.variants import VariantHistogram
+from schemas.vocabulary import ActivityVocabulary
+
+
+class RecordBatchCoder(beam.coders.Coder):
+    """One `pa.RecordBatch` as one IPC stream."""
+
+    def encode(self, value: pa.RecordBatch) -> bytes:
+        """Returns the batch with its schema; a slice carries its own rows only."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, value.schema, options=_OPTIONS) as writer:
+            writer.write_batch(value)
+        return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+    def decode(self, encoded: bytes) -> pa.RecordBatch:
+        """Returns the batch on the memory of `encoded`."""
+        with pa.ipc.open_stream(pa.py_buffer(encoded)) as reader:
+            return reader.read_next_batch()
+
+    def to_type_hint(self) -> type:
+        """Returns the element type."""
+        return pa.RecordBatch  # type: ignore[no-any-return]
+
+
+# The runner owns the threads. Kept at module level: inside a pickled function it would not pickle.
+_OPTIONS = pa.ipc.IpcWriteOptions(use_threads=False)
+
+
+class ColumnarCoder(beam.coders.Coder):
+    """A columnar value (schemas.columnar)."""
+
+    def encode(self, value: Any) -> bytes:
+        """Returns the value as one IPC stream."""
+        return encode(value)
+
+    def decode(self, encoded: bytes) -> Any:
+        """Returns the value on the memory of `encoded`."""
+        return decode(encoded)
+
+
+class PiecesCoder(beam.coders.Coder):
+    """Accumulators by name, each as its merged piece."""
+
+    def __init__(self, kinds: dict[str, type[Mergeable]]) -> None:
+        self._kinds = kinds
+
+    def encode(self, value: dict[str, Pieces[Any]]) -> bytes:
+        """Returns the merged statistics."""
+        return encode(Statistics({name: pieces.result() for name, pieces in value.items()}))
+
+    def decode(self, encoded: bytes) -> dict[str, Pieces[Any]]:
+        """Returns accumulators that hold each statistic as their only piece."""
+        merged = decode(encoded).by_name
+        return {name: Pieces(kind, [merged[name]]) for name, kind in self._kinds.items()}
+
+
+STATISTICS = (
+    ActivityVocabulary,
+    CaseRanks,
+    DirectlyFollows,
+    DurationTable,
+    InputDigest,
+    StartRange,
+    VariantHistogram,
+)
+
+beam.coders.registry.register_coder(pa.RecordBatch, RecordBatchCoder)
+for _kind in (*STATISTICS, Statistics, TraceBatch, Decision):
+    beam.coders.registry.register_coder(_kind, ColumnarCoder)

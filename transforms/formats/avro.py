@@ -1,0 +1,383 @@
+"""Avro object containers: reads the wanted fields under a schema of our own, writes released rows.
+
+The reader schema is made for each file from the schema it was written with, so a source's schema
+may evolve: added fields are skipped, fields may move, and an optional field that an old file lacks
+is left out. It does not read fields within nested records, nor single-object or registry messages.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from decimal import Decimal
+from importlib.resources import files
+from itertools import islice
+from typing import Any, BinaryIO, cast
+
+import fastavro
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from fastavro.write import Writer as ContainerWriter
+
+from schemas.errors import InputSchemaError
+from schemas.events import RELEASED_SCHEMA
+from transforms.formats.base import RawBatch, missing_columns
+
+# A block is held whole; what claims to be longer is damage or not meant for streaming.
+BLOCK_BYTES = 256 << 20
+# A batch ends with the block in which it reaches so many bytes.
+BATCH_BYTES = 64 << 20
+# Any fixed value will do: equal rows must give equal bytes.
+SYNC_MARKER = b"tracecloak-event"
+
+_HEADER = {
+    "type": "record",
+    "name": "Header",
+    "fields": [
+        {"name": "magic", "type": {"type": "fixed", "name": "Magic", "size": 4}},
+        {"name": "meta", "type": {"type": "map", "values": "bytes"}},
+        {"name": "sync", "type": {"type": "fixed", "name": "Sync", "size": 16}},
+    ],
+}
+# Codecs for which fastavro needs a package that need not be installed.
+_OPTIONAL_CODECS = {b"snappy", b"zstandard", b"lz4"}
+
+_TYPES = {
+    "boolean": pa.bool_(),
+    "int": pa.int64(),
+    "long": pa.int64(),
+    "float": pa.float64(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "enum": pa.string(),
+    "bytes": pa.binary(),
+    "fixed": pa.binary(),
+}
+_TIME_TYPES = {
+    "timestamp-millis": pa.timestamp("ms", "UTC"),
+    "timestamp-micros": pa.timestamp("us", "UTC"),
+    "timestamp-nanos": pa.timestamp("ns", "UTC"),
+    "local-timestamp-millis": pa.timestamp("ms"),
+    "local-timestamp-micros": pa.timestamp("us"),
+    "local-timestamp-nanos": pa.timestamp("ns"),
+    "date": pa.date32(),
+}
+# Where a schema keeps its logical time type out of the sight of fastavro, whose datetime objects
+# are slow and end at the year 9999.
+_TIME = "tracecloak.time"
+_PYTHON_TYPES = {pa.bool_(): bool, pa.float64(): float, pa.string(): str, pa.binary(): bytes}
+# fastavro reads a value as the first branch of the reader's union that it can be promoted to, so
+# each type stands before those that it can be promoted to.
+_PROMOTIONS = ["int", "long", "float", "double", "string", "bytes"]
+
+
+class AvroReader:
+    """Reads Avro object container files of records.
+
+    A wanted field is a scalar or a union of scalars; a union of unlike ones becomes text. Instants
+    arrive as timestamp('us', 'UTC') and local times as timestamp('us'), but 'ns' where the file has
+    nanoseconds; stamps that overflow are null.
+    """
+
+    def column_names(self, stream: BinaryIO) -> list[str] | None:
+        """Returns the names of the fields of the records.
+
+        Args:
+            stream: The file's bytes; need not be seekable.
+
+        Returns:
+            The names in the order of the file's schema.
+
+        Raises:
+            InputSchemaError: The file is no Avro container of records, or two fields share a name.
+        """
+        source = _Source(stream)
+        with _damage_reported(source):
+            schema, _ = _read_header(source)
+            return [field["name"] for field in schema["fields"]]
+
+    def read(
+        self, stream: BinaryIO, wanted: Sequence[str], required: Collection[str], batch_rows: int
+    ) -> Iterator[RawBatch]:
+        """Yields the records of `stream`; see `transforms.formats.base.Reader`."""
+        source = _Source(stream)
+        with _damage_reported(source):
+            schema, named = _read_header(source)
+            types = {field["name"]: field["type"] for field in schema["fields"]}
+            if not set(required) <= types.keys():
+                raise missing_columns(list(types), required)
+            fields = [_Field(name, types[name], named) for name in wanted if name in types]
+            projection = {
+                "type": "record",
+                "name": schema["name"],
+                "fields": _projected(fields, named),
+            }
+            first = 0
+            for rows in _runs(source, projection, batch_rows):
+                columns = pa.RecordBatch.from_arrays(
+                    [field.column([row[field.name] for row in rows]) for field in fields],
+                    [field.name for field in fields],
+                )
+                stop = first + len(rows)
+                yield RawBatch(columns, np.arange(first, stop), np.zeros(0, np.int64))
+                first = stop
+
+
+class _Source:
+    """A stream as fastavro is to see it: no endless read, no silent end, our own header."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._header = b""
+        self._position = 0
+        self._between_blocks = False
+        self.failed = False  # whether the stream itself, and not its content, raised an error
+
+    def unread(self, header: bytes) -> None:
+        """Lets `header` come before what is left of the stream."""
+        self._header = header
+
+    def tell(self) -> int:
+        """Returns how many bytes have been read."""
+        return self._position
+
+    def read(self, size: int) -> bytes:
+        """Returns `size` bytes, or none where the file may end.
+
+        Raises:
+            ValueError: The file ends too early, or a length in it is nonsense.
+        """
+        if not 0 <= size <= BLOCK_BYTES:
+            raise ValueError("no length of a block")
+        data, self._header = self._header[:size], self._header[size:]
+        while len(data) < size:
+            try:
+                more = self._stream.read(size - len(data))
+            except Exception:
+                self.failed = True
+                raise
+            if not more:
+                break
+            data += more
+        if len(data) < size and (data or not self._between_blocks):
+            raise ValueError("the file ends within a block")
+        # The 16 bytes are the sync marker that closes a header or a block. fastavro itself takes
+        # any end before the next block's length for the end of the file.
+        self._between_blocks = size == len(SYNC_MARKER)
+        self._position += size
+        return data
+
+
+class _Field:
+    """A field of the file's records and how its values become a column."""
+
+    def __init__(self, name: str, schema: Any, named: dict[str, Any]) -> None:
+        self.name = name
+        branches = schema if isinstance(schema, list) else [schema]
+        kinds = [named.get(b, {"type": b}) if isinstance(b, str) else b for b in branches]
+        present = [kind for kind in kinds if kind["type"] != "null"]
+        for kind in present:
+            if kind["type"] not in _TYPES:
+                raise InputSchemaError(
+                    f"the field {name[:80]!r} is nested; an event log needs plain fields"
+                )
+        self.schema = sorted(branches, key=_promotion) if len(branches) > 1 else branches[0]
+        self._types = list(dict.fromkeys(map(_arrow_type, present)))
+        python_types = list(map(_python_type, self._types))
+        if len(set(python_types)) < len(python_types):
+            raise InputSchemaError(
+                f"the field {name[:80]!r} is a union of types that its values do not tell apart: "
+                + ", ".join(map(str, self._types))
+            )
+
+    def column(self, values: list[Any]) -> pa.Array:
+        """Returns the values as one column; its type is the same for all batches."""
+        if not self._types:
+            return pa.nulls(len(values), pa.string())
+        if len(self._types) == 1:
+            return _native(values, self._types[0])
+        if set(self._types) == {pa.int64(), pa.float64()}:
+            return pa.array([None if v is None else float(v) for v in values], pa.float64())
+        return pc.coalesce(
+            *(
+                _native([v if type(v) is _python_type(t) else None for v in values], t).cast(
+                    pa.string()
+                )
+                for t in self._types
+            )
+        )
+
+
+def _arrow_type(schema: dict[str, Any]) -> pa.DataType:
+    if _TIME in schema:
+        return _TIME_TYPES[schema[_TIME]]
+    if "logicalType" in schema:
+        make = pa.decimal128 if schema["precision"] <= 38 else pa.decimal256
+        return make(schema["precision"], schema.get("scale", 0))
+    return _TYPES[schema["type"]]
+
+
+def _python_type(arrow_type: pa.DataType) -> type:
+    if pa.types.is_decimal(arrow_type):
+        return Decimal
+    return _PYTHON_TYPES.get(arrow_type, int)
+
+
+def _promotion(branch: Any) -> int:
+    kind = branch["type"] if isinstance(branch, dict) else branch
+    return _PROMOTIONS.index(kind) if kind in _PROMOTIONS else -1
+
+
+def _native(values: list[Any], arrow_type: pa.DataType) -> pa.Array:
+    if not pa.types.is_timestamp(arrow_type) or arrow_type.unit != "ms":
+        return pa.array(values, arrow_type)
+    numbers = pa.array(values, pa.int64())
+    limit = (1 << 63) // 1000 - 1
+    fits = pc.and_(pc.greater_equal(numbers, -limit), pc.less_equal(numbers, limit))
+    return pc.multiply(pc.if_else(fits, numbers, None), 1000).cast(
+        pa.timestamp("us", arrow_type.tz)
+    )
+
+
+def _read_header(source: _Source) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Reads the container's header and puts back one whose schema says what we need of it.
+
+    Returns:
+        The schema of the records, all names in it full, and the named types within it.
+    """
+    header: Any = fastavro.schemaless_reader(cast(BinaryIO, source), _HEADER, None)
+    if header["magic"] != b"Obj\x01":
+        raise ValueError("no Avro container")
+    _require_codec(header["meta"].get("avro.codec"))
+    named: dict[str, Any] = {}
+    schema: Any = fastavro.parse_schema(
+        _structure(json.loads(header["meta"]["avro.schema"])), named, _write_hint=False
+    )
+    if not isinstance(schema, dict) or schema["type"] != "record":
+        raise InputSchemaError("the input is an Avro file, but not one of records")
+    for name, count in Counter(field["name"] for field in schema["fields"]).items():
+        if count > 1:
+            raise InputSchemaError(f"the input has {count} fields {name[:80]!r}")
+    header["meta"]["avro.schema"] = json.dumps(schema).encode()
+    rewritten = io.BytesIO()
+    fastavro.schemaless_writer(rewritten, _HEADER, header)
+    source.unread(rewritten.getvalue())
+    return schema, named
+
+
+def _require_codec(codec: bytes | None) -> None:
+    if codec in _OPTIONAL_CODECS:
+        try:
+            fastavro.writer(io.BytesIO(), "null", [None], codec=codec.decode())
+        except ValueError as error:  # which names the package
+            raise InputSchemaError(f"the input cannot be decompressed: {error}") from None
+
+
+def _structure(schema: Any) -> Any:
+    """Returns what of a schema decides on the bytes, and decimals; other logical types go."""
+    if isinstance(schema, list):
+        return [_structure(branch) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kind = schema["type"]
+    if not isinstance(kind, str):
+        return _structure(kind)
+    kept = {key: schema[key] for key in ("name", "namespace", "symbols", "size") if key in schema}
+    for key in ("items", "values"):
+        if key in schema:
+            kept[key] = _structure(schema[key])
+    if "fields" in schema:
+        kept["fields"] = [
+            {"name": field["name"], "type": _structure(field["type"])} for field in schema["fields"]
+        ]
+    logical = schema.get("logicalType")
+    if logical == "decimal":
+        kept |= {key: schema[key] for key in ("logicalType", "precision", "scale") if key in schema}
+    elif (kind, logical) == ("int", "date") or (kind == "long" and logical in _TIME_TYPES):
+        kept[_TIME] = logical
+    return {"type": kind, **kept} if kept else kind
+
+
+def _projected(fields: Sequence[_Field], named: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns the fields of the reader schema, in which a named type is defined where first met."""
+    defined: set[str] = set()
+
+    def complete(schema: Any) -> Any:
+        if isinstance(schema, list):
+            return [complete(branch) for branch in schema]
+        name = schema if isinstance(schema, str) else schema.get("name")
+        if name not in named:
+            return schema
+        if name in defined:
+            return name
+        defined.add(name)
+        return named[name]
+
+    return [{"name": field.name, "type": complete(field.schema)} for field in fields]
+
+
+def _runs(
+    source: _Source, projection: dict[str, Any], batch_rows: int
+) -> Iterator[list[dict[str, Any]]]:
+    rows: list[dict[str, Any]] = []
+    size = 0
+    blocks: Any = fastavro.block_reader(cast(BinaryIO, source), projection)
+    for block in blocks:
+        length = block.bytes_.getbuffer().nbytes
+        if not 0 <= block.num_records <= length:
+            raise ValueError("a record takes a byte at least")
+        records = iter(block)
+        while part := list(islice(records, batch_rows - len(rows))):
+            rows += part
+            if len(rows) == batch_rows:
+                yield rows
+                rows, size = [], 0
+        if block.bytes_.read(1):
+            raise ValueError("a block is longer than its records")
+        size += length
+        if size >= BATCH_BYTES and rows:
+            yield rows
+            rows, size = [], 0
+    if rows:
+        yield rows
+
+
+@contextmanager
+def _damage_reported(source: _Source) -> Iterator[None]:
+    """Turns what damage leads to, which can be any exception, into an InputSchemaError.
+
+    Errors of the stream pass. The original message is dropped, for it may quote the data.
+    """
+    try:
+        yield
+    except InputSchemaError:
+        raise
+    except Exception:
+        if source.failed:
+            raise
+        raise InputSchemaError(
+            "the input is no Avro object container file, or is damaged or cut off"
+        ) from None
+
+
+class AvroWriter:
+    """Writes released rows as an Avro object container of `schemas/event.avsc`."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        schema = json.loads(files("schemas").joinpath("event.avsc").read_text("utf-8"))
+        self._writer = ContainerWriter(stream, schema, codec="deflate", sync_marker=SYNC_MARKER)
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Appends rows of RELEASED_SCHEMA."""
+        case_id, activity, timestamp = rows.cast(RELEASED_SCHEMA).columns
+        columns = [case_id, activity, timestamp.cast(pa.int64())]
+        for row in zip(*(column.to_pylist() for column in columns), strict=True):
+            self._writer.write(dict(zip(RELEASED_SCHEMA.names, row, strict=True)))
+
+    def close(self) -> None:
+        """Writes the last block."""
+        self._writer.flush()

@@ -1,0 +1,215 @@
+"""JSON lines: reads one flat JSON object a line, and writes released rows so.
+
+A line that cannot be read is a malformed record and never ends the file; blank lines are no
+records. Where an object has a key twice, the last value counts. It does not read arrays of objects,
+objects over several lines, or values within nested objects.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.errors import InputSchemaError
+from schemas.events import RELEASED_SCHEMA
+from transforms.formats.base import RawBatch, missing_columns
+from transforms.formats.csv import iso_utc
+
+LINE_BYTES = 16 << 20
+# A batch ends at so many bytes of lines, for its objects are held whole until then.
+BATCH_BYTES = 64 << 20
+_CHUNK_BYTES = 1 << 20
+_WRITTEN_ROWS = 1 << 16
+_NAMED_KEYS = 20
+
+_TYPES = {str: pa.string(), bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
+_NOT_JSON = object()  # what NaN and Infinity are read as, which JSON does not know
+_decoder = json.JSONDecoder(parse_constant=lambda _: _NOT_JSON)
+_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+class JsonLinesReader:
+    """Reads JSON lines in UTF-8.
+
+    A column has the type of its values in the batch: string, int64, float64 (also for integers
+    beside floats) or bool; other mixtures become strings, as Arrow writes each of the values. An
+    integer beyond 64 bits, a nested value or NaN in a wanted column makes the record malformed.
+    """
+
+    def column_names(self, stream: BinaryIO) -> list[str] | None:
+        """Returns None: each record has its own keys."""
+        return None
+
+    def read(
+        self, stream: BinaryIO, wanted: Sequence[str], required: Collection[str], batch_rows: int
+    ) -> Iterator[RawBatch]:
+        """Yields the records of `stream`; see `transforms.formats.base.Reader`.
+
+        A wanted column that has no value in a batch is left out of it unless it is required. A file
+        without any line has no records, and lacks no column.
+        """
+        unseen = set(required)
+        keys: dict[str, None] = {}
+        lines = False
+        for objects, records, malformed in _runs(stream, batch_rows):
+            lines = True
+            if unseen:
+                for row in objects:
+                    unseen.difference_update(row)
+                    keys.update(dict.fromkeys(list(row)[: _NAMED_KEYS - len(keys)]))
+            yield _batch(objects, records, malformed, wanted, required)
+        if unseen and lines and not keys:
+            raise InputSchemaError("no line of the input is a JSON object with a key")
+        if unseen and lines:
+            raise missing_columns(list(keys), unseen)
+
+
+def _runs(
+    stream: BinaryIO, batch_rows: int
+) -> Iterator[tuple[list[dict[str, Any]], list[int], list[int]]]:
+    """Yields runs of objects, their record numbers, and the numbers of the lines that are none."""
+    objects: list[dict[str, Any]] = []
+    records: list[int] = []
+    malformed: list[int] = []
+    size = 0
+    for number, line in enumerate(_lines(stream)):
+        row = None if line is None else _parse(line)
+        if row is None:
+            malformed.append(number)
+        else:
+            objects.append(row)
+            records.append(number)
+        size += len(line or b"")
+        if len(objects) == batch_rows or len(malformed) == batch_rows or size >= BATCH_BYTES:
+            yield objects, records, malformed
+            objects, records, malformed, size = [], [], [], 0
+    if objects or malformed:
+        yield objects, records, malformed
+
+
+def _lines(stream: BinaryIO) -> Iterator[bytes | None]:
+    """Yields the lines that are not blank, None for one that is longer than LINE_BYTES."""
+    first = True
+    for line in _split(stream):
+        if line is not None:
+            if first:
+                line = line.removeprefix(b"\xef\xbb\xbf")
+            line = line.strip(b" \t\r")
+        first = False
+        if line != b"":
+            yield line
+
+
+def _split(stream: BinaryIO) -> Iterator[bytes | None]:
+    held = b""
+    too_long = False
+    while chunk := stream.read(_CHUNK_BYTES):
+        head, *lines = chunk.split(b"\n")
+        held += head
+        if len(held) > LINE_BYTES or too_long:
+            held = b""
+            too_long = True
+        if lines:
+            yield None if too_long else held
+            yield from lines[:-1]
+            held = lines[-1]
+            too_long = False
+    yield None if too_long else held
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    try:
+        text = line.decode()
+        value, end = _decoder.raw_decode(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if type(value) is dict and end == len(text) else None
+
+
+def _batch(
+    objects: list[dict[str, Any]],
+    records: list[int],
+    malformed: list[int],
+    wanted: Sequence[str],
+    required: Collection[str],
+) -> RawBatch:
+    try:
+        columns = _columns(objects, wanted, required)
+    except (ValueError, OverflowError):
+        sound = [all(_is_sound(row.get(name)) for name in wanted) for row in objects]
+        malformed = sorted(
+            [*malformed, *(n for n, good in zip(records, sound, strict=True) if not good)]
+        )
+        records = [n for n, good in zip(records, sound, strict=True) if good]
+        objects = [row for row, good in zip(objects, sound, strict=True) if good]
+        columns = _columns(objects, wanted, required)
+    return RawBatch(columns, np.asarray(records, np.int64), np.asarray(malformed, np.int64))
+
+
+def _columns(
+    objects: list[dict[str, Any]], wanted: Sequence[str], required: Collection[str]
+) -> pa.RecordBatch:
+    columns = {}
+    for name in wanted:
+        values = [row.get(name) for row in objects]
+        kinds = set(map(type, values)) - {type(None)}
+        if kinds or name in required:
+            columns[name] = _column(values, kinds)
+    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+
+def _column(values: list[Any], kinds: set[type]) -> pa.Array:
+    if not kinds <= _TYPES.keys():
+        raise ValueError("a value is no scalar")
+    if float in kinds and not all(math.isfinite(v) for v in values if type(v) is float):
+        raise ValueError("a value is not finite")
+    if len(kinds) <= 1:
+        return pa.array(values, _TYPES[min(kinds, default=str, key=str)])
+    if kinds == {int, float} and all(abs(v) <= 1 << 53 for v in values if type(v) is int):
+        return pa.array(values, pa.float64())
+    # As text a value is the same as if all of its batch had its type, so that it does not depend
+    # on where batches end.
+    parts = [
+        pa.array([v if type(v) is kind else None for v in values], type_).cast(pa.string())
+        for kind, type_ in _TYPES.items()
+        if kind in kinds
+    ]
+    return pc.coalesce(*parts)
+
+
+def _is_sound(value: Any) -> bool:
+    if type(value) is str:
+        return not any("\ud800" <= character <= "\udfff" for character in value)
+    if type(value) is float:
+        return math.isfinite(value)
+    if type(value) is int:
+        return -(1 << 63) <= value < 1 << 63
+    return value is None or type(value) is bool
+
+
+class JsonLinesWriter:
+    """Writes released rows as JSON lines in UTF-8, stamps as ISO 8601 in UTC."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Appends rows of RELEASED_SCHEMA."""
+        rows = rows.cast(RELEASED_SCHEMA)
+        for start in range(0, rows.num_rows, _WRITTEN_ROWS):
+            case_id, activity, timestamp = rows.slice(start, _WRITTEN_ROWS).columns
+            columns = [case_id, activity, iso_utc(timestamp)]
+            lines = [
+                _encoder.encode(dict(zip(RELEASED_SCHEMA.names, row, strict=True))) + "\n"
+                for row in zip(*(column.to_pylist() for column in columns), strict=True)
+            ]
+            self._stream.write("".join(lines).encode())
+
+    def close(self) -> None:
+        """Does nothing more: every row is written by then."""

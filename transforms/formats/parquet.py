@@ -1,0 +1,167 @@
+"""Parquet: reads the top-level columns of a file by row groups, and writes released rows.
+
+Columns keep their native types; nested columns can be in the file but cannot be asked for. It does
+not read partition columns from the folder names, nor encrypted files.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.errors import InputSchemaError
+from schemas.events import RELEASED_SCHEMA
+from transforms.formats.base import RawBatch, missing_columns
+
+ROW_GROUP_ROWS = 1_000_000
+METADATA_PREFIX = "tracecloak."
+
+# Column chunks are read in pieces of this size rather than whole, which bounds the memory for files
+# of one huge row group.
+_READ_BYTES = 1 << 20
+
+
+class ParquetReader:
+    """Reads Parquet files; the stream must be seekable."""
+
+    def column_names(self, stream: BinaryIO) -> list[str] | None:
+        """Returns the names of the top-level columns.
+
+        Args:
+            stream: The file's bytes, seekable.
+
+        Returns:
+            The names in the order of the file; a name may hold any character, dots too.
+
+        Raises:
+            InputSchemaError: The file is no Parquet file, or two columns share a name.
+        """
+        with _damage_reported():
+            return list(_open(stream).schema_arrow.names)
+
+    def read(
+        self, stream: BinaryIO, wanted: Sequence[str], required: Collection[str], batch_rows: int
+    ) -> Iterator[RawBatch]:
+        """Yields the records of `stream`; see `transforms.formats.base.Reader`."""
+        with _damage_reported():
+            file = _open(stream)
+            schema = file.schema_arrow
+            if not set(required) <= set(schema.names):
+                raise missing_columns(schema.names, required)
+            present = [name for name in wanted if name in schema.names]
+            for name in present:
+                _require_plain(schema.field(name))
+            first = 0
+            # Arrow reads a dot as the path into a nested column and so may hand over columns
+            # beside those asked for; the exact names are selected afterwards.
+            for batch in file.iter_batches(batch_rows, columns=present, use_threads=False):
+                columns = pa.RecordBatch.from_arrays([_plain(batch[n]) for n in present], present)
+                columns.validate(full=True)  # Parquet does not check that text is UTF-8
+                stop = first + batch.num_rows
+                yield RawBatch(columns, np.arange(first, stop), np.zeros(0, np.int64))
+                first = stop
+
+
+def _open(stream: BinaryIO) -> pq.ParquetFile:
+    file = pq.ParquetFile(
+        stream,
+        pre_buffer=False,
+        buffer_size=_READ_BYTES,
+        # INT96, which Spark writes, is read as nanoseconds otherwise: the year 9999 overflows.
+        coerce_int96_timestamp_unit="us",
+        page_checksum_verification=True,
+    )
+    for name, count in Counter(file.schema_arrow.names).items():
+        if count > 1:
+            raise InputSchemaError(f"the input has {count} columns {name[:80]!r}")
+    return file
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """Returns an extension array as what it is made of, and UUIDs, as DuckDB writes, as text."""
+    if not isinstance(column, pa.ExtensionArray):
+        return column
+    if column.type.extension_name != "arrow.uuid":
+        return column.storage
+    return pa.array(
+        [None if value is None else str(value) for value in column.to_pylist()], pa.string()
+    )
+
+
+def _require_plain(field: pa.Field) -> None:
+    if pa.types.is_nested(getattr(field.type, "storage_type", field.type)):
+        kind = str(field.type).partition("<")[0]
+        raise InputSchemaError(
+            f"the column {field.name[:80]!r} is nested ({kind}); an event log needs plain columns"
+        )
+
+
+@contextmanager
+def _damage_reported() -> Iterator[None]:
+    """Turns what Arrow raises on a damaged file into an InputSchemaError without Arrow's message.
+
+    Errors of the stream pass: an OSError with a number is the operating system's.
+    """
+    try:
+        yield
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise InputSchemaError(
+            "the input is no Parquet file, or is damaged, cut off or encrypted"
+        ) from None
+
+
+class ParquetWriter:
+    """Writes released rows as Parquet, the same bytes however they are batched.
+
+    Row groups hold 1,000,000 rows, and so many are buffered. Text is written from plain strings: a
+    dictionary would carry the names that were filtered out of it.
+    """
+
+    def __init__(self, stream: BinaryIO, metadata: Mapping[str, str]) -> None:
+        """Begins a file.
+
+        Args:
+            stream: Where the bytes go; stays open.
+            metadata: Public facts on the release; each becomes a key-value pair of the file, its
+                key prefixed with `tracecloak.`.
+        """
+        self._writer = pq.ParquetWriter(
+            stream,
+            RELEASED_SCHEMA,
+            compression="zstd",
+            store_schema=False,
+            write_page_checksum=True,
+        )
+        self._writer.add_key_value_metadata(
+            {METADATA_PREFIX + key: value for key, value in sorted(metadata.items())}
+        )
+        self._rows: list[pa.RecordBatch] = []
+        self._buffered = 0
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Appends rows of RELEASED_SCHEMA."""
+        self._rows.append(rows.cast(RELEASED_SCHEMA))
+        self._buffered += rows.num_rows
+        while self._buffered >= ROW_GROUP_ROWS:
+            self._flush(ROW_GROUP_ROWS)
+
+    def close(self) -> None:
+        """Writes the last row group and the footer."""
+        if self._buffered:
+            self._flush(self._buffered)
+        self._writer.close()
+
+    def _flush(self, rows: int) -> None:
+        table = pa.Table.from_batches(self._rows, RELEASED_SCHEMA)
+        # Pages end where chunks end, so chunks would let the batching show in the bytes.
+        self._writer.write_table(table.slice(0, rows).combine_chunks(), row_group_size=rows)
+        self._rows = table.slice(rows).to_batches()
+        self._buffered -= rows

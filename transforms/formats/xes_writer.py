@@ -1,0 +1,273 @@
+"""Writes released rows as an XES event log (IEEE 1849-2023), with the log's privacy metadata.
+
+The elements stand in the order of the standard: extensions, globals, classifier, attributes of the
+log, traces. A trace has its `concept:name`, an event its `concept:name` and `time:timestamp`; there
+is one tag to a line, which line-oriented readers need. Compression and closing the stream are the
+caller's. That rows of a case are contiguous is not checked: a case that comes again later gets a
+second trace.
+
+XML 1.0 cannot hold most control characters, lone surrogates, U+FFFE and U+FFFF, not even as
+references: each becomes U+FFFD. Two activities that differ in such characters only would become
+one, in silence: whoever releases names must compare `sanitise` of them first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import BinaryIO, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.events import ACTIVITY, CASE_ID, RELEASED_SCHEMA, TIMESTAMP
+
+XesKind = Literal["string", "int", "float", "boolean", "date"]
+
+TRACECLOAK_PREFIX = "tracecloak"
+# A name, not an address: tools may try to load the extensions that they do not know, and this must
+# neither reach anyone nor promise that something is there. `schemas/tracecloak.xesext` defines it.
+TRACECLOAK_URI = "urn:tracecloak:xes:1"
+
+# The attributes of a log that schemas/tracecloak.xesext defines.
+TRACECLOAK_KEYS: dict[str, XesKind] = {
+    "tracecloak:release_id": "string",
+    "tracecloak:method": "string",
+    "tracecloak:guarantee": "string",
+    "tracecloak:statement": "string",
+    "tracecloak:epsilon": "float",
+    "tracecloak:delta": "float",
+    "tracecloak:claimed_epsilon": "float",
+    "tracecloak:k": "int",
+    "tracecloak:unit": "string",
+    "tracecloak:adjacency": "string",
+    "tracecloak:not_covered": "string",
+    "tracecloak:tool_version": "string",
+    "tracecloak:config_digest": "string",
+}
+
+_EXTENSIONS = {  # prefix: name, URI
+    "concept": ("Concept", "http://www.xes-standard.org/concept.xesext"),
+    "time": ("Time", "http://www.xes-standard.org/time.xesext"),
+    # Rafiei & van der Aalst, arXiv 2101.02627; the URI is the one that their package writes.
+    "privacy": ("Privacy", "paper_version_uri/privacy.xesext"),
+    TRACECLOAK_PREFIX: ("Tracecloak", TRACECLOAK_URI),
+}
+
+_TYPES = {"string": str, "int": int, "float": float, "boolean": bool, "date": datetime}
+
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_NOT_IN_A_KEY = re.compile("[\x00-\x1f\ud800-\udfff\ufffe\uffff]")
+# Tab, newline and return have to be references: a reader makes spaces of them as they are.
+_REFERENCES = str.maketrans(
+    {
+        "&": "&amp;",
+        "<": "&lt;",
+        ">": "&gt;",
+        '"': "&quot;",
+        "\t": "&#9;",
+        "\n": "&#10;",
+        "\r": "&#13;",
+    }
+)
+
+_HEAD = """\
+<?xml version="1.0" encoding="UTF-8"?>
+<log xes.version="1849-2023" xes.features="nested-attributes" xmlns="http://www.xes-standard.org/">
+"""
+_GLOBALS = """\
+\t<global scope="trace">
+\t\t<string key="concept:name" value="UNKNOWN"/>
+\t</global>
+\t<global scope="event">
+\t\t<string key="concept:name" value="UNKNOWN"/>
+\t\t<date key="time:timestamp" value="1970-01-01T00:00:00.000+00:00"/>
+\t</global>
+\t<classifier name="Activity" keys="concept:name"/>
+"""
+_END_TRACE = "\t</trace>\n"
+_BEGIN_TRACE = '\t<trace>\n\t\t<string key="concept:name" value="'
+_END_CASE_ID = '"/>\n'
+_BEGIN_EVENT = '\t\t<event>\n\t\t\t<string key="concept:name" value="'
+_BEGIN_TIME = '"/>\n\t\t\t<date key="time:timestamp" value="'
+_END_EVENT = '+00:00"/>\n\t\t</event>\n'
+
+_ROWS = 1 << 16  # rows made into text at once: a few MB, and far from Arrow's 2 GiB to an array
+_FIRST_US = int(np.datetime64("0001-01-01", "us").astype(np.int64))
+_LAST_US = int(np.datetime64("9999-12-31T23:59:59.999999", "us").astype(np.int64))
+
+
+@dataclass(frozen=True)
+class XesAttribute:
+    """An attribute of the log, with attributes of its own.
+
+    Attributes:
+        kind: Its XES type.
+        key: Its key; a prefix before a colon is that of an extension which the writer declares:
+            `concept`, `time`, `privacy` or `tracecloak`, the last with TRACECLOAK_KEYS only.
+        value: str, int (64 bits, signed), float, bool or datetime (with a zone), as `kind` says.
+        children: Nested attributes; their keys differ.
+
+    Raises:
+        TypeError: The value's type is not the kind's.
+        ValueError: The key is empty, holds control characters or has an unknown prefix, two
+            children share a key, or the value is an int of more than 64 bits or a time without
+            zone.
+    """
+
+    kind: XesKind
+    key: str
+    value: str | int | float | bool | datetime
+    children: tuple[XesAttribute, ...] = ()
+
+    def __post_init__(self) -> None:
+        if type(self.value) is not _TYPES[self.kind]:
+            raise TypeError(f"attribute {self.key!r} must have a {_TYPES[self.kind].__name__}")
+        if isinstance(self.value, datetime) and self.value.tzinfo is None:
+            raise ValueError(f"attribute {self.key!r} must have a time with a zone")
+        if type(self.value) is int and not -(2**63) <= self.value < 2**63:
+            raise ValueError(f"attribute {self.key!r} must have an int of 64 bits")
+        if self.key.strip() != self.key or not self.key or _NOT_IN_A_KEY.search(self.key):
+            raise ValueError(f"{self.key!r} cannot be the key of an attribute")
+        prefix, colon, _ = self.key.partition(":")
+        if colon and prefix not in _EXTENSIONS:
+            raise ValueError(f"prefix of {self.key!r} must be one of {', '.join(_EXTENSIONS)}")
+        if prefix == TRACECLOAK_PREFIX and TRACECLOAK_KEYS.get(self.key) != self.kind:
+            raise ValueError(f"schemas/tracecloak.xesext has no {self.kind} {self.key!r}")
+        _check_keys(self.children)
+
+
+class XesWriter:
+    """Writes RELEASED_SCHEMA rows; implements `transforms.formats.base.Writer`.
+
+    Args:
+        stream: Where the bytes go, UTF-8.
+        log_attributes: The attributes of the log, such as its privacy metadata; their keys differ.
+
+    Raises:
+        ValueError: Two attributes of the log share a key.
+    """
+
+    def __init__(self, stream: BinaryIO, log_attributes: Sequence[XesAttribute] = ()) -> None:
+        _check_keys(log_attributes)
+        self._stream = stream
+        self._case_id: str | None = None  # of the open trace
+        used = {"concept", "time", *(key.partition(":")[0] for key in _keys(log_attributes))}
+        declared = [
+            f'\t<extension name="{name}" prefix="{prefix}" uri="{uri}"/>\n'
+            for prefix, (name, uri) in _EXTENSIONS.items()
+            if prefix in used
+        ]
+        attributes = [line for a in log_attributes for line in _lines(a, "\t")]
+        stream.write("".join([_HEAD, *declared, _GLOBALS, *attributes]).encode())
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Appends rows; equal neighbours in `case_id` are one trace, across calls too.
+
+        Args:
+            rows: RELEASED_SCHEMA; stamps are written in UTC, to the millisecond where that is
+                exact and else to the microsecond.
+
+        Raises:
+            ValueError: A value is missing, or a time lies outside the years 1 to 9999, which is
+                what a date in XES can be read back from.
+        """
+        rows = rows.select(RELEASED_SCHEMA.names)
+        if any(column.null_count for column in rows.columns):
+            raise ValueError("a released row must have a case id, an activity and a timestamp")
+        for start in range(0, rows.num_rows, _ROWS):
+            self._write(rows.slice(start, _ROWS))
+
+    def close(self) -> None:
+        """Ends the log; nothing can be written after it."""
+        end = _END_TRACE if self._case_id is not None else ""
+        self._stream.write(f"{end}</log>\n".encode())
+
+    def _write(self, rows: pa.RecordBatch) -> None:
+        n = rows.num_rows
+        cases = rows.column(CASE_ID)
+        begins = np.ones(n, bool)
+        begins[0] = cases[0].as_py() != self._case_id
+        begins[1:] = pc.not_equal(cases.slice(1), cases.slice(0, n - 1))
+        ids = cases.filter(pa.array(begins)).to_pylist()
+        traces = [f"{_END_TRACE}{_BEGIN_TRACE}{_escape(i)}{_END_CASE_ID}" for i in ids]
+        if self._case_id is None:
+            traces[0] = traces[0].removeprefix(_END_TRACE)
+        self._case_id = cases[n - 1].as_py()
+
+        coded = rows.column(ACTIVITY).dictionary_encode()
+        names = coded.dictionary.to_pylist()
+        heads = pa.array([f"{_BEGIN_EVENT}{_escape(a)}{_BEGIN_TIME}" for a in names], pa.string())
+        which = pa.array(np.cumsum(begins) - 1, mask=~begins)
+        text = pc.binary_join_element_wise(
+            pa.array(traces, pa.string()).take(which),  # null, hence nothing, within a trace
+            heads.take(coded.indices),
+            _stamps(rows.column(TIMESTAMP)),
+            _END_EVENT,
+            "",
+            null_handling="replace",
+        )
+        whole = pc.binary_join(pa.ListArray.from_arrays([0, n], text), "")
+        self._stream.write(memoryview(whole[0].as_buffer()))
+
+
+def sanitise(text: str) -> str:
+    """Returns the text as a reader of the written XES gets it back."""
+    return _NOT_XML.sub("\ufffd", text)
+
+
+def _escape(text: str) -> str:
+    return sanitise(text).translate(_REFERENCES)
+
+
+def _stamps(times: pa.Array) -> pa.Array:
+    """string[n]: ISO 8601 without offset, of timestamp[us, UTC]."""
+    us = np.asarray(times.cast(pa.int64()))
+    if us.min() < _FIRST_US or us.max() > _LAST_US:
+        raise ValueError("a timestamp lies outside the years 1 to 9999, which XES cannot hold")
+    whole_ms = us % 1_000 == 0
+    text = pa.array(us // 1_000, pa.timestamp("ms")).cast(pa.string())
+    if not whole_ms.all():
+        exact = pa.array(us, pa.timestamp("us")).cast(pa.string())
+        text = pc.if_else(pa.array(whole_ms), text, exact)
+    return pc.replace_substring(text, " ", "T")
+
+
+def _keys(attributes: Sequence[XesAttribute]) -> Iterator[str]:
+    for attribute in attributes:
+        yield attribute.key
+        yield from _keys(attribute.children)
+
+
+def _check_keys(attributes: Sequence[XesAttribute]) -> None:
+    keys = [attribute.key for attribute in attributes]
+    if len(set(keys)) < len(keys):
+        raise ValueError(f"attributes side by side must differ in their keys, got {keys}")
+
+
+def _lines(attribute: XesAttribute, indent: str) -> Iterator[str]:
+    key, value = _escape(attribute.key), _escape(_lexical(attribute.value))
+    end = ">" if attribute.children else "/>"
+    yield f'{indent}<{attribute.kind} key="{key}" value="{value}"{end}\n'
+    for child in attribute.children:
+        yield from _lines(child, indent + "\t")
+    if attribute.children:
+        yield f"{indent}</{attribute.kind}>\n"
+
+
+def _lexical(value: str | int | float | bool | datetime) -> str:
+    """Returns the value in the lexical form of XML Schema."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case datetime():
+            return value.astimezone(UTC).isoformat(timespec="microseconds")
+        case float() if np.isnan(value):
+            return "NaN"
+        case float() if np.isinf(value):
+            return "INF" if value > 0 else "-INF"
+        case _:
+            return str(value)

@@ -1,0 +1,165 @@
+"""The files of a release: parts, whole-log exports and the directly-follows graph, without Beam.
+
+Each function writes one file into the staging folder and returns its digest. The Beam pipeline and
+the in-memory driver call the same ones, so their releases are the same bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.directly_follows import DirectlyFollows
+from schemas.errors import InputSchemaError
+from schemas.release import OutputFile, ReleaseManifest
+from schemas.released import merge_rows, part_rows
+from schemas.traces import TraceBatch
+from schemas.vocabulary import ActivityVocabulary
+from transforms.formats.base import Writer
+from transforms.formats.csv import CsvWriter
+from transforms.formats.parquet import ParquetWriter
+from transforms.formats.xes_writer import XesAttribute, XesWriter, sanitise
+from transforms.release_folder import ReleaseFolder
+
+RELEASE_FORMATS = ("parquet", "xes", "csv")
+DFG_NAME = "dfg.json"
+_EXPORT_NAMES = {"xes": "log.xes.gz", "csv": "log.csv.gz"}
+_READ_ROWS = 1 << 16
+
+
+def part_name(number: int) -> str:
+    """Returns the path of one part of the log."""
+    return f"log/part-{number:05d}.parquet"
+
+
+def write_part(
+    folder: ReleaseFolder, manifest: ReleaseManifest, number: int, batches: Sequence[TraceBatch]
+) -> OutputFile:
+    """Writes the cases of one part, in their canonical order, as Parquet."""
+    metadata = {"tracecloak.release": json.dumps(manifest.to_json(), ensure_ascii=False)}
+
+    def content(stream: BinaryIO) -> None:
+        writer = ParquetWriter(stream, metadata)
+        writer.write(part_rows(batches))
+        writer.close()
+
+    return folder.write(part_name(number), content)
+
+
+def write_export(
+    folder: ReleaseFolder, manifest: ReleaseManifest, kind: str, n_parts: int
+) -> OutputFile:
+    """Writes the whole log as one file, merged from its parts with bounded memory.
+
+    Args:
+        folder: Where the parts are.
+        manifest: Whose promise an XES file carries in its attributes.
+        kind: `xes` or `csv`.
+        n_parts: Number of parts.
+
+    Raises:
+        InputSchemaError: Two activity names would become one in XML.
+    """
+
+    def content(stream: BinaryIO) -> None:
+        # No name and no time of writing in the header: equal logs are equal bytes.
+        with gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as packed:
+            target = cast(BinaryIO, packed)
+            writer: Writer
+            if kind == "xes":
+                writer = XesWriter(target, xes_attributes(manifest))
+            else:
+                writer = CsvWriter(target)
+            with contextlib.ExitStack() as stack:
+                parts = [_read_part(stack, folder, number) for number in range(n_parts)]
+                for rows in merge_rows(parts):
+                    writer.write(rows)
+            writer.close()
+
+    return folder.write(_EXPORT_NAMES[kind], content)
+
+
+def _read_part(
+    stack: contextlib.ExitStack, folder: ReleaseFolder, number: int
+) -> Iterator[pa.RecordBatch]:
+    stream = stack.enter_context(folder.open(part_name(number)))
+    return cast(Iterator[pa.RecordBatch], pq.ParquetFile(stream).iter_batches(_READ_ROWS))
+
+
+def write_dfg(
+    folder: ReleaseFolder, graph: DirectlyFollows, vocabulary: ActivityVocabulary
+) -> OutputFile:
+    """Writes the released log's directly-follows graph, with ▶ and ■ as artificial start and end."""
+    labels = vocabulary.labels
+    rows = zip(graph.sources.tolist(), graph.targets.tolist(), graph.counts.tolist(), strict=True)
+    edges = [{"source": labels[s], "target": labels[t], "count": n} for s, t, n in rows]
+    used = {code for codes in (graph.sources, graph.targets) for code in codes.tolist()}
+    body = {
+        "start": labels[vocabulary.start],
+        "end": labels[vocabulary.end],
+        # Names that only unreleased cases had are not written.
+        "activities": [labels[code] for code in sorted(used) if code < vocabulary.start],
+        "edges": edges,
+    }
+    text = json.dumps(body, indent=1, ensure_ascii=False).encode()
+
+    def content(stream: BinaryIO) -> None:
+        stream.write(text)
+
+    return folder.write(DFG_NAME, content)
+
+
+def check_xes_names(vocabulary: ActivityVocabulary) -> None:
+    """Makes sure that activity names stay distinct in XML.
+
+    Raises:
+        InputSchemaError: Two names differ in characters only that XML cannot hold.
+    """
+    names = vocabulary.names.to_pylist()
+    if len({sanitise(name) for name in names}) < len(names):
+        raise InputSchemaError(
+            "two activity names differ only in control characters, which XML cannot hold; release "
+            "without xes in formats, or rename the activities"
+        )
+
+
+def xes_attributes(manifest: ReleaseManifest) -> list[XesAttribute]:
+    """Returns the log attributes that say what was done: the privacy extension's and our own."""
+    guarantee = manifest.guarantee
+    anonymizers = tuple(
+        XesAttribute(
+            "string",
+            f"privacy:anonymizer{i}",
+            manifest.method,
+            (
+                XesAttribute("string", "privacy:operation type", operation.type),
+                XesAttribute("string", "privacy:level", operation.level),
+                XesAttribute("string", "privacy:target", operation.target),
+            ),
+        )
+        for i, operation in enumerate(manifest.operations, 1)
+    )
+    own: dict[str, Any] = {
+        "tracecloak:release_id": manifest.release_id,
+        "tracecloak:method": manifest.method,
+        "tracecloak:guarantee": guarantee.kind,
+        "tracecloak:statement": guarantee.sentence,
+        "tracecloak:unit": guarantee.unit,
+        "tracecloak:adjacency": guarantee.adjacency,
+        "tracecloak:not_covered": " ".join(guarantee.not_covered),
+        "tracecloak:tool_version": manifest.to_json()["tool"]["version"],
+        "tracecloak:config_digest": manifest.config_digest,
+    }
+    numbers = {"tracecloak:epsilon": guarantee.epsilon, "tracecloak:delta": guarantee.delta}
+    return [
+        XesAttribute("string", "concept:name", manifest.release_id),
+        XesAttribute("string", "privacy:anonymizations", manifest.method, anonymizers),
+        *(XesAttribute("string", key, value) for key, value in own.items()),
+        *(XesAttribute("float", key, float(v)) for key, v in numbers.items() if v is not None),
+    ]

@@ -1,0 +1,73 @@
+"""GroupIntoTraces: the one shuffle that brings the events of a case together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam import pvalue
+
+import transforms.arrow_coder  # noqa: F401  # registers the coders
+from schemas.events import ACTIVITY
+from schemas.merging import Statistics
+from schemas.traces import TraceBatch, split_by_shard
+from schemas.vocabulary import ActivityVocabulary
+from transforms.count import MergeStatistics
+
+DEFAULT_SHARDS = 16
+
+
+class GroupIntoTraces(beam.PTransform):
+    """Shuffles canonical events by shard of their case and sorts each shard into traces.
+
+    Returns `traces` (PCollection[TraceBatch], one batch a shard, all of one vocabulary) and
+    `vocabulary` (PCollection[Statistics], one element: the names read from the log). A
+    shard must fit one worker's memory; what is computed does not depend on their number.
+    """
+
+    def __init__(
+        self, n_shards: int = DEFAULT_SHARDS, wait_on: beam.PCollection[Any] | None = None
+    ) -> None:
+        """Args:
+        n_shards: Number of shards.
+        wait_on: No trace is built before this is complete.
+        """
+        super().__init__()
+        self._n_shards = n_shards
+        self._wait_on = wait_on
+
+    def expand(self, events: beam.PCollection[pa.RecordBatch]) -> dict[str, beam.PCollection[Any]]:
+        """Groups PCollection[pa.RecordBatch] of canonical events."""
+        vocabulary = (
+            events
+            | "BatchVocabulary" >> beam.Map(_vocabulary).with_output_types(Statistics)
+            | "Vocabulary" >> MergeStatistics(vocabulary=ActivityVocabulary)
+        )  # PCollection[Statistics]
+        waited = [] if self._wait_on is None else [pvalue.AsIter(self._wait_on)]
+        traces = (
+            events
+            | "Shard"
+            >> beam.FlatMap(split_by_shard, self._n_shards).with_output_types(
+                tuple[int, pa.RecordBatch]
+            )
+            | "GroupByShard" >> beam.GroupByKey()
+            | "SortIntoTraces"
+            >> beam.Map(_to_traces, pvalue.AsSingleton(vocabulary), *waited).with_output_types(
+                TraceBatch
+            )
+        )  # PCollection[TraceBatch]
+        return {"traces": traces, "vocabulary": vocabulary}
+
+
+def _vocabulary(events: pa.RecordBatch) -> Statistics:
+    return Statistics({"vocabulary": ActivityVocabulary.of(events.column(ACTIVITY).dictionary)})
+
+
+def _to_traces(
+    shard: tuple[int, Iterable[pa.RecordBatch]],
+    names: Statistics,
+    waited: Iterable[Any] = (),
+) -> TraceBatch:
+    return TraceBatch.from_events(list(shard[1])).recode(names.by_name["vocabulary"])
