@@ -59,8 +59,8 @@ class AmunParams(base.Params):
     uses 0.2, 0.3 and 0.4. Smaller is noisier."""
 
     mode: Literal["sampling", "filtering", "oversampling"] = "sampling"
-    """sampling copies and deletes cases; filtering first drops the cases that are too easy to guess;
-    oversampling only copies, by an epsilon of its own (Proposition A.6)."""
+    """sampling copies and deletes cases; filtering first drops the cases that are too easy to
+    guess; oversampling only copies, by an epsilon of its own (Proposition A.6)."""
 
     profile: Profile = "default"
     """Which reading the other parameters default to: paper, reference (the authors' code), or
@@ -78,14 +78,16 @@ class AmunParams(base.Params):
     drawn in microseconds."""
 
     start_precision_days: float | Literal["authors"] | None = None
-    """Days within which a guessed start counts as right, or authors: 1 / (range of starts in days)."""
+    """Days within which a guessed start counts as right, or authors: 1 / (range of starts in
+    days)."""
 
     saturated_epsilon: float | Literal["epsilon_d"] | None = None
-    """Epsilon of a time whose prior plus g reaches 1, where Equation 3 has no value: a number > 0, or
-    epsilon_d, that of the counts."""
+    """Epsilon of a time whose prior plus g reaches 1, where Equation 3 has no value: a number > 0,
+    or epsilon_d, that of the counts."""
 
     zero_prior_epsilon: float = Field(10.0, gt=0)
-    """Epsilon of a time whose prior is 0, where Equation 3 is infinite; only a clamped prior meets it."""
+    """Epsilon of a time whose prior is 0, where Equation 3 is infinite; only a clamped prior meets
+    it."""
 
     compression: Compression | None = None
     """How times are brought back towards the public range: starts (affinely, durations are left),
@@ -139,7 +141,7 @@ class AmunDecision(base.Decision):
         dafsa: The automaton of the whole log's variants.
         log_start_us: Public start of the first case.
         log_end_us: Public start of the last case.
-        times: Distinct (group, ticks) pairs of the kept cases; the last group is that of the starts.
+        times: Distinct (group, ticks) pairs of the kept cases; the last group is the starts'.
         scales: float64[n_pairs], Laplace scale of each pair in microseconds, before replication.
         dropped: bool[n_pairs], pairs whose cases the filter drops; None without filter.
         gains: int64[n_variants], cases to copy.
@@ -197,10 +199,26 @@ class Amun:
 
     def guarantee(self, params: AmunParams) -> Guarantee:
         """Returns the published claim, and why no finite epsilon holds."""
-        g = params.guessing_advantage
-        epsilon_d = _epsilon_d(params)
-        compression = params.choices.compression
-        shrunk = "multiplies the noise, after it was drawn, by a factor of at most 1/2"
+        reality = [
+            "No finite epsilon holds: released variants are a subset of the input's, so a variant "
+            "that only one case follows proves that case's presence when it is released.",
+            "The counts' noise alone, were the automaton public, would cost epsilon_d times the "
+            "length of the longest case; which cases are copied or deleted is decided on the "
+            "unprotected log.",
+        ]
+        if params.mode == "oversampling":
+            reality.append(
+                "Oversampling never lowers a count, so its counts are not differentially private "
+                "for delta below 1 - e^-epsilon."
+            )
+        if params.mode == "filtering":
+            reality.append("Which cases the filter drops depends on the other cases.")
+        if params.choices.compression == "noise":
+            reality.append(
+                "The compression multiplies the noise, after it was drawn, by at most 1/2."
+            )
+        divided = "; here each was divided by the length of the longest case."
+        has_public_range = params.log_start is not None and params.log_end is not None
         return Guarantee(
             kind="published",
             unit="case",
@@ -208,44 +226,20 @@ class Amun:
             epsilon=None,
             delta=None,
             claim=(
-                f"epsilon_d = {epsilon_d:.4f} for the control flow and a personalised epsilon for "
-                f"each time, so that an attacker's guessing advantage stays at or below {g:g}."
+                f"epsilon_d = {_epsilon_d(params):.4f} for the control flow and a personalised "
+                "epsilon for each time, so that an attacker's guessing advantage stays at or below "
+                f"{params.guessing_advantage:g}."
             ),
-            reality=(
-                "No finite epsilon holds: released variants are a subset of the input's, so a "
-                "variant that only one case follows proves that case's presence when it is released. "
-                "The counts' noise alone, were the automaton public, would cost epsilon_d times the "
-                "length of the longest case; which cases are copied or deleted is decided on the "
-                "unprotected log."
-                + (
-                    " Oversampling never lowers a count, so its counts are not differentially "
-                    "private for delta below 1 - e^-epsilon."
-                    if params.mode == "oversampling"
-                    else ""
-                )
-                + (
-                    " Which cases the filter drops depends on the other cases."
-                    if params.mode == "filtering"
-                    else ""
-                )
-                + (f" The compression {shrunk}." if compression == "noise" else "")
-            ),
+            reality=" ".join(reality),
             not_covered=(
                 "The activity names and the set of variants are the input's own.",
-                "The noise of a time is scaled by the range of its group in the input; a group whose "
-                "times are all equal, such as that of a single case, is released without noise.",
+                "The noise of a time is scaled by the range of its group in the input; a group "
+                "whose times are all equal, such as that of a single case, is released without "
+                "noise.",
                 "The epsilons of a case's times add up over its events"
-                + (
-                    "; here each was divided by the length of the longest case."
-                    if params.correlated_times
-                    else "."
-                ),
+                + (divided if params.correlated_times else "."),
                 "The first and the last start of the log are taken as public"
-                + (
-                    "."
-                    if params.log_start is not None and params.log_end is not None
-                    else ", and were read from the input."
-                ),
+                + ("." if has_public_range else ", and were read from the input."),
             ),
         )
 
@@ -382,8 +376,8 @@ def _decide_selection(
 ) -> AmunDecision:
     """Chooses the copied and the deleted cases of each variant.
 
-    A copy is of a case drawn uniformly from its variant's, with replacement; a deletion takes any of
-    the variant's cases and copies, without replacement.
+    A copy is of a case drawn uniformly from its variant's, with replacement; a deletion takes any
+    of the variant's cases and copies, without replacement.
     """
     assert previous.gains is not None
     assert previous.losses is not None

@@ -34,7 +34,7 @@ class Params(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     def resolved(self) -> dict[str, Any]:
-        """Returns the parameters in effect as JSON values, with what a profile decides filled in."""
+        """Returns the parameters in effect as JSON values, what a profile decides filled in."""
         return self.model_dump(mode="json")
 
 
@@ -70,9 +70,13 @@ class Anonymizer(Protocol):
 
     name: ClassVar[str]
     summary: ClassVar[str]
-    Params: ClassVar[type[Params]]
     operations: ClassVar[tuple[Operation, ...]]
     exact_noise: ClassVar[bool]
+
+    @property
+    def Params(self) -> type[Params]:  # noqa: N802  # a type, named as one
+        """The type of the method's parameters."""
+        ...
 
     def rounds(self, params: Any) -> tuple[str, ...]:
         """Returns the names of the rounds that these parameters need, in order."""

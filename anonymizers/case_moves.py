@@ -1,4 +1,4 @@
-"""Algorithm 1 of Amun (lines 8 to 25): which variants gain and lose cases so that every transition moves.
+"""Algorithm 1 of Amun, lines 8 to 25: which variants gain and lose cases.
 
 Each DAFSA transition needs a noisy number of cases more or fewer. While some transition's need is
 not met, one of those is picked with its frequency as weight, as many variants through it as it

@@ -1,4 +1,4 @@
-"""From a bound on an attacker's guessing advantage to epsilons (Amun, sections 3.3 to 3.5, appendix A).
+"""From a bound on an attacker's guessing advantage to epsilons (Amun, sections 3.3 to 3.5, A).
 
 The guessing advantage `g` (the paper's delta) bounds how much a release may raise the probability
 that an attacker guesses a value within a precision. What the paper derives from it is here as
@@ -41,8 +41,8 @@ def epsilon_of_counts(guessing_advantage: float) -> float:
 def epsilon_of_oversampling(guessing_advantage: float) -> float:
     """Proposition A.6: the epsilon for counts that only grow.
 
-    With u = exp(-epsilon / 2) it is the root of 2 u^3 - (1 - g) u - (1 - g) in (0, 1), which is what
-    the closed form of Equation 9 evaluates to.
+    With u = exp(-epsilon / 2) it is the root of 2 u^3 - (1 - g) u - (1 - g) in (0, 1), which is
+    what the closed form of Equation 9 evaluates to.
     """
     rest = 1 - guessing_advantage
     u = 1.0  # right of the root, where the cubic is convex: Newton's steps fall towards it

@@ -90,7 +90,7 @@ class Randomness:
         return self._blocks[name]
 
     def identify(self, kind: str, names: pa.Array) -> np.ndarray:
-        """Returns uint64[n, 2], the keyed identity of each name of a kind (for example a case id)."""
+        """Returns uint64[n, 2], the keyed identity of each name of a kind, such as case ids."""
         return self._purpose("identity/" + kind).of_text(names)
 
     def words(self, purpose: str, cells: np.ndarray, counter: np.ndarray | int = 0) -> np.ndarray:
@@ -120,7 +120,9 @@ class KeyedBlocks:
     """AES-256 as a random function on arrays of 16-byte blocks."""
 
     def __init__(self, key: bytes) -> None:
-        self._cipher = Cipher(algorithms.AES(key), modes.ECB())  # noqa: S305  # one block a cell: a PRF, not a mode
+        self._cipher = Cipher(
+            algorithms.AES(key), modes.ECB()
+        )  # one block a cell: a function, not a mode
 
     def encrypt(self, blocks: np.ndarray) -> np.ndarray:
         """Returns uint64[n, 2], the image of each block of two 64-bit words."""
@@ -145,7 +147,7 @@ def uniform(words: np.ndarray) -> np.ndarray:
 
 
 def below(words: np.ndarray, bounds: np.ndarray | int) -> np.ndarray:
-    """Returns int64[n], integers in [0, bound) from uint64[n] words; biased by less than bound / 2^64."""
+    """Returns int64[n] in [0, bound) from uint64[n] words; biased by less than bound / 2^64."""
     return (words % np.asarray(bounds, np.uint64)).astype(np.int64)
 
 

@@ -6,7 +6,9 @@ from anonymizers.amun import Amun
 from anonymizers.base import Anonymizer
 from schemas.errors import UsageError
 
-METHODS: dict[str, Anonymizer] = {method.name: method for method in (Amun(),)}
+_ALL: tuple[Anonymizer, ...] = (Amun(),)
+
+METHODS: dict[str, Anonymizer] = {method.name: method for method in _ALL}
 
 
 def method_named(name: str) -> Anonymizer:

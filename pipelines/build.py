@@ -24,7 +24,7 @@ def build_release(
     n_shards: int,
     n_parts: int,
 ) -> None:
-    """Adds the whole river to a pipeline: read, check, group, count and decide, apply, write, commit."""
+    """Adds all of a release to a pipeline: read, check, group, anonymise, write, commit."""
     read = pipeline | "ReadEventLog" >> ReadEventLog(source)
     checked = read | "CheckRejects" >> CheckRejects(dead_letter)
     grouped = read[EVENTS] | "GroupIntoTraces" >> GroupIntoTraces(n_shards, wait_on=checked)

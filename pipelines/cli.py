@@ -79,7 +79,7 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="tracecloak",
         description="Anonymises process-mining event logs.",
-        epilog="--traceback with any command shows where an error arose; that can hold private data.",
+        epilog="--traceback shows where an error arose; that output can hold private data.",
         allow_abbrev=False,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -108,7 +108,7 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     sample.add_argument(
         "--output",
         required=True,
-        help="file to write: .xes, .csv, .parquet, .avro or .jsonl; all but .parquet and .avro also .gz",
+        help="file to write: .xes, .csv or .jsonl, each also with .gz, .parquet or .avro",
     )
     key = command("key", "write a fresh release key for pipelines of your own")
     key.add_argument("action", choices=["new"], help="new: make a key")

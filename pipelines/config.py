@@ -195,7 +195,7 @@ class _StrictLoader(yaml.SafeLoader):
     """Refuses a key that is given twice, of which YAML would silently take the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=deep) for key, _ in node.value]  # type: ignore[no-untyped-call]
+        keys = [self.construct_object(key, deep=deep) for key, _ in node.value]
         twice = {str(key) for key in keys if keys.count(key) > 1}
         if twice:
             raise yaml.constructor.ConstructorError(
@@ -236,7 +236,7 @@ def usage_error(error: pydantic.ValidationError) -> UsageError:
 
 
 def json_schema() -> dict[str, Any]:
-    """Returns the JSON Schema of the configuration file, the parameters of every method included."""
+    """Returns the JSON Schema of the configuration file, with the parameters of every method."""
     schema = ReleaseConfig.model_json_schema()
     definitions = schema.setdefault("$defs", {})
     branches = []

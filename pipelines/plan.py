@@ -1,4 +1,4 @@
-"""`tracecloak plan`: what a release would read, do, spend and write; reads no values, writes nothing."""
+"""`tracecloak plan`: what a release would do; reads no values and writes nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def plan_lines(config: ReleaseConfig) -> Iterator[str]:
         found = source.columns_of(file)
         columns = "attributes are told by its records" if found is None else ", ".join(found)
         names = config.mapping.resolve(found, source.format.has_xes_names(file.path)).names
-        yield f"  {file.path} ({file.n_bytes:,} bytes, {source.format.name_of(file.path)}): {columns}"
+        kind = source.format.name_of(file.path)
+        yield f"  {file.path} ({file.n_bytes:,} bytes, {kind}): {columns}"
         yield "    " + ", ".join(f"{canonical} ← {name}" for canonical, name in names.items())
     for where in config.where:
         test = (

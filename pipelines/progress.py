@@ -31,7 +31,7 @@ class _BarHandler(logging.Handler):
 
 @contextlib.contextmanager
 def showing_progress() -> Iterator[None]:
-    """Shows our own log while the block runs; Beam's from warnings on, and where it names its job."""
+    """Shows our own log while the block runs, and of Beam's the errors and the job's name."""
     watched = sys.stderr.isatty()
     handler: logging.Handler = _BarHandler() if watched else logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(message)s" if watched else _FORMAT))

@@ -249,12 +249,10 @@ def _translated(error: Exception) -> TracecloakError:
         if isinstance(cause, TracecloakError):
             return type(cause)(_STAGE_IN_TEXT.sub("", str(cause)))
         cause = cause.__cause__ or cause.__context__
-    match = None
-    for match in _CLASS_IN_TEXT.finditer(str(error)):
-        pass
-    kind = getattr(errors, match["name"], None) if match else None
-    if match and isinstance(kind, type) and issubclass(kind, TracecloakError):
-        return kind(_STAGE_IN_TEXT.sub("", match["text"]))
+    for match in reversed(list(_CLASS_IN_TEXT.finditer(str(error)))):
+        kind = getattr(errors, match["name"], None)
+        if isinstance(kind, type) and issubclass(kind, TracecloakError):
+            return kind(_STAGE_IN_TEXT.sub("", match["text"]))
     return TracecloakError(
         f"the pipeline failed with {type(error).__name__}; nothing was released. Run again with "
         "--traceback to see where; that output can hold private data"

@@ -1,1 +1,1 @@
-"""The columnar data model: pyarrow and numpy types with their exact operations; no Beam, no noise."""
+"""The columnar data model: Arrow and numpy types with exact operations; no Beam, no noise."""

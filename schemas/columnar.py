@@ -56,7 +56,7 @@ _OPTIONS = pa.ipc.IpcWriteOptions(use_threads=False)
 def _flatten(path: str, value: Any, columns: dict[str, pa.Array]) -> dict[str, Any]:
     if isinstance(value, np.ndarray):
         flat = np.ascontiguousarray(value).reshape(-1)
-        plain = flat.view(np.uint8) if flat.dtype == bool else flat
+        plain = flat.view(np.uint8) if flat.dtype.kind == "b" else flat
         columns[path] = _one_row(pa.array(plain))
         return {"numpy": path, "dtype": value.dtype.str, "shape": list(value.shape)}
     if isinstance(value, pa.Array):
@@ -92,7 +92,7 @@ def _build(layout: dict[str, Any], columns: dict[str, pa.Array]) -> Any:
     if "numpy" in layout:
         dtype = np.dtype(layout["dtype"])
         flat = columns[layout["numpy"]].flatten().to_numpy(zero_copy_only=True)
-        plain = flat.view(bool) if dtype == bool else flat
+        plain = flat.view(bool) if dtype.kind == "b" else flat
         return plain.reshape(layout["shape"])
     if "dict" in layout:
         return {name: _build(part, columns) for name, part in layout["dict"].items()}

@@ -227,7 +227,7 @@ class _Column:
     values: pa.Array
 
     def text(self) -> pa.Array:
-        """string[n]: the values as text; null for null, for the empty text and for bytes that are no UTF-8."""
+        """string[n]: the values as text; null for null, empty text, and bytes that are no UTF-8."""
         kind = self.values.type
         values = self.values
         if pa.types.is_dictionary(kind):
@@ -255,7 +255,7 @@ def _text_of(column: _Column | None, n: int) -> pa.Array:
 
 
 def _time_of(column: _Column | None, n: int, mapping: ColumnMapping) -> pa.Array:
-    """int64[n]: microseconds since 1970-01-01 UTC; null where the value is no time of years 1 to 9999."""
+    """int64[n]: microseconds since 1970-01-01 UTC; null for what is no time of years 1 to 9999."""
     if column is None:
         return pa.nulls(n, pa.int64())
     stamps = _stamps(column, n, mapping)
@@ -309,7 +309,7 @@ def _from_numbers(values: pa.Array, factor: int) -> pa.Array:
 
 
 def _from_local(local_us: pa.Array, time_zone: str) -> pa.Array:
-    """Reads wall-clock microseconds in a zone; of a repeated hour the first, of a skipped one its end."""
+    """Reads wall-clock microseconds; of a repeated hour the first, of a skipped one its end."""
     if time_zone == "UTC":
         return local_us
     zoned = pc.assume_timezone(
@@ -363,7 +363,7 @@ def _strptime_us(value: str, layout: str, zone: ZoneInfo) -> int | None:
 
 
 def _cast_or_null(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Casts what can be cast; halves the array around each value that cannot, which becomes null."""
+    """Casts what can be cast; halves the array around each value that cannot, and nulls it."""
     try:
         return values.cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

@@ -1,4 +1,4 @@
-"""Directly-follows counts, with the artificial START and END: how often `b` came right after `a`."""
+"""Directly-follows counts, with artificial START and END: how often `b` came right after `a`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class DirectlyFollows:
     ) -> DirectlyFollows:
         if len(codes) == 0:
             return cls.merge(())
-        # One row more than events: before each event its predecessor or START, and after the last END.
+        # A row more a case than events: each event after its predecessor or START, then END.
         source = np.empty(len(codes) + len(weights), np.int64)
         target = np.empty_like(source)
         row = np.repeat(np.arange(len(weights)), np.diff(offsets))
@@ -94,6 +94,6 @@ class DirectlyFollows:
     __hash__ = None  # type: ignore[assignment]  # holds arrays
 
     def inner(self, vocabulary: ActivityVocabulary) -> DirectlyFollows:
-        """Returns the pairs between activities only, without START and END, as pm4py's DFG has them."""
+        """Returns the pairs between activities, without START and END, as pm4py's DFG has them."""
         kept = (self.sources != vocabulary.start) & (self.targets != vocabulary.end)
         return DirectlyFollows(self.sources[kept], self.targets[kept], self.counts[kept])

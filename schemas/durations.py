@@ -1,4 +1,4 @@
-"""How long the steps took: exact counts of durations per group (a DAFSA transition, a directly-follows pair)."""
+"""How long the steps took: exact counts of durations per group, such as a DAFSA transition."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class DurationTable:
         return np.searchsorted(self.groups, np.arange(n_groups + 1))
 
     def extremes(self, n_groups: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns (int64[n_groups], int64[n_groups]), each group's smallest and largest value, 0 if empty."""
+        """Returns two int64[n_groups], each group's smallest and largest value, 0 if empty."""
         offsets = self.offsets(n_groups)
         filled = np.flatnonzero(np.diff(offsets))
         smallest = np.zeros(n_groups, np.int64)

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-# A record number within a file stays below this, so `rank of the file * FILE_STRIDE + record number`
-# is unique and grows in the order of the files and, within a file, of the records.
+# A record number within a file stays below this, so `file rank * FILE_STRIDE + record number` is
+# unique and grows in the order of the files and, within a file, of the records.
 FILE_STRIDE = 1 << 40
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())

@@ -59,10 +59,14 @@ class Guarantee:
         if self.kind == "rigorous":
             return (
                 f"If {change}, the probability of every possible release changes by at most a "
-                f"factor of e^{self.epsilon:g}, except for events of total probability {self.delta:g}."
+                f"factor of e^{self.epsilon:g}, except for events of total probability "
+                f"{self.delta:g}."
             )
         if self.kind == "syntactic":
-            return f"{self.claim} This was verified on the released files; it is no differential privacy."
+            return (
+                f"{self.claim} This was verified on the released files; it is no differential "
+                "privacy."
+            )
         if self.epsilon is None:
             return (
                 f"No finite epsilon holds for this release if {change}. "

@@ -15,7 +15,7 @@ class StartRange:
     """Range of the case starts.
 
     Attributes:
-        first_us: Earliest start, microseconds since 1970-01-01 UTC; int64's maximum if there is none.
+        first_us: Earliest start, microseconds since 1970-01-01 UTC; int64's maximum if none.
         last_us: Latest start; int64's minimum if there is none.
     """
 

@@ -1,4 +1,4 @@
-"""AnonymizeEventLog: count, decide and apply for any registered method, as one composite transform."""
+"""AnonymizeEventLog: count, decide and apply for any registered method, in one transform."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import apache_beam as beam
 import pyarrow as pa
@@ -88,7 +88,7 @@ class AnonymizeEventLog(beam.PTransform):
 
 
 class AnonymizeTraces(beam.PTransform):
-    """Runs a method's rounds on PCollection[TraceBatch] and applies it; returns the released cases."""
+    """Runs a method's rounds on PCollection[TraceBatch], applies it, returns the released cases."""
 
     def __init__(self, run: Run) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class AnonymizeTraces(beam.PTransform):
         digest: pvalue.AsSingleton | None = None
         decision: pvalue.AsSingleton | None = None
         for i, name in enumerate(method.rounds(run.params)):
-            counters = dict(method.requires(name, run.params))
+            counters: dict[str, Counter | _DigestCounter] = dict(method.requires(name, run.params))
             if i == 0:
                 counters[_DIGEST] = _DigestCounter()
             sides = [] if decision is None else [decision, digest]
@@ -143,10 +143,11 @@ class _Keyed(beam.DoFn):
 _DIGEST = "input digest"
 
 
+@dataclass(frozen=True)
 class _DigestCounter:
     """Marks the digest among a round's counters; it is the one that needs the key itself."""
 
-    kind = InputDigest
+    kind: ClassVar[type[InputDigest]] = InputDigest
 
 
 def _digest(totals: Statistics) -> InputDigest:

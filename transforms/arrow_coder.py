@@ -33,7 +33,7 @@ class RecordBatchCoder(beam.coders.Coder):
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, value.schema, options=_OPTIONS) as writer:
             writer.write_batch(value)
-        return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+        return sink.getvalue().to_pybytes()
 
     def decode(self, encoded: bytes) -> pa.RecordBatch:
         """Returns the batch on the memory of `encoded`."""
@@ -42,7 +42,7 @@ class RecordBatchCoder(beam.coders.Coder):
 
     def to_type_hint(self) -> type:
         """Returns the element type."""
-        return pa.RecordBatch  # type: ignore[no-any-return]
+        return pa.RecordBatch
 
 
 # The runner owns the threads. Kept at module level: inside a pickled function it would not pickle.

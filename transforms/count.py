@@ -15,9 +15,7 @@ class MergeStatistics(beam.PTransform):
     """Merges PCollection[Statistics] of batches into one element, that of an empty log included."""
 
     def __init__(self, **kinds: type[Mergeable]) -> None:
-        """Args:
-        kinds: The statistics' types by name.
-        """
+        """Keeps the statistics' types, by name."""
         super().__init__()
         self._kinds = kinds
 

@@ -95,7 +95,7 @@ def _read_part(
 def write_dfg(
     folder: ReleaseFolder, graph: DirectlyFollows, vocabulary: ActivityVocabulary
 ) -> OutputFile:
-    """Writes the released log's directly-follows graph, with ▶ and ■ as artificial start and end."""
+    """Writes the released log's directly-follows graph, with ▶ and ■ as start and end."""
     labels = vocabulary.labels
     rows = zip(graph.sources.tolist(), graph.targets.tolist(), graph.counts.tolist(), strict=True)
     edges = [{"source": labels[s], "target": labels[t], "count": n} for s, t, n in rows]

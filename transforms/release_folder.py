@@ -1,9 +1,9 @@
 """The folder of a release on any Beam file system: at once or not at all.
 
-Files are written under `<output>/_incomplete/run_id=<id>/`, which readers of data lakes skip for its
-underscore. Committing moves the folder to `<output>/run_id=<id>/`: on a local disk in one rename
-with the manifest inside; elsewhere file by file with the manifest last, and what has no manifest is
-no release. `<output>/latest.json` is pointed at it afterwards.
+Files are written under `<output>/_incomplete/run_id=<id>/`, which readers of data lakes skip for
+its underscore. Committing moves the folder to `<output>/run_id=<id>/`: on a local disk in one
+rename with the manifest inside; elsewhere file by file with the manifest last, and what has no
+manifest is no release. `<output>/latest.json` is pointed at it afterwards.
 """
 
 from __future__ import annotations

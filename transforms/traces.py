@@ -30,9 +30,11 @@ class GroupIntoTraces(beam.PTransform):
     def __init__(
         self, n_shards: int = DEFAULT_SHARDS, wait_on: beam.PCollection[Any] | None = None
     ) -> None:
-        """Args:
-        n_shards: Number of shards.
-        wait_on: No trace is built before this is complete.
+        """Keeps the options.
+
+        Args:
+            n_shards: Number of shards.
+            wait_on: No trace is built before this is complete.
         """
         super().__init__()
         self._n_shards = n_shards

@@ -1,4 +1,4 @@
-"""CheckRejects: malformed records to the dead letter, and the end of the run if there are too many."""
+"""CheckRejects: malformed records to the dead letter; too many of them end the run."""
 
 from __future__ import annotations
 

@@ -42,9 +42,9 @@ class Reader(Protocol):
     """Reads one file format as a stream of `RawBatch`, in memory bounded by the batch size."""
 
     def column_names(self, stream: BinaryIO) -> list[str] | None:
-        """Returns the columns that the file declares, or None where only its records tell (XES, JSON lines).
+        """Returns the columns that the file declares, or None where only its records tell.
 
-        Reads no values.
+        Only records tell in XES and JSON lines. Reads no values.
 
         Raises:
             InputSchemaError: The file is not of this format, or two columns share a name.
@@ -72,10 +72,10 @@ class Reader(Protocol):
 
 
 class Writer(Protocol):
-    """Writes released rows; equal rows give equal bytes (no clock, no host name, no random marker)."""
+    """Writes released rows; equal rows give equal bytes: no clock, no host, no random marker."""
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Appends rows of RELEASED_SCHEMA; rows of a case are contiguous within and across calls."""
+        """Appends rows of RELEASED_SCHEMA; rows of a case are contiguous, across calls too."""
         ...
 
     def close(self) -> None:
