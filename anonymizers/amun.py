@@ -8,21 +8,30 @@ Readings that the paper leaves open, fixed here: a relative time is the differen
 predecessor; a start is counted in whole days since the log's first; a noised relative time below 0
 becomes 0 and the order of a case's events never changes, so no new variant appears (R1); noise is
 rounded to the nearest integer; an epsilon of replicated cases is divided by the number of released
-cases that stem from the same one. The profiles `paper` and `reference` fix the rest (`_PROFILES`).
+cases that stem from the same one. The profiles `paper` and `reference` fix the rest
+(`amun_state.PROFILES`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-from pydantic import AwareDatetime, Field
 
 from anonymizers import base
+from anonymizers.amun_release import Released, cumulated_stamps, hex_ids
+from anonymizers.amun_state import (
+    DAY_US,
+    AmunDecision,
+    AmunParams,
+    DroppedPairs,
+    kept_cases,
+    ticks_of,
+)
 from anonymizers.case_moves import draw_moves
 from anonymizers.guessing_advantage import (
     PriorKnowledge,
@@ -33,148 +42,15 @@ from anonymizers.guessing_advantage import (
 from anonymizers.mechanisms import laplace_by_inversion
 from anonymizers.randomness import Randomness, below, cell_numbers
 from schemas.dafsa import Dafsa
-from schemas.durations import DurationTable, segmented_search
+from schemas.durations import DurationTable
 from schemas.errors import GuaranteeError
-from schemas.events import MAX_TIME_US, MIN_TIME_US
 from schemas.guarantee import Guarantee
 from schemas.merging import offsets_of, ranges
-from schemas.ranks import CaseRanks, case_bytes
+from schemas.ranks import CaseRanks
 from schemas.release import Operation
 from schemas.timeline import StartRange
 from schemas.traces import TraceBatch
 from schemas.variants import VariantHistogram
-
-_DAY_US = 86_400_000_000
-_MINUTE_US = 60_000_000
-
-Profile = Literal["default", "paper", "reference"]
-Compression = Literal["starts", "equation_4", "noise", "none"]
-
-
-class AmunParams(base.Params):
-    """Parameters of Amun."""
-
-    guessing_advantage: float = Field(0.3, gt=0, lt=1)
-    """How much the release may raise an attacker's probability of guessing, in (0, 1); the paper
-    uses 0.2, 0.3 and 0.4. Smaller is noisier."""
-
-    mode: Literal["sampling", "filtering", "oversampling"] = "sampling"
-    """sampling copies and deletes cases; filtering first drops the cases that are too easy to
-    guess; oversampling only copies, by an epsilon of its own (Proposition A.6)."""
-
-    profile: Profile = "default"
-    """Which reading the other parameters default to: paper, reference (the authors' code), or
-    default (paper with compression of the starts)."""
-
-    prior: Literal["equation_1", "clamped"] | None = None
-    """Prior of a relative time: equation_1, or clamped, where the lower end of the window stops at
-    the group's smallest value."""
-
-    time_precision_us: int | None = Field(None, gt=0)
-    """Microseconds within which a guessed relative time counts as right."""
-
-    time_unit_us: int | None = Field(None, gt=0)
-    """Microseconds of a tick in which relative times are compared for the prior; noise is always
-    drawn in microseconds."""
-
-    start_precision_days: float | Literal["authors"] | None = None
-    """Days within which a guessed start counts as right, or authors: 1 / (range of starts in
-    days)."""
-
-    saturated_epsilon: float | Literal["epsilon_d"] | None = None
-    """Epsilon of a time whose prior plus g reaches 1, where Equation 3 has no value: a number > 0,
-    or epsilon_d, that of the counts."""
-
-    zero_prior_epsilon: float = Field(10.0, gt=0)
-    """Epsilon of a time whose prior is 0, where Equation 3 is infinite; only a clamped prior meets
-    it."""
-
-    compression: Compression | None = None
-    """How times are brought back towards the public range: starts (affinely, durations are left),
-    equation_4 (all relative times shrink by Equation 4), noise (only the noise does), or none."""
-
-    correlated_times: bool = False
-    """Divide the epsilons of times by the length of the longest case (Proposition A.7)."""
-
-    log_start: AwareDatetime | None = None
-    """Public start of the first case; None takes it from the log, as the paper does."""
-
-    log_end: AwareDatetime | None = None
-    """Public start of the last case; None takes it from the log, as the paper does."""
-
-    @property
-    def choices(self) -> Choices:
-        """The profile with the parameters that were given in its place."""
-        given = {name: getattr(self, name) for name in Choices.__dataclass_fields__}
-        return replace(_PROFILES[self.profile], **{k: v for k, v in given.items() if v is not None})
-
-    def resolved(self) -> dict[str, Any]:
-        """Returns the parameters in effect, with the profile's choices filled in."""
-        return {**super().resolved(), **asdict(self.choices)}
-
-
-@dataclass(frozen=True)
-class Choices:
-    """The choices in which the paper, its examples and its authors' code differ."""
-
-    prior: str
-    time_precision_us: int
-    time_unit_us: int
-    start_precision_days: float | str
-    saturated_epsilon: float | str
-    compression: str
-
-
-_PAPER = Choices("equation_1", 10_000_000, 1, 1.0, "epsilon_d", "equation_4")
-_PROFILES: dict[Profile, Choices] = {
-    "default": replace(_PAPER, compression="starts"),
-    "paper": _PAPER,
-    "reference": Choices("clamped", 10 * _MINUTE_US, _MINUTE_US, "authors", 0.7, "noise"),
-}
-
-
-@dataclass(frozen=True, eq=False)
-class AmunDecision(base.Decision):
-    """What the rounds so far decided; later rounds fill in what is None.
-
-    Attributes:
-        dafsa: The automaton of the whole log's variants.
-        log_start_us: Public start of the first case.
-        log_end_us: Public start of the last case.
-        times: Distinct (group, ticks) pairs of the kept cases; the last group is the starts'.
-        scales: float64[n_pairs], Laplace scale of each pair in microseconds, before replication.
-        dropped: bool[n_pairs], pairs whose cases the filter drops; None without filter.
-        gains: int64[n_variants], cases to copy.
-        losses: int64[n_variants], cases to delete.
-        changed: fixed_size_binary(16)[n], identities of the cases released other than once.
-        copies: int64[n], how often each of them is released.
-        noised_starts: Range of the noised starts.
-    """
-
-    dafsa: Dafsa
-    log_start_us: int
-    log_end_us: int
-    times: DurationTable | None = None
-    scales: np.ndarray | None = None
-    dropped: DroppedPairs | None = None
-    gains: np.ndarray | None = None
-    losses: np.ndarray | None = None
-    changed: pa.Array | None = None
-    copies: np.ndarray | None = None
-    noised_starts: StartRange | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class DroppedPairs:
-    """The filter of section 3.4 on distinct (group, ticks) pairs.
-
-    Attributes:
-        times: The pairs of all cases.
-        is_dropped: bool[n_pairs].
-    """
-
-    times: DurationTable
-    is_dropped: np.ndarray
 
 
 class Amun:
@@ -303,14 +179,14 @@ class Amun:
         self, traces: TraceBatch, decision: AmunDecision, params: AmunParams, randomness: Randomness
     ) -> TraceBatch:
         """Copies, deletes and re-times the cases of one batch, under new ids."""
-        released = _Released.of(traces, decision, params, randomness)
+        released = Released.of(traces, decision, params, randomness)
         starts, durations = released.compressed(decision, params)
         ids = randomness.words("amun/case-id", released.cells, released.replica)
         return TraceBatch(
-            _hex_ids(ids),
+            hex_ids(ids),
             released.traces.offsets,
             released.traces.activities,
-            _stamps(starts, durations, released.traces),
+            cumulated_stamps(starts, durations, released.traces),
             traces.vocabulary,
         )
 
@@ -440,37 +316,11 @@ def _scales(
     )
     if params.correlated_times:
         epsilons = epsilons / longest
-    tick = np.where(times.groups == decision.dafsa.n_transitions, _DAY_US, choices.time_unit_us)
+    tick = np.where(times.groups == decision.dafsa.n_transitions, DAY_US, choices.time_unit_us)
     return prior.widths * tick / epsilons
 
 
 # --- What one batch contributes ----------------------------------------------------------------
-
-
-def _ticks(
-    traces: TraceBatch, decision: AmunDecision, params: AmunParams
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(variant int64[n_cases], group int32[n_events], ticks int64[n_events])."""
-    variant, group = decision.dafsa.annotate(traces)
-    ticks = traces.durations // params.choices.time_unit_us
-    group[traces.is_first] = decision.dafsa.n_transitions
-    ticks[traces.is_first] = (traces.starts - decision.log_start_us) // _DAY_US
-    return variant, group, ticks
-
-
-def _find(times: DurationTable, n_groups: int, group: np.ndarray, ticks: np.ndarray) -> np.ndarray:
-    """int64[n]: the position of each (group, ticks) pair, all of which the table has."""
-    return segmented_search(times.values, times.offsets(n_groups), group, ticks) - 1
-
-
-def _kept(traces: TraceBatch, decision: AmunDecision, params: AmunParams) -> TraceBatch:
-    """The cases that the filter leaves."""
-    if decision.dropped is None or traces.n_cases == 0:
-        return traces
-    _, group, ticks = _ticks(traces, decision, params)
-    pair = _find(decision.dropped.times, decision.dafsa.n_transitions + 1, group, ticks)
-    drops = np.logical_or.reduceat(decision.dropped.is_dropped[pair], traces.offsets[:-1])
-    return traces.take(np.flatnonzero(~drops))
 
 
 @dataclass(frozen=True)
@@ -484,7 +334,7 @@ class _Variants:
         self, traces: TraceBatch, previous: Any, randomness: Randomness | None
     ) -> VariantHistogram:
         if self.params is not None:
-            traces = _kept(traces, previous, self.params)
+            traces = kept_cases(traces, previous, self.params)
         return VariantHistogram.from_traces(traces)
 
 
@@ -508,8 +358,8 @@ class _Times:
     def count(
         self, traces: TraceBatch, previous: Any, randomness: Randomness | None
     ) -> DurationTable:
-        traces = _kept(traces, previous, self.params)
-        _, group, ticks = _ticks(traces, previous, self.params)
+        traces = kept_cases(traces, previous, self.params)
+        _, group, ticks = ticks_of(traces, previous, self.params)
         return DurationTable.from_events(group, ticks)
 
 
@@ -522,7 +372,7 @@ class _Ranks:
 
     def count(self, traces: TraceBatch, previous: Any, randomness: Randomness | None) -> CaseRanks:
         assert randomness is not None
-        traces = _kept(traces, previous, self.params)
+        traces = kept_cases(traces, previous, self.params)
         variant, _ = previous.dafsa.annotate(traces)
         moved = (previous.gains + previous.losses)[variant] > 0
         chosen = traces.case_ids.filter(pa.array(moved))
@@ -538,122 +388,5 @@ class _NoisedStarts:
 
     def count(self, traces: TraceBatch, previous: Any, randomness: Randomness | None) -> StartRange:
         assert randomness is not None
-        released = _Released.of(traces, previous, self.params, randomness)
+        released = Released.of(traces, previous, self.params, randomness)
         return StartRange.of(released.traces.starts + released.start_noise)
-
-
-# --- Released cases ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class _Released:
-    """The cases of a batch as often as they are released, with the noise of their times.
-
-    Attributes:
-        traces: The cases with their original times.
-        cells: uint64[n_cases, 2], keyed identity of the original case.
-        replica: int64[n_cases], which of the original's released cases this is.
-        start_noise: int64[n_cases], microseconds.
-        noise: int64[n_events], microseconds; 0 at a case's first event.
-    """
-
-    traces: TraceBatch
-    cells: np.ndarray
-    replica: np.ndarray
-    start_noise: np.ndarray
-    noise: np.ndarray
-
-    @classmethod
-    def of(
-        cls, traces: TraceBatch, decision: AmunDecision, params: AmunParams, randomness: Randomness
-    ) -> _Released:
-        assert decision.times is not None
-        assert decision.scales is not None
-        traces = _kept(traces, decision, params)
-        cells = randomness.identify("case", traces.case_ids)
-        found = pa.compute.index_in(case_bytes(cells), value_set=decision.changed)
-        copies = np.ones(traces.n_cases, np.int64)
-        is_changed = np.asarray(found.is_valid())
-        assert decision.copies is not None
-        copies[is_changed] = decision.copies[np.asarray(found.drop_null(), np.int64)]
-
-        source = np.repeat(np.arange(traces.n_cases), copies)
-        replica = ranges(np.zeros(traces.n_cases, np.int64), copies)
-        traces, cells = traces.take(source), cells[source]
-        _, group, ticks = _ticks(traces, decision, params)
-        pair = _find(decision.times, decision.dafsa.n_transitions + 1, group, ticks)
-        row = np.repeat(np.arange(traces.n_cases), traces.lengths)
-        scale = decision.scales[pair] * copies[source][row]
-        # A case's first event draws for the start, the others for their relative times.
-        counter = (replica[row] << 32) + np.arange(traces.n_events) - traces.offsets[row]
-        drawn = laplace_by_inversion(randomness.words("amun/time", cells[row], counter), scale)
-        return cls(
-            traces,
-            cells,
-            replica,
-            drawn[traces.is_first],
-            np.where(traces.is_first, 0, drawn),
-        )
-
-    def compressed(
-        self, decision: AmunDecision, params: AmunParams
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """(starts int64[n_cases], durations int64[n_events]) in microseconds, section 3.7."""
-        starts = self.traces.starts + self.start_noise
-        durations = np.maximum(self.traces.durations + self.noise, 0)
-        noised = decision.noised_starts
-        if noised is None or noised.is_empty:
-            return starts, durations
-        first, last = decision.log_start_us, decision.log_end_us
-        compression = params.choices.compression
-        if compression == "starts":
-            low = max(first, min(noised.first_us, last))
-            high = min(last, max(noised.last_us, first))
-            factor = (high - low) / max(noised.width_us, 1)
-            return low + _scaled(starts - noised.first_us, factor), durations
-        factor = equation_4(last - first, noised.width_us)
-        if compression == "equation_4":
-            return first + _scaled(starts - first, factor), _scaled(durations, factor)
-        starts = self.traces.starts + _scaled(self.start_noise, factor)
-        return starts, np.maximum(self.traces.durations + _scaled(self.noise, factor), 0)
-
-
-def equation_4(original_range: int, anonymised_range: int) -> float:
-    """The compression factor; 1/4, its value for equal ranges, where both are 0."""
-    both = original_range + anonymised_range
-    return 0.5 * original_range / both if both else 0.25
-
-
-def _scaled(values: np.ndarray, factor: float) -> np.ndarray:
-    return np.rint(values * factor).astype(np.int64)
-
-
-def _stamps(starts: np.ndarray, durations: np.ndarray, traces: TraceBatch) -> np.ndarray:
-    """int64[n_events]: starts and durations cumulated, within the calendar's years 1 to 9999."""
-    if traces.n_cases == 0:
-        return durations
-    durations = np.where(traces.is_first, 0, durations)
-    running = np.cumsum(durations)  # may wrap; differences within a case are right all the same
-    row = np.repeat(np.arange(traces.n_cases), traces.lengths)
-    since = running - running[traces.offsets[:-1]][row]
-    stamps = np.clip(starts, MIN_TIME_US, MAX_TIME_US)[row] + since
-    # A case that runs past int64 has passed the year 9999 on the way: from there on it stays at the
-    # end of the calendar.
-    past = np.zeros(traces.n_events, bool)
-    total = np.add.reduceat(durations.astype(np.float64), traces.offsets[:-1])
-    for case in np.flatnonzero(total > float(MAX_TIME_US)):
-        own = slice(traces.offsets[case], traces.offsets[case + 1])
-        past[own] = np.cumsum(durations[own].astype(np.float64)) > float(MAX_TIME_US)
-    return np.where(past, MAX_TIME_US, np.minimum(stamps, MAX_TIME_US))
-
-
-_HEX = np.array([f"{byte:02x}".encode() for byte in range(256)], "S2")
-_ID_BYTES = 12
-
-
-def _hex_ids(words: np.ndarray) -> pa.StringArray:
-    """string[n]: 96 random bits each, as 24 hex digits."""
-    raw = words.view(np.uint8).reshape(-1, 16)[:, :_ID_BYTES]
-    data = np.ascontiguousarray(_HEX[raw]).tobytes()
-    offsets = np.arange(len(words) + 1, dtype=np.int32) * (2 * _ID_BYTES)
-    return pa.StringArray.from_buffers(len(words), pa.py_buffer(offsets), pa.py_buffer(data))

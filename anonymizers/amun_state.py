@@ -1,0 +1,181 @@
+"""What Amun's rounds and its transformation share: parameters, decisions, and the filter.
+
+See `anonymizers.amun` for the method. A time is looked at as (group, ticks): the group is the DAFSA
+transition of its event, or one group of its own for all starts; ticks are relative times in units
+of `time_unit_us`, or days since the log's first start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from pydantic import AwareDatetime, Field
+
+from anonymizers import base
+from schemas.dafsa import Dafsa
+from schemas.durations import DurationTable, segmented_search
+from schemas.timeline import StartRange
+from schemas.traces import TraceBatch
+
+DAY_US = 86_400_000_000
+_MINUTE_US = 60_000_000
+
+Profile = Literal["default", "paper", "reference"]
+Compression = Literal["starts", "equation_4", "noise", "none"]
+
+
+class AmunParams(base.Params):
+    """Parameters of Amun."""
+
+    guessing_advantage: float = Field(0.3, gt=0, lt=1)
+    """How much the release may raise an attacker's probability of guessing, in (0, 1); the paper
+    uses 0.2, 0.3 and 0.4. Smaller is noisier."""
+
+    mode: Literal["sampling", "filtering", "oversampling"] = "sampling"
+    """sampling copies and deletes cases; filtering first drops the cases that are too easy to
+    guess; oversampling only copies, by an epsilon of its own (Proposition A.6)."""
+
+    profile: Profile = "default"
+    """Which reading the other parameters default to: paper, reference (the authors' code), or
+    default (paper with compression of the starts)."""
+
+    prior: Literal["equation_1", "clamped"] | None = None
+    """Prior of a relative time: equation_1, or clamped, where the lower end of the window stops at
+    the group's smallest value."""
+
+    time_precision_us: int | None = Field(None, gt=0)
+    """Microseconds within which a guessed relative time counts as right."""
+
+    time_unit_us: int | None = Field(None, gt=0)
+    """Microseconds of a tick in which relative times are compared for the prior; noise is always
+    drawn in microseconds."""
+
+    start_precision_days: float | Literal["authors"] | None = None
+    """Days within which a guessed start counts as right, or authors: 1 / (range of starts in
+    days)."""
+
+    saturated_epsilon: float | Literal["epsilon_d"] | None = None
+    """Epsilon of a time whose prior plus g reaches 1, where Equation 3 has no value: a number > 0,
+    or epsilon_d, that of the counts."""
+
+    zero_prior_epsilon: float = Field(10.0, gt=0)
+    """Epsilon of a time whose prior is 0, where Equation 3 is infinite; only a clamped prior meets
+    it."""
+
+    compression: Compression | None = None
+    """How times are brought back towards the public range: starts (affinely, durations are left),
+    equation_4 (all relative times shrink by Equation 4), noise (only the noise does), or none."""
+
+    correlated_times: bool = False
+    """Divide the epsilons of times by the length of the longest case (Proposition A.7)."""
+
+    log_start: AwareDatetime | None = None
+    """Public start of the first case; None takes it from the log, as the paper does."""
+
+    log_end: AwareDatetime | None = None
+    """Public start of the last case; None takes it from the log, as the paper does."""
+
+    @property
+    def choices(self) -> Choices:
+        """The profile with the parameters that were given in its place."""
+        given = {name: getattr(self, name) for name in Choices.__dataclass_fields__}
+        return replace(PROFILES[self.profile], **{k: v for k, v in given.items() if v is not None})
+
+    def resolved(self) -> dict[str, Any]:
+        """Returns the parameters in effect, with the profile's choices filled in."""
+        return {**super().resolved(), **asdict(self.choices)}
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The choices in which the paper, its examples and its authors' code differ."""
+
+    prior: str
+    time_precision_us: int
+    time_unit_us: int
+    start_precision_days: float | str
+    saturated_epsilon: float | str
+    compression: str
+
+
+_PAPER = Choices("equation_1", 10_000_000, 1, 1.0, "epsilon_d", "equation_4")
+PROFILES: dict[Profile, Choices] = {
+    "default": replace(_PAPER, compression="starts"),
+    "paper": _PAPER,
+    "reference": Choices("clamped", 10 * _MINUTE_US, _MINUTE_US, "authors", 0.7, "noise"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class AmunDecision(base.Decision):
+    """What the rounds so far decided; later rounds fill in what is None.
+
+    Attributes:
+        dafsa: The automaton of the whole log's variants.
+        log_start_us: Public start of the first case.
+        log_end_us: Public start of the last case.
+        times: Distinct (group, ticks) pairs of the kept cases; the last group is the starts'.
+        scales: float64[n_pairs], Laplace scale of each pair in microseconds, before replication.
+        dropped: bool[n_pairs], pairs whose cases the filter drops; None without filter.
+        gains: int64[n_variants], cases to copy.
+        losses: int64[n_variants], cases to delete.
+        changed: fixed_size_binary(16)[n], identities of the cases released other than once.
+        copies: int64[n], how often each of them is released.
+        noised_starts: Range of the noised starts.
+    """
+
+    dafsa: Dafsa
+    log_start_us: int
+    log_end_us: int
+    times: DurationTable | None = None
+    scales: np.ndarray | None = None
+    dropped: DroppedPairs | None = None
+    gains: np.ndarray | None = None
+    losses: np.ndarray | None = None
+    changed: pa.Array | None = None
+    copies: np.ndarray | None = None
+    noised_starts: StartRange | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class DroppedPairs:
+    """The filter of section 3.4 on distinct (group, ticks) pairs.
+
+    Attributes:
+        times: The pairs of all cases.
+        is_dropped: bool[n_pairs].
+    """
+
+    times: DurationTable
+    is_dropped: np.ndarray
+
+
+def ticks_of(
+    traces: TraceBatch, decision: AmunDecision, params: AmunParams
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns (variant int64[n_cases], group int32[n_events], ticks int64[n_events])."""
+    variant, group = decision.dafsa.annotate(traces)
+    ticks = traces.durations // params.choices.time_unit_us
+    group[traces.is_first] = decision.dafsa.n_transitions
+    ticks[traces.is_first] = (traces.starts - decision.log_start_us) // DAY_US
+    return variant, group, ticks
+
+
+def find_pairs(
+    times: DurationTable, n_groups: int, group: np.ndarray, ticks: np.ndarray
+) -> np.ndarray:
+    """Returns int64[n], the position of each (group, ticks) pair; the table has all of them."""
+    return segmented_search(times.values, times.offsets(n_groups), group, ticks) - 1
+
+
+def kept_cases(traces: TraceBatch, decision: AmunDecision, params: AmunParams) -> TraceBatch:
+    """Returns the cases that the filter leaves."""
+    if decision.dropped is None or traces.n_cases == 0:
+        return traces
+    _, group, ticks = ticks_of(traces, decision, params)
+    pair = find_pairs(decision.dropped.times, decision.dafsa.n_transitions + 1, group, ticks)
+    drops = np.logical_or.reduceat(decision.dropped.is_dropped[pair], traces.offsets[:-1])
+    return traces.take(np.flatnonzero(~drops))
