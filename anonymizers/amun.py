@@ -15,7 +15,7 @@ cases that stem from the same one. The profiles `paper` and `reference` fix the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
@@ -26,9 +26,12 @@ from anonymizers import base
 from anonymizers.amun_release import Released, cumulated_stamps, hex_ids
 from anonymizers.amun_state import (
     DAY_US,
-    AmunDecision,
     AmunParams,
-    DroppedPairs,
+    CompressionDecision,
+    DafsaDecision,
+    FilterDecision,
+    SamplingDecision,
+    SelectionDecision,
     kept_cases,
     ticks_of,
 )
@@ -153,10 +156,10 @@ class Amun:
         self,
         round_name: str,
         statistics: Mapping[str, Any],
-        previous: base.Decision | None,
+        decisions: base.Decisions,
         params: AmunParams,
         randomness: Randomness,
-    ) -> AmunDecision:
+    ) -> base.Decision:
         """Decides a round.
 
         Raises:
@@ -164,23 +167,27 @@ class Amun:
         """
         if round_name == "dafsa":
             return _decide_dafsa(statistics["variants"], statistics["starts"], params)
-        assert isinstance(previous, AmunDecision)
+        dafsa = decisions["dafsa"].dafsa
         if round_name == "prior-knowledge":
-            prior = _prior(statistics["times"], previous.dafsa, params)
-            is_dropped = prior.exceeds(params.guessing_advantage)
-            return replace(previous, dropped=DroppedPairs(statistics["times"], is_dropped))
+            times: DurationTable = statistics["times"]
+            dropped = _prior(times, dafsa, params).exceeds(params.guessing_advantage)
+            return FilterDecision(times.index(dafsa.n_transitions + 1), dropped)
         if round_name == "sampling":
-            return _decide_sampling(statistics, previous, params, randomness)
+            return _decide_sampling(statistics, dafsa, params, randomness)
         if round_name == "selection":
-            return _decide_selection(statistics["ranks"], previous, randomness)
-        return replace(previous, noised_starts=statistics["starts"])
+            return _decide_selection(statistics["ranks"], decisions["sampling"], randomness)
+        return CompressionDecision(statistics["starts"])
 
     def apply(
-        self, traces: TraceBatch, decision: AmunDecision, params: AmunParams, randomness: Randomness
+        self,
+        traces: TraceBatch,
+        decisions: base.Decisions,
+        params: AmunParams,
+        randomness: Randomness,
     ) -> TraceBatch:
         """Copies, deletes and re-times the cases of one batch, under new ids."""
-        released = Released.of(traces, decision, params, randomness)
-        starts, durations = released.compressed(decision, params)
+        released = Released.of(traces, decisions, params, randomness)
+        starts, durations = released.compressed(decisions, params)
         ids = randomness.words("amun/case-id", released.cells, released.replica)
         return TraceBatch(
             hex_ids(ids),
@@ -205,11 +212,11 @@ def _microseconds(stamp: datetime) -> int:
 
 def _decide_dafsa(
     variants: VariantHistogram, starts: StartRange, params: AmunParams
-) -> AmunDecision:
+) -> DafsaDecision:
     if variants.n_variants == 0:
         raise GuaranteeError("the log has no events, so there is nothing to anonymise")
     first, last = params.log_start, params.log_end
-    return AmunDecision(
+    return DafsaDecision(
         Dafsa.from_variants(variants),
         starts.first_us if first is None else _microseconds(first),
         starts.last_us if last is None else _microseconds(last),
@@ -217,12 +224,8 @@ def _decide_dafsa(
 
 
 def _decide_sampling(
-    statistics: Mapping[str, Any],
-    previous: AmunDecision,
-    params: AmunParams,
-    randomness: Randomness,
-) -> AmunDecision:
-    dafsa = previous.dafsa
+    statistics: Mapping[str, Any], dafsa: Dafsa, params: AmunParams, randomness: Randomness
+) -> SamplingDecision:
     kept: VariantHistogram = statistics.get("variants", dafsa.variants)
     if kept.n_variants == 0:
         raise GuaranteeError(
@@ -230,8 +233,8 @@ def _decide_sampling(
             "guessing_advantage or time_precision_us, or use mode sampling"
         )
     counts = dafsa.counts_of(kept)
-    times = statistics["times"]
-    scales = _scales(times, previous, params, longest=int(np.diff(kept.offsets).max()))
+    times: DurationTable = statistics["times"]
+    scales = _scales(times, dafsa, params, longest=int(np.diff(kept.offsets).max()))
     present = np.flatnonzero(dafsa.contingency_table_of(counts))
     noise = np.zeros(dafsa.n_transitions, np.int64)
     words = randomness.words("amun/count", cell_numbers(present.astype(np.uint64)))
@@ -244,21 +247,20 @@ def _decide_sampling(
     losses = draw_moves(dafsa, counts, fewer, randomness, "amun/loss")
     # A deletion that finds no case left still counted for its transitions; it deletes nothing.
     losses = np.minimum(losses, counts + gains)
-    return replace(previous, times=times, scales=scales, gains=gains, losses=losses)
+    index = times.index(dafsa.n_transitions + 1)
+    return SamplingDecision(index, scales.astype(np.float32), gains, losses)
 
 
 def _decide_selection(
-    ranks: CaseRanks, previous: AmunDecision, randomness: Randomness
-) -> AmunDecision:
+    ranks: CaseRanks, sampling: SamplingDecision, randomness: Randomness
+) -> SelectionDecision:
     """Chooses the copied and the deleted cases of each variant.
 
     A copy is of a case drawn uniformly from its variant's, with replacement; a deletion takes any
     of the variant's cases and copies, without replacement.
     """
-    assert previous.gains is not None
-    assert previous.losses is not None
-    variants = np.flatnonzero(previous.gains + previous.losses)
-    gains, losses = previous.gains[variants], previous.losses[variants]
+    variants = np.flatnonzero(sampling.gains + sampling.losses)
+    gains, losses = sampling.gains[variants], sampling.losses[variants]
     first = np.searchsorted(ranks.groups, variants)
     n_cases = np.searchsorted(ranks.groups, variants, side="right") - first
 
@@ -279,7 +281,7 @@ def _decide_selection(
     survives = number >= losses[row]  # in the order of the keyed ranks, the first ones go
     copies = np.bincount(instance[order][survives], minlength=len(ranks.groups))
     changed = copies != 1
-    return replace(previous, changed=ranks.cases.filter(pa.array(changed)), copies=copies[changed])
+    return SelectionDecision(ranks.cases.filter(pa.array(changed)), copies[changed])
 
 
 # --- Priors and scales of noise ---------------------------------------------------------------
@@ -302,12 +304,10 @@ def _prior(times: DurationTable, dafsa: Dafsa, params: AmunParams) -> PriorKnowl
     return PriorKnowledge.of(times, n_groups, PriorRule(under, over, clamped))
 
 
-def _scales(
-    times: DurationTable, decision: AmunDecision, params: AmunParams, longest: int
-) -> np.ndarray:
+def _scales(times: DurationTable, dafsa: Dafsa, params: AmunParams, longest: int) -> np.ndarray:
     choices = params.choices
     g = params.guessing_advantage
-    prior = _prior(times, decision.dafsa, params)
+    prior = _prior(times, dafsa, params)
     saturated = choices.saturated_epsilon
     epsilons = prior.epsilons(
         g,
@@ -316,7 +316,7 @@ def _scales(
     )
     if params.correlated_times:
         epsilons = epsilons / longest
-    tick = np.where(times.groups == decision.dafsa.n_transitions, DAY_US, choices.time_unit_us)
+    tick = np.where(times.groups == dafsa.n_transitions, DAY_US, choices.time_unit_us)
     return prior.widths * tick / epsilons
 
 
@@ -331,10 +331,10 @@ class _Variants:
     kind: ClassVar[type[VariantHistogram]] = VariantHistogram
 
     def count(
-        self, traces: TraceBatch, previous: Any, randomness: Randomness | None
+        self, traces: TraceBatch, decisions: base.Decisions, randomness: Randomness | None
     ) -> VariantHistogram:
         if self.params is not None:
-            traces = kept_cases(traces, previous, self.params)
+            traces = kept_cases(traces, decisions, self.params)
         return VariantHistogram.from_traces(traces)
 
 
@@ -344,7 +344,9 @@ class _Starts:
 
     kind: ClassVar[type[StartRange]] = StartRange
 
-    def count(self, traces: TraceBatch, previous: Any, randomness: Randomness | None) -> StartRange:
+    def count(
+        self, traces: TraceBatch, decisions: base.Decisions, randomness: Randomness | None
+    ) -> StartRange:
         return StartRange.of(traces.starts)
 
 
@@ -356,10 +358,10 @@ class _Times:
     kind: ClassVar[type[DurationTable]] = DurationTable
 
     def count(
-        self, traces: TraceBatch, previous: Any, randomness: Randomness | None
+        self, traces: TraceBatch, decisions: base.Decisions, randomness: Randomness | None
     ) -> DurationTable:
-        traces = kept_cases(traces, previous, self.params)
-        _, group, ticks = ticks_of(traces, previous, self.params)
+        traces = kept_cases(traces, decisions, self.params)
+        _, group, ticks = ticks_of(traces, decisions, self.params)
         return DurationTable.from_events(group, ticks)
 
 
@@ -370,11 +372,14 @@ class _Ranks:
     params: AmunParams
     kind: ClassVar[type[CaseRanks]] = CaseRanks
 
-    def count(self, traces: TraceBatch, previous: Any, randomness: Randomness | None) -> CaseRanks:
+    def count(
+        self, traces: TraceBatch, decisions: base.Decisions, randomness: Randomness | None
+    ) -> CaseRanks:
         assert randomness is not None
-        traces = kept_cases(traces, previous, self.params)
-        variant, _ = previous.dafsa.annotate(traces)
-        moved = (previous.gains + previous.losses)[variant] > 0
+        traces = kept_cases(traces, decisions, self.params)
+        variant, _ = decisions["dafsa"].dafsa.annotate(traces)
+        sampling: SamplingDecision = decisions["sampling"]
+        moved = (sampling.gains + sampling.losses)[variant] > 0
         chosen = traces.case_ids.filter(pa.array(moved))
         return CaseRanks.of(variant[moved], randomness.identify("case", chosen))
 
@@ -386,7 +391,9 @@ class _NoisedStarts:
     params: AmunParams
     kind: ClassVar[type[StartRange]] = StartRange
 
-    def count(self, traces: TraceBatch, previous: Any, randomness: Randomness | None) -> StartRange:
+    def count(
+        self, traces: TraceBatch, decisions: base.Decisions, randomness: Randomness | None
+    ) -> StartRange:
         assert randomness is not None
-        released = Released.of(traces, previous, self.params, randomness)
+        released = Released.of(traces, decisions, self.params, randomness)
         return StartRange.of(released.traces.starts + released.start_noise)

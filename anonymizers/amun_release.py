@@ -12,7 +12,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anonymizers.amun_state import AmunDecision, AmunParams, find_pairs, kept_cases, ticks_of
+from anonymizers.amun_state import (
+    AmunParams,
+    CompressionDecision,
+    DafsaDecision,
+    SamplingDecision,
+    SelectionDecision,
+    kept_cases,
+    ticks_of,
+)
+from anonymizers.base import Decisions
 from anonymizers.mechanisms import laplace_by_inversion
 from anonymizers.randomness import Randomness
 from schemas.events import MAX_TIME_US, MIN_TIME_US
@@ -41,26 +50,24 @@ class Released:
 
     @classmethod
     def of(
-        cls, traces: TraceBatch, decision: AmunDecision, params: AmunParams, randomness: Randomness
+        cls, traces: TraceBatch, decisions: Decisions, params: AmunParams, randomness: Randomness
     ) -> Released:
         """Draws the noise of a batch's released cases."""
-        assert decision.times is not None
-        assert decision.scales is not None
-        traces = kept_cases(traces, decision, params)
+        sampling: SamplingDecision = decisions["sampling"]
+        selection: SelectionDecision = decisions["selection"]
+        traces = kept_cases(traces, decisions, params)
         cells = randomness.identify("case", traces.case_ids)
-        found = pc.index_in(case_bytes(cells), value_set=decision.changed)
+        found = pc.index_in(case_bytes(cells), value_set=selection.changed)
         copies = np.ones(traces.n_cases, np.int64)
-        is_changed = np.asarray(found.is_valid())
-        assert decision.copies is not None
-        copies[is_changed] = decision.copies[np.asarray(found.drop_null(), np.int64)]
+        copies[np.asarray(found.is_valid())] = selection.copies[np.asarray(found.drop_null())]
 
         source = np.repeat(np.arange(traces.n_cases), copies)
         replica = ranges(np.zeros(traces.n_cases, np.int64), copies)
         traces, cells = traces.take(source), cells[source]
-        _, group, ticks = ticks_of(traces, decision, params)
-        pair = find_pairs(decision.times, decision.dafsa.n_transitions + 1, group, ticks)
+        _, group, ticks = ticks_of(traces, decisions, params)
         row = np.repeat(np.arange(traces.n_cases), traces.lengths)
-        scale = decision.scales[pair] * copies[source][row]
+        scale = sampling.scales[sampling.times.find(group, ticks)].astype(np.float64)
+        scale *= copies[source][row]
         # A case's first event draws for the start, the others for their relative times.
         counter = (replica[row] << 32) + np.arange(traces.n_events) - traces.offsets[row]
         drawn = laplace_by_inversion(randomness.words("amun/time", cells[row], counter), scale)
@@ -72,16 +79,16 @@ class Released:
             np.where(traces.is_first, 0, drawn),
         )
 
-    def compressed(
-        self, decision: AmunDecision, params: AmunParams
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def compressed(self, decisions: Decisions, params: AmunParams) -> tuple[np.ndarray, np.ndarray]:
         """Returns (starts int64[n_cases], durations int64[n_events]) in us, by section 3.7."""
         starts = self.traces.starts + self.start_noise
         durations = np.maximum(self.traces.durations + self.noise, 0)
-        noised = decision.noised_starts
-        if noised is None or noised.is_empty:
+        decided: CompressionDecision | None = decisions.get("compression")
+        if decided is None or decided.noised_starts.is_empty:
             return starts, durations
-        first, last = decision.log_start_us, decision.log_end_us
+        noised = decided.noised_starts
+        known: DafsaDecision = decisions["dafsa"]
+        first, last = known.log_start_us, known.log_end_us
         compression = params.choices.compression
         if compression == "starts":
             low = max(first, min(noised.first_us, last))

@@ -16,7 +16,7 @@ from pydantic import AwareDatetime, Field
 
 from anonymizers import base
 from schemas.dafsa import Dafsa
-from schemas.durations import DurationTable, segmented_search
+from schemas.durations import DurationIndex
 from schemas.timeline import StartRange
 from schemas.traces import TraceBatch
 
@@ -110,72 +110,91 @@ PROFILES: dict[Profile, Choices] = {
 
 
 @dataclass(frozen=True, eq=False)
-class AmunDecision(base.Decision):
-    """What the rounds so far decided; later rounds fill in what is None.
+class DafsaDecision(base.Decision):
+    """Round `dafsa`.
 
     Attributes:
         dafsa: The automaton of the whole log's variants.
         log_start_us: Public start of the first case.
         log_end_us: Public start of the last case.
-        times: Distinct (group, ticks) pairs of the kept cases; the last group is the starts'.
-        scales: float64[n_pairs], Laplace scale of each pair in microseconds, before replication.
-        dropped: bool[n_pairs], pairs whose cases the filter drops; None without filter.
-        gains: int64[n_variants], cases to copy.
-        losses: int64[n_variants], cases to delete.
-        changed: fixed_size_binary(16)[n], identities of the cases released other than once.
-        copies: int64[n], how often each of them is released.
-        noised_starts: Range of the noised starts.
     """
 
     dafsa: Dafsa
     log_start_us: int
     log_end_us: int
-    times: DurationTable | None = None
-    scales: np.ndarray | None = None
-    dropped: DroppedPairs | None = None
-    gains: np.ndarray | None = None
-    losses: np.ndarray | None = None
-    changed: pa.Array | None = None
-    copies: np.ndarray | None = None
-    noised_starts: StartRange | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class DroppedPairs:
-    """The filter of section 3.4 on distinct (group, ticks) pairs.
+class FilterDecision(base.Decision):
+    """Round `prior-knowledge`: the filter of section 3.4 on distinct (group, ticks) pairs.
 
     Attributes:
         times: The pairs of all cases.
-        is_dropped: bool[n_pairs].
+        is_dropped: bool[n_pairs], those whose cases are dropped.
     """
 
-    times: DurationTable
+    times: DurationIndex
     is_dropped: np.ndarray
 
 
+@dataclass(frozen=True, eq=False)
+class SamplingDecision(base.Decision):
+    """Round `sampling`.
+
+    Attributes:
+        times: The (group, ticks) pairs of the kept cases; the last group is the starts'.
+        scales: float32[n_pairs], Laplace scale of each pair in microseconds, before replication.
+        gains: int64[n_variants], cases to copy.
+        losses: int64[n_variants], cases to delete.
+    """
+
+    times: DurationIndex
+    scales: np.ndarray
+    gains: np.ndarray
+    losses: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class SelectionDecision(base.Decision):
+    """Round `selection`.
+
+    Attributes:
+        changed: fixed_size_binary(16)[n], identities of the cases released other than once.
+        copies: int64[n], how often each of them is released.
+    """
+
+    changed: pa.Array
+    copies: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class CompressionDecision(base.Decision):
+    """Round `compression`.
+
+    Attributes:
+        noised_starts: Range of the noised starts.
+    """
+
+    noised_starts: StartRange
+
+
 def ticks_of(
-    traces: TraceBatch, decision: AmunDecision, params: AmunParams
+    traces: TraceBatch, decisions: base.Decisions, params: AmunParams
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns (variant int64[n_cases], group int32[n_events], ticks int64[n_events])."""
-    variant, group = decision.dafsa.annotate(traces)
+    known: DafsaDecision = decisions["dafsa"]
+    variant, group = known.dafsa.annotate(traces)
     ticks = traces.durations // params.choices.time_unit_us
-    group[traces.is_first] = decision.dafsa.n_transitions
-    ticks[traces.is_first] = (traces.starts - decision.log_start_us) // DAY_US
+    group[traces.is_first] = known.dafsa.n_transitions
+    ticks[traces.is_first] = (traces.starts - known.log_start_us) // DAY_US
     return variant, group, ticks
 
 
-def find_pairs(
-    times: DurationTable, n_groups: int, group: np.ndarray, ticks: np.ndarray
-) -> np.ndarray:
-    """Returns int64[n], the position of each (group, ticks) pair; the table has all of them."""
-    return segmented_search(times.values, times.offsets(n_groups), group, ticks) - 1
-
-
-def kept_cases(traces: TraceBatch, decision: AmunDecision, params: AmunParams) -> TraceBatch:
+def kept_cases(traces: TraceBatch, decisions: base.Decisions, params: AmunParams) -> TraceBatch:
     """Returns the cases that the filter leaves."""
-    if decision.dropped is None or traces.n_cases == 0:
+    dropped: FilterDecision | None = decisions.get("prior-knowledge")
+    if dropped is None or traces.n_cases == 0:
         return traces
-    _, group, ticks = ticks_of(traces, decision, params)
-    pair = find_pairs(decision.dropped.times, decision.dafsa.n_transitions + 1, group, ticks)
-    drops = np.logical_or.reduceat(decision.dropped.is_dropped[pair], traces.offsets[:-1])
-    return traces.take(np.flatnonzero(~drops))
+    _, group, ticks = ticks_of(traces, decisions, params)
+    drops = dropped.is_dropped[dropped.times.find(group, ticks)]
+    return traces.take(np.flatnonzero(~np.logical_or.reduceat(drops, traces.offsets[:-1])))

@@ -43,6 +43,10 @@ class Decision:
     """What a round decided: a columnar value (schemas.columnar) that every worker receives."""
 
 
+# What the rounds so far decided, by the name of the round.
+Decisions = Mapping[str, Any]
+
+
 class Counter(Protocol):
     """Counts one statistic on one batch; pickles, holds no data."""
 
@@ -52,13 +56,13 @@ class Counter(Protocol):
         ...
 
     def count(
-        self, traces: TraceBatch, previous: Decision | None, randomness: Randomness | None
+        self, traces: TraceBatch, decisions: Decisions, randomness: Randomness | None
     ) -> Mergeable:
         """Returns the statistic of a batch.
 
         Args:
             traces: Complete cases.
-            previous: Decision of the round before, None in the first.
+            decisions: Those of the rounds before.
             randomness: The release's randomness; None in the first round, where the input's digest
                 that it depends on is still being counted.
         """
@@ -98,7 +102,7 @@ class Anonymizer(Protocol):
         self,
         round_name: str,
         statistics: Mapping[str, Any],
-        previous: Decision | None,
+        decisions: Decisions,
         params: Any,
         randomness: Randomness,
     ) -> Decision:
@@ -110,7 +114,7 @@ class Anonymizer(Protocol):
         ...
 
     def apply(
-        self, traces: TraceBatch, decision: Any, params: Any, randomness: Randomness
+        self, traces: TraceBatch, decisions: Decisions, params: Any, randomness: Randomness
     ) -> TraceBatch:
         """Transforms one batch; its case ids are new ones.
 

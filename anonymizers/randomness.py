@@ -142,8 +142,8 @@ class KeyedBlocks:
 
 
 def uniform(words: np.ndarray) -> np.ndarray:
-    """Returns float64[n] in (0, 1), never 0 or 1, from uint64[n] words (53 bits)."""
-    return ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    """Returns float64[n] in (0, 1), never 0 or 1, from uint64[n] words (52 bits)."""
+    return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
 def below(words: np.ndarray, bounds: np.ndarray | int) -> np.ndarray:

@@ -46,7 +46,8 @@ def _run(argv: list[str]) -> int:
         if value is not None and name not in ("command", "config")
     }
     if known.command in ("release", "plan"):
-        return _release(known.command, known.config, flags, rest)
+        ours = [f"--{name}" for name in vars(known)]
+        return _release(known.command, known.config, flags, rest, ours)
     if rest:
         raise UsageError(f"unknown flag {rest[0]}")
     if known.command == "evaluate":
@@ -176,7 +177,9 @@ def _release(command: str, config_path: str | None, flags: dict[str, Any], rest:
     from pipelines.plan import plan_lines
     from pipelines.progress import showing_progress
     from pipelines.release import run_release
+    from pipelines.runners import refuse_unknown
 
+    refuse_unknown(rest, ours)
     config = load(config_path, flags)
     if command == "plan":
         print("\n".join(plan_lines(config)))
@@ -190,14 +193,14 @@ def _release(command: str, config_path: str | None, flags: dict[str, Any], rest:
 
 
 def _evaluate(flags: dict[str, Any]) -> int:
-    from pipelines.config import load
+    from pipelines.config import load_source
     from pipelines.evaluate import evaluate
     from pipelines.release import source_of
 
     output = Path(flags.pop("output"))
     released = flags.pop("released")
-    reading = {"input": flags.pop("original"), "output": ".", "method": "amun", **flags}
-    report = evaluate(source_of(load(None, reading)), released)
+    original = load_source({"input": flags.pop("original"), **flags})
+    report = evaluate(source_of(original), released)
     output.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     print(f"evaluation  {output} (not private: for the operator only)")
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import pydantic
 import yaml
@@ -66,8 +66,8 @@ class Where(_Section):
     """The prefix that passes."""
 
 
-class ReleaseConfig(_Section):
-    """Everything that a release depends on, and where it goes."""
+class SourceConfig(_Section):
+    """Which files hold an event log, and how they are read."""
 
     input: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] = Field(min_length=1)
     """Paths or globs of the input files, on any Beam file system; separated by commas as a flag."""
@@ -83,9 +83,25 @@ class ReleaseConfig(_Section):
     """Column mapping; undeclared columns are dropped."""
     where: tuple[Where, ...] = ()
     """Row filters; all must pass."""
+
+    @property
+    def mapping(self) -> ColumnMapping:
+        """The column mapping with its filters."""
+        filters = tuple(RowFilter(w.column, w.equals, w.begins_with) for w in self.where)
+        return ColumnMapping(**self.columns.model_dump(), filters=filters)
+
+    @property
+    def source_format(self) -> SourceFormat:
+        """How the bytes of the inputs are read."""
+        return SourceFormat(self.input_format, self.delimiter, self.encoding, self.header)
+
+
+class ReleaseConfig(SourceConfig):
+    """Everything that a release depends on, and where it goes."""
+
     method: str
     """Name of the method; `tracecloak catalogue` lists them."""
-    params: dict[str, Any] = {}
+    params: dict[str, Any] = Field(default_factory=dict)
     """Parameters of the method."""
     output: str = Field(min_length=1)
     """Folder of all releases; this one goes to run_id=<release_id> in it."""
@@ -121,17 +137,6 @@ class ReleaseConfig(_Section):
             raise usage_error(error) from None
 
     @property
-    def mapping(self) -> ColumnMapping:
-        """The column mapping with its filters."""
-        filters = tuple(RowFilter(w.column, w.equals, w.begins_with) for w in self.where)
-        return ColumnMapping(**self.columns.model_dump(), filters=filters)
-
-    @property
-    def source_format(self) -> SourceFormat:
-        """How the bytes of the inputs are read."""
-        return SourceFormat(self.input_format, self.delimiter, self.encoding, self.header)
-
-    @property
     def digest(self) -> str:
         """Digest of all that determines the released bytes beside the input and the key."""
         reading = self.model_dump_json(
@@ -155,22 +160,38 @@ def load(path: str | None, flags: Mapping[str, Any]) -> ReleaseConfig:
     body = {} if path is None else read_yaml(path)
     method = flags.get("method", body.get("method"))
     names = set(method_named(method).Params.model_fields) if method is not None else set()
-    top = dict(body)
-    for name, value in flags.items():
-        if name in Columns.model_fields:
-            top["columns"] = {**(top.get("columns") or {}), name: value}
-        elif name in ReleaseConfig.model_fields:
-            top[name] = [parse_where(w) for w in value] if name == "where" else value
-        elif name in names:
-            top["params"] = {**(top.get("params") or {}), name: value}
-        else:
-            raise UsageError(f"method {method!r} has no parameter {name!r}")
-    try:
-        config = ReleaseConfig(**top)
-    except pydantic.ValidationError as error:
-        raise usage_error(error) from None
+    params = {name: value for name, value in flags.items() if name in names}
+    if params:
+        body["params"] = {**(body.get("params") or {}), **params}
+    others = {name: value for name, value in flags.items() if name not in names}
+    config = _checked(ReleaseConfig, body, others)
     _ = config.method_params, config.mapping  # checked before anything else happens
     return config
+
+
+def load_source(flags: Mapping[str, Any]) -> SourceConfig:
+    """Returns how a log is to be read, from flags.
+
+    Raises:
+        UsageError: A flag is unknown, missing or wrong.
+    """
+    return _checked(SourceConfig, {}, flags)
+
+
+_C = TypeVar("_C", bound=SourceConfig)
+
+
+def _checked(kind: type[_C], body: dict[str, Any], flags: Mapping[str, Any]) -> _C:
+    columns = {name: value for name, value in flags.items() if name in Columns.model_fields}
+    if columns:
+        body["columns"] = {**(body.get("columns") or {}), **columns}
+    for name, value in flags.items():
+        if name not in columns:
+            body[name] = [parse_where(w) for w in value] if name == "where" else value
+    try:
+        return kind(**body)
+    except pydantic.ValidationError as error:
+        raise usage_error(error) from None
 
 
 def read_yaml(path: str) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def anonymise(
     config_digest: str,
     progress: Callable[[str], None] = lambda step: None,
 ) -> Anonymised:
-    """Runs all rounds of a method and applies its last decision.
+    """Runs all rounds of a method and applies what they decided.
 
     Args:
         traces: Batches of complete cases, of one vocabulary.
@@ -76,17 +76,17 @@ def anonymise(
     """
     digest = InputDigest.merge([InputDigest.from_traces(batch, key) for batch in traces]).hex
     randomness = Randomness(key, release_id, digest, config_digest)
-    decision: Decision | None = None
+    decisions: dict[str, Decision] = {}
     for i, round_name in enumerate(method.rounds(params)):
         progress(round_name)
         statistics = {}
         for name, counter in method.requires(round_name, params).items():
             pieces = Pieces(counter.kind)
             for batch in traces:
-                pieces.add(counter.count(batch, decision, randomness if i else None))
+                pieces.add(counter.count(batch, decisions, randomness if i else None))
             statistics[name] = pieces.result()
-        decision = method.decide(round_name, statistics, decision, params, randomness)
+        decisions[round_name] = method.decide(round_name, statistics, decisions, params, randomness)
     progress("apply")
-    released = [method.apply(batch, decision, params, randomness) for batch in traces]
+    released = [method.apply(batch, decisions, params, randomness) for batch in traces]
     vocabulary = ActivityVocabulary.merge([batch.vocabulary for batch in traces])
     return Anonymised(released, vocabulary, digest)

@@ -14,7 +14,7 @@ from apache_beam.io.filesystems import FileSystems
 from anonymizers.registry import method_named
 from pipelines import in_memory
 from pipelines.build import build_release
-from pipelines.config import ReleaseConfig
+from pipelines.config import ReleaseConfig, SourceConfig
 from pipelines.key_store import KeyStore
 from pipelines.runners import IN_MEMORY, is_durable, pipeline_options, version
 from schemas import errors
@@ -59,7 +59,7 @@ class Outcome:
     dead_letter: str
 
 
-def source_of(config: ReleaseConfig) -> EventSource:
+def source_of(config: SourceConfig) -> EventSource:
     """Returns the input files and how to read them; reads no values.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
@@ -21,12 +21,11 @@ def pipeline_options(runner: str, arguments: Sequence[str]) -> PipelineOptions:
 
     Args:
         runner: Name of the runner.
-        arguments: What our own command line did not know.
+        arguments: Beam's flags.
 
     Raises:
-        UsageError: An argument is unknown to Beam too, or asks for what loses data.
+        UsageError: They ask for what loses data.
     """
-    _refuse_unknown(arguments)
     if runner == "DirectRunner":
         # Plain, it would first try to download another runner.
         _LOG.info("runner DirectRunner: using FnApiRunner")
@@ -58,11 +57,20 @@ def beam_flags() -> set[str]:
     return {flag for action in parser._actions for flag in action.option_strings}
 
 
-def _refuse_unknown(arguments: Sequence[str]) -> None:
+def refuse_unknown(arguments: Sequence[str], ours: Iterable[str]) -> None:
+    """Makes sure that what our own command line did not know is known to Beam.
+
+    Args:
+        arguments: The left arguments.
+        ours: Our own flags, to suggest one of.
+
+    Raises:
+        UsageError: A flag is nobody's.
+    """
     known = beam_flags()
     for argument in arguments:
         flag = argument.split("=", 1)[0]
         if flag.startswith("-") and flag not in known:
-            close = difflib.get_close_matches(flag, known, 1)
+            close = difflib.get_close_matches(flag, [*ours, *known], 1)
             hint = f"; did you mean {close[0]}?" if close else ""
             raise UsageError(f"unknown flag {flag}{hint}")

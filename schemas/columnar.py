@@ -24,9 +24,14 @@ _KEY = b"tracecloak"
 def encode(value: Any) -> bytes:
     """Returns the value as one IPC stream; `decode` gives an equal value.
 
+    A value that was decoded still has its message, and gives it back.
+
     Raises:
         TypeError: The value or one of its fields is of no supported type.
     """
+    message = getattr(value, _MESSAGE, None)
+    if message is not None:
+        return message
     columns: dict[str, pa.Array] = {}
     layout = _flatten("", value, columns)
     schema = pa.schema(
@@ -46,8 +51,12 @@ def decode(data: bytes) -> Any:
         layout = json.loads(reader.schema.metadata[_KEY])
         batch = reader.read_next_batch()
     columns = {name: batch.column(i) for i, name in enumerate(batch.schema.names)}
-    return _build(layout, columns)
+    value = _build(layout, columns)
+    object.__setattr__(value, _MESSAGE, data)  # the arrays lie in it: it is kept in any case
+    return value
 
+
+_MESSAGE = "_ipc_message"
 
 # The runner owns the threads.
 _OPTIONS = pa.ipc.IpcWriteOptions(use_threads=False)

@@ -304,7 +304,8 @@ def _from_numbers(values: pa.Array, factor: int) -> pa.Array:
     with np.errstate(invalid="ignore", over="ignore"):
         missing |= ~(np.abs(raw.astype(np.float64)) < _INT64_MAX / factor)
         safe = np.where(missing, 0, raw)
-        us = np.floor(safe * factor) if raw.dtype.kind == "f" else safe.astype(np.int64) * factor
+        whole = raw.dtype.kind != "f"
+        us = safe.astype(np.int64) * factor if whole else np.floor(safe.astype(float) * factor)
     return pa.array(us.astype(np.int64), mask=missing)
 
 

@@ -68,6 +68,10 @@ class DurationTable:
         """Returns int64[n_groups+1], CSR offsets of the groups; a group may be empty."""
         return np.searchsorted(self.groups, np.arange(n_groups + 1))
 
+    def index(self, n_groups: int) -> DurationIndex:
+        """Returns the positions of the pairs."""
+        return DurationIndex(self.offsets(n_groups), self.values)
+
     def extremes(self, n_groups: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns two int64[n_groups], each group's smallest and largest value, 0 if empty."""
         offsets = self.offsets(n_groups)
@@ -77,6 +81,23 @@ class DurationTable:
         smallest[filled] = self.values[offsets[filled]]
         largest[filled] = self.values[offsets[filled + 1] - 1]
         return smallest, largest
+
+
+@dataclass(frozen=True, eq=False)
+class DurationIndex:
+    """Where each (group, value) pair of a table stands in it; smaller than the table.
+
+    Attributes:
+        offsets: int64[n_groups+1], CSR offsets of the groups.
+        values: int64[n_pairs], sorted within each group.
+    """
+
+    offsets: np.ndarray
+    values: np.ndarray
+
+    def find(self, groups: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Returns int64[n], the positions of pairs, all of which the table has."""
+        return segmented_search(self.values, self.offsets, groups, values) - 1
 
 
 def segmented_search(

@@ -86,12 +86,12 @@ class ReleaseManifest:
         """Returns the manifest as JSON values.
 
         Args:
-            outputs: The released files; None leaves them out, as in the metadata that the files
-                themselves carry.
+            outputs: The released files; None leaves them out, and with them what tells of the
+                runner: as in the metadata that the files carry, which are the same for all runners.
         """
         body: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
-            "tool": {"name": "tracecloak", "version": TOOL_VERSION, "beam": self.beam_version},
+            "tool": {"name": "tracecloak", "version": TOOL_VERSION},
             "release_id": self.release_id,
             "method": self.method,
             "params": self.params,
@@ -101,10 +101,11 @@ class ReleaseManifest:
                 "keyed": True,
                 "exact": self.exact_noise,
                 "key_fingerprint": self.key_fingerprint,
-                "unsafe_barrier": self.unsafe_barrier,
             },
             "config_digest": self.config_digest,
         }
         if outputs is not None:
+            body["tool"]["beam"] = self.beam_version
+            body["randomness"]["unsafe_barrier"] = self.unsafe_barrier
             body["outputs"] = [asdict(o) for o in sorted(outputs, key=lambda o: o.path)]
         return body

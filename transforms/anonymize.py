@@ -11,11 +11,12 @@ from typing import Any, ClassVar, cast
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam import pvalue
+from apache_beam.typehints.decorators import IOTypeHints
 
 import transforms.arrow_coder  # noqa: F401  # registers the coders
 from anonymizers.base import Counter, Decision, Params
 from anonymizers.input_digest import InputDigest
-from anonymizers.randomness import Randomness, ReleaseKey, text_digest
+from anonymizers.randomness import Randomness, text_digest
 from anonymizers.registry import method_named
 from schemas.merging import Statistics
 from schemas.traces import TraceBatch
@@ -44,10 +45,6 @@ class Run:
     release_id: str
     key: KeyReference
     config_digest: str
-
-    def randomness(self, key: ReleaseKey, digest: InputDigest) -> Randomness:
-        """Returns the release's randomness."""
-        return Randomness(key, self.release_id, digest.hex, self.config_digest)
 
 
 class AnonymizeEventLog(beam.PTransform):
@@ -95,49 +92,59 @@ class AnonymizeTraces(beam.PTransform):
         self._run = run
 
     def expand(self, traces: beam.PCollection[TraceBatch]) -> beam.PCollection[TraceBatch]:
-        """Adds one COUNT, one barrier and one DECIDE a round, then APPLY."""
+        """Adds one COUNT and one DECIDE a round, then APPLY."""
         run = self._run
         method = method_named(run.method)
-        digest: pvalue.AsSingleton | None = None
-        decision: pvalue.AsSingleton | None = None
+        # The digest, then the decisions so far: each travels once, as a side input of its own.
+        known: dict[str, pvalue.AsSingleton] = {}
         for i, name in enumerate(method.rounds(run.params)):
             counters: dict[str, Counter | _DigestCounter] = dict(method.requires(name, run.params))
             if i == 0:
                 counters[_DIGEST] = _DigestCounter()
-            sides = [] if decision is None else [decision, digest]
+            # Merging shuffles the batches' statistics. That shuffle is the barrier before the gate:
+            # a repeated DECIDE merges what was shuffled, and counts nothing again.
             totals = (
                 traces
                 | f"{name}/Count"
-                >> beam.ParDo(_Count(run, counters), *sides).with_output_types(Statistics)
+                >> beam.ParDo(_Count(run, counters, tuple(known)), *known.values())
                 | f"{name}/Merge" >> MergeStatistics(**{n: c.kind for n, c in counters.items()})
-                # A barrier before the gate: what DECIDE draws noise on is not counted again.
-                | f"{name}/Barrier" >> beam.Reshuffle()
             )  # PCollection[Statistics], one element
-            if digest is None:
-                digest = pvalue.AsSingleton(
-                    totals | "InputDigest" >> beam.Map(_digest).with_output_types(InputDigest)
-                )
-            decided = (
-                totals
-                | f"{name}/Decide"
-                >> beam.ParDo(_Decide(run, i, name), digest, decision).with_output_types(Decision)
-                # And one after it: all that follows sees one decision.
-                | f"{name}/Decided" >> beam.Reshuffle()
+            if i == 0:
+                known[_DIGEST] = pvalue.AsSingleton(totals | "InputDigest" >> beam.Map(_digest))
+            # The decision is read as a side input, which is materialised: the barrier after it.
+            decision = totals | f"{name}/Decide" >> beam.ParDo(
+                _Decide(run, name, tuple(known)), *known.values()
             )  # PCollection[Decision], one element
-            decision = pvalue.AsSingleton(decided)
-        return traces | "Apply" >> beam.ParDo(_Apply(run), decision, digest).with_output_types(
-            TraceBatch
-        )
+            known[name] = pvalue.AsSingleton(decision)
+        return traces | "Apply" >> beam.ParDo(_Apply(run, tuple(known)), *known.values())
 
 
 class _Keyed(beam.DoFn):
-    """Resolves the release key where it runs."""
+    """A stage that knows the run, the decisions so far, and the key where it runs."""
 
-    def __init__(self, reference: KeyReference) -> None:
-        self._reference = reference
+    # Element type of the output, for its coder.
+    gives: ClassVar[type]
+
+    def __init__(self, run: Run, known: tuple[str, ...]) -> None:
+        self._run = run
+        self._known = known
+
+    def default_type_hints(self) -> IOTypeHints:
+        """Returns the output's type only: Beam's check of variable arguments fails on none."""
+        return IOTypeHints.empty().with_output_types(self.gives)
 
     def setup(self) -> None:
-        self._key = self._reference.resolve()
+        self._key = self._run.key.resolve()
+        self._method = method_named(self._run.method)
+
+    def _split(self, known: tuple[Any, ...]) -> tuple[Randomness | None, dict[str, Any]]:
+        """Returns (randomness, decisions by round) of the side inputs; of none, no randomness."""
+        by_name = dict(zip(self._known, known, strict=True))
+        digest = by_name.pop(_DIGEST, None)
+        if digest is None:
+            return None, by_name
+        run = self._run
+        return Randomness(self._key, run.release_id, digest.hex, run.config_digest), by_name
 
 
 _DIGEST = "input digest"
@@ -155,47 +162,52 @@ def _digest(totals: Statistics) -> InputDigest:
 
 
 class _Count(_Keyed):
-    def __init__(self, run: Run, counters: Mapping[str, Counter | _DigestCounter]) -> None:
-        super().__init__(run.key)
-        self._run = run
+    gives = Statistics
+
+    def __init__(
+        self,
+        run: Run,
+        counters: Mapping[str, Counter | _DigestCounter],
+        known: tuple[str, ...],
+    ) -> None:
+        super().__init__(run, known)
         self._counters = counters
 
-    def process(
-        self, traces: TraceBatch, previous: Any = None, digest: InputDigest | None = None
-    ) -> Iterable[Statistics]:
-        randomness = None if digest is None else self._run.randomness(self._key, digest)
+    def process(self, traces: TraceBatch, *known: Any) -> Iterable[Statistics]:
+        randomness, decisions = self._split(known)
         yield Statistics(
             {
                 name: InputDigest.from_traces(traces, self._key)
                 if isinstance(counter, _DigestCounter)
-                else counter.count(traces, previous, randomness)
+                else counter.count(traces, decisions, randomness)
                 for name, counter in self._counters.items()
             }
         )
 
 
 class _Decide(_Keyed):
-    def __init__(self, run: Run, number: int, round_name: str) -> None:
-        super().__init__(run.key)
-        self._run = run
-        self._number = number
+    gives = Decision
+
+    def __init__(self, run: Run, round_name: str, known: tuple[str, ...]) -> None:
+        super().__init__(run, known)
         self._round = round_name
 
-    def process(self, totals: Statistics, digest: InputDigest, previous: Any) -> Iterable[Decision]:
-        randomness = self._run.randomness(self._key, digest)
-        method = method_named(self._run.method)
-        yield method.decide(self._round, totals.by_name, previous, self._run.params, randomness)
-        _LOG.info("decided round %d: %s", self._number + 1, self._round)
+    def process(self, totals: Statistics, *known: Any) -> Iterable[Decision]:
+        randomness, decisions = self._split(known)
+        assert randomness is not None
+        yield self._method.decide(
+            self._round, totals.by_name, decisions, self._run.params, randomness
+        )
+        _LOG.info("decided: %s", self._round)
 
 
 class _Apply(_Keyed):
-    def __init__(self, run: Run) -> None:
-        super().__init__(run.key)
-        self._run = run
+    gives = TraceBatch
 
-    def process(self, traces: TraceBatch, decision: Any, digest: InputDigest) -> Iterable[Any]:
-        randomness = self._run.randomness(self._key, digest)
-        yield method_named(self._run.method).apply(traces, decision, self._run.params, randomness)
+    def process(self, traces: TraceBatch, *known: Any) -> Iterable[TraceBatch]:
+        randomness, decisions = self._split(known)
+        assert randomness is not None
+        yield self._method.apply(traces, decisions, self._run.params, randomness)
 
 
 def _to_rows(traces: TraceBatch) -> pa.RecordBatch:

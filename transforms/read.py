@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam import pvalue
 
 import transforms.arrow_coder  # noqa: F401  # registers the coders
-from schemas.columns import ColumnMapping
+from schemas.columns import ColumnMapping, ResolvedColumns
 from schemas.errors import InputSchemaError
 from transforms.files import SourceFile, open_source
+from transforms.formats.base import DeclaringReader
 from transforms.formats.registry import SourceFormat
 
 _LOG = logging.getLogger("tracecloak")
@@ -49,8 +51,9 @@ class EventSource:
         with _named(file), open_source(file.path) as stream:
             reader = self.format.reader_of(file.path)
             found = reader.column_names(stream)
-        if found is not None:
-            self._resolve(file, found)
+            if found is not None:
+                columns = self._resolve(file, found)
+                cast(DeclaringReader, reader).check(found, columns.required)
         return found
 
     def read(self, file: SourceFile) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
@@ -68,23 +71,17 @@ class EventSource:
                 for raw in reader.read(stream, columns.wanted, columns.required, _BATCH_ROWS):
                     yield columns.canonicalise(raw.columns, raw.records, raw.malformed, file.rank)
 
-    def _resolve(self, file: SourceFile, found: list[str] | None) -> Any:
-        columns = self.mapping.resolve(found, self.format.has_xes_names(file.path))
-        return columns
+    def _resolve(self, file: SourceFile, found: list[str] | None) -> ResolvedColumns:
+        return self.mapping.resolve(found, self.format.has_xes_names(file.path))
 
 
-class _named:  # noqa: N801  # reads as a statement
+@contextlib.contextmanager
+def _named(file: SourceFile) -> Iterator[None]:
     """Puts the file's name in front of an error about it."""
-
-    def __init__(self, file: SourceFile) -> None:
-        self._file = file
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, InputSchemaError) and not str(error).startswith(self._file.path):
-            raise InputSchemaError(f"{self._file.path}: {error}") from error
+    try:
+        yield
+    except InputSchemaError as error:
+        raise InputSchemaError(f"{file.path}: {error}") from error
 
 
 class ReadEventLog(beam.PTransform):

@@ -9,11 +9,11 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam import pvalue
 
-import transforms.arrow_coder  # noqa: F401  # registers the coders
 from schemas.events import ACTIVITY
 from schemas.merging import Statistics
 from schemas.traces import TraceBatch, split_by_shard
 from schemas.vocabulary import ActivityVocabulary
+from transforms.arrow_coder import RecordBatchCoder
 from transforms.count import MergeStatistics
 
 DEFAULT_SHARDS = 16
@@ -50,10 +50,7 @@ class GroupIntoTraces(beam.PTransform):
         waited = [] if self._wait_on is None else [pvalue.AsIter(self._wait_on)]
         traces = (
             events
-            | "Shard"
-            >> beam.FlatMap(split_by_shard, self._n_shards).with_output_types(
-                tuple[int, pa.RecordBatch]
-            )
+            | "Shard" >> beam.FlatMap(_shard, self._n_shards).with_output_types(tuple[int, bytes])
             | "GroupByShard" >> beam.GroupByKey()
             | "SortIntoTraces"
             >> beam.Map(_to_traces, pvalue.AsSingleton(vocabulary), *waited).with_output_types(
@@ -67,9 +64,20 @@ def _vocabulary(events: pa.RecordBatch) -> Statistics:
     return Statistics({"vocabulary": ActivityVocabulary.of(events.column(ACTIVITY).dictionary)})
 
 
+def _shard(events: pa.RecordBatch, n_shards: int) -> Iterable[tuple[int, bytes]]:
+    """Encoded here, once: the runner would decode and encode at every step of the shuffle."""
+    for shard, part in split_by_shard(events, n_shards):
+        yield shard, _BATCHES.encode(part)
+
+
+_BATCHES = RecordBatchCoder()
+
+
 def _to_traces(
-    shard: tuple[int, Iterable[pa.RecordBatch]],
+    shard: tuple[int, Iterable[bytes]],
     names: Statistics,
     waited: Iterable[Any] = (),
 ) -> TraceBatch:
-    return TraceBatch.from_events(list(shard[1])).recode(names.by_name["vocabulary"])
+    return TraceBatch.from_events([_BATCHES.decode(part) for part in shard[1]]).recode(
+        names.by_name["vocabulary"]
+    )

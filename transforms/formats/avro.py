@@ -25,7 +25,7 @@ from fastavro.write import Writer as ContainerWriter
 
 from schemas.errors import InputSchemaError
 from schemas.events import RELEASED_SCHEMA
-from transforms.formats.base import RawBatch, missing_columns
+from transforms.formats.base import RawBatch, require_columns
 
 # A block is held whole; what claims to be longer is damage or not meant for streaming.
 BLOCK_BYTES = 256 << 20
@@ -100,6 +100,10 @@ class AvroReader:
             schema, _ = _read_header(source)
             return [field["name"] for field in schema["fields"]]
 
+    def check(self, found: Sequence[str], required: Collection[str]) -> None:
+        """Makes sure that the schema has the required columns; see `DeclaringReader`."""
+        require_columns(found, required)
+
     def read(
         self, stream: BinaryIO, wanted: Sequence[str], required: Collection[str], batch_rows: int
     ) -> Iterator[RawBatch]:
@@ -108,8 +112,7 @@ class AvroReader:
         with _damage_reported(source):
             schema, named = _read_header(source)
             types = {field["name"]: field["type"] for field in schema["fields"]}
-            if not set(required) <= types.keys():
-                raise missing_columns(list(types), required)
+            self.check(list(types), required)
             fields = [_Field(name, types[name], named) for name in wanted if name in types]
             projection = {
                 "type": "record",

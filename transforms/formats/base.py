@@ -71,6 +71,18 @@ class Reader(Protocol):
         ...
 
 
+class DeclaringReader(Reader, Protocol):
+    """A reader of files that declare their columns."""
+
+    def check(self, found: Sequence[str], required: Collection[str]) -> None:
+        """Makes sure that the declared columns are enough, before any value is read.
+
+        Raises:
+            InputSchemaError: A required column is not among those found.
+        """
+        ...
+
+
 class Writer(Protocol):
     """Writes released rows; equal rows give equal bytes: no clock, no host, no random marker."""
 
@@ -81,6 +93,12 @@ class Writer(Protocol):
     def close(self) -> None:
         """Writes what remains; does not close the stream, which is the caller's."""
         ...
+
+
+def require_columns(found: Sequence[str], required: Collection[str]) -> None:
+    """Raises the error of missing columns if there are any."""
+    if not set(required) <= set(found):
+        raise missing_columns(found, required)
 
 
 def missing_columns(found: Sequence[str] | None, required: Collection[str]) -> InputSchemaError:

@@ -104,7 +104,7 @@ class CsvReader:
         """Yields the records of `stream`; see `transforms.formats.base.Reader`."""
         source = _Utf8Source(stream, self.encoding)
         names = self._names(source)
-        self._check(names, required)
+        self.check(names, required)
         present = [name for name in wanted if name in names]
         # Arrow is told positions, so that no name can be special to it. At least one column is
         # read, because an empty list means all of them.
@@ -149,6 +149,18 @@ class CsvReader:
         none = pa.RecordBatch.from_pylist([], pa.schema([(name, pa.string()) for name in present]))
         yield from _batches(none, np.zeros(0, np.int64), invalid.rest(first), batch_rows)
 
+    def check(self, found: Sequence[str], required: Collection[str]) -> None:
+        """Makes sure that the header line has the required columns; see `DeclaringReader`."""
+        if set(required) <= set(found):
+            return
+        if self.header is True and _looks_like_data(found):
+            raise InputSchemaError(f"{missing_columns(None, required)}. {_NO_HEADER}")
+        # A quote that opens in the header line may take data into a name.
+        error = missing_columns([_first_line(name) for name in found], required)
+        if len(found) == 1:
+            error = InputSchemaError(f"{error}; or set the option `delimiter`: there is one column")
+        raise error
+
     def _names(self, source: _Utf8Source) -> list[str]:
         if self.header is not True:
             return list(self.header)
@@ -160,17 +172,6 @@ class CsvReader:
                 f"the header line names a column twice: {_first_line(duplicate)!r}"
             )
         return names
-
-    def _check(self, names: list[str], required: Collection[str]) -> None:
-        if set(required) <= set(names):
-            return
-        if self.header is True and _looks_like_data(names):
-            raise InputSchemaError(f"{missing_columns(None, required)}. {_NO_HEADER}")
-        # A quote that opens in the header line may take data into a name.
-        error = missing_columns([_first_line(name) for name in names], required)
-        if len(names) == 1:
-            error = InputSchemaError(f"{error}; or set the option `delimiter`: there is one column")
-        raise error
 
 
 _NO_HEADER = (

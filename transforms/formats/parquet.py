@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from schemas.errors import InputSchemaError
 from schemas.events import RELEASED_SCHEMA
-from transforms.formats.base import RawBatch, missing_columns
+from transforms.formats.base import RawBatch, require_columns
 
 ROW_GROUP_ROWS = 1_000_000
 METADATA_PREFIX = "tracecloak."
@@ -45,6 +45,10 @@ class ParquetReader:
         with _damage_reported():
             return list(_open(stream).schema_arrow.names)
 
+    def check(self, found: Sequence[str], required: Collection[str]) -> None:
+        """Makes sure that the schema has the required columns; see `DeclaringReader`."""
+        require_columns(found, required)
+
     def read(
         self, stream: BinaryIO, wanted: Sequence[str], required: Collection[str], batch_rows: int
     ) -> Iterator[RawBatch]:
@@ -52,8 +56,7 @@ class ParquetReader:
         with _damage_reported():
             file = _open(stream)
             schema = file.schema_arrow
-            if not set(required) <= set(schema.names):
-                raise missing_columns(schema.names, required)
+            self.check(schema.names, required)
             present = [name for name in wanted if name in schema.names]
             for name in present:
                 _require_plain(schema.field(name))
