@@ -172,7 +172,9 @@ def _help(text: str | None) -> str:
 # --- Commands ---------------------------------------------------------------------------------
 
 
-def _release(command: str, config_path: str | None, flags: dict[str, Any], rest: list[str]) -> int:
+def _release(
+    command: str, config_path: str | None, flags: dict[str, Any], rest: list[str], ours: list[str]
+) -> int:
     from pipelines.config import load
     from pipelines.plan import plan_lines
     from pipelines.progress import showing_progress
