@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 DEMO_CASES ?= 2000
 
-.PHONY: demo test test-slow lint bench clean
+.PHONY: demo test test-slow lint bench schema clean
 
 .venv/core: setup.py
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -48,3 +48,8 @@ bench: .venv/dev
 
 clean:
 	rm -rf .venv demo build *.egg-info
+
+# The JSON Schema of the configuration file, for editors; a test tells when it is out of date.
+schema: .venv/core
+	$(BIN)/python -c "import json; from pipelines.config import json_schema; \
+	  open('schemas/release.schema.json', 'w').write(json.dumps(json_schema(), indent=2) + '\n')"

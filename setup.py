@@ -35,6 +35,7 @@ setup(
             "mypy>=1.10",
             "pandas>=2.2",
             "pm4py>=2.7.20,<2.8",
+            "polars>=1",  # pm4py reads XES through r4pm with it
             "pytest>=8",
             "pytest-timeout>=2.3",
             "pytest-xdist>=3.6",

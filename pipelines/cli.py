@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wants_traceback = "--traceback" in argv
     argv = [argument for argument in argv if argument != "--traceback"]
     try:
-        return _run(argv)
+        return _run(argv, wants_traceback)
     except TracecloakError as error:
         if wants_traceback:
             traceback.print_exc()
@@ -36,18 +36,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return TracecloakError.exit_code
 
 
-def _run(argv: list[str]) -> int:
+def _run(argv: list[str], wants_traceback: bool) -> int:
     # Beam and its file systems are imported by the commands that need them.
-    parser = _parser(argv)
+    config = None
+    if argv[:1] in (["release"], ["plan"]) and len(argv) > 1 and not argv[1].startswith("-"):
+        config = argv.pop(1)
+    parser = _parser(argv, config)
     known, rest = parser.parse_known_args(argv)
-    flags = {
-        name: value
-        for name, value in vars(known).items()
-        if value is not None and name not in ("command", "config")
-    }
+    flags = {k: v for k, v in vars(known).items() if v is not None and k != "command"}
     if known.command in ("release", "plan"):
         ours = [f"--{name}" for name in vars(known)]
-        return _release(known.command, known.config, flags, rest, ours)
+        return _release(known.command, config, flags, rest, ours, wants_traceback)
     if rest:
         raise UsageError(f"unknown flag {rest[0]}")
     if known.command == "evaluate":
@@ -76,7 +75,7 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}; see {self.prog} --help")
 
 
-def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+def _parser(argv: Sequence[str], config: str | None) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="tracecloak",
         description="Anonymises process-mining event logs.",
@@ -94,8 +93,9 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         ("plan", "show what a release would read, do, spend and write"),
     ):
         added = command(name, text)
+        added.usage = f"tracecloak {name} [CONFIG.yaml] [FLAG ...] [FLAG OF BEAM ...]"
         if name == asked:
-            _add_release_flags(added, argv)
+            _add_release_flags(added, argv, config)
     evaluate = command("evaluate", "compare a release with its original (for the operator only)")
     if asked == "evaluate":
         _add_reading_flags(evaluate)
@@ -119,19 +119,19 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     return parser
 
 
-def _add_release_flags(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+def _add_release_flags(
+    parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None
+) -> None:
     from anonymizers.registry import METHODS, method_named
     from pipelines.config import ReleaseConfig, read_yaml
 
-    parser.add_argument("config", nargs="?", help="YAML file whose keys the flags replace")
     # The method decides which further flags there are, so it is looked for first.
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     first.add_argument("--method")
-    first.add_argument("config", nargs="?")
-    known, _ = first.parse_known_args([a for a in argv[1:] if a not in ("-h", "--help")])
+    known, _ = first.parse_known_args(list(argv[1:]))
     method = known.method
-    if method is None and known.config is not None and not known.config.startswith("-"):
-        method = read_yaml(known.config).get("method")
+    if method is None and config is not None:
+        method = read_yaml(config).get("method")
     _add_reading_flags(parser)
     for name, field in ReleaseConfig.model_fields.items():
         if name not in ("columns", "where", "params", *_READING):
@@ -173,7 +173,12 @@ def _help(text: str | None) -> str:
 
 
 def _release(
-    command: str, config_path: str | None, flags: dict[str, Any], rest: list[str], ours: list[str]
+    command: str,
+    config_path: str | None,
+    flags: dict[str, Any],
+    rest: list[str],
+    ours: list[str],
+    wants_traceback: bool,
 ) -> int:
     from pipelines.config import load
     from pipelines.plan import plan_lines
@@ -186,7 +191,7 @@ def _release(
     if command == "plan":
         print("\n".join(plan_lines(config)))
         return 0
-    with showing_progress():
+    with showing_progress(with_runner=wants_traceback):
         outcome = run_release(config, rest)
     done = "already released" if outcome.was_released_before else "released"
     print(f"{done}  {outcome.folder.final}")

@@ -30,8 +30,13 @@ class _BarHandler(logging.Handler):
 
 
 @contextlib.contextmanager
-def showing_progress() -> Iterator[None]:
-    """Shows our own log while the block runs, and of Beam's the errors and the job's name."""
+def showing_progress(with_runner: bool) -> Iterator[None]:
+    """Shows our own log while the block runs.
+
+    Args:
+        with_runner: Show the runner's log too. It quotes the errors of stages with their tracebacks
+            and thereby, perhaps, data.
+    """
     watched = sys.stderr.isatty()
     handler: logging.Handler = _BarHandler() if watched else logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(message)s" if watched else _FORMAT))
@@ -39,7 +44,8 @@ def showing_progress() -> Iterator[None]:
     logger.setLevel(logging.INFO)
     logger.propagate = False
     logger.addHandler(handler)
-    logging.getLogger("apache_beam").setLevel(logging.ERROR)
+    runner = logging.INFO if with_runner else logging.CRITICAL
+    logging.getLogger("apache_beam").setLevel(runner)
     # Schedulers find the job by the line in which the runner names it.
     logging.getLogger("apache_beam.runners.dataflow").setLevel(logging.INFO)
     try:

@@ -68,9 +68,16 @@ def refuse_unknown(arguments: Sequence[str], ours: Iterable[str]) -> None:
         UsageError: A flag is nobody's.
     """
     known = beam_flags()
+    takes_value = False
     for argument in arguments:
         flag = argument.split("=", 1)[0]
-        if flag.startswith("-") and flag not in known:
+        if not flag.startswith("-"):
+            if not takes_value:
+                raise UsageError(f"unknown argument {argument!r}; a configuration file comes first")
+            takes_value = False
+            continue
+        takes_value = "=" not in argument
+        if flag not in known:
             close = difflib.get_close_matches(flag, [*ours, *known], 1)
             hint = f"; did you mean {close[0]}?" if close else ""
             raise UsageError(f"unknown flag {flag}{hint}")

@@ -81,8 +81,8 @@ def _flatten(path: str, value: Any, columns: dict[str, pa.Array]) -> dict[str, A
             for f in fields(value)
         }
         return {"class": name, "fields": parts}
-    if isinstance(value, dict):
-        return {"dict": {k: _flatten(f"{path}.{k}", part, columns) for k, part in value.items()}}
+    if isinstance(value, dict) and all(isinstance(name, str) for name in value):
+        return {"dict": {k: _flatten(f"{path}.{k!r}", part, columns) for k, part in value.items()}}
     if value is None or isinstance(value, str | int | float | bool):
         return {"scalar": value}
     raise TypeError(f"field {path!r} has type {type(value).__name__}, which has no columnar form")
@@ -109,4 +109,6 @@ def _build(layout: dict[str, Any], columns: dict[str, pa.Array]) -> Any:
     if not layout["class"].startswith(_PACKAGES):
         raise TypeError(f"{layout['class']} is not a columnar value of this project")
     kind = getattr(importlib.import_module(module), qualname)
+    if not is_dataclass(kind):
+        raise TypeError(f"{layout['class']} is not a columnar value of this project")
     return kind(**{name: _build(part, columns) for name, part in layout["fields"].items()})

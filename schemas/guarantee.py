@@ -13,7 +13,7 @@ Adjacency = Literal["add_remove", "replace_one"]
 
 _UNITS = {
     "case": "any one case",
-    "individual": "all cases of any one individual",
+    "individual": "every case of any one individual",
     "event": "any one event",
 }
 _CHANGES = {

@@ -42,7 +42,7 @@ def write_part(
     folder: ReleaseFolder, manifest: ReleaseManifest, number: int, batches: Sequence[TraceBatch]
 ) -> OutputFile:
     """Writes the cases of one part, in their canonical order, as Parquet."""
-    metadata = {"tracecloak.release": json.dumps(manifest.to_json(), ensure_ascii=False)}
+    metadata = {"release": json.dumps(manifest.to_json(), ensure_ascii=False)}
 
     def content(stream: BinaryIO) -> None:
         writer = ParquetWriter(stream, metadata)

@@ -25,11 +25,13 @@ from schemas.errors import InputSchemaError, UsageError
 from schemas.events import RELEASED_SCHEMA
 from transforms.formats.base import RawBatch, missing_columns
 
-# A record must fit one block. Arrow reads up to 36 blocks ahead of a slow consumer, so that this is
-# the bound of the memory too: 150 MB. Larger blocks are no faster.
+# Text is parsed in blocks that end where a record does; a longer record makes a longer block.
 BLOCK_BYTES = 4 << 20
+RECORD_BYTES = 16 << 20
 HEADER_CHARACTERS = 1 << 20
 _CHUNK_BYTES = 1 << 20
+_TRIED_CUTS = 8
+_PASSED_CUTS = 1000
 _WRITTEN_ROWS = 1 << 16
 
 _YEAR_1 = pa.scalar(-62135596800000000, pa.timestamp("us", "UTC"))
@@ -96,58 +98,27 @@ class CsvReader:
             InputSchemaError: There is no header line, it is not in the encoding, or two of its
                 names are equal.
         """
-        return self._names(_Utf8Source(stream, self.encoding))
+        names, _ = self._header(_utf8(stream, self.encoding))
+        return names
 
     def read(
         self, stream: BinaryIO, wanted: Sequence[str], required: Collection[str], batch_rows: int
     ) -> Iterator[RawBatch]:
         """Yields the records of `stream`; see `transforms.formats.base.Reader`."""
-        source = _Utf8Source(stream, self.encoding)
-        names = self._names(source)
+        chunks = _utf8(stream, self.encoding)
+        names, rest = self._header(chunks)
         self.check(names, required)
         present = [name for name in wanted if name in names]
-        # Arrow is told positions, so that no name can be special to it. At least one column is
-        # read, because an empty list means all of them.
-        keys = [str(names.index(name)) for name in present] or ["0"]
-        closing = self.delimiter * len(names)
-        source.append(f"\n{closing}\n")
-        invalid = _InvalidRows(closing)
+        parser = _Parser(
+            self.delimiter, self.quote_char, len(names), [names.index(name) for name in present]
+        )
         first = 0
-        try:
-            with arrow_csv.open_csv(
-                pa.PythonFile(source, mode="r"),
-                read_options=arrow_csv.ReadOptions(
-                    use_threads=False,
-                    block_size=BLOCK_BYTES,
-                    column_names=[str(number) for number in range(len(names))],
-                ),
-                parse_options=arrow_csv.ParseOptions(
-                    delimiter=self.delimiter,
-                    quote_char=self.quote_char,
-                    newlines_in_values=True,
-                    invalid_row_handler=invalid,
-                ),
-                convert_options=arrow_csv.ConvertOptions(
-                    include_columns=keys,
-                    column_types=dict.fromkeys(keys, pa.string()),
-                    strings_can_be_null=False,
-                    check_utf8=False,  # the source has just encoded it
-                ),
-            ) as blocks:
-                for block in blocks:
-                    texts = map(source.restored, block.columns[: len(present)])
-                    columns = pa.RecordBatch.from_arrays(list(texts), present)
-                    records, malformed = invalid.number(first, block.num_rows)
-                    first += len(records) + len(malformed)
-                    yield from _batches(columns, records, malformed, batch_rows)
-        except pa.ArrowInvalid:
-            # Arrow's own message may quote the record.
-            raise InputSchemaError(
-                f"the input holds a record of more than {BLOCK_BYTES >> 20} MiB; a quote "
-                f"({self.quote_char}) that is never closed and a wrong option `quote_char` make one"
-            ) from None
-        none = pa.RecordBatch.from_pylist([], pa.schema([(name, pa.string()) for name in present]))
-        yield from _batches(none, np.zeros(0, np.int64), invalid.rest(first), batch_rows)
+        for columns, malformed in _blocks(rest, chunks, parser):
+            count = len(columns[0]) + len(malformed)
+            records = first + np.delete(np.arange(count), malformed)
+            batch = pa.RecordBatch.from_arrays(columns[: len(present)], present)
+            yield from _batches(batch, records, first + malformed, batch_rows)
+            first += count
 
     def check(self, found: Sequence[str], required: Collection[str]) -> None:
         """Makes sure that the header line has the required columns; see `DeclaringReader`."""
@@ -161,17 +132,18 @@ class CsvReader:
             error = InputSchemaError(f"{error}; or set the option `delimiter`: there is one column")
         raise error
 
-    def _names(self, source: _Utf8Source) -> list[str]:
+    def _header(self, chunks: Iterator[bytes]) -> tuple[list[str], bytes]:
+        """Returns the names of the columns and what has been read beyond them."""
         if self.header is not True:
-            return list(self.header)
-        names = _first_record(source, self.delimiter, self.quote_char)
+            return list(self.header), b""
+        names, rest = _first_record(chunks, self.delimiter, self.quote_char)
         if duplicate := _duplicate(names):
             if _looks_like_data(names):
                 raise InputSchemaError(f"two fields of the first line are equal. {_NO_HEADER}")
             raise InputSchemaError(
                 f"the header line names a column twice: {_first_line(duplicate)!r}"
             )
-        return names
+        return names, rest
 
 
 _NO_HEADER = (
@@ -180,141 +152,175 @@ _NO_HEADER = (
 )
 
 
-class _Utf8Source:
-    """The text of a stream as a file of UTF-8 for Arrow, which cannot be left to decode it.
+def _utf8(stream: BinaryIO, encoding: str) -> Iterator[bytes]:
+    """Yields the text of a stream as UTF-8, whole characters at a time.
 
-    Arrow checks UTF-8 in the columns it converts only, and prints the offending bytes when a
-    malformed record holds some. On x86 it overlooks delimiters that follow a NUL closely, so NUL
-    is written as a noncharacter and a letter, and that noncharacter as itself and another.
+    Arrow checks UTF-8 only in the columns that it converts, and prints the offending bytes when a
+    malformed record holds some; so nothing but UTF-8 reaches it.
+    """
+    decoder = codecs.getincrementaldecoder(encoding)()
+    started = ended = False
+    while not ended:
+        chunk = stream.read(_CHUNK_BYTES)
+        ended = not chunk
+        try:
+            text = decoder.decode(chunk, final=ended)
+            if text and not started:
+                started = True
+                text = text.removeprefix("\ufeff")
+            data = text.encode()  # fails on halves of surrogate pairs, which utf-7 can yield
+        except UnicodeError:
+            raise InputSchemaError(
+                f"the input is not encoded as {encoding!r}; set the option `encoding` "
+                "(usual ones are utf-8, latin-1, cp1252 and utf-16)"
+            ) from None
+        if data:
+            yield data
+
+
+class _Parser:
+    """Parses blocks of whole records with Arrow.
+
+    Not with Arrow's streaming reader: that reads 35 blocks ahead, and once in some ten thousand
+    files blocks a thread of Arrow's pool for good, until all reading stops (seen in 25.0).
     """
 
+    # On x86 Arrow overlooks delimiters that follow a NUL closely. So it is given a noncharacter and
+    # a digit for NUL, and the same noncharacter and another digit for the noncharacter.
     _MARK = "\ufdd0"
     _NUL = _MARK + "0"
     _MARK_ITSELF = _MARK + "1"
 
-    closed = False
+    def __init__(self, delimiter: str, quote_char: str, fields: int, wanted: list[int]) -> None:
+        self.quote = quote_char.encode()
+        # A line of one field too many: where it is not the last record, a quote has been open.
+        self._closing = delimiter * fields
+        # At least one column is read, because an empty list means all of them.
+        keys = [str(position) for position in wanted] or ["0"]
+        self._names = [str(position) for position in range(fields)]
+        self._parsing = {
+            "delimiter": delimiter,
+            "quote_char": quote_char,
+            "newlines_in_values": True,
+        }
+        self._conversion = arrow_csv.ConvertOptions(
+            include_columns=keys,
+            column_types=dict.fromkeys(keys, pa.string()),
+            strings_can_be_null=False,
+            check_utf8=False,
+        )
 
-    def __init__(self, stream: BinaryIO, encoding: str) -> None:
-        self._stream = stream
-        self._encoding = encoding
-        self._decoder = codecs.getincrementaldecoder(encoding)()
-        self._ready = b""
-        self._closing = b""
-        self._started = False
-        self._ended = False
-        self._has_marks = False
+    def parse(self, data: bytes) -> tuple[list[pa.Array], np.ndarray] | None:
+        """Returns the columns and the numbers of the malformed records, counted from 0.
 
-    def append(self, text: str) -> None:
-        """Lets the text end with `text`."""
-        self._closing = text.encode()
+        Args:
+            data: UTF-8 that begins with a record.
 
-    def unread(self, data: bytes) -> None:
-        """Puts the end of what `take` has returned back."""
-        self._ready = self._escaped(data)
+        Returns:
+            None if `data` ends within quotes.
+        """
+        marked = b"\0" in data or self._MARK.encode() in data
+        if marked:
+            text = data.decode().replace(self._MARK, self._MARK_ITSELF)
+            data = text.replace("\0", self._NUL).encode()
+        data += f"\n{self._closing}\n".encode()
+        malformed: list[int] = []
+        last = ""
 
-    def take(self) -> bytes:
-        """Returns the next characters of the stream as UTF-8; none only at its end."""
-        while not self._ended:
-            chunk = self._stream.read(_CHUNK_BYTES)
-            self._ended = not chunk
-            try:
-                text = self._decoder.decode(chunk, final=self._ended)
-                if text and not self._started:
-                    self._started = True
-                    text = text.removeprefix("\ufeff")
-                data = text.encode()  # fails on halves of surrogate pairs, which utf-7 can yield
-            except UnicodeError:
-                raise InputSchemaError(
-                    f"the input is not encoded as {self._encoding!r}; set the option `encoding` "
-                    "(usual ones are utf-8, latin-1, cp1252 and utf-16)"
-                ) from None
-            if data:
-                return data
-        return b""
+        def skip(row: Any) -> str:
+            nonlocal last
+            malformed.append(row.number - 1)
+            last = row.text
+            return "skip"
 
-    def read(self, size: int) -> bytes:
-        """Returns exactly `size` bytes, fewer only at the end: a short block splits records."""
-        pieces = [self._ready]
-        length = len(self._ready)
-        while length < size:
-            piece = self._escaped(self.take())
-            if not piece:
-                piece, self._closing = self._closing, b""
-            if not piece:
-                break
-            pieces.append(piece)
-            length += len(piece)
-        data = b"".join(pieces)
-        self._ready = data[size:]
-        return data[:size]
+        try:
+            table = arrow_csv.read_csv(
+                pa.BufferReader(data),
+                arrow_csv.ReadOptions(
+                    use_threads=False, block_size=len(data), column_names=self._names
+                ),
+                arrow_csv.ParseOptions(**self._parsing, invalid_row_handler=skip),
+                self._conversion,
+            )
+        except pa.ArrowInvalid:
+            # Not seen so far, but Arrow's message would quote the record.
+            raise InputSchemaError("the input is no delimited text that Arrow can parse") from None
+        if last != self._closing or malformed[-1] != table.num_rows + len(malformed) - 1:
+            return None
+        columns = [pa.concat_arrays(column.chunks) for column in table.columns]
+        if marked:
+            columns = [self._unmarked(column) for column in columns]
+        return columns, np.asarray(malformed[:-1], np.int64)
 
-    def restored(self, text: pa.Array) -> pa.Array:
-        """Returns text that Arrow has read from here as it is in the stream."""
-        if not self._has_marks:
-            return text
+    def _unmarked(self, text: pa.Array) -> pa.Array:
         with_nul = pc.replace_substring(text, self._NUL, "\0")
         return pc.replace_substring(with_nul, self._MARK_ITSELF, self._MARK)
 
-    def _escaped(self, data: bytes) -> bytes:
-        if b"\0" not in data and self._MARK.encode() not in data:
-            return data
-        self._has_marks = True
-        text = data.decode().replace(self._MARK, self._MARK_ITSELF).replace("\0", self._NUL)
-        return text.encode()
 
-    def close(self) -> None:
-        """Does nothing: the stream is the caller's."""
+def _blocks(
+    pending: bytes, chunks: Iterator[bytes], parser: _Parser
+) -> Iterator[tuple[list[pa.Array], np.ndarray]]:
+    """Yields what `parser` makes of `pending` and the chunks behind it, block by block."""
+    size = BLOCK_BYTES
+    ended = False
+    while pending or not ended:
+        pending, ended = _filled(pending, chunks, size)
+        for cut in [len(pending)] if ended else _cuts(pending, parser.quote):
+            block = parser.parse(pending[:cut])
+            if block is not None:
+                yield block
+                pending = pending[cut:]
+                size = BLOCK_BYTES
+                break
+        else:
+            if ended:
+                raise InputSchemaError(
+                    "the input ends within a quoted field: it is cut off, a quote is never closed, "
+                    "or the option `quote_char` is wrong"
+                )
+            if len(pending) > RECORD_BYTES:
+                raise InputSchemaError(
+                    f"the input holds a record of more than {RECORD_BYTES >> 20} MiB; a quote that "
+                    "is never closed and a wrong option `quote_char` make one"
+                )
+            size = len(pending) + BLOCK_BYTES
 
 
-class _InvalidRows:
-    """Collects the numbers of the records with a wrong number of fields, and the closing line.
+def _filled(pending: bytes, chunks: Iterator[bytes], size: int) -> tuple[bytes, bool]:
+    """Returns `pending` and chunks behind it, of `size` bytes or more, and whether they ended."""
+    parts = [pending]
+    length = len(pending)
+    while length < size:
+        chunk = next(chunks, None)
+        if chunk is None:
+            return b"".join(parts), True
+        parts.append(chunk)
+        length += len(chunk)
+    return b"".join(parts), False
 
-    The closing line is a record that the reader appends, of one field too many. If it is not met as
-    the last record, then a quote was open at the end of the file.
+
+def _cuts(data: bytes, quote: bytes) -> Iterator[int]:
+    """Yields some places behind line breaks where a record may end, the likeliest first.
+
+    Line breaks between the same two quotes are alike, so one of them is enough. Mostly one is right
+    if the number of quotes before it is even; but an unquoted field may hold quotes too.
     """
-
-    def __init__(self, closing: str) -> None:
-        self._closing = closing
-        self._numbers: list[int] = []
-        self._closed = False
-
-    def __call__(self, row: Any) -> str:
-        self._closed = row.text == self._closing
-        self._numbers.append(row.number - 1)
-        return "skip"
-
-    def number(self, first: int, rows: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the numbers of the next `rows` well-formed records and the malformed among them.
-
-        Args:
-            first: The number of the next record.
-            rows: How many well-formed records Arrow has delivered after those numbered so far.
-        """
-        known = np.asarray(self._numbers, np.int64)
-        # How many well-formed records lie between `first` and each malformed one; Arrow reads
-        # ahead, so some may lie beyond this block.
-        before = known - first - np.arange(len(known))
-        taken = int(np.searchsorted(before, rows, side="right"))
-        if self._closed and taken == len(known):
-            taken = max(taken - 1, int(np.searchsorted(before, rows, side="left")))
-        del self._numbers[:taken]
-        index = np.arange(rows, dtype=np.int64)
-        records = first + index + np.searchsorted(before, index, side="right")
-        return records, known[:taken]
-
-    def rest(self, first: int) -> np.ndarray:
-        """Returns the malformed records after the last well-formed one.
-
-        Raises:
-            InputSchemaError: The closing line was not the last record.
-        """
-        *malformed, last = self._numbers or [-1]
-        if not self._closed or last != first + len(malformed):
-            raise InputSchemaError(
-                "the input ends within a quoted field: it is cut off, a quote is never closed, or "
-                "the option `quote_char` is wrong"
-            )
-        return np.asarray(malformed, np.int64)
+    line_break = b"\n" if b"\n" in data else b"\r"
+    quotes = data.count(quote)
+    end = len(data)
+    tried = 0
+    odd: list[int] = []
+    while end >= 0 and tried < _TRIED_CUTS and len(odd) < _PASSED_CUTS:
+        start = data.rfind(quote, 0, end) + 1
+        cut = data.rfind(line_break, start, end) + 1
+        if cut and quotes % 2:
+            odd.append(cut)
+        elif cut:
+            yield cut
+            tried += 1
+        end = start - 1
+        quotes -= 1
+    yield from odd[:_TRIED_CUTS]
 
 
 def _batches(
@@ -329,11 +335,13 @@ def _batches(
         malformed = malformed[cut:]
 
 
-def _first_record(source: _Utf8Source, delimiter: str, quote_char: str) -> list[str]:
-    """Takes the first record that is no blank line from `source` and returns its fields."""
+def _first_record(
+    chunks: Iterator[bytes], delimiter: str, quote_char: str
+) -> tuple[list[str], bytes]:
+    """Returns the fields of the first line that is not blank, and what follows of its chunk."""
     text = ""
     while True:
-        more = source.take()
+        more = next(chunks, b"")
         text += more.decode()
         lines = io.StringIO(text, newline="")
         try:
@@ -355,8 +363,7 @@ def _first_record(source: _Utf8Source, delimiter: str, quote_char: str) -> list[
             )
     if fields is None:
         raise InputSchemaError("the input is empty: it has no header line")
-    source.unread(text[taken:].encode())
-    return fields
+    return fields, text[taken:].encode()
 
 
 def _duplicate(names: Sequence[str]) -> str | None:

@@ -265,17 +265,36 @@ def test_undecodable_bytes_name_the_option_only(
     assert capfd.readouterr() == ("", "")
 
 
-def test_record_longer_than_a_block() -> None:
-    data = HEADER + b"1,A,x\n2,B," + b"s" * 200 + b"\n3,C,z\n"
-    with (
-        mock.patch.object(csv_format, "BLOCK_BYTES", 64),
-        pytest.raises(InputSchemaError) as caught,
-    ):
+def test_records_longer_than_a_block() -> None:
+    long = "\n".join(["s" * 1000] * 6000)
+    rows, records, malformed = read(HEADER + f'1,A,x\n2,"{long}",y\n3,C,z\n'.encode())
+    assert rows == [("1", "A", "x"), ("2", long, "y"), ("3", "C", "z")]
+    assert (records, malformed) == ([0, 1, 2], [])
+
+
+@pytest.mark.parametrize("unit", [b"s", b"s\n", b'""\n'])
+def test_records_have_a_greatest_length(unit: bytes) -> None:
+    data = HEADER + b'1,A,x\n2,A,"' + unit * (2 * csv_format.RECORD_BYTES // len(unit))
+    with pytest.raises(InputSchemaError, match="more than 16 MiB") as caught:
         read(data)
-    assert "record" in str(caught.value) and "ss" not in str(caught.value)
-    long = b"s" * csv_format.BLOCK_BYTES * 3
-    with pytest.raises(InputSchemaError, match="more than 4 MiB"):
-        read(HEADER + b'1,A,"' + long + b'"\n')
+    assert "ss" not in str(caught.value)
+
+
+@pytest.mark.parametrize("line_break", ["\n", "\r\n", "\r"])
+def test_quotes_within_unquoted_fields_are_plain(line_break: str) -> None:
+    """They mislead the search for the end of a block, in which the parser has the last word."""
+    records = [
+        ('5" pipe', "A", "x"),
+        ("1", f"two{line_break}lines", "x"),
+        ("1", 'say "hi"', "x"),
+        ('"', "A", 'y"'),
+    ] * 50
+    fields = [[case_id, f'"{a}"' if line_break in a else a, t] for case_id, a, t in records]
+    fields = [['""""', *rest] if first == '"' else [first, *rest] for first, *rest in fields]
+    data = HEADER + line_break.join(map(",".join, fields)).encode()
+    for block in (40, 64, 100, 1000):
+        with mock.patch.object(csv_format, "BLOCK_BYTES", block):
+            assert read(data)[0] == records
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,76 @@
+"""The package, the image and the documents name what is there."""
+
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def packages() -> list[str]:
+    found = re.search(r"packages=\[(.*?)\]", (ROOT / "setup.py").read_text(), re.DOTALL)
+    assert found
+    return re.findall(r'"([\w.]+)"', found[1])
+
+
+def test_every_package_is_installed() -> None:
+    folders = {
+        ".".join(path.parent.relative_to(ROOT).parts)
+        for top in ("schemas", "anonymizers", "transforms", "pipelines")
+        for path in (ROOT / top).rglob("__init__.py")
+    }
+    assert set(packages()) == folders
+
+
+def test_the_data_files_of_the_schemas_are_installed() -> None:
+    patterns = re.search(r'package_data=\{"schemas": \[(.*?)\]', (ROOT / "setup.py").read_text())
+    assert patterns
+    globs = re.findall(r'"(.+?)"', patterns[1])
+    covered = {path.name for glob in globs for path in (ROOT / "schemas").glob(glob)}
+    others = {p.name for p in (ROOT / "schemas").iterdir() if p.is_file() and p.suffix != ".py"}
+    assert covered == others
+
+
+def test_the_image_is_pinned_to_the_tested_beam_and_runs_without_privileges() -> None:
+    """A linter of the few rules that matter here; there is no engine to build with."""
+    lines = [
+        line
+        for line in (ROOT / "deploy" / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
+        if line.strip() and not line.startswith("#")
+    ]
+    steps = [(line.split(maxsplit=1)[0], line.split(maxsplit=1)[1]) for line in lines]
+    assert {name for name, _ in steps} <= {"FROM", "WORKDIR", "COPY", "RUN", "USER", "ENTRYPOINT"}
+    version = re.search(r"apache-beam>=([\d.]+),", (ROOT / "setup.py").read_text())
+    assert version
+    assert steps[0] == ("FROM", f"apache/beam_python3.11_sdk:{version[1]}.0")
+    sources = [word for name, rest in steps if name == "COPY" for word in rest.split()[:-1]]
+    assert all((ROOT / source).exists() for source in sources)
+    assert {package.split(".")[0] for package in packages()} <= set(sources)
+    users = [rest for name, rest in steps if name == "USER"]
+    assert users
+    assert users[-1] not in ("root", "0")
+    assert steps[-1] == ("ENTRYPOINT", '["/opt/apache/beam/boot"]')
+
+
+def test_every_command_of_the_readme_exists() -> None:
+    from pipelines.cli import _parser
+
+    help_text = _parser([], None).format_help()
+    commands = set(re.findall(r"tracecloak ([a-z]+)", (ROOT / "README.md").read_text()))
+    assert commands
+    for command in commands:
+        assert re.search(rf"^\s+{command}\b", help_text, re.MULTILINE), command
+
+
+def test_every_make_target_of_the_documents_exists() -> None:
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    text = (ROOT / "README.md").read_text() + (ROOT / "CONTRIBUTING.md").read_text()
+    named = set(re.findall(r"`make ([\w-]+)`", text))
+    assert named <= targets
+    assert {"demo", "test", "lint", "bench"} <= targets
+
+
+def test_warnings_are_errors_in_tests() -> None:
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    assert config["filterwarnings"][0] == "error"
+    assert config["xfail_strict"] is True
