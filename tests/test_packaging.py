@@ -56,7 +56,8 @@ def test_every_command_of_the_readme_exists() -> None:
     from pipelines.cli import _parser
 
     help_text = _parser([], None).format_help()
-    commands = set(re.findall(r"tracecloak ([a-z]+)", (ROOT / "README.md").read_text()))
+    text = (ROOT / "README.md").read_text()
+    commands = set(re.findall(r"(?:`|^ +)tracecloak ([a-z]+)", text, re.MULTILINE))
     assert commands
     for command in commands:
         assert re.search(rf"^\s+{command}\b", help_text, re.MULTILINE), command

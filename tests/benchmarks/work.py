@@ -1,0 +1,195 @@
+"""The pieces of work that the benchmarks compare; each runs in a process of its own.
+
+`python -m tests.benchmarks.work NAME LOG [SHARDS]` prints seconds, peak memory and the counts.
+Imports are not timed; reading the Parquet file is.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import apache_beam as beam
+import numpy as np
+import pyarrow.parquet as pq
+
+from pipelines import cli
+from pipelines.in_memory import group_into_traces
+from schemas.columns import ColumnMapping
+from schemas.dafsa import Dafsa
+from schemas.directly_follows import DirectlyFollows
+from schemas.merging import Statistics
+from schemas.traces import TraceBatch
+from schemas.variants import VariantHistogram, sequence_bytes
+from transforms.count import MergeStatistics
+from transforms.files import match_files
+from transforms.formats.registry import SourceFormat
+from transforms.read import EventSource, ReadEventLog
+from transforms.traces import GroupIntoTraces
+
+Counts = dict[str, int]
+
+
+def source_of(path: str) -> EventSource:
+    return EventSource(tuple(match_files([path])), SourceFormat(), ColumnMapping())
+
+
+def finish(variants: VariantHistogram, graph: DirectlyFollows) -> Counts:
+    """The DAFSA and its contingency table, and what tells that two ways counted the same."""
+    dafsa = Dafsa.from_variants(variants)
+    table = dafsa.contingency_table
+    return {
+        "cases": variants.n_cases,
+        "variants": variants.n_variants,
+        "pairs": graph.weight,
+        "pair_occurrences": int(graph.counts.sum()),
+        "transitions": dafsa.n_transitions,
+        "table": int((table * (np.arange(len(table)) % 1009)).sum()),
+    }
+
+
+def bare_kernels(path: str, shards: int) -> Counts:
+    """No Beam: read, sort, variants, directly-follows, DAFSA, contingency table."""
+    source = source_of(path)
+    batches = [events for file in source.files for events, _ in source.read(file)]
+    (traces,) = group_into_traces(batches, 1)
+    return finish(VariantHistogram.from_traces(traces), DirectlyFollows.from_traces(traces))
+
+
+def _count(traces: TraceBatch) -> Statistics:
+    return Statistics(
+        {
+            "variants": VariantHistogram.from_traces(traces),
+            "graph": DirectlyFollows.from_traces(traces),
+        }
+    )
+
+
+def _finish(totals: Statistics) -> None:
+    _report(finish(totals.by_name["variants"], totals.by_name["graph"]))
+
+
+def columnar_beam(path: str, shards: int) -> Counts:
+    """The same on Beam, as tracecloak does it."""
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        read = pipeline | ReadEventLog(source_of(path))
+        grouped = read["events"] | GroupIntoTraces(shards)
+        _ = (
+            grouped["traces"]
+            | "Count" >> beam.Map(_count).with_output_types(Statistics)
+            | "Merge" >> MergeStatistics(variants=VariantHistogram, graph=DirectlyFollows)
+            | "Finish" >> beam.Map(_finish)
+        )
+    return _reported()
+
+
+# --- The per-event way: one element an event, one call a case, dictionaries of tuples -----------
+
+
+def _rows(row_group: int, path: str) -> Iterator[tuple[str, tuple[Any, int, str]]]:
+    table = pq.ParquetFile(path).read_row_group(row_group)
+    rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
+    for index, (case, activity, stamp) in enumerate(rows):
+        yield case, (stamp, row_group << 40 | index, activity)
+
+
+def _variant(case: tuple[str, Iterable[tuple[Any, int, str]]]) -> tuple[str, ...]:
+    return tuple(activity for _, _, activity in sorted(case[1]))
+
+
+def _pairs(variant: tuple[str, ...]) -> Iterator[tuple[tuple[str, str], int]]:
+    for pair in zip(("▶", *variant), (*variant, "■"), strict=True):
+        yield pair, 1
+
+
+def _with_one(variant: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
+    return variant, 1
+
+
+def _finish_per_event(
+    once: Any,
+    variants: list[tuple[tuple[str, ...], int]],
+    pairs: list[tuple[tuple[str, str], int]],
+) -> None:
+    """The automaton is the same kernel's in both ways: only the counting is compared."""
+    names = {a: code for code, a in enumerate(sorted({a for v, _ in variants for a in v}))}
+    lengths = np.array([len(v) for v, _ in variants])
+    codes = np.array([names[a] for v, _ in variants for a in v], np.int32)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    histogram = VariantHistogram.from_sequences(
+        sequence_bytes(offsets, codes), np.array([n for _, n in variants])
+    )
+    counts = np.array([n for _, n in pairs])
+    none = np.zeros(len(counts), np.int32)
+    _report(finish(histogram, DirectlyFollows(none, none, counts)))
+
+
+def per_event_beam(path: str, shards: int) -> Counts:
+    """The same counting per event on Beam."""
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        variants = (
+            pipeline
+            | beam.Create(range(pq.ParquetFile(path).num_row_groups))
+            | beam.Reshuffle()
+            | beam.FlatMap(_rows, path)
+            | beam.GroupByKey()
+            | beam.Map(_variant)
+        )
+        counted = variants | beam.Map(_with_one) | "Variants" >> beam.CombinePerKey(sum)
+        pairs = variants | beam.FlatMap(_pairs) | "Pairs" >> beam.CombinePerKey(sum)
+        _ = (
+            pipeline
+            | "Once" >> beam.Create([None])
+            | beam.Map(_finish_per_event, beam.pvalue.AsList(counted), beam.pvalue.AsList(pairs))
+        )
+    return _reported()
+
+
+def release(path: str, shards: int) -> Counts:
+    """An Amun sampling release from Parquet to Parquet, as the command makes it."""
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = [
+            "release", "--input", path, "--output", f"{folder}/out", "--method", "amun",
+            "--guessing_advantage", "0.2", "--key_store", f"{folder}/keys", "--formats", "parquet",
+            "--shards", str(shards),
+        ]  # fmt: skip
+        logging.getLogger("tracecloak").setLevel(logging.WARNING)
+        code = cli.main(arguments)
+    if code:
+        raise SystemExit(code)
+    return {}
+
+
+WORK: dict[str, Callable[[str, int], Counts]] = {
+    "bare kernels": bare_kernels,
+    "columnar Beam": columnar_beam,
+    "per-event Beam": per_event_beam,
+    "release": release,
+}
+
+
+def _report(counts: Counts) -> None:
+    """Hands counts from a stage to the process that started the pipeline."""
+    Path(os.environ["BENCHMARK_REPORT"]).write_text(json.dumps(counts))
+
+
+def _reported() -> Counts:
+    return cast(Counts, json.loads(Path(os.environ["BENCHMARK_REPORT"]).read_text()))
+
+
+if __name__ == "__main__":
+    name, path = sys.argv[1], sys.argv[2]
+    shards = int(sys.argv[3]) if len(sys.argv) > 3 else 16
+    started = time.perf_counter()
+    counts = WORK[name](path, shards)
+    seconds = time.perf_counter() - started
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"seconds": seconds, "peak_mb": peak, "counts": counts}))
