@@ -187,7 +187,7 @@ class Amun:
     ) -> TraceBatch:
         """Copies, deletes and re-times the cases of one batch, under new ids."""
         released = Released.of(traces, decisions, params, randomness)
-        starts, durations = released.compressed(decisions, params)
+        starts, durations = released.retimed(decisions, params, randomness)
         ids = randomness.words("amun/case-id", released.cells, released.replica)
         return TraceBatch(
             hex_ids(ids),
@@ -293,9 +293,8 @@ def _prior(times: DurationTable, dafsa: Dafsa, params: AmunParams) -> PriorKnowl
     smallest, largest = times.extremes(n_groups)
     widths = largest - smallest
     # Section 3.3: a precision is a share of the range, so at most all of it.
-    precision = choices.time_precision_us // choices.time_unit_us
-    under = np.minimum(precision, widths)
-    over = under.copy()
+    precision, unit = choices.time_precision_us, choices.time_unit_us
+    under, over = np.minimum(-(-precision // unit), widths), np.minimum(precision // unit, widths)
     days = choices.start_precision_days
     reach = 1 / max(int(widths[-1]), 1) if days == "authors" else min(float(days), widths[-1])
     under[-1], over[-1] = int(np.ceil(reach)), int(np.floor(reach))
@@ -396,4 +395,5 @@ class _NoisedStarts:
     ) -> StartRange:
         assert randomness is not None
         released = Released.of(traces, decisions, self.params, randomness)
-        return StartRange.of(released.traces.starts + released.start_noise)
+        noise = released.start_noise(decisions, randomness)
+        return StartRange.of(released.traces.starts + noise)

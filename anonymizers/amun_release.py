@@ -19,6 +19,7 @@ from anonymizers.amun_state import (
     SamplingDecision,
     SelectionDecision,
     kept_cases,
+    start_days,
     ticks_of,
 )
 from anonymizers.base import Decisions
@@ -32,57 +33,79 @@ from schemas.traces import TraceBatch
 
 @dataclass(frozen=True, eq=False)
 class Released:
-    """The cases of a batch as often as they are released, with the noise of their times.
+    """The cases of a batch as often as they are released, with their original times.
 
     Attributes:
-        traces: The cases with their original times.
+        traces: The cases.
         cells: uint64[n_cases, 2], keyed identity of the original case.
-        replica: int64[n_cases], which of the original's released cases this is.
-        start_noise: int64[n_cases], microseconds.
-        noise: int64[n_events], microseconds; 0 at a case's first event.
+        copies: int64[n_cases], how often that original is released.
+        replica: int64[n_cases], which of these this is.
     """
 
     traces: TraceBatch
     cells: np.ndarray
+    copies: np.ndarray
     replica: np.ndarray
-    start_noise: np.ndarray
-    noise: np.ndarray
 
     @classmethod
     def of(
         cls, traces: TraceBatch, decisions: Decisions, params: AmunParams, randomness: Randomness
     ) -> Released:
-        """Draws the noise of a batch's released cases."""
-        sampling: SamplingDecision = decisions["sampling"]
+        """Copies and deletes the cases of a batch."""
         selection: SelectionDecision = decisions["selection"]
         traces = kept_cases(traces, decisions, params)
         cells = randomness.identify("case", traces.case_ids)
         found = pc.index_in(case_bytes(cells), value_set=selection.changed)
         copies = np.ones(traces.n_cases, np.int64)
         copies[np.asarray(found.is_valid())] = selection.copies[np.asarray(found.drop_null())]
-
         source = np.repeat(np.arange(traces.n_cases), copies)
         replica = ranges(np.zeros(traces.n_cases, np.int64), copies)
-        traces, cells = traces.take(source), cells[source]
-        _, group, ticks = ticks_of(traces, decisions, params)
-        row = np.repeat(np.arange(traces.n_cases), traces.lengths)
-        scale = sampling.scales[sampling.times.find(group, ticks)].astype(np.float64)
-        scale *= copies[source][row]
-        # A case's first event draws for the start, the others for their relative times.
-        counter = (replica[row] << 32) + np.arange(traces.n_events) - traces.offsets[row]
-        drawn = laplace_by_inversion(randomness.words("amun/time", cells[row], counter), scale)
-        return cls(
-            traces,
-            cells,
-            replica,
-            drawn[traces.is_first],
-            np.where(traces.is_first, 0, drawn),
-        )
+        return cls(traces.take(source), cells[source], copies[source], replica)
 
-    def compressed(self, decisions: Decisions, params: AmunParams) -> tuple[np.ndarray, np.ndarray]:
-        """Returns (starts int64[n_cases], durations int64[n_events]) in us, by section 3.7."""
-        starts = self.traces.starts + self.start_noise
-        durations = np.maximum(self.traces.durations + self.noise, 0)
+    def start_noise(self, decisions: Decisions, randomness: Randomness) -> np.ndarray:
+        """Returns int64[n_cases], microseconds to add to the starts."""
+        sampling: SamplingDecision = decisions["sampling"]
+        days = start_days(self.traces, decisions)
+        group = np.full(len(days), decisions["dafsa"].dafsa.n_transitions)
+        scales = sampling.scales[sampling.times.find(group, days)] * self.copies
+        return self._drawn(randomness, slice(None), 0, scales)
+
+    def noise(self, decisions: Decisions, params: AmunParams, randomness: Randomness) -> np.ndarray:
+        """Returns int64[n_events], microseconds to add to the durations; 0 at first events."""
+        sampling: SamplingDecision = decisions["sampling"]
+        later = np.flatnonzero(~self.traces.is_first)
+        _, group, ticks = ticks_of(self.traces, decisions, params)
+        row = np.repeat(np.arange(self.traces.n_cases), self.traces.lengths)[later]
+        scales = sampling.scales[sampling.times.find(group[later], ticks[later])]
+        noise = np.zeros(self.traces.n_events, np.int64)
+        place = later - self.traces.offsets[row]
+        noise[later] = self._drawn(randomness, row, place, scales * self.copies[row])
+        return noise
+
+    def _drawn(
+        self,
+        randomness: Randomness,
+        cases: np.ndarray | slice,
+        place: np.ndarray | int,
+        scales: np.ndarray,
+    ) -> np.ndarray:
+        """One draw a scale, keyed by case, replica and place of the event in the case."""
+        counter = (self.replica[cases] << 32) + place
+        words = randomness.words("amun/time", self.cells[cases], counter)
+        return laplace_by_inversion(words, scales)
+
+    def retimed(
+        self, decisions: Decisions, params: AmunParams, randomness: Randomness
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Adds the noise and compresses (section 3.7).
+
+        Returns:
+            (starts int64[n_cases], durations int64[n_events]) in microseconds.
+        """
+        start_noise = self.start_noise(decisions, randomness)
+        noise = self.noise(decisions, params, randomness)
+        starts = self.traces.starts + start_noise
+        durations = np.maximum(self.traces.durations + noise, 0)
         decided: CompressionDecision | None = decisions.get("compression")
         if decided is None or decided.noised_starts.is_empty:
             return starts, durations
@@ -94,12 +117,13 @@ class Released:
             low = max(first, min(noised.first_us, last))
             high = min(last, max(noised.last_us, first))
             factor = (high - low) / max(noised.width_us, 1)
-            return low + _scaled(starts - noised.first_us, factor), durations
+            starts = low + _scaled(starts - noised.first_us, factor)
+            return np.clip(starts, low, high), durations  # floats err over centuries
         factor = equation_4(last - first, noised.width_us)
         if compression == "equation_4":
             return first + _scaled(starts - first, factor), _scaled(durations, factor)
-        starts = self.traces.starts + _scaled(self.start_noise, factor)
-        return starts, np.maximum(self.traces.durations + _scaled(self.noise, factor), 0)
+        starts = self.traces.starts + _scaled(start_noise, factor)
+        return starts, np.maximum(self.traces.durations + _scaled(noise, factor), 0)
 
 
 def equation_4(original_range: int, anonymised_range: int) -> float:

@@ -8,7 +8,7 @@ of `time_unit_us`, or days since the log's first start.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ _MINUTE_US = 60_000_000
 
 Profile = Literal["default", "paper", "reference"]
 Compression = Literal["starts", "equation_4", "noise", "none"]
+_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class AmunParams(base.Params):
@@ -53,15 +54,15 @@ class AmunParams(base.Params):
     """Microseconds of a tick in which relative times are compared for the prior; noise is always
     drawn in microseconds."""
 
-    start_precision_days: float | Literal["authors"] | None = None
+    start_precision_days: _Positive | Literal["authors"] | None = None
     """Days within which a guessed start counts as right, or authors: 1 / (range of starts in
     days)."""
 
-    saturated_epsilon: float | Literal["epsilon_d"] | None = None
+    saturated_epsilon: _Positive | Literal["epsilon_d"] | None = None
     """Epsilon of a time whose prior plus g reaches 1, where Equation 3 has no value: a number > 0,
     or epsilon_d, that of the counts."""
 
-    zero_prior_epsilon: float = Field(10.0, gt=0)
+    zero_prior_epsilon: _Positive = 10.0
     """Epsilon of a time whose prior is 0, where Equation 3 is infinite; only a clamped prior meets
     it."""
 
@@ -186,8 +187,14 @@ def ticks_of(
     variant, group = known.dafsa.annotate(traces)
     ticks = traces.durations // params.choices.time_unit_us
     group[traces.is_first] = known.dafsa.n_transitions
-    ticks[traces.is_first] = (traces.starts - known.log_start_us) // DAY_US
+    ticks[traces.is_first] = start_days(traces, decisions)
     return variant, group, ticks
+
+
+def start_days(traces: TraceBatch, decisions: base.Decisions) -> np.ndarray:
+    """Returns int64[n_cases], whole days from the log's first start to each case's."""
+    known: DafsaDecision = decisions["dafsa"]
+    return (traces.starts - known.log_start_us) // DAY_US
 
 
 def kept_cases(traces: TraceBatch, decisions: base.Decisions, params: AmunParams) -> TraceBatch:

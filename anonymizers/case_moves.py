@@ -4,19 +4,19 @@ Each DAFSA transition needs a noisy number of cases more or fewer. While some tr
 not met, one of those is picked with its frequency as weight, as many variants through it as it
 needs are picked with their numbers of cases as weights, and every pick counts for all transitions
 of its variant. Gains and losses are two such passes; in each, what has been added only grows.
+
+A picked transition's need is met at once, so no transition is picked twice. Picking among the needy
+by weight is then going through all of them in one weighted random order and passing over those
+whose need others have met by their turn.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from anonymizers.randomness import Randomness, below, cell_numbers
+from anonymizers.randomness import Randomness, below, cell_numbers, uniform
 from schemas.dafsa import Dafsa
-from schemas.merging import offsets_of
-
-# Candidates drawn ahead per pass over the needy transitions, so that draws are vectorised; those
-# whose need is met by the time they come up are skipped, which leaves the distribution as it is.
-_MIN_BLOCK = 256
+from schemas.merging import offsets_of, ranges
 
 
 def draw_moves(
@@ -45,43 +45,30 @@ def draw_moves(
     first_position = offsets_of(np.bincount(dafsa.path, minlength=dafsa.n_transitions))
     cases_before = np.concatenate([[0], cases_upto])[first_position[:-1]]
 
+    needy = np.flatnonzero(needs)
+    words = randomness.words(f"{purpose}/order", cell_numbers(needy.astype(np.uint64)))
+    # The earliest of exponential clocks with these rates is each one by its weight.
+    order = needy[np.argsort(-np.log(uniform(words[:, 0])) / frequency[needy], kind="stable")]
+
+    wanted = needs[order]
+    number = ranges(np.zeros(len(order), np.int64), wanted)
+    cells = cell_numbers(np.repeat(order, wanted).astype(np.uint64))
+    words = randomness.words(f"{purpose}/pick", cells, number)
+    tickets = np.repeat(cases_before[order], wanted)
+    tickets += below(words[:, 0], np.repeat(frequency[order], wanted))
+    variants = variant_of[np.searchsorted(cases_upto, tickets, side="right")].tolist()
+
     starts = dafsa.variants.offsets.tolist()
+    path = dafsa.path
     added = np.zeros(dafsa.n_transitions, np.int64)
-    picks = np.zeros(len(counts), np.int64)
-    draws = _Draws(randomness, purpose)
-    while True:
-        needy = np.flatnonzero(added < needs)
-        if len(needy) == 0:
-            return picks
-        cumulative = np.cumsum(frequency[needy])
-        n = max(_MIN_BLOCK, 2 * len(needy))
-        tickets = draws.below(np.full(n, cumulative[-1]))
-        candidates = needy[np.searchsorted(cumulative, tickets, side="right")]
-        wanted = needs[candidates]
-        tickets = draws.below(np.repeat(frequency[candidates], wanted))
-        positions = np.searchsorted(
-            cases_upto, np.repeat(cases_before[candidates], wanted) + tickets, side="right"
-        )
-        variants = variant_of[positions].tolist()
-        first = 0
-        for transition, want in zip(candidates.tolist(), wanted.tolist(), strict=True):
-            if added[transition] < want:
-                for variant in variants[first : first + want]:
-                    picks[variant] += 1
-                    # A path takes a transition once: the automaton has no cycle.
-                    added[dafsa.path[starts[variant] : starts[variant + 1]]] += 1
-            first += want
-
-
-class _Draws:
-    """Numbers drawn one after the other, for a decision that is made in one place."""
-
-    def __init__(self, randomness: Randomness, purpose: str) -> None:
-        self._randomness = randomness
-        self._purpose = purpose
-        self._next = 0
-
-    def below(self, bounds: np.ndarray) -> np.ndarray:
-        cells = cell_numbers(np.arange(self._next, self._next + len(bounds), dtype=np.uint64))
-        self._next += len(bounds)
-        return below(self._randomness.words(self._purpose, cells)[:, 0], bounds)
+    so_far = added.data  # reads single numbers faster than numpy does
+    picks = [0] * len(counts)
+    first = 0
+    for transition, want in zip(order.tolist(), wanted.tolist(), strict=True):
+        if so_far[transition] < want:
+            for variant in variants[first : first + want]:
+                picks[variant] += 1
+                # A path takes a transition once: the automaton has no cycle.
+                added[path[starts[variant] : starts[variant + 1]]] += 1
+        first += want
+    return np.array(picks, np.int64)

@@ -1,7 +1,8 @@
 """One wire form for all columnar values: a dataclass of arrays as one Arrow IPC message.
 
 Statistics, traces and decisions cross process borders many times. As Arrow buffers they decode
-without copying and without running code from the wire, and a slice carries its own rows only.
+without copying and without running code from the wire, and a slice carries its own rows only (and
+up to 63 bytes beside them, to which Arrow pads a buffer).
 
 A value is a frozen dataclass of this project whose fields are numpy arrays, Arrow arrays, other
 such dataclasses, dicts of those by name, or plain scalars (str, int, float, bool, None).
@@ -63,7 +64,7 @@ _OPTIONS = pa.ipc.IpcWriteOptions(use_threads=False)
 
 
 def _flatten(path: str, value: Any, columns: dict[str, pa.Array]) -> dict[str, Any]:
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and value.dtype.isnative:
         flat = np.ascontiguousarray(value).reshape(-1)
         plain = flat.view(np.uint8) if flat.dtype.kind == "b" else flat
         columns[path] = _one_row(pa.array(plain))
@@ -111,4 +112,5 @@ def _build(layout: dict[str, Any], columns: dict[str, pa.Array]) -> Any:
     kind = getattr(importlib.import_module(module), qualname)
     if not is_dataclass(kind):
         raise TypeError(f"{layout['class']} is not a columnar value of this project")
-    return kind(**{name: _build(part, columns) for name, part in layout["fields"].items()})
+    build: Any = kind
+    return build(**{name: _build(part, columns) for name, part in layout["fields"].items()})

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -50,6 +50,7 @@ _XES_NAMES = {
     ACTIVITY: "concept:name",
     TIMESTAMP: "time:timestamp",
 }
+_XES_OPTIONAL = {"lifecycle": "lifecycle:transition", "resource": "org:resource"}
 _UNITS_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _INT64_MAX = np.iinfo(np.int64).max
 
@@ -57,6 +58,8 @@ _INT64_MAX = np.iinfo(np.int64).max
 @dataclass(frozen=True)
 class RowFilter:
     """Keeps the records whose column equals one of some values or begins with a prefix.
+
+    Values are compared as they are written, lifecycle transitions without regard to case.
 
     Attributes:
         column: A canonical name that the mapping maps (`activity`, `lifecycle`, …) or a column of
@@ -78,7 +81,11 @@ class RowFilter:
     def mask(self, values: pa.Array) -> np.ndarray:
         """Returns bool[n]: which of the text values pass; a missing value does not."""
         if self.equals is not None:
-            passed = pc.is_in(values, value_set=pa.array(self.equals, pa.string()))
+            wanted = pa.array(self.equals, pa.string())
+            if self.column in ("lifecycle", _XES_OPTIONAL["lifecycle"]):
+                # XES writes `complete`, many logs `COMPLETE`; nobody means to tell them apart.
+                values, wanted = pc.utf8_lower(values), pc.utf8_lower(wanted)
+            passed = pc.is_in(values, value_set=wanted)
         else:
             passed = pc.starts_with(values, pattern=self.begins_with)
         return np.asarray(pc.fill_null(passed, False))
@@ -116,6 +123,14 @@ class ColumnMapping:
     def __post_init__(self) -> None:
         if self.timestamp_unit is not None and self.timestamp_unit not in _UNITS_US:
             raise UsageError(f"timestamp_unit must be s, ms or us, got {self.timestamp_unit!r}")
+        layout = self.timestamp_format
+        if layout is not None and re.search(r"%[YyGcxDFs]", layout) is None:
+            raise UsageError(f"timestamp_format has no date, got {layout!r}")
+        if layout is not None and "%Z" in layout:
+            raise UsageError(
+                "timestamp_format cannot have %Z: names of zones are ambiguous; use %z for "
+                "offsets, or say time_zone"
+            )
         try:
             ZoneInfo(self.time_zone)
         except (ZoneInfoNotFoundError, ValueError) as error:
@@ -137,7 +152,13 @@ class ColumnMapping:
                 given = known[0] if known else canonical
             names[canonical] = given
         names.update({c: n for c in OPTIONAL_TEXT if (n := getattr(self, c)) is not None})
-        return ResolvedColumns(self, names)
+        # A filter may name a canonical column that is not carried, by what XES calls it.
+        filtered = {f.column: names.get(f.column, f.column) for f in self.filters}
+        for column, xes_name in _XES_OPTIONAL.items():
+            is_xes = xes_names if found is None else column not in found and xes_name in found
+            if column in filtered and column not in names and is_xes:
+                filtered[column] = xes_name
+        return ResolvedColumns(self, names, filtered)
 
 
 @dataclass(frozen=True)
@@ -147,16 +168,17 @@ class ResolvedColumns:
     Attributes:
         mapping: The rules for times and filters.
         names: Canonical name to source column.
+        filtered: A filter's column to source column.
     """
 
     mapping: ColumnMapping
     names: dict[str, str]
+    filtered: dict[str, str]
 
     @property
     def wanted(self) -> tuple[str, ...]:
         """Source columns to read, without repetition: the mapped ones and those of the filters."""
-        filtered = [self.names.get(f.column, f.column) for f in self.mapping.filters]
-        return tuple(dict.fromkeys([*self.names.values(), *filtered]))
+        return tuple(dict.fromkeys([*self.names.values(), *self.filtered.values()]))
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -187,7 +209,7 @@ class ResolvedColumns:
         }
         keep = np.ones(columns.num_rows, bool)
         for row_filter in self.mapping.filters:
-            column = read.get(self.names.get(row_filter.column, row_filter.column))
+            column = read.get(self.filtered[row_filter.column])
             keep &= row_filter.mask(column.text()) if column else False
 
         n = columns.num_rows
@@ -231,7 +253,9 @@ class _Column:
         kind = self.values.type
         values = self.values
         if pa.types.is_dictionary(kind):
-            values, kind = values.dictionary_decode(), kind.value_type
+            values, kind = values.dictionary.take(values.indices), kind.value_type
+        if pa.types.is_floating(kind):
+            values = pc.if_else(pc.is_nan(values), None, values)
         if not (
             pa.types.is_string(kind)
             or pa.types.is_large_string(kind)
@@ -266,7 +290,7 @@ def _time_of(column: _Column | None, n: int, mapping: ColumnMapping) -> pa.Array
 def _stamps(column: _Column, n: int, mapping: ColumnMapping) -> pa.Array:
     values = column.values
     if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
+        values = values.dictionary.take(values.indices)
     kind = values.type
     if pa.types.is_timestamp(kind):
         local = _floor_to_us(values)
@@ -305,7 +329,7 @@ def _from_numbers(values: pa.Array, factor: int) -> pa.Array:
         missing |= ~(np.abs(raw.astype(np.float64)) < _INT64_MAX / factor)
         safe = np.where(missing, 0, raw)
         whole = raw.dtype.kind != "f"
-        us = safe.astype(np.int64) * factor if whole else np.floor(safe.astype(float) * factor)
+        us = safe.astype(np.int64) * factor if whole else np.rint(safe.astype(float) * factor)
     return pa.array(us.astype(np.int64), mask=missing)
 
 
@@ -341,26 +365,33 @@ def _from_iso(text: pa.Array, time_zone: str) -> pa.Array:
 
 
 def _from_format(text: pa.Array, layout: str, time_zone: str) -> pa.Array:
-    if re.search(r"%(f|z|Z)", layout) is None:
-        parsed = pc.strptime(text, format=layout, unit="us", error_is_null=True)
-        return _from_local(parsed.cast(pa.int64()), time_zone)
-    # Arrow's strptime knows no fractions and no offsets; Python's does.
-    zone = ZoneInfo(time_zone)
+    local = pa.nulls(len(text), pa.int64())
+    if re.search(r"%(f|z)", layout) is None:  # Arrow's strptime knows no fractions, no offsets
+        parsed = pc.strptime(text, format=layout, unit="s", error_is_null=True)
+        # It carries 30 February into March: what it writes differently is left to Python's.
+        exact = pc.fill_null(pc.equal(pc.strftime(parsed, format=layout), text), False)
+        local = pc.if_else(exact, parsed.cast(pa.timestamp("us")).cast(pa.int64()), None)
+        text = pc.if_else(exact, None, text)
     encoded = text.dictionary_encode()
-    parsed = pa.array(
-        [_strptime_us(v, layout, zone) for v in encoded.dictionary.to_pylist()], pa.int64()
+    read = [_strptime_us(value, layout) for value in encoded.dictionary.to_pylist()]
+    zoned, naive = (
+        pa.array([stamp[i] for stamp in read], pa.int64()).take(encoded.indices) for i in (0, 1)
     )
-    return parsed.take(encoded.indices)
+    return pc.coalesce(zoned, _from_local(pc.coalesce(local, naive), time_zone))
 
 
-def _strptime_us(value: str, layout: str, zone: ZoneInfo) -> int | None:
+def _strptime_us(value: str, layout: str) -> tuple[int | None, int | None]:
+    """(microseconds UTC, wall-clock microseconds) of one stamp: one of them, or neither."""
     try:
         stamp = datetime.strptime(value, layout)
-        stamp = stamp if stamp.tzinfo is not None else stamp.replace(tzinfo=zone)
-        since = stamp - datetime(1970, 1, 1, tzinfo=UTC)
+        is_zoned = stamp.tzinfo is not None
+        since = (stamp if is_zoned else stamp.replace(tzinfo=UTC)) - datetime(
+            1970, 1, 1, tzinfo=UTC
+        )
     except (ValueError, OverflowError):
-        return None
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+        return None, None
+    us = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    return (us, None) if is_zoned else (None, us)
 
 
 def _cast_or_null(values: pa.Array, target: pa.DataType) -> pa.Array:
@@ -373,6 +404,3 @@ def _cast_or_null(values: pa.Array, target: pa.DataType) -> pa.Array:
             return pa.nulls(1, target)
         halves = (values.slice(0, n // 2), values.slice(n // 2))
         return pa.concat_arrays([_cast_or_null(half, target) for half in halves])
-
-
-MAPPING_KEYS = tuple(f.name for f in fields(ColumnMapping))

@@ -99,7 +99,9 @@ class TraceBatch:
         Raises:
             ValueError: It has not.
         """
-        codes = vocabulary.codes(self.vocabulary.names)
+        used = np.unique(self.activities)
+        codes = np.full(len(self.vocabulary), -1, np.int32)
+        codes[used] = vocabulary.codes(self.vocabulary.names.take(pa.array(used)))
         activities = codes[self.activities] if self.n_events else self.activities
         return replace(self, activities=activities, vocabulary=vocabulary)
 
@@ -209,7 +211,8 @@ def split_by_shard(events: pa.RecordBatch, n_shards: int) -> Iterator[tuple[int,
 
     codes = np.asarray(case.indices)
     row_shard = value_shard[codes]
-    row_order = np.argsort(row_shard.astype(np.uint16), kind="stable")
+    small = row_shard.astype(np.uint16) if n_shards <= 1 << 16 else row_shard  # sorts faster
+    row_order = np.argsort(small, kind="stable")
     row_offsets = np.searchsorted(row_shard[row_order], np.arange(n_shards + 1))
     ordered = events.take(pa.array(row_order))
     ordered_codes = new_code[codes[row_order]]

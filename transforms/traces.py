@@ -16,7 +16,8 @@ from schemas.vocabulary import ActivityVocabulary
 from transforms.arrow_coder import RecordBatchCoder
 from transforms.count import MergeStatistics
 
-DEFAULT_SHARDS = 16
+# Each shard costs a look-up table of all variants in every round.
+DEFAULT_SHARDS = 8
 
 
 class GroupIntoTraces(beam.PTransform):

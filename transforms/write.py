@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import Any
 
 import apache_beam as beam
 from apache_beam import pvalue
 
 import transforms.arrow_coder  # noqa: F401  # registers the coders
+from schemas.columnar import decode, encode
 from schemas.directly_follows import DirectlyFollows
 from schemas.merging import Statistics
 from schemas.release import OutputFile, ReleaseManifest
@@ -48,15 +48,16 @@ class WriteRelease(beam.PTransform):
         """Wires parts → exports → commit, each waiting for the one before."""
         pipeline = released.pipeline
         vocabulary = pvalue.AsSingleton(self._vocabulary)
-        cases = released | "SplitByPart" >> beam.FlatMap(
-            split_by_part, self._n_parts
-        ).with_output_types(tuple[int, TraceBatch])
-        numbers = pipeline | "PartNumbers" >> beam.Create(
-            [(number, None) for number in range(self._n_parts)]
+        cases = released | "SplitByPart" >> beam.FlatMap(_split, self._n_parts).with_output_types(
+            tuple[int, bytes]
         )
+        every_part = pipeline | "EveryPart" >> beam.Create(
+            [(number, _NO_CASES) for number in range(self._n_parts)]
+        ).with_output_types(tuple[int, bytes])
         parts = (
-            {"cases": cases, "numbers": numbers}
-            | "GroupByPart" >> beam.CoGroupByKey()
+            (cases, every_part)
+            | "Flatten" >> beam.Flatten()
+            | "GroupByPart" >> beam.GroupByKey()
             | "WritePart" >> beam.Map(_write_part, self._folder, self._manifest)
         )  # PCollection[OutputFile]
         graph = (
@@ -95,11 +96,21 @@ class WriteRelease(beam.PTransform):
         )  # PCollection[str]
 
 
+_NO_CASES = b""
+
+
+def _split(released: TraceBatch, n_parts: int) -> Iterable[tuple[int, bytes]]:
+    """Encoded here, once: the runner would decode and encode at every step of the shuffle."""
+    for number, cases in split_by_part(released, n_parts):
+        yield number, encode(cases)
+
+
 def _write_part(
-    part: tuple[int, dict[str, Iterable[Any]]], folder: ReleaseFolder, manifest: ReleaseManifest
+    part: tuple[int, Iterable[bytes]], folder: ReleaseFolder, manifest: ReleaseManifest
 ) -> OutputFile:
-    number, grouped = part
-    return write_part(folder, manifest, number, list(grouped["cases"]))
+    number, encoded = part
+    batches = [decode(cases) for cases in encoded if cases != _NO_CASES]
+    return write_part(folder, manifest, number, batches)
 
 
 def _count_pairs(released: TraceBatch) -> Statistics:

@@ -29,8 +29,7 @@ _WRITTEN_ROWS = 1 << 16
 _NAMED_KEYS = 20
 
 _TYPES = {str: pa.string(), bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
-_NOT_JSON = object()  # what NaN and Infinity are read as, which JSON does not know
-_decoder = json.JSONDecoder(parse_constant=lambda _: _NOT_JSON)
+_decoder = json.JSONDecoder()
 _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 

@@ -102,6 +102,12 @@ TYPES: dict[str, tuple[Any, list[Any], pa.DataType, list[Any]]] = {
         pa.string(),
         ["x", "true", "1.5"],
     ),
+    "double, long or string": (  # as a double the integer would lose its last digit
+        ["double", "long", "string"],
+        [("long", 2**62 + 1), 1.5, "x"],
+        pa.string(),
+        ["4611686018427387905", "1.5", "x"],
+    ),
     "decimal": (DECIMAL, [Decimal("1.25"), Decimal("-3.00")], pa.decimal128(5, 2), []),
     "uuid": (
         {"type": "string", "logicalType": "uuid"},
@@ -208,10 +214,13 @@ def test_type_within_a_type() -> None:
     header = fastavro.schemaless_reader(source := io.BytesIO(avro_of(FIELDS, ROWS)), avro._HEADER)
     schema = json.loads(header["meta"]["avro.schema"])
     schema["fields"][0]["type"] = {"type": {"type": "string"}}
+    schema["fields"][2]["type"] = {"type": schema["fields"][2]["type"]}
     header["meta"]["avro.schema"] = json.dumps(schema).encode()
     fastavro.schemaless_writer(rewritten := io.BytesIO(), avro._HEADER, header)
     data = rewritten.getvalue() + source.read()
-    assert read(data)["c"].to_pylist() == [row["c"] for row in ROWS]
+    got = read(data)
+    assert got["c"].to_pylist() == [row["c"] for row in ROWS]
+    assert got["t"].type == INSTANT and got["t"].cast(pa.int64()).to_pylist() == list(range(300))
 
 
 def test_named_types_defined_in_other_fields() -> None:
@@ -339,6 +348,27 @@ def test_no_container_at_all(data: bytes) -> None:
     for reading in (read, lambda d: AvroReader().column_names(io.BytesIO(d))):
         with pytest.raises(InputSchemaError, match="no Avro object container"):
             reading(data)
+
+
+def test_another_version_of_the_container() -> None:
+    with pytest.raises(InputSchemaError, match="no Avro object container"):
+        read(avro_of(FIELDS, ROWS).replace(b"Obj\x01", b"Obj\x02"))
+
+
+def test_endless_records_of_no_bytes() -> None:
+    sync = b"0123456789abcdef"
+    count = b"\xff" * 8 + b"\x7e"
+    data = avro_of({"c": "null"}, [], sync_marker=sync) + count + b"\0" + sync
+    with pytest.raises(InputSchemaError, match="damaged"):
+        next(AvroReader().read(io.BytesIO(data), ["c"], ["c"], 10))
+
+
+def test_a_length_that_is_cut_off_is_no_end() -> None:
+    """Which depends on the implementation of fastavro otherwise."""
+    source = avro._Source(io.BytesIO(b"0123456789abcdef\x80"))
+    assert source.read(16) == b"0123456789abcdef" and source.read(1) == b"\x80"
+    with pytest.raises(ValueError, match="within a block"):
+        source.read(1)
 
 
 def test_damage_is_reported_without_the_data() -> None:

@@ -318,6 +318,7 @@ def test_a_quote_never_closed_is_an_error(body: bytes) -> None:
         (b"", "no header line"),
         (b"\n\r\n\n", "no header line"),
         (b"case_id,other,other\n1,A,x\n", "twice: 'other'"),
+        (b"case_id,,,other,other\n1,,,A,x\n", "two fields of the first line are equal"),
         (b"x,y\n1,2\n", "no column 'case_id'; its columns are 'x', 'y'.*--case_id"),
         (b"case_id;activity\n1;2\n", "'case_id;activity'.*delimiter"),
         (b'case_id,"' + b"x" * 2_000_000, "header line"),
@@ -418,6 +419,18 @@ class Trickle(io.RawIOBase):
         return data
 
 
+def test_blocks_are_parsed_once() -> None:
+    data = HEADER + b'1,"A\n""B""\nC\nD",x\n2,B,"y\nz"\n' * 1000
+    parse = csv_format._Parser.parse
+    with (
+        mock.patch.object(csv_format, "BLOCK_BYTES", 1 << 10),
+        mock.patch.object(csv_format, "_CHUNK_BYTES", 100),
+        mock.patch.object(csv_format._Parser, "parse", autospec=True, side_effect=parse) as calls,
+    ):
+        assert len(read(data)[0]) == 2000
+    assert calls.call_count <= len(data) // 1000
+
+
 def test_stream_of_few_bytes_a_read() -> None:
     data = HEADER + b'1,"A\nB",x\n' * 20 + b"1,2\n"
     stream = Trickle(data, lambda: b"", step=3)
@@ -443,6 +456,18 @@ def test_memory_is_bounded_and_the_stream_stays_open() -> None:
     assert records.tolist() == list(range(len(records))) and len(records) > 40_000
     assert taken < 50 * 6000 + 40 * (1 << 16) + (1 << 20)
     assert not stream.closed
+
+
+def test_a_plain_quote_does_not_hold_up_what_follows() -> None:
+    stream = Trickle(HEADER + b'5" pipe,A,x\n', lambda: b"1,A,x\n" * 1000)  # never ends
+    with (
+        mock.patch.object(csv_format, "BLOCK_BYTES", 1 << 14),
+        mock.patch.object(csv_format, "RECORD_BYTES", 1 << 15),
+        mock.patch.object(csv_format, "_CHUNK_BYTES", 1 << 10),
+    ):
+        batches = CsvReader().read(stream, ["case_id"], ["case_id"], 1000)
+        got = [value for _ in range(50) for value in next(batches).columns["case_id"].to_pylist()]
+    assert got == ['5" pipe', *["1"] * (len(got) - 1)] and len(got) > 20_000
 
 
 def test_errors_of_the_stream_pass() -> None:

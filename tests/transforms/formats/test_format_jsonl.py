@@ -152,6 +152,7 @@ def test_required_column_that_no_record_has() -> None:
     with pytest.raises(InputSchemaError, match="no column 'c'; its columns are 'x', 'key 0'") as e:
         read(data, batch_rows=1)
     assert "'key 18'" in str(e.value) and "key 19" not in str(e.value)
+    assert "more" not in str(e.value)  # for more are not held
     assert "secret" not in str(e.value) and "--case_id" in str(e.value)
     with pytest.raises(InputSchemaError, match="no columns 'c', 't'"):
         read(data, required=("t", "x", "c"), wanted=("x", "c", "t"))

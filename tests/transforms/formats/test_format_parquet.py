@@ -181,6 +181,18 @@ def test_batches_and_row_groups() -> None:
         ]
 
 
+def test_checksums_of_pages_are_verified() -> None:
+    table = pa.table({"case_id": [f"case {n}" for n in range(100)]})
+    options = {"compression": "none", "write_page_checksum": True, "use_dictionary": False}
+    data = parquet_of(table, **options)
+    damaged = data.replace(b"case 57", b"case 75", 1)
+    assert damaged != data and read(data).num_rows == 100
+    with pytest.raises(InputSchemaError, match="damaged"):
+        read(damaged)
+    with pytest.raises(InputSchemaError, match="damaged"):
+        read(written(rows_of(("1", "A", 0)))[:40] + b"x" + written(rows_of(("1", "A", 0)))[41:])
+
+
 def test_text_that_is_no_utf_8_is_an_error() -> None:
     buffers = pa.array([b"secret\xff"], pa.binary()).buffers()
     broken = pa.StringArray.from_buffers(1, buffers[1], buffers[2])
@@ -280,17 +292,23 @@ def test_names_filtered_out_of_a_dictionary_are_not_in_the_bytes() -> None:
 
 
 def test_bytes_and_row_groups_do_not_depend_on_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 4000)
-    rng = np.random.default_rng(2)
-    rows = rows_of(
-        *((str(n // 9), f"act {n % 7}", int(rng.integers(1 << 50))) for n in range(9001))
+    monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 150_000)
+    numbers = np.random.default_rng(2).integers(0, 1 << 60, 200_000)  # for many pages
+    text = pa.array(numbers).cast(pa.string())
+    rows = pa.RecordBatch.from_arrays(
+        [
+            text,
+            pa.array(numbers % 7).cast(pa.string()),
+            pa.array(numbers, pa.timestamp("us", "UTC")),
+        ],
+        schema=RELEASED_SCHEMA,
     )
     data = written(rows)
-    cuts = [0, 1, 1, 1500, 3999, 4000, 4001, 8500, 9001]
+    cuts = [0, 1, 1, *range(777, 140_000, 7777), 149_999, 150_000, 150_001, 180_000, 200_000]
     assert written(*(rows.slice(a, b - a) for a, b in pairwise(cuts))) == data
     file = pq.ParquetFile(io.BytesIO(data))
-    assert [file.metadata.row_group(n).num_rows for n in range(3)] == [4000, 4000, 1001]
-    assert file.metadata.num_row_groups == 3
+    assert [file.metadata.row_group(n).num_rows for n in (0, 1)] == [150_000, 50_000]
+    assert file.metadata.num_row_groups == 2
     assert pa.Table.from_batches([rows]).equals(file.read())
 
 

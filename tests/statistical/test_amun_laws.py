@@ -1,0 +1,270 @@
+"""The laws of what Amun draws: counts, times, which cases; chi-square at ALPHA with controls."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+from anonymizers.amun import Amun, AmunParams
+from anonymizers.amun_release import Released
+from anonymizers.guessing_advantage import epsilon_of_counts, epsilon_of_oversampling
+from pipelines.in_memory import anonymise
+from schemas.ranks import case_bytes
+from schemas.traces import TraceBatch
+from tests.support.chi_square import ALPHA, laplace_p_value, p_value_of_law
+from tests.support.keys import randomness, release_key
+from tests.support.paper_log import DAY_US, traces_of
+from tests.support.rounds import rows_of, run_rounds
+
+AMUN = Amun()
+G = 0.3
+
+
+# --- noise on counts, n = 4,000 releases ----------------------------------------------------------
+
+N_RELEASES = 4_000
+
+
+@functools.cache
+def net_moves(params: AmunParams) -> tuple[np.ndarray, np.ndarray]:
+    """int64[N_RELEASES, 2] gains and losses of the variants A and B, each a transition of its own.
+
+    Of each there are 1,000 cases, so a deletion always finds one.
+    """
+    rows = [(f"{letter}{i}", letter, 0) for letter in "AB" for i in range(1000)]
+    run = run_rounds(traces_of(rows), AMUN, params, release_key())
+    statistics = run.statistics["sampling"]
+    decided = [
+        AMUN.decide(
+            "sampling", statistics, run.decisions, params, randomness(i // 50, f"release {i % 50}")
+        )
+        for i in range(N_RELEASES)
+    ]
+    return np.array([d.gains for d in decided]), np.array([d.losses for d in decided])
+
+
+def rounded_laplace(epsilon: float) -> dict[int, float]:
+    law = stats.laplace(scale=1 / epsilon)
+    return {k: law.cdf(k + 0.5) - law.cdf(k - 0.5) for k in range(-300, 301)}
+
+
+def truncated_laplace(epsilon: float) -> dict[int, float]:
+    """Of int(Laplace)."""
+    law = stats.laplace(scale=1 / epsilon)
+    tail = {k: law.cdf(-k) - law.cdf(-k - 1) for k in range(1, 301)}
+    return {0: law.cdf(1) - law.cdf(-1), **tail, **{-k: chance for k, chance in tail.items()}}
+
+
+def absolute(law: dict[int, float]) -> dict[int, float]:
+    return {k: law[k] + law[-k] if k else law[0] for k in law if k >= 0}
+
+
+def test_a_sampled_count_moves_by_rounded_laplace_noise() -> None:
+    """Controls: epsilon 20 % smaller and larger, and noise that is cut off instead of rounded."""
+    gains, losses = net_moves(AmunParams(guessing_advantage=G))
+    assert not ((gains > 0) & (losses > 0)).any()
+    moved = Counter((gains - losses)[:, 0].tolist())
+    epsilon = epsilon_of_counts(G)
+    assert p_value_of_law(moved, rounded_laplace(epsilon)) > ALPHA
+    assert p_value_of_law(moved, rounded_laplace(epsilon * 0.8)) < ALPHA
+    assert p_value_of_law(moved, rounded_laplace(epsilon * 1.25)) < ALPHA
+    assert p_value_of_law(moved, truncated_laplace(epsilon)) < ALPHA
+
+
+def test_an_oversampled_count_grows_by_the_size_of_noise_of_proposition_a_6() -> None:
+    """Control: the epsilon of sampling, which the authors' code takes here too."""
+    gains, losses = net_moves(AmunParams(guessing_advantage=G, mode="oversampling"))
+    assert not losses.any()
+    grown = Counter(gains[:, 0].tolist())
+    assert p_value_of_law(grown, absolute(rounded_laplace(epsilon_of_oversampling(G)))) > ALPHA
+    assert p_value_of_law(grown, absolute(rounded_laplace(epsilon_of_counts(G)))) < ALPHA
+
+
+def test_the_noise_of_two_transitions_is_independent() -> None:
+    """Correlation within 6 / sqrt(n); control: a column with itself."""
+    gains, losses = net_moves(AmunParams(guessing_advantage=G))
+    noise = gains - losses
+    assert abs(np.corrcoef(noise.T)[0, 1]) < 6 / np.sqrt(N_RELEASES)
+    assert np.corrcoef(noise[:, 0], noise[:, 0])[0, 1] > 6 / np.sqrt(N_RELEASES)
+    assert (noise[:, 0] != noise[:, 1]).mean() > 0.5
+
+
+# --- noise on times, n = 100,000 cases ------------------------------------------------------------
+
+N_CASES = 100_000
+FAR = 10**13  # microseconds; noised durations stay above 0
+WIDTH = 10**9
+
+
+def two_durations() -> list[TraceBatch]:
+    """Cases <A, B>, half of them a duration of FAR and half of FAR + WIDTH, so P = 1/2.
+
+    The starts are 0 and 1 days, likewise by halves, independent of the durations.
+    """
+    n = np.arange(N_CASES)
+    times = np.empty((N_CASES, 2), np.int64)
+    times[:, 0] = n // 2 % 2 * DAY_US
+    times[:, 1] = times[:, 0] + FAR + n % 2 * WIDTH
+    [small] = traces_of([("0", "A", 0), ("0", "B", 0)])
+    return [
+        TraceBatch(
+            pa.array([f"case {i}" for i in n]),
+            2 * np.arange(N_CASES + 1),
+            np.tile(np.array([0, 1], np.int32), N_CASES),
+            times.reshape(-1),
+            small.vocabulary,
+        )
+    ]
+
+
+def mixture_p_value(values: np.ndarray, scale: float, places: tuple[int, int]) -> float:
+    """p-value against Laplace noise of that scale around one of two places."""
+
+    def cdf(x: np.ndarray) -> np.ndarray:
+        return np.mean([stats.laplace(place, scale).cdf(x) for place in places], axis=0)
+
+    edges = np.linspace(places[0] - 8 * scale, places[1] + 8 * scale, 120)
+    chances = np.diff(np.concatenate([[0.0], cdf(edges), [1.0]]))
+    found = Counter(np.searchsorted(edges, values).tolist())
+    return p_value_of_law(found, dict(enumerate(chances.tolist())))
+
+
+def test_a_time_is_noised_by_the_range_of_its_group_over_epsilon() -> None:
+    """Durations: P = 1/2, so epsilon = 1.3863 (Equation 3); starts: P = 1/2 within half a day.
+
+    Controls: both scales 5 % smaller and larger. A few of the cases are copied or deleted; the
+    scale of the copied ones is twice that, which the test does not see in 100,000.
+    """
+    params = AmunParams(guessing_advantage=G, compression="none", start_precision_days=0.5)
+    [released] = anonymise(two_durations(), AMUN, params, release_key(), "r", "c").traces
+    assert abs(released.n_cases - N_CASES) < 100
+    durations = released.durations[1::2]
+    assert durations.min() > 0
+    epsilon = 1.3862943611
+    places = {"durations": (FAR, FAR + WIDTH), "starts": (0, DAY_US)}
+    for name, values in (("durations", durations), ("starts", released.starts)):
+        low, high = places[name]
+        scale = (high - low) / epsilon
+        assert mixture_p_value(values, scale, (low, high)) > ALPHA, name
+        assert mixture_p_value(values, scale * 0.95, (low, high)) < ALPHA, name
+        assert mixture_p_value(values, scale * 1.05, (low, high)) < ALPHA, name
+
+
+def test_the_noise_of_different_times_is_independent() -> None:
+    """Correlation within 6 / sqrt(n), n = 100,000; control: a noise with itself."""
+    params = AmunParams(guessing_advantage=G, compression="none", start_precision_days=0.5)
+    run = run_rounds(two_durations(), AMUN, params, release_key())
+    [traces] = two_durations()
+    drawn = Released.of(traces, run.decisions, params, run.randomness)
+    starts, durations = drawn.start_noise.astype(float), drawn.noise[1::2].astype(float)
+    limit = 6 / np.sqrt(len(starts))
+    assert abs(np.corrcoef(starts, durations)[0, 1]) < limit
+    assert abs(np.corrcoef(durations[1:], durations[:-1])[0, 1]) < limit
+    assert abs(np.corrcoef(starts[1:], durations[:-1])[0, 1]) < limit
+    assert np.corrcoef(durations, durations)[0, 1] > limit
+
+
+# --- epsilon is divided by the number of copies, n > 15,000 residuals -----------------------------
+
+
+def test_replicated_cases_share_their_epsilon() -> None:
+    """Two cases, told apart by their last activity, whose B takes FAR and FAR + WIDTH.
+
+    g = .05, so there are many copies; P = 1/2, so epsilon = .2007. Each of c released cases of one
+    original has noise of scale c * WIDTH / epsilon. Controls: a scale 15 % larger and smaller, and
+    residuals without the division by c.
+    """
+    params = AmunParams(guessing_advantage=0.05, compression="none", mode="oversampling")
+    far = 10**15
+    rows = [
+        ("1", "A", 0),
+        ("1", "B", far),
+        ("1", "X", far),
+        ("2", "A", 0),
+        ("2", "B", far + WIDTH),
+        ("2", "Y", far + WIDTH),
+    ]
+    traces = traces_of(rows)
+    residuals, undivided = [], []
+    for number in range(250):
+        cases = rows_of(anonymise(traces, AMUN, params, release_key(number), "r", "c").traces)
+        copies = Counter(events[-1][0] for _, events in cases)
+        for _, events in cases:
+            base = far + WIDTH * (events[-1][0] == "Y")
+            noise = events[1][1] - events[0][1] - base
+            assert events[1][1] > events[0][1]  # never cut off at 0
+            assert events[0][1] == 0  # the starts are all equal: no noise
+            residuals.append(noise / copies[events[-1][0]])
+            undivided.append(noise)
+    scale = WIDTH / (-np.log(1 / 0.55 - 1))
+    assert len(residuals) > 15_000
+    assert laplace_p_value(np.array(residuals), scale) > ALPHA
+    assert laplace_p_value(np.array(residuals), 1.15 * scale) < ALPHA
+    assert laplace_p_value(np.array(residuals), scale / 1.15) < ALPHA
+    assert laplace_p_value(np.array(undivided), scale) < ALPHA
+
+
+# --- which cases are copied and deleted, n = 2,000 selections -------------------------------------
+
+
+def exact_selection(n: int, gain: int, loss: int) -> dict[tuple[int, ...], float]:
+    """How often each of n cases is released: copies with replacement, then deletions without."""
+    law: Counter[tuple[int, ...]] = Counter()
+    for copied in itertools.product(range(n), repeat=gain):
+        instances = [*range(n), *copied]
+        gone = list(itertools.combinations(range(len(instances)), loss))
+        for deleted in gone:
+            left = Counter(case for i, case in enumerate(instances) if i not in deleted)
+            law[tuple(left[case] for case in range(n))] += Fraction(1, n**gain * len(gone))
+    return {copies: float(chance) for copies, chance in law.items()}
+
+
+def selections(n: int, gain: int, loss: int, how_many: int) -> Counter[tuple[int, ...]]:
+    """Copies of each of n cases of the second of three variants, over many releases."""
+    rows = [("a", "A", 0), *((f"case {i}", "B", 0) for i in range(n)), ("c", "C", 0)]
+    [traces] = traces_of(rows)
+    params = AmunParams()
+    decisions = dict(run_rounds([traces], AMUN, params, release_key()).decisions)
+    decisions["sampling"] = replace(
+        decisions["sampling"], gains=np.array([0, gain, 0]), losses=np.array([0, loss, 0])
+    )
+    counter = AMUN.requires("selection", params)["ranks"]
+    found: Counter[tuple[int, ...]] = Counter()
+    for i in range(how_many):
+        keyed = randomness(i // 50, f"release {i % 50}")
+        ranks = counter.count(traces, decisions, keyed)
+        decided = AMUN.decide("selection", {"ranks": ranks}, decisions, params, keyed)
+        copies = dict(zip(decided.changed.to_pylist(), decided.copies.tolist(), strict=True))
+        identities = case_bytes(keyed.identify("case", traces.case_ids)).to_pylist()
+        number = [copies.pop(identity, 1) for identity in identities]
+        assert not copies
+        assert number[0] == number[-1] == 1
+        found[tuple(number[1:-1])] += 1
+    return found
+
+
+@pytest.mark.parametrize(
+    ("n", "gain", "loss"), [(3, 1, 0), (3, 2, 0), (3, 0, 1), (4, 0, 2), (3, 2, 2), (2, 1, 3)]
+)
+def test_cases_are_copied_and_deleted_at_random(n: int, gain: int, loss: int) -> None:
+    """Control: a selection in which the first case is twice as likely to be the one that stays."""
+    found = selections(n, gain, loss, 2_000)
+    law = exact_selection(n, gain, loss)
+    assert p_value_of_law(found, law) > ALPHA if len(law) > 1 else set(found) == set(law)
+    if len(law) > 1:
+        skewed = {copies: chance * (1 + copies[0]) for copies, chance in law.items()}
+        total = sum(skewed.values())
+        skewed = {copies: chance / total for copies, chance in skewed.items()}
+        assert p_value_of_law(found, skewed) < ALPHA
+
+
+def test_what_neither_gains_nor_loses_is_not_listed() -> None:
+    assert selections(3, 0, 0, 5) == {(1, 1, 1): 5}

@@ -1,0 +1,94 @@
+"""A method's rounds one by one, so that tests can look at the decisions in between.
+
+The same loop as `pipelines.in_memory.anonymise`; a test holds the two against each other.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from anonymizers.base import Anonymizer
+from anonymizers.input_digest import InputDigest
+from anonymizers.randomness import Randomness, ReleaseKey
+from schemas.traces import TraceBatch
+
+RELEASE_ID = "release"
+CONFIG_DIGEST = "configuration"
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """What a run decided.
+
+    Attributes:
+        statistics: By round, the statistics on which it was decided.
+        decisions: By round, in order.
+        randomness: The run's randomness.
+    """
+
+    statistics: dict[str, dict[str, Any]]
+    decisions: dict[str, Any]
+    randomness: Randomness
+
+
+def run_rounds(
+    traces: Sequence[TraceBatch],
+    method: Anonymizer,
+    params: Any,
+    key: ReleaseKey,
+    passed_on: Callable[[Any], Any] = lambda value: value,
+    kind: type[Randomness] = Randomness,
+) -> Rounds:
+    """Runs all rounds; `passed_on` is what becomes of statistics and decisions on their way."""
+    digest = InputDigest.merge([InputDigest.from_traces(batch, key) for batch in traces]).hex
+    randomness = kind(key, RELEASE_ID, digest, CONFIG_DIGEST)
+    run = Rounds({}, {}, randomness)
+    decisions = run.decisions
+    for i, name in enumerate(method.rounds(params)):
+        run.statistics[name] = {
+            what: passed_on(
+                counter.kind.merge(
+                    [
+                        passed_on(counter.count(batch, decisions, randomness if i else None))
+                        for batch in traces
+                    ]
+                )
+            )
+            for what, counter in method.requires(name, params).items()
+        }
+        decided = method.decide(name, run.statistics[name], decisions, params, randomness)
+        decisions[name] = passed_on(decided)
+    return run
+
+
+class Recording(Randomness):
+    """Notes the cells for which words are asked."""
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.asked: defaultdict[str, list[tuple[int, int, int]]] = defaultdict(list)
+
+    def words(self, purpose: str, cells: np.ndarray, counter: Any = 0) -> np.ndarray:
+        counters = np.broadcast_to(np.asarray(counter, np.uint64), len(cells))
+        rows = zip(cells[:, 0].tolist(), cells[:, 1].tolist(), counters.tolist(), strict=True)
+        self.asked[purpose] += rows
+        return super().words(purpose, cells, counter)
+
+
+def rows_of(batches: Sequence[TraceBatch]) -> list[tuple[str, tuple[tuple[str, int], ...]]]:
+    """Returns each case as (id, ((activity, microseconds), …)), sorted."""
+    cases = []
+    for batch in batches:
+        names = batch.vocabulary.names.to_pylist()
+        ids = batch.case_ids.to_pylist()
+        bounds = batch.offsets.tolist()
+        codes, times = batch.activities.tolist(), batch.times.tolist()
+        for case, first, last in zip(ids, bounds[:-1], bounds[1:], strict=True):
+            events = zip(codes[first:last], times[first:last], strict=True)
+            cases.append((case, tuple((names[code], time) for code, time in events)))
+    return sorted(cases)

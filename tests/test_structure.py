@@ -1,0 +1,193 @@
+"""What the layout promises: imports run one way, and no randomness but the keyed one.
+
+Each rule is a function from source text to its violations, and is shown a text that breaks it.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("schemas", "anonymizers", "transforms", "pipelines")  # each may import those before it
+SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+PM4PY_ADAPTER = "pipelines/mining.py"
+
+Rule = Callable[[str, str], list[str]]
+
+
+def imported(source: str) -> Iterator[str]:
+    """Yields the modules that a source imports anywhere, by their full names."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            # A relative import stays within its package, which none of the rules forbids.
+            if node.level == 0 and node.module is not None:
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and _called(node) in ("__import__", "import_module"):
+            yield from (arg.value for arg in node.args[:1] if isinstance(arg, ast.Constant))
+
+
+def _called(node: ast.Call) -> str:
+    function = node.func
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def imports_no_package_above(path: str, source: str) -> list[str]:
+    above = PACKAGES[PACKAGES.index(path.split("/")[0]) + 1 :]
+    return [name for name in imported(source) if name.split(".")[0] in (*above, "tests")]
+
+
+def imports_no_beam(path: str, source: str) -> list[str]:
+    if not path.startswith(("schemas/", "anonymizers/", "transforms/formats/")):
+        return []
+    return [name for name in imported(source) if name.split(".")[0] == "apache_beam"]
+
+
+def imports_pm4py_in_its_adapter_only(path: str, source: str) -> list[str]:
+    if path == PM4PY_ADAPTER:
+        return []
+    return [name for name in imported(source) if name.split(".")[0] == "pm4py"]
+
+
+def uses_no_unkeyed_randomness(path: str, source: str) -> list[str]:
+    """`secrets` and `os.urandom` are the operating system's, for keys; all else has a seed."""
+    found = [
+        name
+        for name in imported(source)
+        if name.split(".")[0] == "random" or name.startswith("numpy.random")
+    ]
+    for node in ast.walk(ast.parse(source)):
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr == "random"
+            and isinstance(node.value, ast.Name)
+            and node.value.id in ("np", "numpy")
+        ):
+            found.append(f"line {node.lineno}: {node.value.id}.random")
+    return found
+
+
+def takes_no_seed(path: str, source: str) -> list[str]:
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.arg):
+            names = [node.arg]
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names = [node.target.id]
+        elif isinstance(node, ast.keyword):
+            names = [node.arg or ""]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names = [node.value.lstrip("-")] if node.value.startswith("--") else []
+        else:
+            names = []
+        found += [
+            f"line {node.lineno}: {name}"
+            for name in names
+            if "seed" in name.lower().replace("-", "_").split("_")
+        ]
+    return found
+
+
+RULES: dict[Rule, list[tuple[str, str]]] = {
+    # A rule, and (path, source) pairs that break it.
+    imports_no_package_above: [
+        ("schemas/a.py", "from anonymizers.base import Params"),
+        ("anonymizers/a.py", "def f():\n    import transforms.read"),
+        ("transforms/a.py", "from pipelines import cli"),
+        ("pipelines/a.py", "from tests.support.keys import release_key"),
+        ("schemas/a.py", "import importlib\nimportlib.import_module('pipelines.cli')"),
+    ],
+    imports_no_beam: [
+        ("schemas/a.py", "import apache_beam as beam"),
+        ("anonymizers/a.py", "from apache_beam.io import filesystems"),
+        ("transforms/formats/a.py", "if True:\n    import apache_beam"),
+    ],
+    imports_pm4py_in_its_adapter_only: [
+        ("pipelines/evaluate.py", "def f():\n    import pm4py"),
+        ("schemas/a.py", "from pm4py.objects.log import obj"),
+    ],
+    uses_no_unkeyed_randomness: [
+        ("schemas/a.py", "import random"),
+        ("anonymizers/a.py", "from random import choice"),
+        ("anonymizers/a.py", "from numpy import random"),
+        ("anonymizers/a.py", "from numpy.random import default_rng"),
+        ("transforms/a.py", "import numpy as np\nx = np.random.default_rng(1)"),
+    ],
+    takes_no_seed: [
+        ("anonymizers/a.py", "def f(x, *, seed=None): ..."),
+        ("anonymizers/a.py", "class Params:\n    random_seed: int = 3"),
+        ("pipelines/a.py", "parser.add_argument('--seed')"),
+        ("pipelines/a.py", "f(x, seed=1)"),
+    ],
+}
+
+
+def test_the_rules_look_at_every_package() -> None:
+    looked_at = {path.relative_to(ROOT).parts[0] for path in SOURCES}
+    assert looked_at == set(PACKAGES)
+    assert len(SOURCES) > 50
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_every_source_keeps_the_rule(rule: Rule) -> None:
+    broken = {
+        str(name): found
+        for path in SOURCES
+        if (found := rule(str(name := path.relative_to(ROOT)), path.read_text()))
+    }
+    assert broken == {}
+
+
+@pytest.mark.parametrize(
+    ("rule", "path", "source"),
+    [(rule, *example) for rule, examples in RULES.items() for example in examples],
+    ids=lambda value: value.__name__ if callable(value) else str(value)[:40],
+)
+def test_a_source_that_breaks_the_rule_is_found(rule: Rule, path: str, source: str) -> None:
+    assert rule(path, source)
+
+
+def test_what_a_lower_package_imports_is_allowed() -> None:
+    assert imports_no_package_above("pipelines/a.py", "from schemas.traces import TraceBatch") == []
+
+
+_IMPORT_ALL = """
+import importlib, pkgutil, sys
+for package in sys.argv[1:]:
+    parent = importlib.import_module(package)
+    for module in pkgutil.walk_packages(parent.__path__, package + "."):
+        importlib.import_module(module.name)
+foreign = [name for name in ("apache_beam", "pm4py", "tests") if name in sys.modules]
+sys.exit(f"imported: {foreign}" if foreign else 0)
+"""
+
+
+def _import_all(*packages: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", _IMPORT_ALL, *packages],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_the_privacy_core_and_the_formats_load_without_beam() -> None:
+    done = _import_all("schemas", "anonymizers", "transforms.formats")
+    assert done.returncode == 0, done.stderr
+
+
+def test_that_the_pipelines_load_beam_is_noticed() -> None:
+    done = _import_all("pipelines")
+    assert done.returncode == 1
+    assert "apache_beam" in done.stderr
+    assert "pm4py" not in done.stderr
