@@ -368,12 +368,14 @@ def test_compression_of_the_noise_scales_what_was_drawn(number: int) -> None:
     params = AmunParams(compression="noise")
     run = run_rounds(traces, Amun(), params, release_key(number))
     drawn = Released.of(traces[0], run.decisions, params, run.randomness)
-    noised = drawn.traces.starts + drawn.start_noise
+    start_noise = drawn.start_noise(run.decisions, run.randomness)
+    noise = drawn.noise(run.decisions, params, run.randomness)
+    noised = drawn.traces.starts + start_noise
     original = int(np.ptp(traces[0].starts))
     factor = 0.5 * original / (original + int(np.ptp(noised)))
     ids = hex_ids(run.randomness.words("amun/case-id", drawn.cells, drawn.replica)).to_pylist()
-    durations = np.maximum(drawn.traces.durations + np.rint(factor * drawn.noise), 0)
-    starts = drawn.traces.starts + np.rint(factor * drawn.start_noise)
+    durations = np.maximum(drawn.traces.durations + np.rint(factor * noise), 0)
+    starts = drawn.traces.starts + np.rint(factor * start_noise)
     assert set(ids) == set(packed)
     for i, case in enumerate(ids):
         own = durations[drawn.traces.offsets[i] + 1 : drawn.traces.offsets[i + 1]]

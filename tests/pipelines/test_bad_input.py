@@ -31,7 +31,7 @@ def released(out: Path) -> pd.DataFrame:
 
 
 def refused(out: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    """The error's text, after checking that nothing was released and nothing was told of the data."""
+    """The error's text, once nothing was released and nothing was told of the data."""
     printed = capsys.readouterr()
     assert not (out / "run_id=r").exists()
     assert not (out / "latest.json").exists()
@@ -111,7 +111,7 @@ def test_mixed_time_zones_are_one_time(tmp_path: Path, out: Path) -> None:
     path = csv_log(tmp_path / "log.csv", rows)
     flags = ("--time_zone", "Europe/Berlin", "--compression", "none")
     assert release(path, out, *flags) == 0
-    # All starts and all durations of a step agree, so there is no noise: the stamps are the input's.
+    # Starts and durations of a step agree, so there is no noise: the stamps are the input's.
     assert set(released(out)["timestamp"].astype(str)) == {
         "2026-03-29 00:30:00+00:00",
         "2026-03-29 00:31:00+00:00",
@@ -121,8 +121,11 @@ def test_mixed_time_zones_are_one_time(tmp_path: Path, out: Path) -> None:
 
 @pytest.mark.parametrize(
     ("first", "last"),
-    [("9999-12-31T23:00:00Z", "9999-12-31T23:59:59.999999Z"), ("0001-01-01T00:00:00Z", "1969-12-31T23:59:59Z")],
-)  # fmt: skip
+    [
+        ("9999-12-31T23:00:00Z", "9999-12-31T23:59:59.999999Z"),
+        ("0001-01-01T00:00:00Z", "1969-12-31T23:59:59Z"),
+    ],
+)
 def test_the_ends_of_the_calendar_can_be_released(
     tmp_path: Path, out: Path, first: str, last: str
 ) -> None:

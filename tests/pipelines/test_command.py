@@ -358,7 +358,8 @@ def test_the_evaluation_of_a_log_with_itself_finds_no_distance(tmp_path: Path) -
     (release / "manifest.json").write_text('{"outputs": [{"path": "log.parquet"}]}')
     report = tmp_path / "report.json"
     assert tracecloak(
-        "evaluate", "--original", tmp_path / "log.parquet", "--released", release, "--output", report
+        "evaluate", "--original", tmp_path / "log.parquet", "--released", release,
+        "--output", report,
     ) == 0  # fmt: skip
     found = json.loads(report.read_text())
     assert found["original"] == found["released"]

@@ -1,4 +1,4 @@
-"""The configuration: its JSON Schema and pydantic agree, and what changes bytes changes the digest."""
+"""The configuration: its schema and the code agree; what changes bytes changes the digest."""
 
 import json
 from pathlib import Path

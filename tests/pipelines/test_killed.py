@@ -71,7 +71,8 @@ def log(tmp_path: Path) -> Path:
     return csv_log(tmp_path / "log.csv", list(small_rows()))
 
 
-KILLS = [f"{when}-{step}" for step in ("reserve", "write", "commit", "latest", "receipt") for when in ("before", "after")]  # fmt: skip
+STEPS = ("reserve", "write", "commit", "latest", "receipt")
+KILLS = [f"{when}-{step}" for step in STEPS for when in ("before", "after")]
 
 
 @pytest.mark.parametrize("kill", KILLS)

@@ -48,7 +48,8 @@ def test_pm4py_formats_the_parquet_and_counts_the_published_graph(release: Path)
     import pm4py
 
     frame = pm4py.format_dataframe(
-        pd.read_parquet(release / "log"), case_id=PLAIN[0], activity_key=PLAIN[1], timestamp_key=PLAIN[2]
+        pd.read_parquet(release / "log"),
+        case_id=PLAIN[0], activity_key=PLAIN[1], timestamp_key=PLAIN[2],
     )  # fmt: skip
     graph, starts, ends = pm4py.discover_dfg(frame)
     published = json.loads((release / "dfg.json").read_text())

@@ -164,7 +164,8 @@ def test_the_noise_of_different_times_is_independent() -> None:
     run = run_rounds(two_durations(), AMUN, params, release_key())
     [traces] = two_durations()
     drawn = Released.of(traces, run.decisions, params, run.randomness)
-    starts, durations = drawn.start_noise.astype(float), drawn.noise[1::2].astype(float)
+    starts = drawn.start_noise(run.decisions, run.randomness).astype(float)
+    durations = drawn.noise(run.decisions, params, run.randomness)[1::2].astype(float)
     limit = 6 / np.sqrt(len(starts))
     assert abs(np.corrcoef(starts, durations)[0, 1]) < limit
     assert abs(np.corrcoef(durations[1:], durations[:-1])[0, 1]) < limit

@@ -68,4 +68,5 @@ def small_rows(n_cases: int = 12) -> Iterator[tuple[str, str, str]]:
         for step, activity in enumerate(
             ("A", "B", "C")[: 2 + (case % 3 > 0)] + ("D",) * (case % 2)
         ):
-            yield f"case-{case}", activity, f"2026-01-{1 + case % 28:02d}T1{step}:{case:02d}:00+00:00"
+            stamp = f"2026-01-{1 + case % 28:02d}T1{step}:{case:02d}:00+00:00"
+            yield f"case-{case}", activity, stamp

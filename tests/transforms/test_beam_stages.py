@@ -1,4 +1,4 @@
-"""The Beam stages: coders, the combiner, the shuffle, and what a retry does. Arithmetic is elsewhere."""
+"""The Beam stages: coders, the combiner, the shuffle, and what a retry does."""
 
 import itertools
 import json
@@ -118,8 +118,13 @@ def in_another_order_and_grouping(fn: MergeStatisticsFn, batches: list[Statistic
 
 @pytest.mark.parametrize(
     "way",
-    [fresh_then_merged, merged_and_compacted_over_the_wire, one_after_the_other, in_another_order_and_grouping],
-)  # fmt: skip
+    [
+        fresh_then_merged,
+        merged_and_compacted_over_the_wire,
+        one_after_the_other,
+        in_another_order_and_grouping,
+    ],
+)
 def test_the_combiner_gives_one_result_in_every_way(way: Way) -> None:
     batches = counted(events(60))
     whole = group_into_traces(events(60), 1)[0]
