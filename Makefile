@@ -15,14 +15,14 @@ DEMO_CASES ?= 2000
 	touch $@
 
 # A synthetic hospital log, what its release would do, the release, and how far it is from the log.
+demo: export TRACECLOAK_KEY_STORE := demo/key-store
 demo: .venv/core
 	rm -rf demo && mkdir demo
 	$(BIN)/tracecloak sample --cases $(DEMO_CASES) --output demo/hospital.xes.gz
-	TRACECLOAK_KEY_STORE=demo/key-store $(BIN)/tracecloak plan \
-	  --input demo/hospital.xes.gz --output demo/releases --method amun --guessing_advantage 0.2
-	TRACECLOAK_KEY_STORE=demo/key-store $(BIN)/tracecloak release \
-	  --input demo/hospital.xes.gz --output demo/releases --method amun --guessing_advantage 0.2 \
-	  --release_id hospital-demo
+	$(BIN)/tracecloak plan --input demo/hospital.xes.gz --output demo/releases \
+	  --method amun --guessing_advantage 0.2 --release_id hospital-demo
+	$(BIN)/tracecloak release --input demo/hospital.xes.gz --output demo/releases \
+	  --method amun --guessing_advantage 0.2 --release_id hospital-demo
 	$(BIN)/tracecloak evaluate --original demo/hospital.xes.gz --released demo/releases \
 	  --output demo/evaluation.json
 	@echo

@@ -91,7 +91,7 @@ def evaluate(original: EventSource, released: str) -> dict[str, Any]:
     variants_a, variants_b = a.distribution, b.distribution
     emd = measures.variant_emd(variants_a, variants_b, _MAX_EMD_CELLS)
     return {
-        "private": False,
+        "publishable": False,
         "warning": "computed on the unprotected log: for the operator, not for publication",
         "release": folder,
         "original": a.sizes(),

@@ -368,7 +368,7 @@ def test_the_evaluation_of_a_log_with_itself_finds_no_distance(tmp_path: Path) -
         "edge_frequency_emd", "edge_time_emd_months", "edge_mean_absolute_error", "variant_emd",
     ):  # fmt: skip
         assert found[name] == pytest.approx(0, abs=1e-12), name
-    assert found["private"] is False
+    assert found["publishable"] is False
 
 
 def test_the_evaluation_counts_what_oversampling_added(
