@@ -14,7 +14,7 @@ setup(
     install_requires=[
         "apache-beam>=2.77,<2.78",
         "cryptography>=42",
-        "fastavro>=1.9,<2",
+        "fastavro[snappy,zstandard]>=1.9,<2",
         "jsonschema>=4.20",
         "numpy>=1.26,<2.5",
         "POT>=0.9.4",

@@ -58,17 +58,16 @@ def draw_moves(
     tickets += below(words[:, 0], np.repeat(frequency[order], wanted))
     variants = variant_of[np.searchsorted(cases_upto, tickets, side="right")].tolist()
 
-    starts = dafsa.variants.offsets.tolist()
-    path = dafsa.path
-    added = np.zeros(dafsa.n_transitions, np.int64)
-    so_far = added.data  # reads single numbers faster than numpy does
+    # Lists, because most steps read or raise a dozen numbers, which numpy is slow at.
+    starts, path = dafsa.variants.offsets.tolist(), dafsa.path.tolist()
+    added = [0] * dafsa.n_transitions
     picks = [0] * len(counts)
     first = 0
     for transition, want in zip(order.tolist(), wanted.tolist(), strict=True):
-        if so_far[transition] < want:
+        if added[transition] < want:
             for variant in variants[first : first + want]:
                 picks[variant] += 1
-                # A path takes a transition once: the automaton has no cycle.
-                added[path[starts[variant] : starts[variant + 1]]] += 1
+                for taken in path[starts[variant] : starts[variant + 1]]:
+                    added[taken] += 1
         first += want
     return np.array(picks, np.int64)

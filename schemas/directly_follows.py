@@ -57,12 +57,15 @@ class DirectlyFollows:
         target[offsets[1:] + np.arange(len(weights))] = words.end
         n_codes = words.end + 1
         weight = np.repeat(weights, np.diff(offsets) + 1)
-        keys, inverse = np.unique(source * n_codes + target, return_inverse=True)
-        return cls(
-            (keys // n_codes).astype(np.int32),
-            (keys % n_codes).astype(np.int32),
-            sum_groups(inverse, weight, len(keys)),
-        )
+        pairs = source * n_codes + target
+        if n_codes**2 <= len(pairs):  # few names: a cell for every possible pair
+            cells = sum_groups(pairs, weight, n_codes**2)
+            keys = np.flatnonzero(cells)
+            counts = cells[keys]
+        else:
+            keys, inverse = np.unique(pairs, return_inverse=True)
+            counts = sum_groups(inverse, weight, len(keys))
+        return cls((keys // n_codes).astype(np.int32), (keys % n_codes).astype(np.int32), counts)
 
     @classmethod
     def merge(cls, pieces: Sequence[DirectlyFollows]) -> DirectlyFollows:

@@ -112,6 +112,10 @@ class VariantHistogram:
 
     def find(self, traces: TraceBatch) -> np.ndarray:
         """Returns int64[n_cases], the variant number of each case, or -1 where it is not here."""
-        sequences = sequence_bytes(traces.offsets, traces.activities)
-        found = pc.index_in(sequences, value_set=self.sequences)
-        return np.asarray(pc.fill_null(found, -1), np.int64)
+        own = sequence_bytes(traces.offsets, traces.activities).dictionary_encode()
+        # The batch's few variants are made the look-up table, not the log's many.
+        found = pc.index_in(self.sequences, value_set=own.dictionary)
+        known = np.flatnonzero(found.is_valid())
+        number = np.full(len(own.dictionary), -1, np.int64)
+        number[np.asarray(found.take(pa.array(known)))] = known
+        return number[np.asarray(own.indices)]
