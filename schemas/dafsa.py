@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schemas.merging import offsets_of, ranges, sum_groups
+from schemas.merging import offsets_of, order_of_small, ranges, sum_groups
 from schemas.traces import TraceBatch
 from schemas.trie import Trie
 from schemas.variants import VariantHistogram, sequence_bytes
@@ -47,16 +47,17 @@ class Dafsa:
         trie = Trie.from_variants(variants)
         n_children = np.bincount(trie.parents[1:], minlength=len(trie.parents))
         child_offsets = offsets_of(n_children)
-        children = np.argsort(trie.parents[1:], kind="stable") + 1
-        state = _merge_subtrees(trie, child_offsets, children)
+        rank = _sibling_ranks(trie)
+        children = np.empty(len(trie.parents) - 1, np.int64)
+        children[child_offsets[trie.parents[1:]] + rank[1:]] = np.arange(1, len(trie.parents))
+        merged = _merge_subtrees(trie, child_offsets, children)
 
-        _, representative = np.unique(state, return_index=True)
+        representative = np.flatnonzero(merged == np.arange(len(merged)))
+        state = (np.cumsum(merged == np.arange(len(merged))) - 1)[merged]
         fan_out = n_children[representative]
         own = children[ranges(child_offsets[representative], fan_out)]
         transition_offsets = offsets_of(fan_out)
         # The k-th child of a node goes by the k-th transition of the node's state.
-        rank = np.empty(len(trie.parents), np.int64)
-        rank[children] = ranges(np.zeros(len(n_children), np.int64), n_children)
         transition = transition_offsets[state[trie.parents]] + rank
         return cls(
             variants,
@@ -119,14 +120,29 @@ class Dafsa:
         return variant, self.path[ranges(self.variants.offsets[variant], traces.lengths)]
 
 
+def _sibling_ranks(trie: Trie) -> np.ndarray:
+    """int64[n_nodes]: which child of its parent each node is, by the order of activities.
+
+    Along one depth the nodes' numbers and their parents' both grow, so siblings are neighbours.
+    """
+    order = order_of_small(trie.depths, int(trie.heights[0]))
+    parents = trie.parents[order]
+    position = np.arange(len(order))
+    is_first = np.ones(len(order), bool)
+    is_first[1:] = parents[1:] != parents[:-1]
+    rank = np.empty(len(order), np.int64)
+    rank[order] = position - np.maximum.accumulate(np.where(is_first, position, 0))
+    return rank
+
+
 def _merge_subtrees(trie: Trie, child_offsets: np.ndarray, children: np.ndarray) -> np.ndarray:
-    """int64[n_nodes]: the state of each node; nodes with equal continuations share one.
+    """int64[n_nodes]: of all nodes with a node's continuations, the first.
 
     Equal subtrees have equal height, so each height is settled on its own, from the leaves up.
     """
     n_nodes = len(trie.parents)
-    merged = np.full(n_nodes, -1, np.int64)  # the first node found with the same subtree
-    order = np.argsort(trie.heights, kind="stable")
+    merged = np.full(n_nodes, -1, np.int64)
+    order = order_of_small(trie.heights, int(trie.heights[0]))
     level_offsets = np.searchsorted(trie.heights[order], np.arange(trie.heights.max() + 2))
     # A node alone at its height equals no other: the long tail of one long case costs nothing.
     alone = order[level_offsets[:-1][np.diff(level_offsets) == 1]]
@@ -144,7 +160,7 @@ def _merge_subtrees(trie: Trie, child_offsets: np.ndarray, children: np.ndarray)
         signatures[place[1::2]] = merged[own]
         encoded = sequence_bytes(signature_offsets, signatures).dictionary_encode()
         group = np.asarray(encoded.indices)
-        _, first = np.unique(group, return_index=True)
-        merged[level] = level[first][group]
-    _, state = np.unique(merged, return_inverse=True)
-    return state
+        first = np.empty(len(encoded.dictionary), np.int64)
+        first[group[::-1]] = level[::-1]  # the last assignment holds: that of the first node
+        merged[level] = first[group]
+    return merged

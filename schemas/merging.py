@@ -88,8 +88,14 @@ class Statistics:
     by_name: dict[str, Any]
 
 
+# Sums of non-negative integers up to here are exact in floats, in any order.
+_EXACT_IN_FLOATS = 2.0**53
+
+
 def sum_groups(groups: np.ndarray, values: np.ndarray, n_groups: int) -> np.ndarray:
     """Returns int64[n_groups], the exact sums of int64 `values` by group number."""
+    if len(values) and values.min() >= 0 and values.sum(dtype=np.float64) < _EXACT_IN_FLOATS:
+        return np.bincount(groups, values, n_groups).astype(np.int64)  # many times faster
     totals = np.zeros(n_groups, np.int64)
     np.add.at(totals, groups, values)
     return totals
@@ -110,3 +116,8 @@ def offsets_of(lengths: np.ndarray) -> np.ndarray:
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
+
+
+def order_of_small(values: np.ndarray, largest: int) -> np.ndarray:
+    """Returns int64[n], the stable order of numbers from 0; linear if `largest` fits 16 bits."""
+    return np.argsort(values.astype(np.uint16) if largest < 1 << 16 else values, kind="stable")

@@ -23,7 +23,7 @@ from schemas.events import (
     TIMESTAMP,
 )
 from schemas.hashing import hash_text
-from schemas.merging import offsets_of, ranges
+from schemas.merging import offsets_of, order_of_small, ranges
 from schemas.vocabulary import ActivityVocabulary
 
 
@@ -211,8 +211,7 @@ def split_by_shard(events: pa.RecordBatch, n_shards: int) -> Iterator[tuple[int,
 
     codes = np.asarray(case.indices)
     row_shard = value_shard[codes]
-    small = row_shard.astype(np.uint16) if n_shards <= 1 << 16 else row_shard  # sorts faster
-    row_order = np.argsort(small, kind="stable")
+    row_order = order_of_small(row_shard, n_shards - 1)
     row_offsets = np.searchsorted(row_shard[row_order], np.arange(n_shards + 1))
     ordered = events.take(pa.array(row_order))
     ordered_codes = new_code[codes[row_order]]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schemas.merging import sum_groups
+from schemas.merging import order_of_small, sum_groups
 from schemas.variants import VariantHistogram
 
 
@@ -22,6 +22,7 @@ class Trie:
         activities: int32[n_nodes], last activity of the prefix; the root's is -1.
         counts: int64[n_nodes], cases with that prefix.
         is_end: bool[n_nodes], whether some variant ends here.
+        depths: int32[n_nodes], length of the prefix.
         heights: int32[n_nodes], length of the longest continuation.
         nodes: int32[n_positions], node of each position of the histogram's CSR variants.
     """
@@ -30,6 +31,7 @@ class Trie:
     activities: np.ndarray
     counts: np.ndarray
     is_end: np.ndarray
+    depths: np.ndarray
     heights: np.ndarray
     nodes: np.ndarray
 
@@ -42,9 +44,9 @@ class Trie:
             none = np.array([-1], np.int32)
             zero = np.zeros(1, np.int32)
             empty = np.zeros(0, np.int32)
-            return cls(none, none, np.zeros(1, np.int64), np.zeros(1, bool), zero, empty)
-        row = np.repeat(np.arange(len(lengths)), lengths)
-        depth = np.arange(len(codes)) - offsets[row]
+            return cls(none, none, np.zeros(1, np.int64), np.zeros(1, bool), zero, zero, empty)
+        row = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+        depth = (np.arange(len(codes)) - offsets[row]).astype(np.int32)
         node = _number_prefixes(offsets, codes, lengths, row, depth)
         n_nodes = int(node.max()) + 1
 
@@ -62,28 +64,27 @@ class Trie:
         heights = np.zeros(n_nodes, np.int32)
         np.maximum.at(heights, node, (lengths[row] - 1 - depth).astype(np.int32))
         heights[0] = lengths.max()
-        return cls(parents, activities, counts, is_end, heights, node.astype(np.int32))
+        depths = np.zeros(n_nodes, np.int32)
+        depths[1:] = depth[inner] + 1
+        return cls(parents, activities, counts, is_end, depths, heights, node)
 
 
 def _number_prefixes(
     offsets: np.ndarray, codes: np.ndarray, lengths: np.ndarray, row: np.ndarray, depth: np.ndarray
 ) -> np.ndarray:
-    """int64[n_positions]: number of the prefix that ends at each position, from 1."""
+    """int32[n_positions]: number of the prefix that ends at each position, from 1."""
     previous_length = np.concatenate([[0], lengths[:-1]])
     has_previous = depth < previous_length[row]
     previous = np.where(has_previous, offsets[row - 1] + depth, 0)
     differs = ~has_previous | (codes[previous] != codes)
     # Sorted and distinct variants: a row shares its beginning with the row before it, and differs
     # from the first mismatch on.
-    shared = np.minimum.reduceat(np.where(differs, depth, np.iinfo(np.int64).max), offsets[:-1])
+    shared = np.minimum.reduceat(np.where(differs, depth, np.iinfo(np.int32).max), offsets[:-1])
     is_new = depth >= shared[row]
-    n_new = int(is_new.sum())
-    number = np.where(is_new, np.cumsum(is_new), 0)
-    # A shared position has the number last given at its depth; numbers grow along a depth, so the
-    # running maximum finds it once the depths are kept apart.
-    small = depth.astype(np.uint16) if lengths.max() < 1 << 16 else depth
-    order = np.argsort(small, kind="stable")
-    apart = depth[order] * (n_new + 1)
-    filled = np.maximum.accumulate(number[order] + apart) - apart
-    number[order] = filled
+    number = np.cumsum(is_new, dtype=np.int32)
+    # A shared position has the number last given at its depth. The first position of a depth is
+    # new, so looking back for the last new one never leaves the depth.
+    order = order_of_small(depth, int(lengths.max()))
+    last_new = np.where(is_new[order], np.arange(len(order), dtype=np.int32), 0)
+    number[order] = number[order[np.maximum.accumulate(last_new)]]
     return number

@@ -20,7 +20,8 @@ from transforms.formats.base import DeclaringReader
 from transforms.formats.registry import SourceFormat
 
 _LOG = logging.getLogger("tracecloak")
-_BATCH_ROWS = 1 << 16
+# Rows to a batch: a shuffle of many shards pays for every piece of every batch.
+_BATCH_ROWS = 1 << 18
 
 EVENTS = "events"
 REJECTS = "rejects"

@@ -9,7 +9,7 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam import pvalue
 
-from schemas.events import ACTIVITY
+from schemas.events import ACTIVITY, EVENT_SCHEMA
 from schemas.merging import Statistics
 from schemas.traces import TraceBatch, split_by_shard
 from schemas.vocabulary import ActivityVocabulary
@@ -67,7 +67,7 @@ def _vocabulary(events: pa.RecordBatch) -> Statistics:
 
 def _shard(events: pa.RecordBatch, n_shards: int) -> Iterable[tuple[int, bytes]]:
     """Encoded here, once: the runner would decode and encode at every step of the shuffle."""
-    for shard, part in split_by_shard(events, n_shards):
+    for shard, part in split_by_shard(events.select(EVENT_SCHEMA.names), n_shards):
         yield shard, _BATCHES.encode(part)
 
 

@@ -519,6 +519,31 @@ def test_counts_are_noised_for_the_transitions_that_are_left_and_only_once() -> 
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_no_two_draws_of_the_decisions_share_a_cell(mode: str) -> None:
+    """Gains and losses, copies and deletions: each from words of its own."""
+    params = AmunParams(mode=mode, guessing_advantage=0.05, profile="reference", compression="none")
+    asked = run_rounds(table_1(), Amun(), params, release_key(), kind=Recording).randomness.asked
+    passes = {"gain"} if mode == "oversampling" else {"gain", "loss"}
+    drawn = {purpose.split("/")[1] for purpose, cells in asked.items() if cells}
+    assert drawn == {"count", "copy", "delete", *passes}
+    for purpose, cells in asked.items():
+        assert len(set(cells)) == len(cells), purpose
+
+
+def test_a_deletion_may_take_a_copy() -> None:
+    """A variant of one case that gains and loses can vanish: losses reach 1 + gains, never more."""
+    traces = traces_of([("1", "A", 0), ("1", "B", 0)])
+    params = AmunParams(guessing_advantage=0.1)
+    moves = []
+    for number in range(100):
+        sampling = run_rounds(traces, Amun(), params, release_key(number)).decisions["sampling"]
+        moves.append((int(sampling.gains[0]), int(sampling.losses[0])))
+    assert all(loss <= 1 + gain for gain, loss in moves)
+    assert any(gain > 0 and loss == 1 + gain for gain, loss in moves)
+    assert any(gain > 0 and 0 < loss < 1 + gain for gain, loss in moves)
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_no_two_draws_share_a_cell(mode: str) -> None:
     """Times and ids of one release: every (case, replica, event) has words of its own."""
     params = AmunParams(mode=mode, guessing_advantage=0.05, profile="reference")

@@ -104,15 +104,15 @@ FAR = 10**13  # microseconds; noised durations stay above 0
 WIDTH = 10**9
 
 
-def two_durations() -> list[TraceBatch]:
-    """Cases <A, B>, half of them a duration of FAR and half of FAR + WIDTH, so P = 1/2.
+def two_durations(least: int = FAR) -> list[TraceBatch]:
+    """Cases <A, B>, half of them a duration of `least` and half of WIDTH more, so P = 1/2.
 
     The starts are 0 and 1 days, likewise by halves, independent of the durations.
     """
     n = np.arange(N_CASES)
     times = np.empty((N_CASES, 2), np.int64)
     times[:, 0] = n // 2 % 2 * DAY_US
-    times[:, 1] = times[:, 0] + FAR + n % 2 * WIDTH
+    times[:, 1] = times[:, 0] + least + n % 2 * WIDTH
     [small] = traces_of([("0", "A", 0), ("0", "B", 0)])
     return [
         TraceBatch(
@@ -158,6 +158,18 @@ def test_a_time_is_noised_by_the_range_of_its_group_over_epsilon() -> None:
         assert mixture_p_value(values, scale * 1.05, (low, high)) < ALPHA, name
 
 
+def test_a_duration_that_noise_makes_negative_becomes_0() -> None:
+    """And not its mirror image, nor drawn again. Durations 0 and WIDTH, epsilon = 1.3863, n = 1e5.
+
+    Negative is half of the first and e^-epsilon / 2 of the others: 5/16. Control: the first only.
+    """
+    params = AmunParams(guessing_advantage=G, compression="none", start_precision_days=0.5)
+    [released] = anonymise(two_durations(0), AMUN, params, release_key(), "r", "c").traces
+    n_zero = int((released.durations[1::2] == 0).sum())
+    assert stats.binomtest(n_zero, released.n_cases, 5 / 16).pvalue > ALPHA
+    assert stats.binomtest(n_zero, released.n_cases, 1 / 4).pvalue < ALPHA
+
+
 def test_the_noise_of_different_times_is_independent() -> None:
     """Correlation within 6 / sqrt(n), n = 100,000; control: a noise with itself."""
     params = AmunParams(guessing_advantage=G, compression="none", start_precision_days=0.5)
@@ -177,40 +189,42 @@ def test_the_noise_of_different_times_is_independent() -> None:
 
 
 def test_replicated_cases_share_their_epsilon() -> None:
-    """Two cases, told apart by their last activity, whose B takes FAR and FAR + WIDTH.
+    """Two cases, told apart by their last activity, ten days apart; B takes FAR and FAR + WIDTH.
 
     g = .05, so there are many copies; P = 1/2, so epsilon = .2007. Each of c released cases of one
-    original has noise of scale c * WIDTH / epsilon. Controls: a scale 15 % larger and smaller, and
-    residuals without the division by c.
+    original has noise of scale c * range / epsilon on start and on B. Controls: a scale 15 % larger
+    and smaller, and residuals without the division by c.
     """
     params = AmunParams(guessing_advantage=0.05, compression="none", mode="oversampling")
     far = 10**15
+    base = {"X": (0, far), "Y": (10 * DAY_US, far + WIDTH)}
     rows = [
-        ("1", "A", 0),
-        ("1", "B", far),
-        ("1", "X", far),
-        ("2", "A", 0),
-        ("2", "B", far + WIDTH),
-        ("2", "Y", far + WIDTH),
+        row
+        for last, (start, duration) in base.items()
+        for row in (
+            (last, "A", start),
+            (last, "B", start + duration),
+            (last, last, start + 2 * far),
+        )
     ]
     traces = traces_of(rows)
-    residuals, undivided = [], []
+    noise, copies = [], []
     for number in range(250):
         cases = rows_of(anonymise(traces, AMUN, params, release_key(number), "r", "c").traces)
-        copies = Counter(events[-1][0] for _, events in cases)
-        for _, events in cases:
-            base = far + WIDTH * (events[-1][0] == "Y")
-            noise = events[1][1] - events[0][1] - base
-            assert events[1][1] > events[0][1]  # never cut off at 0
-            assert events[0][1] == 0  # the starts are all equal: no noise
-            residuals.append(noise / copies[events[-1][0]])
-            undivided.append(noise)
-    scale = WIDTH / (-np.log(1 / 0.55 - 1))
-    assert len(residuals) > 15_000
-    assert laplace_p_value(np.array(residuals), scale) > ALPHA
-    assert laplace_p_value(np.array(residuals), 1.15 * scale) < ALPHA
-    assert laplace_p_value(np.array(residuals), scale / 1.15) < ALPHA
-    assert laplace_p_value(np.array(undivided), scale) < ALPHA
+        n_copies = Counter(events[-1][0] for _, events in cases)
+        for _, ((_, begin), (_, end), (last, _)) in cases:
+            assert end > begin  # never cut off at 0
+            noise.append((begin - base[last][0], end - begin - base[last][1]))
+            copies.append(n_copies[last])
+    assert len(copies) > 15_000
+    epsilon = -np.log(1 / 0.55 - 1)
+    for column, width in ((0, 10 * DAY_US), (1, WIDTH)):
+        drawn, scale = np.array(noise, float)[:, column], width / epsilon
+        residuals = drawn / np.array(copies)
+        assert laplace_p_value(residuals, scale) > ALPHA
+        assert laplace_p_value(residuals, 1.15 * scale) < ALPHA
+        assert laplace_p_value(residuals, scale / 1.15) < ALPHA
+        assert laplace_p_value(drawn, scale) < ALPHA
 
 
 # --- which cases are copied and deleted, n = 2,000 selections -------------------------------------
