@@ -184,8 +184,9 @@ def _release(
     from pipelines.plan import plan_lines
     from pipelines.progress import showing_progress
     from pipelines.release import run_release
-    from pipelines.runners import refuse_unknown
+    from pipelines.runners import keep_freed_memory, refuse_unknown
 
+    keep_freed_memory()
     refuse_unknown(rest, ours)
     config = load(config_path, flags)
     if command == "plan":

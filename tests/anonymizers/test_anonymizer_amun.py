@@ -92,7 +92,7 @@ def with_all_letters(rows: list[Row]) -> list[TraceBatch]:
 # --- every release of every log -------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=120)
+@settings(max_examples=120)
 @given(
     logs(),
     st.sampled_from(MODES),
@@ -136,7 +136,7 @@ def test_a_release_keeps_what_it_promises(
         assert times[-1] <= MAX_TIME_US
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(logs(), st.sampled_from(MODES), st.randoms(use_true_random=False))
 def test_a_release_does_not_depend_on_shards_or_on_the_order_of_anything(
     rows: list[Row], mode: str, order: Any
@@ -385,7 +385,7 @@ def test_compression_of_the_noise_scales_what_was_drawn(number: int) -> None:
 stamps = st.integers(-(10**5), 10**5).map(lambda hours: EPOCH + timedelta(hours=hours))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(logs(), stamps, stamps, st.integers(0, 1000), st.sampled_from([0.01, 0.3]))
 def test_compressed_starts_are_inside_the_public_range(
     rows: list[Row], one: datetime, other: datetime, number: int, g: float
@@ -462,7 +462,6 @@ def test_a_parameter_out_of_its_range_is_refused(given_value: dict[str, Any]) ->
         AmunParams(**given_value)
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.integers(0, 600), min_size=1, max_size=12),
     st.integers(1, 300),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anonymizers.amun import Amun, AmunParams
@@ -32,7 +32,6 @@ def naive_cases(log: list[tuple[str, str, int]]) -> list[tuple[str, tuple[tuple[
     )
 
 
-@settings(deadline=None)
 @given(rows, st.integers(1, 20), st.integers(1, 4))
 def test_grouping_makes_the_cases_of_the_document(
     log: list[tuple[str, str, int]], n_shards: int, n_batches: int

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from pipelines import cli
 from pipelines.in_memory import group_into_traces
+from pipelines.runners import keep_freed_memory
 from schemas.columns import ColumnMapping
 from schemas.dafsa import Dafsa
 from schemas.directly_follows import DirectlyFollows
@@ -188,6 +189,7 @@ def _reported() -> Counts:
 if __name__ == "__main__":
     name, path = sys.argv[1], sys.argv[2]
     shards = int(sys.argv[3]) if len(sys.argv) > 3 else 16
+    keep_freed_memory()  # as the command does
     started = time.perf_counter()
     counts = WORK[name](path, shards)
     seconds = time.perf_counter() - started

@@ -90,15 +90,17 @@ def test_every_mode_and_advantage_releases_variants_of_the_log_only(
 N_KEYS = 20
 
 
-@pytest.mark.parametrize(("g", "distance"), [(0.2, 0.329), (0.3, 0.283), (0.4, 0.240)])
+@pytest.mark.parametrize(
+    ("g", "distance", "table_6"), [(0.2, 0.329, 0.144), (0.3, 0.283, 0.123), (0.4, 0.240, 0.034)]
+)
 def test_sampling_loses_as_many_variants_of_sepsis_as_algorithm_1_does(
-    logs_folder: Path, g: float, distance: float
+    logs_folder: Path, g: float, distance: float, table_6: float
 ) -> None:
     """Jaccard distance of the sets of variants, mean of 20 releases, within .03.
 
     The figures are those of an independent implementation of Algorithm 1 as it is written, with
-    noise rounded to the nearest; the paper's Table 6 prints .144 / .123 / .034, which its code
-    reaches by mistake. Control: the figures of the other advantages are further off than .03.
+    noise rounded to the nearest. Control: those of the paper's Table 6, which its code reaches
+    because it drops fewer cases than it should, are out of reach.
     """
     traces = log(logs_folder, SEPSIS)
     before = variants(traces)
@@ -108,5 +110,4 @@ def test_sampling_loses_as_many_variants_of_sepsis_as_algorithm_1_does(
         distances.append(1 - len(after & before) / len(after | before))
     mean = float(np.mean(distances))
     assert mean == pytest.approx(distance, abs=0.03)
-    others = {0.329, 0.283, 0.240} - {distance}
-    assert all(abs(mean - other) > 0.03 for other in others)
+    assert mean != pytest.approx(table_6, abs=0.03)
