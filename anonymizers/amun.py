@@ -46,7 +46,7 @@ from anonymizers.mechanisms import laplace_by_inversion
 from anonymizers.randomness import Randomness, below, cell_numbers
 from schemas.dafsa import Dafsa
 from schemas.durations import DurationTable
-from schemas.errors import GuaranteeError
+from schemas.errors import GuaranteeError, UsageError
 from schemas.guarantee import Guarantee
 from schemas.merging import offsets_of, ranges
 from schemas.ranks import CaseRanks
@@ -207,6 +207,10 @@ def _microseconds(stamp: datetime) -> int:
     return (stamp - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
+# Beyond this the draws alone take gigabytes, and next to nothing is left of the log.
+_MAX_MOVES = 100_000_000
+
+
 # --- Rounds -----------------------------------------------------------------------------------
 
 
@@ -216,11 +220,14 @@ def _decide_dafsa(
     if variants.n_variants == 0:
         raise GuaranteeError("the log has no events, so there is nothing to anonymise")
     first, last = params.log_start, params.log_end
-    return DafsaDecision(
-        Dafsa.from_variants(variants),
-        starts.first_us if first is None else _microseconds(first),
-        starts.last_us if last is None else _microseconds(last),
-    )
+    first_us = starts.first_us if first is None else _microseconds(first)
+    last_us = starts.last_us if last is None else _microseconds(last)
+    if first_us > last_us:
+        raise UsageError(
+            "log_start and log_end must enclose the log: the one that was given lies on the other "
+            "side of all starts"
+        )
+    return DafsaDecision(Dafsa.from_variants(variants), first_us, last_us)
 
 
 def _decide_sampling(
@@ -239,6 +246,11 @@ def _decide_sampling(
     noise = np.zeros(dafsa.n_transitions, np.int64)
     words = randomness.words("amun/count", cell_numbers(present.astype(np.uint64)))
     noise[present] = laplace_by_inversion(words, 1 / _epsilon_d(params))
+    if np.abs(noise).sum() > _MAX_MOVES:
+        raise UsageError(
+            f"guessing_advantage={params.guessing_advantage:g} asks for more than {_MAX_MOVES:,} "
+            "cases to copy or delete; raise it"
+        )
     if params.mode == "oversampling":
         more, fewer = np.abs(noise), np.zeros_like(noise)
     else:

@@ -55,9 +55,10 @@ class Released:
         selection: SelectionDecision = decisions["selection"]
         traces = kept_cases(traces, decisions, params)
         cells = randomness.identify("case", traces.case_ids)
-        found = pc.index_in(case_bytes(cells), value_set=selection.changed)
+        # The batch's few cases are made the look-up table, not the log's many changed ones.
+        found = pc.index_in(selection.changed, value_set=case_bytes(cells))
         copies = np.ones(traces.n_cases, np.int64)
-        copies[np.asarray(found.is_valid())] = selection.copies[np.asarray(found.drop_null())]
+        copies[np.asarray(found.drop_null())] = selection.copies[np.asarray(found.is_valid())]
         source = np.repeat(np.arange(traces.n_cases), copies)
         replica = ranges(np.zeros(traces.n_cases, np.int64), copies)
         return cls(traces.take(source), cells[source], copies[source], replica)

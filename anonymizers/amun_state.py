@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pydantic
 from pydantic import AwareDatetime, Field
 
 from anonymizers import base
@@ -47,10 +48,10 @@ class AmunParams(base.Params):
     """Prior of a relative time: equation_1, or clamped, where the lower end of the window stops at
     the group's smallest value."""
 
-    time_precision_us: int | None = Field(None, gt=0)
+    time_precision_us: int | None = Field(None, gt=0, le=10**17)
     """Microseconds within which a guessed relative time counts as right."""
 
-    time_unit_us: int | None = Field(None, gt=0)
+    time_unit_us: int | None = Field(None, gt=0, le=10**17)
     """Microseconds of a tick in which relative times are compared for the prior; noise is always
     drawn in microseconds."""
 
@@ -78,6 +79,12 @@ class AmunParams(base.Params):
 
     log_end: AwareDatetime | None = None
     """Public start of the last case; None takes it from the log, as the paper does."""
+
+    @pydantic.model_validator(mode="after")
+    def _range_is_not_inverted(self) -> AmunParams:
+        if self.log_start and self.log_end and self.log_start > self.log_end:
+            raise ValueError("log_start must not be after log_end")
+        return self
 
     @property
     def choices(self) -> Choices:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from anonymizers.amun import Amun, AmunParams, _prior
 from anonymizers.amun_release import Released, cumulated_stamps, equation_4, hex_ids
 from pipelines.in_memory import anonymise, group_into_traces
-from schemas.errors import GuaranteeError
+from schemas.errors import GuaranteeError, UsageError
 from schemas.events import MAX_TIME_US, MIN_TIME_US
 from schemas.traces import TraceBatch
 from tests.support.keys import release_key
@@ -556,3 +556,25 @@ def test_no_two_draws_share_a_cell(mode: str) -> None:
         blocks = [(a, b ^ counter) for a, b, counter in asked]
         assert len(asked) > 6
         assert len(set(blocks)) == len(asked)
+
+
+def test_a_public_range_that_does_not_enclose_the_log_is_refused() -> None:
+    early, late = datetime(1900, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
+    with pytest.raises(ValueError, match="log_start must not be after log_end"):
+        AmunParams(log_start=late, log_end=early)
+    traces = traces_of([("1", "A", 0), ("2", "A", 10**12)])
+    for params in (AmunParams(log_end=early), AmunParams(log_start=late)):
+        with pytest.raises(UsageError, match="must enclose the log"):
+            anonymise(traces, Amun(), params, release_key(), "r", "c")
+
+
+def test_an_advantage_that_would_move_more_cases_than_memory_holds_is_refused() -> None:
+    traces = traces_of([("1", "A", 0), ("2", "B", 10)])
+    with pytest.raises(UsageError, match="guessing_advantage=1e-10"):
+        anonymise(traces, Amun(), AmunParams(guessing_advantage=1e-10), release_key(), "r", "c")
+
+
+@pytest.mark.parametrize("name", ["time_precision_us", "time_unit_us"])
+def test_times_longer_than_the_calendar_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        AmunParams(**{name: 2**63})

@@ -21,6 +21,9 @@ import apache_beam as beam
 import numpy as np
 import pyarrow.parquet as pq
 
+# What the command would import while it is timed.
+import pipelines.progress
+import pipelines.release  # noqa: F401
 from pipelines import cli
 from pipelines.in_memory import group_into_traces
 from pipelines.runners import keep_freed_memory
