@@ -246,7 +246,7 @@ def _decide_sampling(
     noise = np.zeros(dafsa.n_transitions, np.int64)
     words = randomness.words("amun/count", cell_numbers(present.astype(np.uint64)))
     noise[present] = laplace_by_inversion(words, 1 / _epsilon_d(params))
-    if np.abs(noise).sum() > _MAX_MOVES:
+    if np.abs(noise).sum(dtype=np.float64) > _MAX_MOVES:
         raise UsageError(
             f"guessing_advantage={params.guessing_advantage:g} asks for more than {_MAX_MOVES:,} "
             "cases to copy or delete; raise it"

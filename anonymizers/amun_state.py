@@ -32,9 +32,9 @@ _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 class AmunParams(base.Params):
     """Parameters of Amun."""
 
-    guessing_advantage: float = Field(0.3, gt=0, lt=1)
-    """How much the release may raise an attacker's probability of guessing, in (0, 1); the paper
-    uses 0.2, 0.3 and 0.4. Smaller is noisier."""
+    guessing_advantage: float = Field(0.3, ge=1e-6, lt=1)
+    """How much the release may raise an attacker's probability of guessing, from 0.000001 to below
+    1; the paper uses 0.2, 0.3 and 0.4. Smaller is noisier."""
 
     mode: Literal["sampling", "filtering", "oversampling"] = "sampling"
     """sampling copies and deletes cases; filtering first drops the cases that are too easy to

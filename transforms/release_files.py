@@ -27,7 +27,6 @@ from transforms.formats.parquet import ParquetWriter
 from transforms.formats.xes_writer import XesAttribute, XesWriter, sanitise
 from transforms.release_folder import ReleaseFolder
 
-RELEASE_FORMATS = ("parquet", "xes", "csv")
 DFG_NAME = "dfg.json"
 _EXPORT_NAMES = {"xes": "log.xes.gz", "csv": "log.csv.gz"}
 _READ_ROWS = 1 << 16

@@ -568,10 +568,15 @@ def test_a_public_range_that_does_not_enclose_the_log_is_refused() -> None:
             anonymise(traces, Amun(), params, release_key(), "r", "c")
 
 
-def test_an_advantage_that_would_move_more_cases_than_memory_holds_is_refused() -> None:
+def test_an_advantage_that_would_move_more_cases_than_memory_holds_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("anonymizers.amun._MAX_MOVES", 10)
     traces = traces_of([("1", "A", 0), ("2", "B", 10)])
-    with pytest.raises(UsageError, match="guessing_advantage=1e-10"):
-        anonymise(traces, Amun(), AmunParams(guessing_advantage=1e-10), release_key(), "r", "c")
+    with pytest.raises(UsageError, match=r"guessing_advantage=1e-05 asks"):
+        anonymise(traces, Amun(), AmunParams(guessing_advantage=1e-5), release_key(), "r", "c")
+    with pytest.raises(ValueError, match="guessing_advantage"):
+        AmunParams(guessing_advantage=1e-7)
 
 
 @pytest.mark.parametrize("name", ["time_precision_us", "time_unit_us"])
