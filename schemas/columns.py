@@ -224,8 +224,11 @@ class ResolvedColumns:
 
         index = file_rank * FILE_STRIDE + np.asarray(records, np.int64)
         rows = pa.array(np.flatnonzero(good))
-        arrays: dict[str, pa.Array] = {c: v.take(rows).dictionary_encode() for c, v in text.items()}
-        arrays[TIMESTAMP] = time.take(rows)
+        if len(rows) < n:
+            text = {c: values.take(rows) for c, values in text.items()}
+            time = time.take(rows)
+        arrays: dict[str, pa.Array] = {c: v.dictionary_encode() for c, v in text.items()}
+        arrays[TIMESTAMP] = time
         arrays[EVENT_INDEX] = pa.array(index[good])
         schema = event_schema(c for c in self.names if c in OPTIONAL_TEXT)
         events = pa.RecordBatch.from_arrays([arrays[f.name] for f in schema], schema=schema)
