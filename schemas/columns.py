@@ -274,7 +274,8 @@ class _Column:
                 "convert it to text, or map another column"
             )
         values = _cast_or_null(values, pa.string())
-        return pc.if_else(pc.equal(values, ""), None, values)
+        empty = pc.equal(values, "")
+        return pc.if_else(empty, None, values) if pc.any(empty).as_py() else values
 
 
 def _text_of(column: _Column | None, n: int) -> pa.Array:
@@ -287,7 +288,7 @@ def _time_of(column: _Column | None, n: int, mapping: ColumnMapping) -> pa.Array
         return pa.nulls(n, pa.int64())
     stamps = _stamps(column, n, mapping)
     inside = pc.and_(pc.greater_equal(stamps, MIN_TIME_US), pc.less_equal(stamps, MAX_TIME_US))
-    return pc.if_else(inside, stamps, None)
+    return stamps if pc.all(inside).as_py() else pc.if_else(inside, stamps, None)
 
 
 def _stamps(column: _Column, n: int, mapping: ColumnMapping) -> pa.Array:
