@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from schemas.merging import offsets_of, order_of_small, ranges, sum_groups
+from schemas.sequences import word_bytes
 from schemas.traces import TraceBatch
 from schemas.trie import Trie
-from schemas.variants import VariantHistogram, sequence_bytes
+from schemas.variants import VariantHistogram
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +159,7 @@ def _merge_subtrees(trie: Trie, child_offsets: np.ndarray, children: np.ndarray)
         place = ranges(signature_offsets[:-1] + 1, 2 * fan_out)
         signatures[place[0::2]] = trie.activities[own]
         signatures[place[1::2]] = merged[own]
-        encoded = sequence_bytes(signature_offsets, signatures).dictionary_encode()
+        encoded = word_bytes(signature_offsets, signatures).dictionary_encode()
         group = np.asarray(encoded.indices)
         first = np.empty(len(encoded.dictionary), np.int64)
         first[group[::-1]] = level[::-1]  # the last assignment holds: that of the first node

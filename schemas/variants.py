@@ -14,23 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.merging import offsets_of, sum_groups
+from schemas.merging import sum_groups
+from schemas.sequences import decode_sequences, encode_sequences
 from schemas.traces import TraceBatch
-
-_CODE = np.dtype(">i4")  # big endian, so that the order of the bytes is the order of the codes
-
-
-def sequence_bytes(offsets: np.ndarray, codes: np.ndarray) -> pa.LargeBinaryArray:
-    """Returns large_binary[n]: each row's codes as bytes that compare as the codes do.
-
-    Args:
-        offsets: int64[n+1], CSR offsets into `codes`.
-        codes: int32[n_positions], not negative.
-    """
-    data = codes[offsets[0] : offsets[-1]].astype(_CODE)
-    starts = (offsets - offsets[0]) * _CODE.itemsize
-    buffers = [None, pa.py_buffer(starts.astype(np.int64)), pa.py_buffer(data)]
-    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +24,7 @@ class VariantHistogram:
     """Distinct variants in lexicographic order of their codes, with their numbers of cases.
 
     Attributes:
-        sequences: large_binary[n_variants], see `sequence_bytes`; sorted and distinct.
+        sequences: large_binary[n_variants], see `encode_sequences`; sorted and distinct.
         counts: int64[n_variants], cases of each variant, all positive.
     """
 
@@ -57,7 +43,7 @@ class VariantHistogram:
     @classmethod
     def from_traces(cls, traces: TraceBatch) -> VariantHistogram:
         """Counts the variants of a batch."""
-        sequences = sequence_bytes(traces.offsets, traces.activities)
+        sequences = encode_sequences(traces.offsets, traces.activities)
         return cls.from_sequences(sequences, np.ones(traces.n_cases, np.int64))
 
     @classmethod
@@ -96,23 +82,22 @@ class VariantHistogram:
     __hash__ = None  # type: ignore[assignment]  # holds arrays
 
     @cached_property
+    def _decoded(self) -> tuple[np.ndarray, np.ndarray]:
+        return decode_sequences(self.sequences)
+
+    @property
     def offsets(self) -> np.ndarray:
         """int64[n_variants+1], CSR offsets of the variants into `codes`."""
-        return offsets_of(np.asarray(pc.binary_length(self.sequences)) // _CODE.itemsize)
+        return self._decoded[0]
 
-    @cached_property
+    @property
     def codes(self) -> np.ndarray:
         """int32[n_positions], the variants' activity codes one after the other."""
-        _, raw_offsets, data = self.sequences.buffers()
-        if data is None or not len(self.sequences):
-            return np.zeros(0, np.int32)
-        first = np.frombuffer(raw_offsets, np.int64)[self.sequences.offset]
-        codes = np.frombuffer(data, _CODE, count=int(self.offsets[-1]), offset=int(first))
-        return codes.astype(np.int32)
+        return self._decoded[1]
 
     def find(self, traces: TraceBatch) -> np.ndarray:
         """Returns int64[n_cases], the variant number of each case, or -1 where it is not here."""
-        own = sequence_bytes(traces.offsets, traces.activities).dictionary_encode()
+        own = encode_sequences(traces.offsets, traces.activities).dictionary_encode()
         # The batch's few variants are made the look-up table, not the log's many.
         found = pc.index_in(self.sequences, value_set=own.dictionary)
         known = np.flatnonzero(found.is_valid())

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from anonymizers.case_moves import draw_moves
 from schemas.dafsa import Dafsa
 from schemas.merging import offsets_of
-from schemas.variants import VariantHistogram, sequence_bytes
+from schemas.sequences import encode_sequences
+from schemas.variants import VariantHistogram
 from tests.support.chi_square import ALPHA, p_value_of_law
 from tests.support.keys import randomness, release_key
 from tests.support.rounds import Recording
@@ -28,7 +29,7 @@ def dafsa_of(variants: Sequence[str], counts: Sequence[int]) -> Dafsa:
     """The automaton of words over the capital letters."""
     offsets = offsets_of(np.array([len(word) for word in variants], np.int64))
     codes = np.array([ord(letter) - ord("A") for word in variants for letter in word], np.int32)
-    sequences = sequence_bytes(offsets, codes)
+    sequences = encode_sequences(offsets, codes)
     return Dafsa.from_variants(VariantHistogram.from_sequences(sequences, np.array(counts)))
 
 

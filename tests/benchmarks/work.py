@@ -31,8 +31,9 @@ from schemas.columns import ColumnMapping
 from schemas.dafsa import Dafsa
 from schemas.directly_follows import DirectlyFollows
 from schemas.merging import Statistics
+from schemas.sequences import encode_sequences
 from schemas.traces import TraceBatch
-from schemas.variants import VariantHistogram, sequence_bytes
+from schemas.variants import VariantHistogram
 from transforms.count import MergeStatistics
 from transforms.files import match_files
 from transforms.formats.registry import SourceFormat
@@ -129,7 +130,7 @@ def _finish_per_event(
     codes = np.array([names[a] for v, _ in variants for a in v], np.int32)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     histogram = VariantHistogram.from_sequences(
-        sequence_bytes(offsets, codes), np.array([n for _, n in variants])
+        encode_sequences(offsets, codes), np.array([n for _, n in variants])
     )
     counts = np.array([n for _, n in pairs])
     none = np.zeros(len(counts), np.int32)

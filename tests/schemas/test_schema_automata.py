@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from schemas import dafsa
 from schemas.dafsa import Dafsa
+from schemas.sequences import encode_sequences
 from schemas.trie import Trie
 from schemas.variants import VariantHistogram
 from tests.support.logs import (
@@ -129,7 +130,7 @@ def test_a_trie_deeper_than_16_bits():
     codes[2 * n - 1] = 1
     codes[2 * n :] = [0, 1, 1]
     variants = VariantHistogram(
-        dafsa.sequence_bytes(np.concatenate([[0], np.cumsum(lengths)]), codes), np.array([4, 2, 1])
+        encode_sequences(np.concatenate([[0], np.cumsum(lengths)]), codes), np.array([4, 2, 1])
     )
     trie = Trie.from_variants(variants)
     assert len(trie.parents) == 1 + n + 1 + 2
@@ -266,7 +267,7 @@ def test_a_long_case_costs_no_more_than_its_events():
     log = {f"c{i}": " ".join(letters[rng.integers(0, 5, 6)]) for i in range(500)}
     log["long"] = " ".join(letters[rng.integers(0, 5, 20_000)])
     variants = VariantHistogram.from_traces(trace_batch(log, names))
-    with mock.patch.object(dafsa, "sequence_bytes", wraps=dafsa.sequence_bytes) as compared:
+    with mock.patch.object(dafsa, "word_bytes", wraps=dafsa.word_bytes) as compared:
         automaton = Dafsa.from_variants(variants)
     assert compared.call_count <= 7
     assert automaton.n_states > 20_000 - 7
