@@ -1,0 +1,324 @@
+"""Laws of the exact samplers, n = 1e6 where not said otherwise, each with controls that must fail.
+
+Chi-square at ALPHA = 1e-9 a comparison. A scale wrong by 5 % in either direction must be caught,
+and so must noise made of floats. Where opendp is installed its samplers are a second reference.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from anonymizers.keyed_stream import CellStream
+from anonymizers.randomness import cell_numbers
+from anonymizers.samplers import (
+    bernoulli_exp,
+    discrete_gaussian,
+    discrete_laplace,
+    permute_and_flip,
+    truncated_discrete_laplace,
+)
+from tests.support.chi_square import ALPHA, p_value, p_value_of_law
+from tests.support.keys import randomness
+
+N = 1_000_000
+OPENDP_N = 100_000
+WRONG = (Fraction(95, 100), Fraction(105, 100))
+
+Cdf = Callable[[np.ndarray], np.ndarray]
+
+
+def stream_of(n: int = N, purpose: str = "law", first: int = 0) -> CellStream:
+    cells = cell_numbers(np.arange(first, first + n, dtype=np.uint64))
+    return CellStream(randomness(), purpose, cells)
+
+
+def laplace_cdf(scale: Fraction) -> Cdf:
+    """P(X <= x) of discrete Laplace: 1 - q^(x + 1) / (1 + q) from 0 on, q = exp(-1 / scale)."""
+    b = float(scale)
+
+    def cdf(x: np.ndarray) -> np.ndarray:
+        upper = np.exp(-(np.where(x >= 0, x, -1 - x) + 1) / b) / (1 + math.exp(-1 / b))
+        return np.where(x >= 0, 1 - upper, upper)
+
+    return cdf
+
+
+def truncated_cdf(scale: Fraction, bound: int) -> Cdf:
+    whole = laplace_cdf(scale)
+    outside = float(whole(np.array(-bound - 1)))
+    return lambda x: np.clip((whole(x) - outside) / (1 - 2 * outside), 0, 1)
+
+
+def gaussian_cdf(sigma: Fraction) -> Cdf:
+    """P(X <= x) by summing exp(-x² / 2 sigma²); for a large sigma the sum is the normal integral.
+
+    By Euler and Maclaurin they differ by less than 1 / (24 sigma²).
+    """
+    s = float(sigma)
+    if s > 10**6:
+        return lambda x: stats.norm.cdf((x + 0.5) / s)
+    end = math.ceil(40 * s) + 2
+    weights = np.exp(-((np.arange(-end, end + 1) / s) ** 2) / 2)
+    below = np.cumsum(weights) / weights.sum()
+    return lambda x: below[np.clip(x, -end, end) + end]
+
+
+def fit(values: np.ndarray, cdf: Cdf, spread: float) -> float:
+    """p-value of integers against a law, in 240 bins at most over 12 spreads to either side."""
+    edges = np.unique(np.rint(np.linspace(-12, 12, 240) * max(spread, 0.5)).astype(np.int64))
+    observed = np.bincount(np.searchsorted(edges, values), minlength=len(edges) + 1)
+    upto = np.concatenate([[0.0], cdf(edges), [1.0]])
+    return p_value(observed, len(values) * np.diff(upto))
+
+
+def evenness(numbers: np.ndarray, n_bins: int) -> float:
+    observed = np.bincount(numbers, minlength=n_bins)
+    return p_value(observed, np.full(n_bins, len(numbers) / n_bins))
+
+
+@functools.cache
+def laplace(num: int, den: int, purpose: str = "law") -> np.ndarray:
+    return discrete_laplace(stream_of(purpose=purpose), num, den)
+
+
+@functools.cache
+def gaussian(num: int, den: int, purpose: str = "law") -> np.ndarray:
+    return discrete_gaussian(stream_of(purpose=purpose), num, den)
+
+
+# --- discrete Laplace -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("num", "den"),
+    [(1, 3), (1, 1), (10, 3), (22, 7), (1000, 7), (10**9 + 7, 3), (2**40, 1), (2**62, 2**22)],
+)
+def test_discrete_laplace_has_its_law(num: int, den: int) -> None:
+    scale, values = Fraction(num, den), laplace(num, den)
+    assert fit(values, laplace_cdf(scale), num / den) > ALPHA
+    for factor in WRONG:
+        assert fit(values, laplace_cdf(scale * factor), num / den) < ALPHA
+
+
+def test_float_laplace_cut_to_integers_is_caught() -> None:
+    """The control that is most often met, `int(laplace)`, and rounding to the nearest."""
+    floats = np.random.default_rng(1).laplace(scale=3, size=N)
+    for wrong in (floats.astype(np.int64), np.rint(floats).astype(np.int64)):
+        assert fit(wrong, laplace_cdf(Fraction(3)), 3) < ALPHA
+    assert fit(laplace(3, 1), laplace_cdf(Fraction(3)), 3) > ALPHA
+
+
+def test_each_row_has_its_own_scale() -> None:
+    num, den = np.array([1, 5, 40, 7]), np.array([1, 2, 3, 9])
+    drawn = discrete_laplace(stream_of(), np.resize(num, N), np.resize(den, N)).reshape(-1, 4).T
+    for i in range(4):
+        own = laplace_cdf(Fraction(int(num[i]), int(den[i])))
+        assert fit(drawn[i], own, num[i] / den[i]) > ALPHA
+        assert fit(drawn[(i + 1) % 4], own, num[i] / den[i]) < ALPHA  # the control: the next row
+
+
+@pytest.mark.parametrize("draw", [laplace, gaussian])
+def test_the_last_bits_of_wide_noise_are_even(draw: Callable[[int, int], np.ndarray]) -> None:
+    """At a scale of 2^40 the law of x mod 2^16 is even up to 2^-40."""
+    values = draw(2**40, 1)
+    assert evenness(values & 255, 256) > ALPHA
+    assert evenness(values >> 8 & 255, 256) > ALPHA
+    on_a_grid = values - (values & 1) * (values & 2 == 0)  # the control: some bits are lost
+    assert evenness(on_a_grid & 255, 256) < ALPHA
+
+
+# --- truncated ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("num", "den", "bound"),
+    [(3, 1, 7), (1, 1, 1), (10, 1, 10), (25, 2, 12), (5, 3, 9), (40, 1, 39)],
+)
+def test_truncation_conditions_the_law(num: int, den: int, bound: int) -> None:
+    """Bounds above and below the scale, which are drawn in different ways."""
+    scale = Fraction(num, den)
+    values = truncated_discrete_laplace(stream_of(), num, den, bound)
+    spread = min(num / den, bound)
+    assert fit(values, truncated_cdf(scale, bound), spread) > ALPHA
+    assert np.abs(values).max() <= bound
+    clamped = np.clip(laplace(num, den), -bound, bound)
+    assert fit(clamped, truncated_cdf(scale, bound), spread) < ALPHA  # a control
+    for factor in WRONG:
+        assert fit(values, truncated_cdf(scale * factor, bound), spread) < ALPHA
+
+
+def test_a_bound_far_below_a_wide_scale_is_drawn_evenly() -> None:
+    values = truncated_discrete_laplace(stream_of(100_000), 2**40, 1, 4)
+    assert evenness(values + 4, 9) > ALPHA
+    assert evenness(np.maximum(values, -3) + 4, 9) < ALPHA
+
+
+# --- discrete Gaussian ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("num", "den"),
+    [(2, 5), (1, 1), (16, 5), (300, 1), (17_001, 1), (10**8 + 7, 3), (2**40, 1), (2**62, 2**22)],
+)
+def test_discrete_gaussian_has_its_law(num: int, den: int) -> None:
+    sigma, values = Fraction(num, den), gaussian(num, den)
+    assert fit(values, gaussian_cdf(sigma), num / den) > ALPHA
+    for factor in WRONG:
+        assert fit(values, gaussian_cdf(sigma * factor), num / den) < ALPHA
+
+
+def test_a_rounded_normal_number_is_caught() -> None:
+    """It is near the discrete Gaussian only for a large sigma; at 1 it is 4 % off at 0."""
+    rounded = np.rint(np.random.default_rng(1).normal(size=N)).astype(np.int64)
+    assert fit(rounded, gaussian_cdf(Fraction(1)), 1) < ALPHA
+    assert fit(laplace(1, 1), gaussian_cdf(Fraction(1)), 1) < ALPHA
+
+
+def test_each_row_has_its_own_sigma() -> None:
+    num, den = np.array([1, 5, 40, 7]), np.array([1, 2, 3, 9])
+    drawn = discrete_gaussian(stream_of(), np.resize(num, N), np.resize(den, N)).reshape(-1, 4).T
+    for i in range(4):
+        own = gaussian_cdf(Fraction(int(num[i]), int(den[i])))
+        assert fit(drawn[i], own, num[i] / den[i]) > ALPHA
+        assert fit(drawn[(i + 1) % 4], own, num[i] / den[i]) < ALPHA
+
+
+# --- against opendp, n = 1e5 of theirs ------------------------------------------------------------
+
+
+def two_sample_p_value(a: np.ndarray, b: np.ndarray) -> float:
+    """p-value of two samples being of one law; bins of fewer than 20 are pooled at the ends."""
+    low, high = (int(np.quantile(np.concatenate([a, b]), q)) for q in (0.0005, 0.9995))
+    counts = [np.bincount(np.clip(x, low, high) - low, minlength=high - low + 1) for x in (a, b)]
+    table = np.array(counts)[:, np.sum(counts, axis=0) >= 20]
+    return float(stats.chi2_contingency(table).pvalue)
+
+
+@pytest.mark.parametrize(("num", "den"), [(1, 2), (16, 5), (30, 1)])
+@pytest.mark.parametrize("name", ["laplace", "gaussian"])
+def test_opendp_draws_from_the_same_law(name: str, num: int, den: int) -> None:
+    dp = pytest.importorskip("opendp.prelude")
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T="i64"))
+    if name == "laplace":
+        make, metric, ours = dp.m.make_laplace, dp.l1_distance(T="i64"), laplace(num, den)
+    else:
+        make, metric, ours = dp.m.make_gaussian, dp.l2_distance(T="f64"), gaussian(num, den)
+    theirs = np.array(make(space, metric, scale=num / den)([0] * OPENDP_N))
+    assert two_sample_p_value(ours, theirs) > ALPHA
+    for factor in (0.95, 1.05):  # the controls
+        wider = np.array(make(space, metric, scale=factor * num / den)([0] * OPENDP_N))
+        assert two_sample_p_value(ours, wider) < ALPHA
+
+
+# --- coins and choices ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("num", "den"), [(1, 10), (3, 10), (1, 1), (5, 2), (2**62, 2**60)])
+def test_coins_have_their_chance(num: int, den: int) -> None:
+    heads = int(bernoulli_exp(stream_of(), np.arange(N), num, den).sum())
+
+    def fits(exponent: float) -> bool:
+        return bool(stats.binomtest(heads, N, math.exp(-exponent)).pvalue > ALPHA)
+
+    assert fits(num / den)
+    assert not fits(1.05 * num / den)
+    assert not fits(0.95 * num / den)
+
+
+def permute_and_flip_law(scores: list[int], rate: float) -> dict[int, float]:
+    """The chance of each candidate by going through all orders and all coins."""
+    chances = [math.exp(rate * (score - max(scores))) for score in scores]
+    law = dict.fromkeys(range(len(scores)), 0.0)
+    orders = list(itertools.permutations(range(len(scores))))
+    for order in orders:
+        reached = 1.0
+        for i in order:
+            law[i] += reached * chances[i] / len(orders)
+            reached *= 1 - chances[i]
+    return law
+
+
+def choices(
+    scores: list[int], epsilon: Fraction, sensitivity: Fraction, monotone: bool, n: int
+) -> Counter[int]:
+    k, given = len(scores), np.array(scores, np.int64)
+    cells = cell_numbers(np.arange(n * k, dtype=np.uint64)).reshape(n, k, 2)
+    keyed = randomness()
+    return Counter(
+        permute_and_flip(
+            CellStream(keyed, "choice", cells[i]), given, epsilon, sensitivity, monotone=monotone
+        )
+        for i in range(n)
+    )
+
+
+@pytest.mark.parametrize("monotone", [False, True])
+@pytest.mark.parametrize("scores", [[3, 1], [0, 0, 0], [7, 5, 9, 9], [-4, 0, -1, -2, 0]])
+def test_choices_have_the_law_of_permute_and_flip(scores: list[int], monotone: bool) -> None:
+    """For n = 20,000. The controls: the other factor of 2, and the exponential mechanism."""
+    epsilon, sensitivity = Fraction(3, 4), Fraction(3, 2)
+    rate = float(epsilon / sensitivity / (1 if monotone else 2))
+    sample = choices(scores, epsilon, sensitivity, monotone, 20_000)
+    assert p_value_of_law(sample, permute_and_flip_law(scores, rate)) > ALPHA
+    if len(set(scores)) > 1:
+        other = rate / 2 if monotone else 2 * rate
+        assert p_value_of_law(sample, permute_and_flip_law(scores, other)) < ALPHA
+        weights = np.exp(rate * np.array(scores))
+        exponential = dict(enumerate((weights / weights.sum()).tolist()))
+        assert p_value_of_law(sample, exponential) < ALPHA
+    else:
+        assert p_value_of_law(sample, {0: 0.3, 1: 0.35, 2: 0.35}) < ALPHA
+
+
+# --- independence ---------------------------------------------------------------------------------
+
+
+def dependence(a: np.ndarray, b: np.ndarray) -> float:
+    """p-value of two columns being independent, by the table of their values cut to -3 … 3."""
+    joint = np.bincount(7 * (np.clip(a, -3, 3) + 3) + np.clip(b, -3, 3) + 3, minlength=49)
+    return float(stats.chi2_contingency(joint.reshape(7, 7)).pvalue)
+
+
+@pytest.mark.parametrize("draw", [laplace, gaussian])
+def test_noise_of_cells_and_purposes_does_not_go_together(
+    draw: Callable[..., np.ndarray],
+) -> None:
+    values, other = draw(2, 1), draw(2, 1, "another")
+    assert dependence(values, other) > ALPHA
+    assert dependence(values[1:], values[:-1]) > ALPHA
+    assert dependence(values[: N // 2], values[N // 2 :]) > ALPHA
+    assert dependence(values, values) < ALPHA
+    partly = np.where(np.arange(N) % 50 == 0, values, other)  # the control: 2 % are shared
+    assert dependence(values, partly) < ALPHA
+
+
+def test_later_draws_of_a_stream_do_not_follow_the_earlier_ones() -> None:
+    stream = stream_of()
+    first, second = discrete_laplace(stream, 2, 1), discrete_laplace(stream, 2, 1)
+    assert dependence(first, second) > ALPHA
+    assert dependence(first, np.where(np.arange(N) % 50 == 0, first, second)) < ALPHA
+
+
+def test_the_sizes_and_signs_of_a_row_do_not_go_together() -> None:
+    """P(sign) is 1/2 at each size; the control prefers a sign at the large ones."""
+    values = laplace(10, 1)
+    values = values[values != 0]
+    sizes = np.minimum(np.abs(values), 30)
+
+    def p(negative: np.ndarray) -> float:
+        n = np.bincount(sizes)[1:]
+        seen = np.bincount(sizes, negative)[1:]
+        return float(stats.chi2.sf(((seen - n / 2) ** 2 / (n / 4)).sum(), len(n)))
+
+    assert p(values < 0) > ALPHA
+    assert p((values < 0) | ((sizes > 20) & (np.arange(len(values)) % 20 == 0))) < ALPHA
