@@ -3,6 +3,10 @@
 A batch holds complete cases only, their events in order, in CSR form: the events of case `i` are
 `offsets[i]:offsets[i+1]` of the event arrays. Sorting, splitting by shard and recoding are here;
 counting is in the modules of the statistics.
+
+Where the privacy unit is the individual, a batch holds complete individuals, and a case is the pair
+of an individual and a case id: the events of one case id that name two individuals are one case of
+each. So whatever a case contributes to a statistic is a function of one individual's own events.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from schemas.errors import InputSchemaError
 from schemas.events import (
     ACTIVITY,
     CASE_ID,
@@ -21,10 +26,13 @@ from schemas.events import (
     EVENT_SCHEMA,
     RELEASED_SCHEMA,
     TIMESTAMP,
+    event_schema,
 )
 from schemas.hashing import hash_text
 from schemas.merging import offsets_of, order_of_small, ranges
 from schemas.vocabulary import ActivityVocabulary
+
+INDIVIDUAL_ID = "individual_id"
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,11 +40,12 @@ class TraceBatch:
     """Some complete cases of a log.
 
     Attributes:
-        case_ids: string[n_cases], distinct.
+        case_ids: string[n_cases], distinct, or distinct within each individual.
         offsets: int64[n_cases+1]; every case has at least one event.
         activities: int32[n_events], codes of `vocabulary`.
         times: int64[n_events], microseconds since 1970-01-01 UTC, not decreasing within a case.
         vocabulary: What the codes mean; its names may be more than those that occur here.
+        individuals: string[n_cases], whose case each one is; None where cases stand for themselves.
     """
 
     case_ids: pa.StringArray
@@ -44,6 +53,7 @@ class TraceBatch:
     activities: np.ndarray
     times: np.ndarray
     vocabulary: ActivityVocabulary
+    individuals: pa.StringArray | None = None
 
     @property
     def n_cases(self) -> int:
@@ -85,12 +95,27 @@ class TraceBatch:
         A position that repeats makes a batch whose case ids repeat, as copies of a case do.
         """
         events = ranges(self.offsets[cases], self.lengths[cases])
+        rows = pa.array(cases)
         return TraceBatch(
-            self.case_ids.take(pa.array(cases)),
+            self.case_ids.take(rows),
             offsets_of(self.lengths[cases]),
             self.activities[events],
             self.times[events],
             self.vocabulary,
+            None if self.individuals is None else self.individuals.take(rows),
+        )
+
+    def truncate(self, max_length: int) -> TraceBatch:
+        """Returns the same cases without the events after each one's first `max_length`."""
+        if self.n_events == 0 or self.lengths.max() <= max_length:
+            return self
+        lengths = np.minimum(self.lengths, max_length)
+        events = ranges(self.offsets[:-1], lengths)
+        return replace(
+            self,
+            offsets=offsets_of(lengths),
+            activities=self.activities[events],
+            times=self.times[events],
         )
 
     def recode(self, vocabulary: ActivityVocabulary) -> TraceBatch:
@@ -105,17 +130,39 @@ class TraceBatch:
         activities = codes[self.activities] if self.n_events else self.activities
         return replace(self, activities=activities, vocabulary=vocabulary)
 
+    def recode_public(self, vocabulary: ActivityVocabulary) -> TraceBatch:
+        """Returns the same cases with the codes of a vocabulary that has OTHER.
+
+        Activities that it does not have become OTHER; no event is lost.
+
+        Raises:
+            ValueError: The vocabulary has no OTHER.
+        """
+        codes = vocabulary.codes_or_other(self.vocabulary.names)
+        activities = codes[self.activities] if self.n_events else self.activities
+        return replace(self, activities=activities, vocabulary=vocabulary)
+
     @classmethod
-    def from_events(cls, events: Sequence[pa.RecordBatch]) -> TraceBatch:
+    def from_events(
+        cls, events: Sequence[pa.RecordBatch], by_individual: bool = False
+    ) -> TraceBatch:
         """Sorts canonical events, all events of their cases, into traces.
 
         Events of a case are ordered by time, then by event index.
 
         Args:
-            events: Batches of EVENT_SCHEMA; further columns are not carried.
+            events: Batches of EVENT_SCHEMA, and of `individual_id` if that is asked for; further
+                columns are not carried.
+            by_individual: A case is a pair of an individual and a case id, so that everything a
+                case holds comes from one individual's own events, and a case id that names two
+                individuals is one case of each. All events of each individual must be given.
+
+        Raises:
+            InputSchemaError: `by_individual`, and an event names no individual.
         """
-        columns = [batch.select(EVENT_SCHEMA.names) for batch in events if batch.num_rows]
-        table = pa.Table.from_batches(columns, EVENT_SCHEMA).unify_dictionaries().combine_chunks()
+        schema = event_schema([INDIVIDUAL_ID] if by_individual else ())
+        columns = [carried_columns(batch, by_individual) for batch in events if batch.num_rows]
+        table = pa.Table.from_batches(columns, schema).unify_dictionaries().combine_chunks()
         if table.num_rows == 0:
             empty = np.zeros(0, np.int64)
             return cls(
@@ -124,10 +171,15 @@ class TraceBatch:
                 np.zeros(0, np.int32),
                 empty,
                 ActivityVocabulary.of([]),
+                pa.array([], pa.string()) if by_individual else None,
             )
         case_column = table.column(CASE_ID).chunk(0)
         activity_column = table.column(ACTIVITY).chunk(0)
         case = np.asarray(case_column.indices)
+        n_ids = len(case_column.dictionary)
+        if by_individual:
+            individual_column = table.column(INDIVIDUAL_ID).chunk(0)
+            case = case + np.asarray(individual_column.indices).astype(np.int64) * n_ids
         time = np.asarray(table.column(TIMESTAMP).chunk(0))
         index = np.asarray(table.column(EVENT_INDEX).chunk(0))
         order = _event_order(case, time, index)
@@ -137,12 +189,16 @@ class TraceBatch:
         offsets = np.append(heads, len(case)).astype(np.int64)
         vocabulary = ActivityVocabulary.of(activity_column.dictionary)
         codes = vocabulary.codes(activity_column.dictionary)
+        individuals = None
+        if by_individual:
+            individuals = individual_column.dictionary.take(pa.array(case[heads] // n_ids))
         return cls(
-            case_column.dictionary.take(pa.array(case[heads])),
+            case_column.dictionary.take(pa.array(case[heads] % n_ids)),
             offsets,
             codes[np.asarray(activity_column.indices)[order]],
             time,
             vocabulary,
+            individuals,
         )
 
     def to_rows(self) -> pa.RecordBatch:
@@ -165,16 +221,20 @@ class TraceBatch:
         """Returns the cases of all batches, which share one vocabulary.
 
         Raises:
-            ValueError: There is no batch, or the vocabularies differ.
+            ValueError: There is no batch, the vocabularies differ, or just some have individuals.
         """
         if not batches or any(b.vocabulary != batches[0].vocabulary for b in batches):
             raise ValueError("concat needs at least one batch, and batches of one vocabulary")
+        whose = [b.individuals for b in batches if b.individuals is not None]
+        if len(whose) not in (0, len(batches)):
+            raise ValueError("concat needs batches that all have individuals, or none of them")
         return cls(
             pa.concat_arrays([b.case_ids for b in batches]),
             offsets_of(np.concatenate([b.lengths for b in batches])),
             np.concatenate([b.activities for b in batches]),
             np.concatenate([b.times for b in batches]),
             batches[0].vocabulary,
+            pa.concat_arrays(whose) if whose else None,
         )
 
 
@@ -189,27 +249,67 @@ def _event_order(case: np.ndarray, time: np.ndarray, index: np.ndarray) -> np.nd
     return order[np.lexsort((index, time, case))]
 
 
-def split_by_shard(events: pa.RecordBatch, n_shards: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+def carried_columns(events: pa.RecordBatch, by_individual: bool = False) -> pa.RecordBatch:
+    """Returns the columns of canonical events that traces are made of.
+
+    Args:
+        events: Batch of EVENT_SCHEMA and optional columns.
+        by_individual: Whether `individual_id` is one of them.
+
+    Raises:
+        InputSchemaError: It is, and an event names no individual.
+    """
+    names = [*EVENT_SCHEMA.names, *([INDIVIDUAL_ID] if by_individual else ())]
+    if by_individual:
+        _require_values(events, INDIVIDUAL_ID)
+    return events.select(names)
+
+
+def _require_values(events: pa.RecordBatch, name: str) -> None:
+    mend = "map a column that every event has, or drop the events without it by a filter"
+    position = events.schema.get_field_index(name)
+    if position < 0:
+        raise InputSchemaError(f"the events have no column {name!r}; {mend}")
+    column = events.column(position)
+    if column.null_count or column.dictionary.null_count:  # either way to write a missing value
+        raise InputSchemaError(f"an event has no value in column {name!r}; {mend}")
+
+
+def split_by_shard(
+    events: pa.RecordBatch, n_shards: int, key: str = CASE_ID
+) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Splits canonical events so that all events of a case get the same shard number.
 
+    Args:
+        events: Batch of EVENT_SCHEMA and optional columns.
+        n_shards: Number of shards.
+        key: Column whose value decides: of the case, or INDIVIDUAL_ID, and then all events of an
+            individual get the same number, and the events of a case may get several.
+
     Yields:
-        (shard, events), non-empty, with the events in their order and dictionaries of case ids that
-        hold just the shard's own.
+        (shard, events), non-empty, with the events in their order and dictionaries of keys and case
+        ids that hold just the shard's own.
+
+    Raises:
+        InputSchemaError: `key` is another column than the case id, and an event has no value in it.
     """
     if events.num_rows == 0:
         return
-    position = events.schema.get_field_index(CASE_ID)
-    case = events.column(position)
-    value_shard = (hash_text(case.dictionary) % np.uint64(n_shards)).astype(np.int64)
+    if key != CASE_ID:
+        _require_values(events, key)
+    position = events.schema.get_field_index(key)
+    case_position = events.schema.get_field_index(CASE_ID)
+    unit = events.column(position)
+    value_shard = (hash_text(unit.dictionary) % np.uint64(n_shards)).astype(np.int64)
     # Dictionary values are brought into the order of their shards, so each shard's dictionary is a
     # slice of one array instead of a re-encoding of its own.
     value_order = np.argsort(value_shard, kind="stable")
     new_code = np.empty(len(value_order), np.int32)
     new_code[value_order] = np.arange(len(value_order), dtype=np.int32)
-    values = case.dictionary.take(pa.array(value_order))
+    values = unit.dictionary.take(pa.array(value_order))
     value_offsets = np.searchsorted(value_shard[value_order], np.arange(n_shards + 1))
 
-    codes = np.asarray(case.indices)
+    codes = np.asarray(unit.indices)
     row_shard = value_shard[codes]
     row_order = order_of_small(row_shard, n_shards - 1)
     row_offsets = np.searchsorted(row_shard[row_order], np.arange(n_shards + 1))
@@ -218,10 +318,20 @@ def split_by_shard(events: pa.RecordBatch, n_shards: int) -> Iterator[tuple[int,
     for shard in np.unique(row_shard):
         first, last = row_offsets[shard], row_offsets[shard + 1]
         first_value, last_value = value_offsets[shard], value_offsets[shard + 1]
-        own = pa.DictionaryArray.from_arrays(
+        part = ordered.slice(first, last - first)
+        arrays = list(part.columns)
+        if case_position != position:
+            arrays[case_position] = _with_own_values(part.column(case_position))
+        arrays[position] = pa.DictionaryArray.from_arrays(
             pa.array(ordered_codes[first:last] - np.int32(first_value)),
             values.slice(first_value, last_value - first_value),
         )
-        part = ordered.slice(first, last - first)
-        arrays = [own if i == position else part.column(i) for i in range(part.num_columns)]
         yield int(shard), pa.RecordBatch.from_arrays(arrays, schema=events.schema)
+
+
+def _with_own_values(column: pa.DictionaryArray) -> pa.DictionaryArray:
+    """The same values with a dictionary of just those that occur."""
+    used, codes = np.unique(np.asarray(column.indices), return_inverse=True)
+    return pa.DictionaryArray.from_arrays(
+        pa.array(codes.astype(np.int32)), column.dictionary.take(pa.array(used))
+    )

@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from schemas.columnar import decode, encode
+from schemas.errors import InputSchemaError
 from schemas.events import EVENT_SCHEMA, RELEASED_SCHEMA, event_schema
 from schemas.hashing import hash_text
-from schemas.traces import TraceBatch, split_by_shard
+from schemas.traces import INDIVIDUAL_ID, TraceBatch, carried_columns, split_by_shard
 from schemas.vocabulary import ActivityVocabulary
 from tests.support.logs import (
     MINUTE,
@@ -27,6 +29,7 @@ from tests.support.logs import (
     naive_durations,
     plain,
     read_cases,
+    read_cases_of_individuals,
     trace_batch,
 )
 
@@ -203,6 +206,25 @@ def test_recode_refuses_a_vocabulary_that_lacks_an_activity():
     assert "canary" not in str(caught.value)
 
 
+def test_recode_to_a_public_vocabulary_loses_no_event():
+    traces = trace_batch({"c1": "A@0 canary@5 C@7", "c2": "canary@3 B@3"})
+    public = ActivityVocabulary.public(["C", "A", "Z"])
+    assert read_cases(traces.recode_public(public)) == {
+        "c1": steps("A@0 __other__@5 C@7"),
+        "c2": steps("__other__@3 __other__@3"),
+    }
+    assert read_cases(TraceBatch.from_events([]).recode_public(public)) == {}
+    with pytest.raises(ValueError, match="no __other__"):
+        traces.recode_public(traces.vocabulary)
+
+
+@settings(deadline=None)
+@given(event_logs(), st.integers(1, 6))
+def test_truncate_cuts_off_the_end_of_each_case(log, length):
+    expected = {case: found[:length] for case, found in cases_of(log).items()}
+    assert read_cases(trace_batch(log).truncate(length)) == expected
+
+
 def test_recode_of_no_cases():
     empty = TraceBatch.from_events([]).recode(ActivityVocabulary.of("AB"))
     assert read_cases(empty) == {} and len(empty.vocabulary) == 2
@@ -326,3 +348,117 @@ def test_splitting_and_sorting_leave_their_input_alone():
     traces.recode(ActivityVocabulary.of("ABC"))
     assert traces.durations is traces.durations
     assert batch.to_pylist() == before and plain(traces) == kept
+
+
+# --- individuals ----------------------------------------------------------------------------------
+
+
+def of_individuals(log: list[Event], whose: list[str]) -> dict[tuple[str, str], object]:
+    """Steps by individual and case, one individual's own log after the other."""
+    return {
+        (individual, case): found
+        for individual in dict.fromkeys(whose)
+        for case, found in cases_of(
+            [event for event, who in zip(log, whose, strict=True) if who == individual]
+        ).items()
+    }
+
+
+def test_a_case_that_names_two_individuals_is_one_of_each():
+    log = [("c", "A", 1), ("d", "B", 2), ("c", "C", 3), ("c", "D", 4)]
+    batch = event_batch(log, individuals=["i", "i", "j", "i"])
+    traces = TraceBatch.from_events([batch], by_individual=True)
+    assert read_cases_of_individuals(traces) == {
+        ("i", "c"): [("A", 1), ("D", 4)],
+        ("i", "d"): [("B", 2)],
+        ("j", "c"): [("C", 3)],
+    }
+    # Who does not ask for individuals gets cases, as ever.
+    plain_cases = TraceBatch.from_events([batch])
+    assert plain_cases.individuals is None
+    assert read_cases(plain_cases) == cases_of(log)
+    assert plain(plain_cases) == plain(TraceBatch.from_events([event_batch(log)]))
+
+
+@settings(deadline=None)
+@given(
+    event_logs(n_cases=6),
+    st.sampled_from([1, 2, 5, 64]),
+    st.integers(1, 4),
+    st.randoms(use_true_random=False),
+)
+def test_individuals_do_not_depend_on_shards_batches_or_their_order(
+    log, n_shards, n_batches, random
+):
+    whose = [random.choice("ijk") for _ in log]
+    events = list(enumerate(zip(log, whose, strict=True)))
+    batches = [
+        event_batch([e for _, (e, _) in hand], [n for n, _ in hand], [w for _, (_, w) in hand])
+        for hand in (events[k::n_batches] for k in range(n_batches))
+    ]
+    random.shuffle(batches)
+    shards: dict[int, list[pa.RecordBatch]] = {}
+    for batch in batches:
+        for shard, part in split_by_shard(batch, n_shards, INDIVIDUAL_ID):
+            part.validate(full=True)
+            assert part.schema.equals(batch.schema)
+            for name in (INDIVIDUAL_ID, "case_id"):  # just the shard's own
+                column = part.column(name)
+                assert sorted(column.dictionary.to_pylist()) == sorted(set(column.to_pylist()))
+            shards.setdefault(shard, []).append(part)
+    found: dict[object, object] = {}
+    seen: set[str] = set()
+    for parts in shards.values():
+        traces = TraceBatch.from_events(parts, by_individual=True)
+        assert not seen & set(traces.individuals.to_pylist())  # whole individuals
+        seen |= set(traces.individuals.to_pylist())
+        found.update(read_cases_of_individuals(traces))
+    assert found == of_individuals(log, whose)
+
+
+def test_individuals_go_along_with_their_cases():
+    whose = {"c1": "i", "c2": "j", "c3": "i"}
+    traces = trace_batch(EXAMPLE, individuals=whose)
+    assert traces.take(np.array([2, 1])).individuals.to_pylist() == ["i", "j"]
+    wide = traces.vocabulary.merge([traces.vocabulary, ActivityVocabulary.of(["0"])])
+    for same in (traces.recode(wide), traces.truncate(1), decode(encode(traces))):
+        assert same.individuals.to_pylist() == ["i", "j", "i"]
+    assert plain(decode(encode(traces))) == plain(traces)
+    assert decode(encode(trace_batch(EXAMPLE))).individuals is None
+    joined = TraceBatch.concat([traces, traces.take(np.array([1]))])
+    assert joined.individuals.to_pylist() == ["i", "j", "i", "j"]
+    with pytest.raises(ValueError, match="all have individuals, or none"):
+        TraceBatch.concat([traces, trace_batch(EXAMPLE)])
+
+
+def test_no_events_are_cases_of_no_individual():
+    traces = TraceBatch.from_events([], by_individual=True)
+    assert read_cases_of_individuals(traces) == {}
+    assert list(split_by_shard(event_batch([]), 4, INDIVIDUAL_ID)) == []
+
+
+def missing_values() -> dict[str, pa.RecordBatch]:
+    """An event without individual, in every way to write one."""
+    batch = event_batch([("canary", "A", 1), ("c", "B", 2)], individuals=["i", None])
+    in_dictionary = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int32()), ["i", None])
+    return {
+        "a null index": batch,
+        "a null in the dictionary": batch.set_column(4, batch.schema.field(4), in_dictionary),
+        "no column": event_batch([("canary", "A", 1)]),
+    }
+
+
+@pytest.mark.parametrize("batch", missing_values().values(), ids=missing_values())
+def test_events_without_individual_are_not_lost_silently(batch):
+    for use in (
+        lambda: list(split_by_shard(batch, 2, INDIVIDUAL_ID)),
+        lambda: TraceBatch.from_events([batch], by_individual=True),
+        lambda: carried_columns(batch, by_individual=True),
+    ):
+        with pytest.raises(
+            InputSchemaError,
+            match="column 'individual_id'; map a column that every event has, or drop the events",
+        ) as caught:
+            use()
+        assert "canary" not in str(caught.value)
+    assert TraceBatch.from_events([batch]).n_events == batch.num_rows

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from schemas.directly_follows import DirectlyFollows
-from schemas.events import EVENT_SCHEMA
+from schemas.events import EVENT_SCHEMA, event_schema
 from schemas.traces import TraceBatch
 from schemas.variants import VariantHistogram
 from schemas.vocabulary import ActivityVocabulary
@@ -55,8 +55,15 @@ def cases_of(log: Log) -> dict[str, list[Step]]:
     return {case: sorted(steps, key=lambda step: step[1]) for case, steps in cases.items()}
 
 
-def event_batch(log: Log, index: Sequence[int] | None = None) -> pa.RecordBatch:
-    """Canonical events with their numbers, by default their places in the list."""
+def event_batch(
+    log: Log,
+    index: Sequence[int] | None = None,
+    individuals: Sequence[str | None] | None = None,
+) -> pa.RecordBatch:
+    """Canonical events with their numbers, by default their places in the list.
+
+    With `individuals`, one an event, they have that column too.
+    """
     events = events_of(log)
     columns = [
         pa.array([event[0] for event in events], pa.string()).dictionary_encode(),
@@ -64,7 +71,10 @@ def event_batch(log: Log, index: Sequence[int] | None = None) -> pa.RecordBatch:
         pa.array([event[2] for event in events], pa.int64()),
         pa.array(range(len(events)) if index is None else index, pa.int64()),
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=EVENT_SCHEMA)
+    if individuals is None:
+        return pa.RecordBatch.from_arrays(columns, schema=EVENT_SCHEMA)
+    columns.append(pa.array(individuals, pa.string()).dictionary_encode())
+    return pa.RecordBatch.from_arrays(columns, schema=event_schema(["individual_id"]))
 
 
 def event_batches(log: Log, n_batches: int) -> list[pa.RecordBatch]:
@@ -74,10 +84,14 @@ def event_batches(log: Log, n_batches: int) -> list[pa.RecordBatch]:
     return [event_batch([e for _, e in hand], [i for i, _ in hand]) for hand in hands]
 
 
-def trace_batch(log: Log, names: Iterable[str] | None = None) -> TraceBatch:
+def trace_batch(
+    log: Log,
+    names: Iterable[str] | None = None,
+    individuals: Mapping[str, str] | None = None,
+) -> TraceBatch:
     """Whole cases in the order in which they first appear; built without `TraceBatch.from_events`.
 
-    The vocabulary has `names`, or just the log's own.
+    The vocabulary has `names`, or just the log's own; `individuals` are by case.
     """
     cases = cases_of(log)
     steps = list(itertools.chain(*cases.values()))
@@ -91,6 +105,7 @@ def trace_batch(log: Log, names: Iterable[str] | None = None) -> TraceBatch:
         np.array([codes[activity] for activity, _ in steps], np.int32),
         np.array([time for _, time in steps], np.int64),
         ActivityVocabulary(pa.array(list(codes), pa.string())),
+        None if individuals is None else pa.array([individuals[c] for c in cases], pa.string()),
     )
 
 
@@ -111,6 +126,15 @@ def read_cases(traces: TraceBatch) -> dict[str, list[Step]]:
     }
     assert len(cases) == len(ids), "case ids are distinct"
     return cases
+
+
+def read_cases_of_individuals(traces: TraceBatch) -> dict[tuple[str, str], list[Step]]:
+    """The same by individual and case id, of which the pairs are distinct."""
+    pairs = list(zip(traces.individuals.to_pylist(), traces.case_ids.to_pylist(), strict=True))
+    assert len(set(pairs)) == len(pairs)
+    numbered = pa.array([str(i) for i in range(len(pairs))], pa.string())
+    steps = read_cases(replace(traces, case_ids=numbered)).values()
+    return dict(zip(pairs, steps, strict=True))
 
 
 def event_logs(
