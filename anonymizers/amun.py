@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from anonymizers import base
-from anonymizers.amun_release import Released, cumulated_stamps, hex_ids
+from anonymizers.amun_release import Released, cumulated_stamps
 from anonymizers.amun_state import (
     DAY_US,
     AmunParams,
@@ -43,6 +43,7 @@ from anonymizers.guessing_advantage import (
     epsilon_of_oversampling,
 )
 from anonymizers.mechanisms import laplace_by_inversion
+from anonymizers.new_ids import hex_ids
 from anonymizers.randomness import Randomness, below, cell_numbers
 from schemas.dafsa import Dafsa
 from schemas.durations import DurationTable
@@ -56,12 +57,13 @@ from schemas.traces import TraceBatch
 from schemas.variants import VariantHistogram
 
 
-class Amun:
+class Amun(base.Anonymizer):
     """The method; see the module."""
 
     name: ClassVar[str] = "amun"
     summary: ClassVar[str] = "samples cases over a DAFSA and adds noise to times (published)"
     Params: ClassVar[type[AmunParams]] = AmunParams
+    log: ClassVar[Literal["transformed"]] = "transformed"
     operations: ClassVar[tuple[Operation, ...]] = (
         Operation("suppression", "case", "case"),
         Operation("addition", "case", "case"),
@@ -342,7 +344,7 @@ class _Variants:
     kind: ClassVar[type[VariantHistogram]] = VariantHistogram
 
     def count(
-        self, traces: TraceBatch, decisions: base.Decisions, randomness: Randomness | None
+        self, traces: TraceBatch, decisions: base.Decisions, randomness: Randomness
     ) -> VariantHistogram:
         if self.params is not None:
             traces = kept_cases(traces, decisions, self.params)
@@ -356,7 +358,7 @@ class _Starts:
     kind: ClassVar[type[StartRange]] = StartRange
 
     def count(
-        self, traces: TraceBatch, decisions: base.Decisions, randomness: Randomness | None
+        self, traces: TraceBatch, decisions: base.Decisions, randomness: Randomness
     ) -> StartRange:
         return StartRange.of(traces.starts)
 
@@ -369,7 +371,7 @@ class _Times:
     kind: ClassVar[type[DurationTable]] = DurationTable
 
     def count(
-        self, traces: TraceBatch, decisions: base.Decisions, randomness: Randomness | None
+        self, traces: TraceBatch, decisions: base.Decisions, randomness: Randomness
     ) -> DurationTable:
         traces = kept_cases(traces, decisions, self.params)
         _, group, ticks = ticks_of(traces, decisions, self.params)
@@ -384,9 +386,8 @@ class _Ranks:
     kind: ClassVar[type[CaseRanks]] = CaseRanks
 
     def count(
-        self, traces: TraceBatch, decisions: base.Decisions, randomness: Randomness | None
+        self, traces: TraceBatch, decisions: base.Decisions, randomness: Randomness
     ) -> CaseRanks:
-        assert randomness is not None
         traces = kept_cases(traces, decisions, self.params)
         variant, _ = decisions["dafsa"].dafsa.annotate(traces)
         sampling: SamplingDecision = decisions["sampling"]
@@ -403,9 +404,8 @@ class _NoisedStarts:
     kind: ClassVar[type[StartRange]] = StartRange
 
     def count(
-        self, traces: TraceBatch, decisions: base.Decisions, randomness: Randomness | None
+        self, traces: TraceBatch, decisions: base.Decisions, randomness: Randomness
     ) -> StartRange:
-        assert randomness is not None
         released = Released.of(traces, decisions, self.params, randomness)
         noise = released.start_noise(decisions, randomness)
         return StartRange.of(released.traces.starts + noise)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from anonymizers.amun_state import (
@@ -154,15 +153,3 @@ def cumulated_stamps(starts: np.ndarray, durations: np.ndarray, traces: TraceBat
         own = slice(traces.offsets[case], traces.offsets[case + 1])
         past[own] = np.cumsum(durations[own].astype(np.float64)) > float(MAX_TIME_US)
     return np.where(past, MAX_TIME_US, np.minimum(stamps, MAX_TIME_US))
-
-
-_HEX = np.array([f"{byte:02x}".encode() for byte in range(256)], "S2")
-_ID_BYTES = 12
-
-
-def hex_ids(words: np.ndarray) -> pa.StringArray:
-    """Returns string[n], 96 random bits each, as 24 hex digits."""
-    raw = words.view(np.uint8).reshape(-1, 16)[:, :_ID_BYTES]
-    data = np.ascontiguousarray(_HEX[raw]).tobytes()
-    offsets = np.arange(len(words) + 1, dtype=np.int32) * (2 * _ID_BYTES)
-    return pa.StringArray.from_buffers(len(words), pa.py_buffer(offsets), pa.py_buffer(data))

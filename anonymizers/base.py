@@ -2,8 +2,11 @@
 
 The drivers (`pipelines.in_memory` and `transforms.anonymize`) run every method alike:
 
+    `bounds` limit what one case or individual can contribute, on all traces
     for each round:  COUNT what `requires` names on all traces, then `decide` on the totals
     if the method transforms the log:  `apply` to every batch of traces
+    if it generates a log:  `generate` piece by piece
+    `products`: the tables and graphs that it releases beside a log or instead of one
 
 `decide` is called once a round and is the only place where noise is drawn on counts. `apply` and
 the counters see one batch at a time, in any order, so what they draw is keyed by case.
@@ -13,10 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, NoReturn, Protocol
 
 import pydantic
 
+from anonymizers.accounting import Spend
+from anonymizers.bounding import ContributionBounds
 from anonymizers.randomness import Randomness
 from schemas.guarantee import Guarantee
 from schemas.merging import Mergeable
@@ -56,31 +61,63 @@ class Counter(Protocol):
         ...
 
     def count(
-        self, traces: TraceBatch, decisions: Decisions, randomness: Randomness | None
+        self, traces: TraceBatch, decisions: Decisions, randomness: Randomness
     ) -> Mergeable:
         """Returns the statistic of a batch.
 
         Args:
-            traces: Complete cases.
+            traces: Complete cases, within the method's bounds.
             decisions: Those of the rounds before.
-            randomness: The release's randomness; None in the first round, where the input's digest
-                that it depends on is still being counted.
+            randomness: The release's randomness; in the first round just its `of_units`, because
+                the input's digest, on which all else depends, is still being counted.
         """
         ...
 
 
+@dataclass(frozen=True)
+class Products:
+    """What a method releases beside a log or instead of one; safe to publish.
+
+    Attributes:
+        by_name: Products (schemas.products) by the name of their files.
+    """
+
+    by_name: dict[str, Any]
+
+
 class Anonymizer(Protocol):
-    """One method; see the module."""
+    """One method; see the module.
+
+    Attributes:
+        name: As in the configuration and the manifest.
+        summary: What it does, in a line, and whether it is published or rigorous.
+        log: Where the released log comes from: `transformed` by `apply`, `generated` by
+            `generate`, or `none`: only products are released.
+        operations: What it does to a log, in the words of the XES privacy extension.
+        exact_noise: Whether all noise comes from exact samplers.
+        examples: Parameters that show the method: the first in the catalogue, all of them in the
+            contract's tests and in audits. Together they go through every round.
+    """
 
     name: ClassVar[str]
     summary: ClassVar[str]
+    log: ClassVar[Literal["transformed", "generated", "none"]]
     operations: ClassVar[tuple[Operation, ...]]
     exact_noise: ClassVar[bool]
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
 
     @property
     def Params(self) -> type[Params]:  # noqa: N802  # a type, named as one
         """The type of the method's parameters."""
         ...
+
+    def bounds(self, params: Any) -> ContributionBounds:
+        """Returns the public caps that every trace is brought under before it is counted."""
+        return ContributionBounds()
+
+    def spends(self, params: Any) -> tuple[Spend, ...]:
+        """Returns the parts of the guarantee; they add up to it. Without a finite one, none."""
+        return ()
 
     def rounds(self, params: Any) -> tuple[str, ...]:
         """Returns the names of the rounds that these parameters need, in order."""
@@ -116,8 +153,35 @@ class Anonymizer(Protocol):
     def apply(
         self, traces: TraceBatch, decisions: Decisions, params: Any, randomness: Randomness
     ) -> TraceBatch:
-        """Transforms one batch; its case ids are new ones.
+        """Transforms one batch; its case ids are new ones, distinct over all batches.
 
-        Case ids of the result are distinct over all batches.
+        Only called where `log` is `transformed`.
         """
-        ...
+        return _has_no(self.name, "apply")
+
+    def generate(
+        self,
+        piece: int,
+        n_pieces: int,
+        decisions: Decisions,
+        params: Any,
+        randomness: Randomness,
+    ) -> TraceBatch:
+        """Makes one piece of the log from the decisions alone; reads no trace.
+
+        The union of the pieces does not depend on their number. Only called where `log` is
+        `generated`.
+        """
+        return _has_no(self.name, "generate")
+
+    def writes(self, params: Any) -> tuple[str, ...]:
+        """Returns the names of the products, before anything runs."""
+        return ()
+
+    def products(self, decisions: Decisions, params: Any) -> Products:
+        """Returns what is released beside the log, from the decisions alone."""
+        return Products({})
+
+
+def _has_no(method: str, step: str) -> NoReturn:
+    raise NotImplementedError(f"{method} has no {step}: its `log` says so")

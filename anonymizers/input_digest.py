@@ -1,7 +1,8 @@
 """Which log went into a release, as a number that reveals nothing about it.
 
-The digest is a sum of keyed hashes, one an event, over (case, place in the case, activity, time).
-So it depends on the events and not on files, shards or their order, and pieces add up.
+The digest is a sum of keyed hashes, one an event, over (case, individual if the log declares any,
+place in the case, activity, time). So it depends on the events and not on files, shards or their
+order, and pieces add up.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ class InputDigest:
     def from_traces(cls, traces: TraceBatch, key: ReleaseKey) -> InputDigest:
         """Digests the events of complete cases under the release's key."""
         cases = KeyedBlocks(key.derive(b"digest/case")).of_text(traces.case_ids)
+        if traces.individuals is not None:
+            cases ^= KeyedBlocks(key.derive(b"digest/individual")).of_text(traces.individuals)
         names = KeyedBlocks(key.derive(b"digest/activity")).of_text(traces.vocabulary.names)
         row = np.repeat(np.arange(traces.n_cases), traces.lengths)
         # The two keyed words of the case and the activity hide the numbers they are combined with.

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from functools import cached_property
 from typing import Any, NoReturn
 
 import numpy as np
@@ -76,6 +77,8 @@ class Randomness:
     def __init__(
         self, key: ReleaseKey, release_id: str, input_digest: str, config_digest: str
     ) -> None:
+        self.input_digest = input_digest
+        self._unit_key = key, release_id, config_digest
         # Lengths in front keep the parts apart: ("ab", "c") is not ("a", "bc").
         parts = b"".join(
             len(p).to_bytes(8, "big") + p
@@ -83,6 +86,16 @@ class Randomness:
         )
         self._root = key.derive(b"release/" + parts)
         self._blocks: dict[str, KeyedBlocks] = {}
+
+    @cached_property
+    def of_units(self) -> Randomness:
+        """The stream for choices within one unit's own data, such as which of its cases count.
+
+        It does not depend on the input: the choice must not, and it is made before the input's
+        digest is known. Noise is never drawn from it.
+        """
+        key, release_id, config_digest = self._unit_key
+        return Randomness(key, release_id, "", config_digest)
 
     def _purpose(self, name: str) -> KeyedBlocks:
         if name not in self._blocks:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from anonymizers.amun import Amun
 from anonymizers.base import Anonymizer
+from anonymizers.private_dfg import PrivateDfg
+from anonymizers.variant_histogram import VariantHistogramMethod
 from schemas.errors import UsageError
 
-_ALL: tuple[Anonymizer, ...] = (Amun(),)
+_ALL: tuple[Anonymizer, ...] = (Amun(), PrivateDfg(), VariantHistogramMethod())
 
 METHODS: dict[str, Anonymizer] = {method.name: method for method in _ALL}
 

@@ -25,6 +25,12 @@ class InputSchemaError(TracecloakError):
     exit_code = 3
 
 
+class BudgetExhausted(TracecloakError):  # noqa: N818 - the name of a state, not of a fault
+    """The account has less epsilon or delta left than the release asks for; nothing was spent."""
+
+    exit_code = 4
+
+
 class GuaranteeError(TracecloakError):
     """The promise of the method cannot be kept on this input, so nothing is released."""
 

@@ -19,14 +19,14 @@ def text_words(values: pa.Array) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yields the UTF-8 bytes of all values in steps of one 8-byte word.
 
     Args:
-        values: string[n] without nulls.
+        values: string[n] or binary[n] without nulls.
 
     Yields:
         (rows int64[m], words uint64[m]): the values that still have bytes at this step and their
         next word, little endian and padded with zeros. Values of different length may agree in all
         words; a caller that must tell them apart adds the length.
     """
-    values = values.cast(pa.large_string())
+    values = values.cast(pa.large_binary())
     _, raw_offsets, data = values.buffers()
     offsets = np.frombuffer(raw_offsets, np.int64)[values.offset : values.offset + len(values) + 1]
     lengths = np.diff(offsets)

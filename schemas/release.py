@@ -63,6 +63,7 @@ class ReleaseManifest:
         params: The method's parameters, defaults included.
         guarantee: What it promises.
         operations: What the method does to the log.
+        spends: The parts of epsilon and delta, as JSON values; none without a finite epsilon.
         config_digest: Digest of all that determines the released bytes beside input and key.
         key_fingerprint: Tells release keys apart.
         exact_noise: Whether the noise came from exact samplers.
@@ -76,6 +77,7 @@ class ReleaseManifest:
     params: dict[str, Any]
     guarantee: Guarantee
     operations: tuple[Operation, ...]
+    spends: tuple[dict[str, Any], ...]
     config_digest: str
     key_fingerprint: str
     exact_noise: bool
@@ -97,6 +99,7 @@ class ReleaseManifest:
             "params": self.params,
             "guarantee": self.guarantee.to_json(),
             "operations": [asdict(operation) for operation in self.operations],
+            "spends": list(self.spends),
             "randomness": {
                 "keyed": True,
                 "exact": self.exact_noise,

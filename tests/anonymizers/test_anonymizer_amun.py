@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonymizers.amun import Amun, AmunParams, _prior
-from anonymizers.amun_release import Released, cumulated_stamps, equation_4, hex_ids
+from anonymizers.amun_release import Released, cumulated_stamps, equation_4
+from anonymizers.new_ids import hex_ids
 from pipelines.in_memory import anonymise, group_into_traces
 from schemas.errors import GuaranteeError, UsageError
 from schemas.events import MAX_TIME_US, MIN_TIME_US

@@ -225,6 +225,7 @@ def test_the_manifest_has_no_place_for_anything_counted() -> None:
         params=params.resolved(),
         guarantee=AMUN.guarantee(params),
         operations=AMUN.operations,
+        spends=(),
         config_digest="c",
         key_fingerprint=release_key().fingerprint,
         exact_noise=AMUN.exact_noise,
@@ -235,7 +236,7 @@ def test_the_manifest_has_no_place_for_anything_counted() -> None:
     assert set(_names(body)) == {
         "schema_version",
         *("tool", "name", "version", "beam"),
-        *("release_id", "method", "params", "guarantee", "operations", "randomness"),
+        *("release_id", "method", "params", "guarantee", "operations", "spends", "randomness"),
         "config_digest",
         *AmunParams.model_fields,
         *(field.name for field in dataclasses.fields(Guarantee)),

@@ -43,6 +43,16 @@ MANIFEST = ReleaseManifest(
     params={"guessing_advantage": 0.3, "mode": "sampling", "log_start": None},
     guarantee=PUBLISHED,
     operations=(Operation("substitution", "event", "time:timestamp"),),
+    spends=(
+        {
+            "what": "edges",
+            "mechanism": "discrete_gaussian",
+            "epsilon": "1",
+            "delta": "0.000001",
+            "scale": "4225/1000",
+            "sensitivity": "1",
+        },
+    ),
     config_digest="5ae0",
     key_fingerprint="d708",
     exact_noise=False,
@@ -122,6 +132,7 @@ def test_the_manifest_is_this_and_nothing_more():
         "params": {"guessing_advantage": 0.3, "mode": "sampling", "log_start": None},
         "guarantee": PUBLISHED.to_json(),
         "operations": [{"type": "substitution", "level": "event", "target": "time:timestamp"}],
+        "spends": list(MANIFEST.spends),
         "randomness": {
             "keyed": True,
             "exact": False,
@@ -214,7 +225,7 @@ def test_the_schema_is_closed_and_complete_everywhere():
     found = dict(objects(SCHEMA))
     methods_own = found.pop("$.properties.params")
     assert "additionalProperties" not in methods_own  # the parameters are the method's
-    assert len(found) == 6
+    assert len(found) == 7
     for place, part in found.items():
         assert part["additionalProperties"] is False, place
         assert sorted(part["required"]) == sorted(part["properties"]), place

@@ -13,11 +13,14 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import schemas
+from schemas.activity_counts import ActivityCounts
+from schemas.clipped_flows import CaseNorms, ClippedFlows
 from schemas.directly_follows import DirectlyFollows
 from schemas.durations import DurationTable
 from schemas.hashing import hash_text
@@ -37,10 +40,16 @@ def _ranks(traces: TraceBatch) -> CaseRanks:
 
 # How each statistic is counted on a part of a log.
 COUNTS: dict[type, Callable[[TraceBatch], Any]] = {
+    ActivityCounts: lambda traces: ActivityCounts.of(
+        traces.vocabulary.names.take(pa.array(traces.activities)),
+        np.ones(traces.n_events, np.int64),
+    ),
     ActivityVocabulary: lambda traces: ActivityVocabulary.of(
         [traces.vocabulary.names[code].as_py() for code in traces.activities]
     ),
+    CaseNorms: lambda traces: CaseNorms.from_traces(traces, np.array([2, 3, 4, 5, 9])),
     CaseRanks: _ranks,
+    ClippedFlows: lambda traces: ClippedFlows.from_traces(traces, 20, 10, np.array([2])),
     DirectlyFollows: DirectlyFollows.from_traces,
     DurationTable: lambda traces: DurationTable.from_events(traces.activities, traces.durations),
     StartRange: lambda traces: StartRange.of(traces.starts),

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 
 from anonymizers.base import Anonymizer
 from anonymizers.input_digest import InputDigest
 from anonymizers.randomness import Randomness, ReleaseKey
+from pipelines.in_memory import bound
 from schemas.traces import TraceBatch
 
 RELEASE_ID = "release"
@@ -36,6 +38,15 @@ class Rounds:
     randomness: Randomness
 
 
+def as_wanted(traces: Sequence[TraceBatch], method: Anonymizer, params: Any) -> list[TraceBatch]:
+    """Returns the traces with individuals where a method bounds them: a few cases each."""
+    if method.bounds(params).max_cases_per_individual is None or not traces:
+        return list(traces)
+    together = TraceBatch.concat(traces)
+    individuals = pc.utf8_slice_codeunits(together.case_ids, 0, len("case 1"))
+    return [replace(together, individuals=individuals)]
+
+
 def run_rounds(
     traces: Sequence[TraceBatch],
     method: Anonymizer,
@@ -45,18 +56,18 @@ def run_rounds(
     kind: type[Randomness] = Randomness,
 ) -> Rounds:
     """Runs all rounds; `passed_on` is what becomes of statistics and decisions on their way."""
+    traces = as_wanted(traces, method, params)
     digest = InputDigest.merge([InputDigest.from_traces(batch, key) for batch in traces]).hex
     randomness = kind(key, RELEASE_ID, digest, CONFIG_DIGEST)
     run = Rounds({}, {}, randomness)
     decisions = run.decisions
+    traces = bound(traces, method, params, randomness)
     for i, name in enumerate(method.rounds(params)):
+        keyed = randomness if i else randomness.of_units
         run.statistics[name] = {
             what: passed_on(
                 counter.kind.merge(
-                    [
-                        passed_on(counter.count(batch, decisions, randomness if i else None))
-                        for batch in traces
-                    ]
+                    [passed_on(counter.count(batch, decisions, keyed)) for batch in traces]
                 )
             )
             for what, counter in method.requires(name, params).items()

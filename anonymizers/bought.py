@@ -1,0 +1,168 @@
+"""What a method chooses on the log and pays for: the vocabulary and the clip.
+
+Each choice is a round of its own with its own share of epsilon and delta.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from anonymizers import base
+from anonymizers.bounding import distinct_activities
+from anonymizers.calibration import gaussian_scale
+from anonymizers.duration_bins import duration_borders
+from anonymizers.randomness import Randomness, cell_numbers
+from anonymizers.rigorous import drawable
+from anonymizers.samplers import CellStream, permute_and_flip
+from schemas.activity_counts import ActivityCounts
+from schemas.clipped_flows import CaseNorms
+from schemas.traces import TraceBatch
+from schemas.vocabulary import OTHER, ActivityVocabulary
+
+_GRID_RATIO = 1.1
+_LARGEST_NORM = 1000
+
+
+@dataclass(frozen=True)
+class VocabularyDecision(base.Decision):
+    """The vocabulary that was bought.
+
+    Attributes:
+        vocabulary: The chosen names, and OTHER for all others.
+    """
+
+    vocabulary: ActivityVocabulary
+
+
+def in_vocabulary(traces: TraceBatch, decisions: base.Decisions) -> TraceBatch:
+    """Returns the traces in the vocabulary that was bought, if one was; else as they are."""
+    if "vocabulary" not in decisions:
+        return traces
+    return traces.recode_public(decisions["vocabulary"].vocabulary)
+
+
+@dataclass(frozen=True)
+class ActivitiesOfCases:
+    """Cases by activity, each case counting for at most so many of its activities."""
+
+    max_activities: int
+    kind: ClassVar[type[ActivityCounts]] = ActivityCounts
+
+    def count(
+        self, traces: TraceBatch, decisions: base.Decisions, randomness: Randomness
+    ) -> ActivityCounts:
+        """Counts a batch."""
+        _, codes = distinct_activities(traces, self.max_activities, randomness.of_units)
+        counts = np.bincount(codes, minlength=len(traces.vocabulary))
+        used = np.flatnonzero(counts)
+        return ActivityCounts.of(traces.vocabulary.names.take(pa.array(used)), counts[used])
+
+
+@dataclass(frozen=True)
+class NormsOfCases:
+    """How many cases have which norm, on a public grid."""
+
+    n_bins: int | None
+    kind: ClassVar[type[CaseNorms]] = CaseNorms
+
+    def count(
+        self, traces: TraceBatch, decisions: base.Decisions, randomness: Randomness
+    ) -> CaseNorms:
+        """Counts a batch."""
+        borders = None if self.n_bins is None else duration_borders(self.n_bins)
+        return CaseNorms.from_traces(in_vocabulary(traces, decisions), norm_grid(), borders)
+
+
+def norm_grid() -> np.ndarray:
+    """Returns int64[n], ascending squares of the norms that a clip is chosen from.
+
+    From the norm of a case of one event, the root of 2, in steps of a tenth up to 1,000.
+    """
+    n_steps = math.ceil(math.log(_LARGEST_NORM / math.sqrt(2)) / math.log(_GRID_RATIO)) + 1
+    norms = math.sqrt(2) * _GRID_RATIO ** np.arange(n_steps)
+    return np.unique(np.rint(norms**2).astype(np.int64))
+
+
+def choose_clip(
+    norms: CaseNorms,
+    epsilon: Fraction,
+    quantile: Fraction,
+    max_units: int,
+    randomness: Randomness,
+) -> float:
+    """Returns a norm that about a share `quantile` of the cases does not exceed.
+
+    Permute-and-flip over the public grid with the score -|#{norms <= g} - quantile n|: one case
+    more changes it by at most max(quantile, 1 - quantile).
+
+    Args:
+        norms: Cases by norm on `norm_grid`.
+        epsilon: What the choice spends; it needs no delta.
+        quantile: The share; its denominator times the number of cases is below 2^63.
+        max_units: Cases of one unit.
+        randomness: The release's.
+    """
+    grid = norm_grid()
+    q, scale = quantile.numerator, quantile.denominator
+    cases = norms.histogram(len(grid))
+    scores = -np.abs(scale * np.cumsum(cases[:-1]) - q * int(cases.sum()))
+    stream = CellStream(randomness, "clip", cell_numbers(np.arange(len(grid))))
+    sensitivity = Fraction(max(q, scale - q) * max_units)
+    return math.sqrt(grid[permute_and_flip(stream, scores, epsilon, sensitivity)])
+
+
+def vocabulary_scale(
+    epsilon: Fraction, delta: Fraction, max_activities: int, max_units: int
+) -> tuple[int, int]:
+    """Returns the scale of the discrete Gaussian noise on the activities' numbers of cases.
+
+    Half of delta is for it. A unit adds at most `max_units` to each of `max_activities` counts, or
+    less to more of them.
+
+    Raises:
+        UsageError: Noise so wide cannot be drawn.
+    """
+    fine = 1 << 20
+    root = math.isqrt(max_activities * fine * fine - 1) + 1
+    return drawable(gaussian_scale(epsilon, delta / 2, Fraction(root * max_units, fine)))
+
+
+def vocabulary_threshold(
+    epsilon: Fraction, delta: Fraction, max_activities: int, max_units: int
+) -> int:
+    """Returns the noisy number of cases from which on an activity is chosen.
+
+    Half of delta is for the noise. The other half is for activities that one unit alone has: at
+    most `max_activities * max_units` of them, each of at most `max_units` cases, and discrete
+    Gaussian noise of scale s exceeds t with probability at most e^(-t²/2s²) (Canonne, Kamath and
+    Steinke 2020, Proposition 25 on tails).
+    """
+    numerator, denominator = vocabulary_scale(epsilon, delta, max_activities, max_units)
+    n_alone = max_activities * max_units
+    width = numerator / denominator
+    return max_units + math.ceil(width * math.sqrt(2 * math.log(2 * n_alone / delta)) * (1 + 1e-9))
+
+
+def choose_vocabulary(
+    counted: ActivityCounts,
+    epsilon: Fraction,
+    delta: Fraction,
+    max_activities: int,
+    max_units: int,
+    randomness: Randomness,
+    noise: Callable[..., np.ndarray],
+) -> VocabularyDecision:
+    """Chooses the activities whose noisy number of cases reaches the threshold."""
+    stream = CellStream(randomness, "activity", randomness.identify("activity", counted.names))
+    scale = vocabulary_scale(epsilon, delta, max_activities, max_units)
+    noisy = counted.counts + noise(stream, *scale)
+    chosen = noisy >= vocabulary_threshold(epsilon, delta, max_activities, max_units)
+    names = [name for name in counted.names.filter(pa.array(chosen)).to_pylist() if name != OTHER]
+    return VocabularyDecision(ActivityVocabulary.public(names))
