@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import apache_beam as beam
 
+from anonymizers.registry import method_named
 from schemas.release import ReleaseManifest
 from transforms.anonymize import AnonymizeTraces, Run
 from transforms.read import EVENTS, EventSource, ReadEventLog
@@ -27,8 +28,11 @@ def build_release(
     """Adds all of a release to a pipeline: read, check, group, anonymise, write, commit."""
     read = pipeline | "ReadEventLog" >> ReadEventLog(source)
     checked = read | "CheckRejects" >> CheckRejects(dead_letter)
-    grouped = read[EVENTS] | "GroupIntoTraces" >> GroupIntoTraces(n_shards, wait_on=checked)
-    released = grouped["traces"] | "AnonymizeTraces" >> AnonymizeTraces(run)
-    _ = released | "WriteRelease" >> WriteRelease(
-        folder, manifest, formats, n_parts, grouped["vocabulary"]
+    grouped = read[EVENTS] | "GroupIntoTraces" >> GroupIntoTraces(
+        n_shards, wait_on=checked, by_individual=run.by_individual
+    )
+    made = grouped["traces"] | "AnonymizeTraces" >> AnonymizeTraces(run, n_shards)
+    has_log = method_named(run.method).log != "none"
+    _ = made["traces"] | "WriteRelease" >> WriteRelease(
+        folder, manifest, formats, n_parts, has_log, made["products"]
     )

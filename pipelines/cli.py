@@ -39,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(argv: list[str], wants_traceback: bool) -> int:
     # Beam and its file systems are imported by the commands that need them.
     config = None
-    if argv[:1] in (["release"], ["plan"]) and len(argv) > 1 and not argv[1].startswith("-"):
+    takes_config = argv[:1] in (["release"], ["plan"], ["attack"])
+    if takes_config and len(argv) > 1 and not argv[1].startswith("-"):
         config = argv.pop(1)
     parser = _parser(argv, config)
     known, rest = parser.parse_known_args(argv)
@@ -49,12 +50,16 @@ def _run(argv: list[str], wants_traceback: bool) -> int:
         return _release(known.command, config, flags, rest, ours, wants_traceback)
     if rest:
         raise UsageError(f"unknown flag {rest[0]}")
+    if known.command == "attack":
+        return _attack(config, flags)
     if known.command == "evaluate":
         return _evaluate(flags)
     if known.command == "sample":
         return _sample(flags["cases"], flags["output"])
     if known.command == "key":
         return _key(Path(flags["output"]))
+    if known.command == "ledger":
+        return _ledger(**flags)
     return _catalogue(bool(flags.get("json")))
 
 
@@ -91,9 +96,20 @@ def _parser(argv: Sequence[str], config: str | None) -> argparse.ArgumentParser:
     for name, text in (
         ("release", "make one release of a log"),
         ("plan", "show what a release would read, do, spend and write"),
+        ("attack", "audit a release's configuration by attacks (for the operator only)"),
     ):
         added = command(name, text)
-        added.usage = f"tracecloak {name} [CONFIG.yaml] [FLAG ...] [FLAG OF BEAM ...]"
+        of_beam = "" if name == "attack" else " [FLAG OF BEAM ...]"
+        added.usage = f"tracecloak {name} [CONFIG.yaml] [FLAG ...]{of_beam}"
+        if name == "attack":
+            added.add_argument(
+                "--releases",
+                type=int,
+                help="releases of each log of a pair (default 20,000; fewer where they take long)",
+            )
+            added.add_argument(
+                "--report", required=True, help="JSON file to write; FILE.md is written beside it"
+            )
         if name == asked:
             _add_release_flags(added, argv, config)
     evaluate = command("evaluate", "compare a release with its original (for the operator only)")
@@ -114,6 +130,18 @@ def _parser(argv: Sequence[str], config: str | None) -> argparse.ArgumentParser:
     key = command("key", "write a fresh release key for pipelines of your own")
     key.add_argument("action", choices=["new"], help="new: make a key")
     key.add_argument("--output", required=True, help="file to write; it must not exist")
+    ledger = command("ledger", "show, verify or export the ledger of privacy budgets")
+    ledger.add_argument(
+        "action",
+        choices=["show", "verify", "export"],
+        help="show: accounts, and how many more releases fit; verify: the hash chain; "
+        "export: all entries as JSON lines",
+    )
+    ledger.add_argument("--ledger", help="SQLAlchemy URL; by default the file in the key store")
+    ledger.add_argument("--key_store", help="folder of keys and receipts, and of that file")
+    ledger.add_argument("--accounts", help="YAML file with the caps of the accounts")
+    ledger.add_argument("--account", help="show this account only")
+    ledger.add_argument("--json", action="store_true", default=None, help="show as JSON")
     catalogue = command("catalogue", "list the methods, their parameters and what they promise")
     catalogue.add_argument("--json", action="store_true", default=None, help="as JSON")
     return parser
@@ -200,6 +228,27 @@ def _release(
     return 0
 
 
+def _attack(config_path: str | None, flags: dict[str, Any]) -> int:
+    from pipelines.attack import DEFAULT_RELEASES, attack_configuration
+    from pipelines.attack_report import summary_lines, write_report
+    from pipelines.config import load
+    from pipelines.progress import showing_progress
+    from schemas.errors import GuaranteeError
+
+    path = Path(flags.pop("report"))
+    n_releases = flags.pop("releases", DEFAULT_RELEASES)
+    # Nothing is released, so it does not matter where to.
+    config = load(config_path, {**flags, "output": "nowhere"})
+    with showing_progress(with_runner=False):
+        report = attack_configuration(config, n_releases)
+    written = write_report(report, path)
+    print("\n".join(summary_lines(report)))
+    print(f"report     {' and '.join(map(str, written))}")
+    if report.is_refuted:
+        raise GuaranteeError(report.verdict)
+    return 0
+
+
 def _evaluate(flags: dict[str, Any]) -> int:
     from pipelines.config import load_source
     from pipelines.evaluate import evaluate
@@ -230,18 +279,45 @@ def _key(path: Path) -> int:
     return 0
 
 
+def _ledger(
+    action: str,
+    ledger: str | None = None,
+    key_store: str | None = None,
+    accounts: str | None = None,
+    account: str | None = None,
+    json: bool = False,
+) -> int:
+    from pipelines.accounts import load_accounts
+    from pipelines.key_store import KeyStore
+    from pipelines.ledger import Ledger
+    from pipelines.ledger_command import export, show, verify
+
+    store = KeyStore(Path(key_store) if key_store else KeyStore.default_folder())
+    opened = Ledger(ledger or store.ledger_url, {} if accounts is None else load_accounts(accounts))
+    if action == "show":
+        print(show(opened, account, json), end="")
+    elif action == "export":
+        print(export(opened), end="")
+    else:
+        found = verify(opened)
+        print(found.text, end="")
+        return 0 if found.is_sound else TracecloakError.exit_code
+    return 0
+
+
 def _catalogue(as_json: bool) -> int:
     from anonymizers.registry import METHODS
 
     entries = []
     for name, method in sorted(METHODS.items()):
-        guarantee = method.guarantee(method.Params())
+        guarantee = method.guarantee(method.Params(**method.examples[0]))
         entries.append(
             {
                 "name": name,
                 "summary": method.summary,
                 "guarantee": guarantee.kind,
                 "statement": guarantee.sentence,
+                "example": dict(method.examples[0]),
                 "params": method.Params.model_json_schema()["properties"],
             }
         )
@@ -250,7 +326,8 @@ def _catalogue(as_json: bool) -> int:
         return 0
     for entry in entries:
         print(f"{entry['name']}  [{entry['guarantee']}]  {entry['summary']}")
-        print(f"    {entry['statement']}")
+        shown = ", ".join(f"{name} {value}" for name, value in entry["example"].items())
+        print(f"    {entry['statement']}" + (f" (for {shown})" if shown else ""))
         for name, schema in entry["params"].items():
             print(f"    --{name} (default {schema.get('default')})")
             print(f"        {_help(schema.get('description')).replace('%%', '%')}")

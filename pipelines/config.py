@@ -16,6 +16,7 @@ from anonymizers.randomness import text_digest
 from anonymizers.registry import METHODS, method_named
 from schemas.columns import ColumnMapping, RowFilter
 from schemas.errors import UsageError
+from schemas.vocabulary import read_vocabulary
 from transforms.formats.registry import SourceFormat
 from transforms.traces import DEFAULT_SHARDS
 
@@ -117,6 +118,14 @@ class ReleaseConfig(SourceConfig):
     """Folder for the places of malformed records; by default _internal/ in the output."""
     key_store: str | None = None
     """Folder of keys and receipts; by default TRACECLOAK_KEY_STORE or one in the home folder."""
+    ledger: str | None = None
+    """SQLAlchemy URL of the ledger of privacy budgets; by default an SQLite file in the key store,
+    which does for runs on this machine."""
+    account: str = "default"
+    """Account of the ledger that pays for the release: one for each population of cases."""
+    accounts: str | None = None
+    """YAML file with the caps of the accounts, kept by the privacy officer; without it spending is
+    recorded and not limited."""
     runner: str = "FnApiRunner"
     """Beam runner, or InMemory: one process without Beam."""
     shards: int = Field(DEFAULT_SHARDS, ge=1, le=1 << 16)
@@ -164,9 +173,40 @@ def load(path: str | None, flags: Mapping[str, Any]) -> ReleaseConfig:
     if params:
         body["params"] = {**(body.get("params") or {}), **params}
     others = {name: value for name, value in flags.items() if name not in names}
-    config = _checked(ReleaseConfig, body, others)
+    config = _with_public_inputs(_checked(ReleaseConfig, body, others))
     _ = config.method_params, config.mapping  # checked before anything else happens
     return config
+
+
+def _with_public_inputs(config: ReleaseConfig) -> ReleaseConfig:
+    """Puts what other keys and files say into the method's parameters.
+
+    Raises:
+        UsageError: The file of the vocabulary is no vocabulary, or individuals are to be bounded
+            and no column says who they are.
+    """
+    known = method_named(config.method).Params.model_fields
+    params = dict(config.params)
+    vocabulary = params.get("vocabulary")
+    if "vocabulary" in known and isinstance(vocabulary, str):
+        params["vocabulary"] = None if vocabulary == "private" else _vocabulary_file(vocabulary)
+    if "max_cases_per_individual" in known:
+        if config.columns.individual_id is not None:
+            params.setdefault("max_cases_per_individual", 1)
+        elif params.get("max_cases_per_individual") is not None:
+            raise UsageError(
+                "max_cases_per_individual needs to know the individuals: name their column with "
+                "individual_id"
+            )
+    return config.model_copy(update={"params": params})
+
+
+def _vocabulary_file(path: str) -> tuple[str, ...]:
+    try:
+        with open(path, "rb") as stream:
+            return read_vocabulary(stream.read())
+    except OSError as error:
+        raise UsageError(f"vocabulary {path!r} cannot be read: {error.strerror}") from None
 
 
 def load_source(flags: Mapping[str, Any]) -> SourceConfig:

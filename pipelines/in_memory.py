@@ -12,11 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from anonymizers.base import Anonymizer, Decision
+from anonymizers.base import Anonymizer, Decision, Products
 from anonymizers.input_digest import InputDigest
 from anonymizers.randomness import Randomness, ReleaseKey
+from schemas.events import CASE_ID
 from schemas.merging import Pieces
-from schemas.traces import TraceBatch, split_by_shard
+from schemas.traces import INDIVIDUAL_ID, TraceBatch, split_by_shard
 from schemas.vocabulary import ActivityVocabulary
 
 
@@ -25,28 +26,35 @@ class Anonymised:
     """What a run in memory gives.
 
     Attributes:
-        traces: The released cases, under new ids, in the batches in which they were transformed.
-        vocabulary: The activities' names.
+        traces: The released cases, under new ids, in the batches in which they were made.
+        products: What is released beside them.
         input_digest: Keyed digest of what went in.
     """
 
     traces: list[TraceBatch]
-    vocabulary: ActivityVocabulary
+    products: Products
     input_digest: str
 
 
-def group_into_traces(events: Iterable[pa.RecordBatch], n_shards: int = 1) -> list[TraceBatch]:
+def group_into_traces(
+    events: Iterable[pa.RecordBatch], n_shards: int = 1, by_individual: bool = False
+) -> list[TraceBatch]:
     """Sorts canonical events into complete cases, one batch per shard that has any, one vocabulary.
 
     Args:
         events: Batches of EVENT_SCHEMA, the events of a case anywhere in them.
         n_shards: Number of shards; results do not depend on it.
+        by_individual: All cases of an individual come in one batch; see TraceBatch.from_events.
+
+    Raises:
+        InputSchemaError: `by_individual`, and an event names no individual.
     """
+    key = INDIVIDUAL_ID if by_individual else CASE_ID
     shards: dict[int, list[pa.RecordBatch]] = {}
     for batch in events:
-        for shard, part in split_by_shard(batch, n_shards):
+        for shard, part in split_by_shard(batch, n_shards, key):
             shards.setdefault(shard, []).append(part)
-    local = [TraceBatch.from_events(shards[shard]) for shard in sorted(shards)]
+    local = [TraceBatch.from_events(shards[shard], by_individual) for shard in sorted(shards)]
     vocabulary = ActivityVocabulary.merge([batch.vocabulary for batch in local])
     return [batch.recode(vocabulary) for batch in local]
 
@@ -74,19 +82,52 @@ def anonymise(
     Raises:
         GuaranteeError: The method cannot keep its promise on this input.
     """
+    randomness, decisions = decide(traces, method, params, key, release_id, config_digest, progress)
+    progress("release")
+    released: list[TraceBatch] = []
+    if method.log == "transformed":
+        bounded = bound(traces, method, params, randomness)
+        released = [method.apply(batch, decisions, params, randomness) for batch in bounded]
+    elif method.log == "generated":
+        released = [method.generate(0, 1, decisions, params, randomness)]
+    return Anonymised(released, method.products(decisions, params), randomness.input_digest)
+
+
+def decide(
+    traces: Sequence[TraceBatch],
+    method: Anonymizer,
+    params: Any,
+    key: ReleaseKey,
+    release_id: str,
+    config_digest: str,
+    progress: Callable[[str], None] = lambda step: None,
+) -> tuple[Randomness, dict[str, Decision]]:
+    """Runs all rounds of a method; returns the release's randomness and what was decided.
+
+    Raises:
+        GuaranteeError: The method cannot keep its promise on this input.
+    """
     digest = InputDigest.merge([InputDigest.from_traces(batch, key) for batch in traces]).hex
     randomness = Randomness(key, release_id, digest, config_digest)
+    bounded = bound(traces, method, params, randomness)
     decisions: dict[str, Decision] = {}
     for i, round_name in enumerate(method.rounds(params)):
         progress(round_name)
         statistics = {}
         for name, counter in method.requires(round_name, params).items():
             pieces = Pieces(counter.kind)
-            for batch in traces:
-                pieces.add(counter.count(batch, decisions, randomness if i else None))
+            for batch in bounded:
+                pieces.add(
+                    counter.count(batch, decisions, randomness if i else randomness.of_units)
+                )
             statistics[name] = pieces.result()
         decisions[round_name] = method.decide(round_name, statistics, decisions, params, randomness)
-    progress("apply")
-    released = [method.apply(batch, decisions, params, randomness) for batch in traces]
-    vocabulary = ActivityVocabulary.merge([batch.vocabulary for batch in traces])
-    return Anonymised(released, vocabulary, digest)
+    return randomness, decisions
+
+
+def bound(
+    traces: Sequence[TraceBatch], method: Anonymizer, params: Any, randomness: Randomness
+) -> list[TraceBatch]:
+    """Brings every trace under the method's public caps."""
+    bounds = method.bounds(params)
+    return [bounds.bound(batch, randomness.of_units) for batch in traces]

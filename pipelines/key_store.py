@@ -8,13 +8,14 @@ its receipt stays, and lets a second run under the same id be told from a run on
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import hmac
 import json
 import os
 import secrets
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -77,6 +78,13 @@ class KeyStore:
         named = os.environ.get("TRACECLOAK_KEY_STORE")
         return Path(named) if named else Path.home() / ".local" / "state" / "tracecloak"
 
+    @property
+    def ledger_url(self) -> str:
+        """The ledger beside the keys, for runs on this machine."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(_private_descriptor(self._folder / "ledger.db"))
+        return f"sqlite:///{self._folder.absolute() / 'ledger.db'}"
+
     def fingerprint(self, files: Sequence[SourceFile]) -> str:
         """Returns a digest of the input files, keyed by a secret of this store.
 
@@ -102,6 +110,27 @@ class KeyStore:
         if not path.exists():
             return None
         return Receipt(**json.loads(path.read_text()))
+
+    @contextlib.contextmanager
+    def alone(self, output: str, release_id: str) -> Iterator[None]:
+        """Keeps other processes of this machine from making the same release meanwhile.
+
+        The lock ends with the process, however it ends.
+
+        Raises:
+            UsageError: Another process is at it.
+        """
+        path = self._path(output, release_id, ".lock")
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with os.fdopen(_private_descriptor(path), "w") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise UsageError(
+                    f"another process is making release_id {release_id!r} in {output}; wait until "
+                    "it ends, then run this again to see what became of it"
+                ) from None
+            yield
 
     def reserve(
         self, output: str, release_id: str, input_fingerprint: str, config_digest: str
@@ -157,6 +186,11 @@ def new_key_file(path: Path) -> None:
     if path.exists():
         raise UsageError(f"{path} exists; a key is never overwritten")
     _write_private(path, ReleaseKey.generate().hex(), replaces=False)
+
+
+def _private_descriptor(path: Path) -> int:
+    """Opens a file that only its owner reads, and makes it if it is not there."""
+    return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
 
 def _write_private(path: Path, text: str, replaces: bool = True) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from anonymizers.accounting import decimal_text
 from anonymizers.registry import method_named
 from pipelines.config import ReleaseConfig
 from pipelines.release import source_of
 from transforms.release_files import DFG_NAME, part_name
+from transforms.statement import STATEMENT_NAME
 
 
 def plan_lines(config: ReleaseConfig) -> Iterator[str]:
@@ -50,13 +52,23 @@ def plan_lines(config: ReleaseConfig) -> Iterator[str]:
     for sentence in guarantee.not_covered:
         yield f"  Not covered: {sentence}"
     yield ""
+    ledger = config.ledger or "the ledger in the key store"
+    for part in method.spends(params):
+        epsilon, delta = decimal_text(part.epsilon), decimal_text(part.delta)
+        yield f"  {part.what}: epsilon {epsilon}, delta {delta}"
+    yield f"Charges account {config.account} of {ledger}"
+    yield ""
     release = f"run_id={config.release_id or '<digest of input and configuration>'}"
     yield f"Writes {config.output}/{release}/"
-    if "parquet" in config.formats:
-        yield f"  {part_name(0)} to {part_name(config.parts - 1)}"
-    for kind in config.formats:
-        if kind != "parquet":
-            yield f"  log.{kind}.gz"
-    yield f"  {DFG_NAME}"
+    if method.log != "none":
+        if "parquet" in config.formats:
+            yield f"  {part_name(0)} to {part_name(config.parts - 1)}"
+        for kind in config.formats:
+            if kind != "parquet":
+                yield f"  log.{kind}.gz"
+        yield f"  {DFG_NAME}"
+    if method.writes(params):
+        yield f"  {', '.join(method.writes(params))}, each as Parquet and JSON"
+    yield f"  {STATEMENT_NAME}, the promise in words"
     yield "  manifest.json, after all others"
     yield f"  and points {config.output}/latest.json at it"

@@ -13,22 +13,37 @@ from apache_beam.io.filesystems import FileSystems
 
 from anonymizers.registry import method_named
 from pipelines import in_memory
+from pipelines.books import (
+    Books,
+    manifest_of,
+    open_ledger,
+    reservation_of,
+    write_internal_statement,
+)
 from pipelines.build import build_release
 from pipelines.config import ReleaseConfig, SourceConfig
 from pipelines.key_store import KeyStore
-from pipelines.runners import IN_MEMORY, is_durable, pipeline_options, version
+from pipelines.runners import IN_MEMORY, is_local, pipeline_options
 from schemas import errors
 from schemas.directly_follows import DirectlyFollows
 from schemas.errors import TracecloakError, UsageError
 from schemas.merging import Pieces
-from schemas.release import ReleaseManifest
+from schemas.release import OutputFile, ReleaseManifest
 from schemas.released import split_by_part
 from schemas.traces import TraceBatch
+from schemas.vocabulary import ActivityVocabulary
 from transforms.anonymize import Run
 from transforms.files import match_files
 from transforms.keys import KeyReference
 from transforms.read import EventSource
-from transforms.release_files import check_xes_names, write_dfg, write_export, write_part
+from transforms.release_files import (
+    check_xes_names,
+    write_dfg,
+    write_export,
+    write_part,
+    write_products,
+    write_statement,
+)
 from transforms.release_folder import ReleaseFolder
 from transforms.validate import DeadLetter
 from transforms.write import commit
@@ -36,12 +51,6 @@ from transforms.write import commit
 _LOG = logging.getLogger("tracecloak")
 # Inputs whose headers are looked at before anything runs; the readers check every one.
 _CHECKED_FILES = 20
-
-
-class AfterReleaseError(TracecloakError):
-    """The release is complete and visible, but a step after it failed."""
-
-    exit_code = 7
 
 
 @dataclass(frozen=True)
@@ -95,31 +104,40 @@ def run_release(config: ReleaseConfig, beam_arguments: Sequence[str] = ()) -> Ou
         config.max_error_ratio,
     )
 
-    if folder.committed() is not None:
-        receipt = store.receipt(output, release_id)
-        if receipt is None:
-            raise UsageError(
-                f"release_id {release_id!r} exists in {output}, and this key store cannot tell "
-                "whether it was made of this input; use the key_store of that run, or choose "
-                "another release_id"
-            )
-        receipt.check_same(fingerprint, config.digest)
-        if receipt.state == "reserved":  # the earlier run was cut off after its commit
-            _finish(folder, store)
-        return Outcome(folder, True, dead_letter.folder)
+    ledger = open_ledger(config, store)
+    with store.alone(output, release_id):
+        books = Books(store, ledger, folder)
+        if folder.committed() is not None:
+            receipt = store.receipt(output, release_id)
+            if receipt is None:
+                raise UsageError(
+                    f"release_id {release_id!r} exists in {output}, and this key store cannot tell "
+                    "whether it was made of this input; use the key_store of that run, or choose "
+                    "another release_id"
+                )
+            receipt.check_same(fingerprint, config.digest)
+            if receipt.state == "reserved":  # the earlier run was cut off after its commit
+                books.finish(receipt.key_fingerprint)
+            return Outcome(folder, True, dead_letter.folder)
 
-    key = store.reserve(output, release_id, fingerprint, config.digest)
-    try:
-        folder.discard()
-        _run(config, options, source, dead_letter, folder, key)
-    except BaseException as error:
-        if folder.committed() is None:
-            store.void(output, release_id)
-            folder.discard()
-        if not isinstance(error, Exception):
+        key = store.reserve(output, release_id, fingerprint, config.digest)
+        key_fingerprint = key.resolve().fingerprint
+        try:
+            ledger.reserve(reservation_of(config, folder, key_fingerprint))
+        except TracecloakError:
+            store.void(output, release_id)  # nothing was drawn with the key
             raise
-        raise _translated(error) from error
-    _finish(folder, store)
+        try:
+            folder.discard()
+            _run(config, options, source, dead_letter, folder, key)
+        except BaseException as error:
+            if folder.committed() is None and is_local(config.runner):
+                books.void(key_fingerprint)
+            if not isinstance(error, Exception):
+                raise
+            raise _translated(error) from error
+        books.finish(key_fingerprint)
+        write_internal_statement(config, source, folder, dead_letter, ledger, key_fingerprint)
     return Outcome(folder, False, dead_letter.folder)
 
 
@@ -131,21 +149,8 @@ def _run(
     folder: ReleaseFolder,
     key: KeyReference,
 ) -> None:
-    method = method_named(config.method)
-    params = config.method_params
-    manifest = ReleaseManifest(
-        release_id=folder.release_id,
-        method=method.name,
-        params=params.resolved(),
-        guarantee=method.guarantee(params),
-        operations=method.operations,
-        config_digest=config.digest,
-        key_fingerprint=key.resolve().fingerprint,
-        exact_noise=method.exact_noise,
-        unsafe_barrier=options is not None and not is_durable(config.runner),
-        beam_version=None if options is None else version(),
-    )
-    run = Run(method.name, params, folder.release_id, key, config.digest)
+    manifest = manifest_of(config, folder, key.resolve().fingerprint)
+    run = Run(config.method, config.method_params, folder.release_id, key, config.digest)
     if options is None:
         _run_in_memory(config, source, dead_letter, run, folder, manifest)
         return
@@ -182,7 +187,7 @@ def _run_in_memory(
             n_rejects += sum(batch.num_rows for batch in rejects)
         _LOG.info("read input %d of %d", file.rank + 1, len(source.files))
     dead_letter.check(sum(batch.num_rows for batch in events), n_rejects)
-    traces = in_memory.group_into_traces(events, config.shards)
+    traces = in_memory.group_into_traces(events, config.shards, run.by_individual)
     events.clear()
     made = in_memory.anonymise(
         traces,
@@ -193,38 +198,40 @@ def _run_in_memory(
         run.config_digest,
         lambda step: _LOG.info("next: %s", step),
     )
+    written: list[OutputFile] = []
+    others = [
+        write_statement(folder, manifest),
+        *write_products(folder, manifest, made.products),
+    ]
+    if method_named(run.method).log != "none":
+        written, more = _write_log(config, made.traces, folder, manifest)
+        others += more
+    commit(folder, manifest, "parquet" in config.formats, written, others)
+
+
+def _write_log(
+    config: ReleaseConfig,
+    traces: list[TraceBatch],
+    folder: ReleaseFolder,
+    manifest: ReleaseManifest,
+) -> tuple[list[OutputFile], list[OutputFile]]:
+    """Returns the parts, and what is written beside them or from them."""
+    names = ActivityVocabulary.merge([batch.vocabulary for batch in traces])
     if "xes" in config.formats:
-        check_xes_names(made.vocabulary)
+        check_xes_names(names)
     parts: dict[int, list[TraceBatch]] = {number: [] for number in range(config.parts)}
     graph = Pieces(DirectlyFollows)
-    for batch in made.traces:
+    for batch in traces:
         graph.add(DirectlyFollows.from_traces(batch))
         for number, cases in split_by_part(batch, config.parts):
             parts[number].append(cases)
     written = [write_part(folder, manifest, number, cases) for number, cases in parts.items()]
-    others = [write_dfg(folder, graph.result(), made.vocabulary)]
+    others = [write_dfg(folder, graph.result(), names)]
     for kind in config.formats:
         if kind != "parquet":
             others.append(write_export(folder, manifest, kind, config.parts))
             _LOG.info("wrote %s", others[-1].path)
-    commit(folder, manifest, "parquet" in config.formats, written, others)
-
-
-def _finish(folder: ReleaseFolder, store: KeyStore) -> None:
-    """What comes after the release is visible.
-
-    Raises:
-        AfterReleaseError: It failed; running the release again mends it.
-    """
-    try:
-        folder.point_latest()
-        store.commit(folder.output, folder.release_id)
-        folder.discard()
-    except Exception as error:
-        raise AfterReleaseError(
-            f"the release in {folder.final} is complete, but {type(error).__name__} came after it; "
-            "run the same command again"
-        ) from error
+    return written, others
 
 
 def _absolute(path: str) -> str:

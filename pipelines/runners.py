@@ -64,6 +64,14 @@ def is_durable(runner: str) -> bool:
     return runner == "DataflowRunner"
 
 
+_LOCAL = (IN_MEMORY, "FnApiRunner", "DirectRunner", "BundleBasedDirectRunner")
+
+
+def is_local(runner: str) -> bool:
+    """Returns whether a run has ended with this process: nothing goes on elsewhere."""
+    return runner in _LOCAL
+
+
 def version() -> str:
     """Returns Beam's version."""
     return str(beam.__version__)

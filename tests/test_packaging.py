@@ -4,6 +4,8 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -22,12 +24,18 @@ def test_every_package_is_installed() -> None:
     assert set(packages()) == folders
 
 
-def test_the_data_files_of_the_schemas_are_installed() -> None:
-    patterns = re.search(r'package_data=\{"schemas": \[(.*?)\]', (ROOT / "setup.py").read_text())
+@pytest.mark.parametrize("package", ["schemas", "transforms"])
+def test_the_data_files_of_a_package_are_installed(package: str) -> None:
+    setup = (ROOT / "setup.py").read_text()
+    patterns = re.search(rf'package_data=\{{.*?"{package}": \[(.*?)\]', setup, re.DOTALL)
     assert patterns
     globs = re.findall(r'"(.+?)"', patterns[1])
-    covered = {path.name for glob in globs for path in (ROOT / "schemas").glob(glob)}
-    others = {p.name for p in (ROOT / "schemas").iterdir() if p.is_file() and p.suffix != ".py"}
+    covered = {path for glob in globs for path in (ROOT / package).glob(glob)}
+    others = {
+        path
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and path.suffix not in (".py", ".pyc")
+    }
     assert covered == others
 
 

@@ -1,4 +1,4 @@
-"""AnonymizeEventLog: count, decide and apply for any registered method, in one transform."""
+"""AnonymizeEventLog: count, decide and what follows, for any method, in one transform."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from apache_beam import pvalue
 from apache_beam.typehints.decorators import IOTypeHints
 
 import transforms.arrow_coder  # noqa: F401  # registers the coders
-from anonymizers.base import Counter, Decision, Params
+from anonymizers.base import Counter, Decision, Params, Products
 from anonymizers.input_digest import InputDigest
 from anonymizers.randomness import Randomness, text_digest
 from anonymizers.registry import method_named
+from schemas.errors import UsageError
 from schemas.merging import Statistics
 from schemas.traces import TraceBatch
 from transforms.count import MergeStatistics
@@ -46,12 +47,19 @@ class Run:
     key: KeyReference
     config_digest: str
 
+    @property
+    def by_individual(self) -> bool:
+        """Whether the cases of an individual must meet in one batch, to be bounded together."""
+        bounds = method_named(self.method).bounds(self.params)
+        return bounds.max_cases_per_individual is not None
+
 
 class AnonymizeEventLog(beam.PTransform):
     """Anonymises canonical events inside any pipeline.
 
     Takes PCollection[pa.RecordBatch] of canonical events (schemas.events.EVENT_SCHEMA) and returns
-    PCollection[pa.RecordBatch] of released rows (RELEASED_SCHEMA). What the method guarantees is
+    PCollection[pa.RecordBatch]: of released rows (RELEASED_SCHEMA), or, of a method that releases
+    no log, the rows of the product named `product`. What the method guarantees is
     `method_named(method).guarantee(params)`; keeping it takes a key that is used for this input and
     configuration only, and a single use of the output per release id.
 
@@ -67,32 +75,50 @@ class AnonymizeEventLog(beam.PTransform):
         key: KeyReference,
         release_id: str,
         n_shards: int = DEFAULT_SHARDS,
+        product: str | None = None,
     ) -> None:
         super().__init__()
         checked = method_named(method).Params(**params)
         digest = text_digest(method, json.dumps(checked.resolved()))
         self._run = Run(method, checked, release_id, key, digest)
         self._n_shards = n_shards
+        self._product = product
+        if product is None and method_named(method).log == "none":
+            raise UsageError(f"{method} releases no log: name the product to return")
 
     def expand(self, events: beam.PCollection[pa.RecordBatch]) -> beam.PCollection[pa.RecordBatch]:
-        """Wires grouping, the method's rounds, and its transformation of the log."""
-        grouped = events | "GroupIntoTraces" >> GroupIntoTraces(self._n_shards)
-        return (
-            grouped["traces"]
-            | "AnonymizeTraces" >> AnonymizeTraces(self._run)
-            | "ToRows" >> beam.Map(_to_rows).with_output_types(pa.RecordBatch)
+        """Wires grouping, the method's rounds, and what it makes of them."""
+        grouped = events | "GroupIntoTraces" >> GroupIntoTraces(
+            self._n_shards, by_individual=self._run.by_individual
         )
+        made = grouped["traces"] | "AnonymizeTraces" >> AnonymizeTraces(self._run, self._n_shards)
+        if self._product is None:
+            source, to_rows = made["traces"], beam.Map(_to_rows)
+        else:
+            source, to_rows = made["products"], beam.FlatMap(_to_batches, self._product)
+        return source | "ToRows" >> to_rows.with_output_types(pa.RecordBatch)
 
 
 class AnonymizeTraces(beam.PTransform):
-    """Runs a method's rounds on PCollection[TraceBatch], applies it, returns the released cases."""
+    """Runs a method's rounds on PCollection[TraceBatch].
 
-    def __init__(self, run: Run) -> None:
+    Returns `traces` (PCollection[TraceBatch], the released cases; none from a method that releases
+    no log) and `products` (PCollection[Products], one element).
+    """
+
+    def __init__(self, run: Run, n_pieces: int) -> None:
+        """Keeps the run.
+
+        Args:
+            run: What is released.
+            n_pieces: In how many pieces a log is generated, where the method generates one.
+        """
         super().__init__()
         self._run = run
+        self._n_pieces = n_pieces
 
-    def expand(self, traces: beam.PCollection[TraceBatch]) -> beam.PCollection[TraceBatch]:
-        """Adds one COUNT and one DECIDE a round, then APPLY."""
+    def expand(self, traces: beam.PCollection[TraceBatch]) -> dict[str, beam.PCollection[Any]]:
+        """Adds one COUNT and one DECIDE a round, then APPLY or GENERATE."""
         run = self._run
         method = method_named(run.method)
         # The digest, then the decisions so far: each travels once, as a side input of its own.
@@ -116,7 +142,24 @@ class AnonymizeTraces(beam.PTransform):
                 _Decide(run, name, tuple(known)), *known.values()
             )  # PCollection[Decision], one element
             known[name] = pvalue.AsSingleton(decision)
-        return traces | "Apply" >> beam.ParDo(_Apply(run, tuple(known)), *known.values())
+        pipeline = traces.pipeline
+        products = (
+            pipeline
+            | "Products once" >> beam.Create([None])
+            | "Products" >> beam.ParDo(_MakeProducts(run, tuple(known)), *known.values())
+        )  # PCollection[Products], one element
+        if method.log == "transformed":
+            released = traces | "Apply" >> beam.ParDo(_Apply(run, tuple(known)), *known.values())
+        else:
+            pieces = range(self._n_pieces) if method.log == "generated" else ()
+            released = (
+                pipeline
+                | "Pieces" >> beam.Create(pieces)
+                | "SpreadPieces" >> beam.Reshuffle()
+                | "Generate"
+                >> beam.ParDo(_Generate(run, tuple(known), self._n_pieces), *known.values())
+            )
+        return {"traces": released, "products": products}
 
 
 class _Keyed(beam.DoFn):
@@ -137,14 +180,19 @@ class _Keyed(beam.DoFn):
         self._key = self._run.key.resolve()
         self._method = method_named(self._run.method)
 
-    def _split(self, known: tuple[Any, ...]) -> tuple[Randomness | None, dict[str, Any]]:
-        """Returns (randomness, decisions by round) of the side inputs; of none, no randomness."""
+    def _split(self, known: tuple[Any, ...]) -> tuple[Randomness, dict[str, Any]]:
+        """Returns (randomness, decisions by round) of the side inputs.
+
+        Without a digest, in the first round, the randomness is that of the units.
+        """
         by_name = dict(zip(self._known, known, strict=True))
         digest = by_name.pop(_DIGEST, None)
-        if digest is None:
-            return None, by_name
         run = self._run
-        return Randomness(self._key, run.release_id, digest.hex, run.config_digest), by_name
+        digested = "" if digest is None else digest.hex
+        return Randomness(self._key, run.release_id, digested, run.config_digest), by_name
+
+    def _bounded(self, traces: TraceBatch, randomness: Randomness) -> TraceBatch:
+        return self._method.bounds(self._run.params).bound(traces, randomness.of_units)
 
 
 _DIGEST = "input digest"
@@ -175,11 +223,12 @@ class _Count(_Keyed):
 
     def process(self, traces: TraceBatch, *known: Any) -> Iterable[Statistics]:
         randomness, decisions = self._split(known)
+        bounded = self._bounded(traces, randomness)
         yield Statistics(
             {
                 name: InputDigest.from_traces(traces, self._key)
                 if isinstance(counter, _DigestCounter)
-                else counter.count(traces, decisions, randomness)
+                else counter.count(bounded, decisions, randomness)
                 for name, counter in self._counters.items()
             }
         )
@@ -194,7 +243,6 @@ class _Decide(_Keyed):
 
     def process(self, totals: Statistics, *known: Any) -> Iterable[Decision]:
         randomness, decisions = self._split(known)
-        assert randomness is not None
         yield self._method.decide(
             self._round, totals.by_name, decisions, self._run.params, randomness
         )
@@ -206,9 +254,35 @@ class _Apply(_Keyed):
 
     def process(self, traces: TraceBatch, *known: Any) -> Iterable[TraceBatch]:
         randomness, decisions = self._split(known)
-        assert randomness is not None
-        yield self._method.apply(traces, decisions, self._run.params, randomness)
+        bounded = self._bounded(traces, randomness)
+        yield self._method.apply(bounded, decisions, self._run.params, randomness)
+
+
+class _Generate(_Keyed):
+    gives = TraceBatch
+
+    def __init__(self, run: Run, known: tuple[str, ...], n_pieces: int) -> None:
+        super().__init__(run, known)
+        self._n_pieces = n_pieces
+
+    def process(self, piece: int, *known: Any) -> Iterable[TraceBatch]:
+        randomness, decisions = self._split(known)
+        yield self._method.generate(
+            piece, self._n_pieces, decisions, self._run.params, randomness
+        )
+
+
+class _MakeProducts(_Keyed):
+    gives = Products
+
+    def process(self, once: None, *known: Any) -> Iterable[Products]:
+        _, decisions = self._split(known)
+        yield self._method.products(decisions, self._run.params)
 
 
 def _to_rows(traces: TraceBatch) -> pa.RecordBatch:
     return traces.to_rows()
+
+
+def _to_batches(products: Products, name: str) -> list[pa.RecordBatch]:
+    return products.by_name[name].to_table().to_batches()

@@ -12,8 +12,10 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
-from anonymizers.base import Decision
+from anonymizers.base import Decision, Products
 from anonymizers.input_digest import InputDigest
+from schemas.activity_counts import ActivityCounts
+from schemas.clipped_flows import CaseNorms, ClippedFlows
 from schemas.columnar import decode, encode
 from schemas.directly_follows import DirectlyFollows
 from schemas.durations import DurationTable
@@ -91,8 +93,11 @@ class PiecesCoder(beam.coders.Coder):
 
 
 STATISTICS = (
+    ActivityCounts,
     ActivityVocabulary,
+    CaseNorms,
     CaseRanks,
+    ClippedFlows,
     DirectlyFollows,
     DurationTable,
     InputDigest,
@@ -101,5 +106,5 @@ STATISTICS = (
 )
 
 beam.coders.registry.register_coder(pa.RecordBatch, RecordBatchCoder)
-for _kind in (*STATISTICS, Statistics, TraceBatch, Decision):
+for _kind in (*STATISTICS, Statistics, TraceBatch, Decision, Products):
     beam.coders.registry.register_coder(_kind, ColumnarCoder)

@@ -10,22 +10,28 @@ import contextlib
 import gzip
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from anonymizers.base import Products
 from schemas.directly_follows import DirectlyFollows
 from schemas.errors import InputSchemaError
 from schemas.release import OutputFile, ReleaseManifest
 from schemas.released import merge_rows, part_rows
+from schemas.released_graph import ReleasedGraph
 from schemas.traces import TraceBatch
 from schemas.vocabulary import ActivityVocabulary
 from transforms.formats.base import Writer
 from transforms.formats.csv import CsvWriter
+from transforms.formats.dfg_dot import write_dot
+from transforms.formats.dfg_svg import write_svg
 from transforms.formats.parquet import ParquetWriter
 from transforms.formats.xes_writer import XesAttribute, XesWriter, sanitise
 from transforms.release_folder import ReleaseFolder
+from transforms.statement import STATEMENT_NAME, publishable_statement
 
 DFG_NAME = "dfg.json"
 _EXPORT_NAMES = {"xes": "log.xes.gz", "csv": "log.csv.gz"}
@@ -112,6 +118,43 @@ def write_dfg(
         stream.write(text)
 
     return folder.write(DFG_NAME, content)
+
+
+def write_products(
+    folder: ReleaseFolder, manifest: ReleaseManifest, products: Products
+) -> list[OutputFile]:
+    """Writes each product as Parquet and JSON; a graph also as DOT and as an SVG picture."""
+    written = []
+    for name, product in sorted(products.by_name.items()):
+        forms: dict[str, bytes] = {
+            "parquet": _parquet(product.to_table(), manifest),
+            "json": json.dumps(product.to_json(), indent=1, ensure_ascii=False).encode(),
+        }
+        if isinstance(product, ReleasedGraph):
+            title = f"{manifest.release_id}: {name}"
+            forms["dot"] = write_dot(product, title).encode()
+            forms["svg"] = write_svg(product, title, manifest.guarantee.sentence).encode()
+        for ending, data in forms.items():
+            written.append(folder.write(f"{name}.{ending}", partial(_write_all, data)))
+    return written
+
+
+def write_statement(folder: ReleaseFolder, manifest: ReleaseManifest) -> OutputFile:
+    """Writes the promise in words, the edition that may be published."""
+    text = publishable_statement(manifest).encode()
+    return folder.write(STATEMENT_NAME, partial(_write_all, text))
+
+
+def _parquet(table: pa.Table, manifest: ReleaseManifest) -> bytes:
+    body = json.dumps(manifest.to_json(), ensure_ascii=False)
+    sink = pa.BufferOutputStream()
+    marked = table.replace_schema_metadata({"tracecloak.release": body})
+    pq.write_table(marked, sink, compression="zstd")
+    return sink.getvalue().to_pybytes()
+
+
+def _write_all(data: bytes, stream: BinaryIO) -> None:
+    stream.write(data)
 
 
 def check_xes_names(vocabulary: ActivityVocabulary) -> None:

@@ -120,6 +120,12 @@ class ReleaseFolder:
                 stream.write(text)
 
 
+def write_text(path: str, text: str) -> None:
+    """Writes a text file on any Beam file system; what was there is replaced."""
+    with contextlib.closing(_create(path)) as stream:
+        stream.write(text.encode())
+
+
 class _HashingStream:
     """A write-only stream that keeps the digest and the size of what passes."""
 

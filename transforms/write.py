@@ -9,14 +9,23 @@ import apache_beam as beam
 from apache_beam import pvalue
 
 import transforms.arrow_coder  # noqa: F401  # registers the coders
+from anonymizers.base import Products
 from schemas.columnar import decode, encode
 from schemas.directly_follows import DirectlyFollows
 from schemas.merging import Statistics
 from schemas.release import OutputFile, ReleaseManifest
 from schemas.released import split_by_part
 from schemas.traces import TraceBatch
+from schemas.vocabulary import ActivityVocabulary
 from transforms.count import MergeStatistics
-from transforms.release_files import check_xes_names, write_dfg, write_export, write_part
+from transforms.release_files import (
+    check_xes_names,
+    write_dfg,
+    write_export,
+    write_part,
+    write_products,
+    write_statement,
+)
 from transforms.release_folder import ReleaseFolder
 
 _LOG = logging.getLogger("tracecloak")
@@ -35,19 +44,53 @@ class WriteRelease(beam.PTransform):
         manifest: ReleaseManifest,
         formats: tuple[str, ...],
         n_parts: int,
-        vocabulary: beam.PCollection[Statistics],
+        has_log: bool,
+        products: beam.PCollection[Products],
     ) -> None:
+        """Keeps what to write where.
+
+        Args:
+            folder: Where the release is built.
+            manifest: What it says of itself.
+            formats: Forms of the released log.
+            n_parts: Number of its parts.
+            has_log: Whether there is a log at all; without one only the products are written.
+            products: What is released beside it.
+        """
         super().__init__()
         self._folder = folder
         self._manifest = manifest
         self._formats = formats
         self._n_parts = n_parts
-        self._vocabulary = vocabulary
+        self._has_log = has_log
+        self._products = products
 
     def expand(self, released: beam.PCollection[TraceBatch]) -> beam.PCollection[str]:
         """Wires parts → exports → commit, each waiting for the one before."""
         pipeline = released.pipeline
-        vocabulary = pvalue.AsSingleton(self._vocabulary)
+        products = self._products | "WriteProducts" >> beam.FlatMap(
+            _write_products, self._folder, self._manifest
+        )  # PCollection[OutputFile]
+        parts, others = self._write_log(released) if self._has_log else (None, [])
+        return (
+            pipeline
+            | "Commit once" >> beam.Create([self._folder.release_id])
+            | "Commit"
+            >> beam.Map(
+                _commit,
+                self._folder,
+                self._manifest,
+                "parquet" in self._formats,
+                [] if parts is None else pvalue.AsIter(parts),
+                *(pvalue.AsIter(files) for files in (products, *others)),
+            )
+        )  # PCollection[str]
+
+    def _write_log(
+        self, released: beam.PCollection[TraceBatch]
+    ) -> tuple[beam.PCollection[OutputFile], list[beam.PCollection[OutputFile]]]:
+        """Returns the parts, and what is written beside them or from them."""
+        pipeline = released.pipeline
         cases = released | "SplitByPart" >> beam.FlatMap(_split, self._n_parts).with_output_types(
             tuple[int, bytes]
         )
@@ -60,12 +103,12 @@ class WriteRelease(beam.PTransform):
             | "GroupByPart" >> beam.GroupByKey()
             | "WritePart" >> beam.Map(_write_part, self._folder, self._manifest)
         )  # PCollection[OutputFile]
-        graph = (
+        counted = (
             released
-            | "CountDirectlyFollows" >> beam.Map(_count_pairs).with_output_types(Statistics)
-            | "DirectlyFollows" >> MergeStatistics(graph=DirectlyFollows)
-            | "WriteDfg" >> beam.Map(_write_dfg, self._folder, vocabulary)
-        )  # PCollection[OutputFile]
+            | "CountReleased" >> beam.Map(_count_released).with_output_types(Statistics)
+            | "Released" >> MergeStatistics(graph=DirectlyFollows, names=ActivityVocabulary)
+        )  # PCollection[Statistics], one element
+        graph = counted | "WriteDfg" >> beam.Map(_write_dfg, self._folder)
         exports = (
             pipeline
             | "Exports" >> beam.Create([kind for kind in self._formats if kind != "parquet"])
@@ -76,24 +119,11 @@ class WriteRelease(beam.PTransform):
                 self._folder,
                 self._manifest,
                 self._n_parts,
-                vocabulary,
+                pvalue.AsSingleton(counted),
                 pvalue.AsIter(parts),
             )
         )  # PCollection[OutputFile]
-        return (
-            pipeline
-            | "Commit once" >> beam.Create([self._folder.release_id])
-            | "Commit"
-            >> beam.Map(
-                _commit,
-                self._folder,
-                self._manifest,
-                "parquet" in self._formats,
-                pvalue.AsIter(parts),
-                pvalue.AsIter(exports),
-                pvalue.AsIter(graph),
-            )
-        )  # PCollection[str]
+        return parts, [graph, exports]
 
 
 _NO_CASES = b""
@@ -113,12 +143,19 @@ def _write_part(
     return write_part(folder, manifest, number, batches)
 
 
-def _count_pairs(released: TraceBatch) -> Statistics:
-    return Statistics({"graph": DirectlyFollows.from_traces(released)})
+def _count_released(released: TraceBatch) -> Statistics:
+    graph = DirectlyFollows.from_traces(released)
+    return Statistics({"graph": graph, "names": released.vocabulary})
 
 
-def _write_dfg(counted: Statistics, folder: ReleaseFolder, names: Statistics) -> OutputFile:
-    return write_dfg(folder, counted.by_name["graph"], names.by_name["vocabulary"])
+def _write_dfg(counted: Statistics, folder: ReleaseFolder) -> OutputFile:
+    return write_dfg(folder, counted.by_name["graph"], counted.by_name["names"])
+
+
+def _write_products(
+    products: Products, folder: ReleaseFolder, manifest: ReleaseManifest
+) -> list[OutputFile]:
+    return [write_statement(folder, manifest), *write_products(folder, manifest, products)]
 
 
 def _write_export(
@@ -126,11 +163,11 @@ def _write_export(
     folder: ReleaseFolder,
     manifest: ReleaseManifest,
     n_parts: int,
-    names: Statistics,
+    counted: Statistics,
     parts: Iterable[OutputFile],
 ) -> OutputFile:
     if kind == "xes":
-        check_xes_names(names.by_name["vocabulary"])
+        check_xes_names(counted.by_name["names"])
     written = write_export(folder, manifest, kind, n_parts)
     _LOG.info("wrote %s", written.path)
     return written
@@ -142,10 +179,9 @@ def _commit(
     manifest: ReleaseManifest,
     keeps_parts: bool,
     parts: Iterable[OutputFile],
-    exports: Iterable[OutputFile],
-    graph: Iterable[OutputFile],
+    *others: Iterable[OutputFile],
 ) -> str:
-    commit(folder, manifest, keeps_parts, list(parts), [*exports, *graph])
+    commit(folder, manifest, keeps_parts, list(parts), [o for files in others for o in files])
     return release_id
 
 

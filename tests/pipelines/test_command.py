@@ -41,7 +41,9 @@ def test_a_release_has_the_promised_files_and_nothing_else(
     assert tracecloak(*common, "--mode", "sampling", "--release_id", "r1", "--parts", 2) == 0
     assert files(out) == {
         "latest.json",
-        *(f"run_id=r1/{name}" for name in ("dfg.json", "log.xes.gz", "manifest.json")),
+        "_internal/run_id=r1/statement.md",
+        *(f"run_id=r1/{name}" for name in ("dfg.json", "log.xes.gz")),
+        *(f"run_id=r1/{name}" for name in ("manifest.json", "statement.md")),
         *(f"run_id=r1/log/part-0000{i}.parquet" for i in (0, 1)),
     }
     assert json.loads((out / "latest.json").read_text()) == {"run_id": "r1", "path": "run_id=r1"}
@@ -87,7 +89,9 @@ def test_the_dfg_counts_the_released_log(common: list[object], out: Path) -> Non
 
 def test_without_parquet_no_part_is_left(common: list[object], out: Path) -> None:
     assert tracecloak(*common, "--release_id", "r1", "--formats", "csv") == 0
-    assert files(out / "run_id=r1") == {"log.csv.gz", "dfg.json", "manifest.json"}
+    assert files(out / "run_id=r1") == {
+        *("log.csv.gz", "dfg.json", "manifest.json", "statement.md")
+    }
     frame = pd.read_csv(out / "run_id=r1" / "log.csv.gz")
     assert list(frame.columns) == ["case_id", "activity", "timestamp"]
     starts = frame.groupby("case_id", sort=False)["timestamp"].first()
@@ -160,7 +164,7 @@ def test_the_key_is_gone_after_the_commit_and_nothing_secret_is_readable_by_othe
 ) -> None:
     tracecloak(*common, "--release_id", "r1")
     left = [path for path in (tmp_path / "keys").rglob("*") if path.is_file()]
-    assert {path.suffix for path in left} == {".json", ".secret"}
+    assert {path.suffix for path in left} == {".json", ".secret", ".lock", ".db"}
     assert all(path.stat().st_mode & 0o077 == 0 for path in left)
 
 
@@ -212,7 +216,10 @@ def test_the_plan_tells_all_and_writes_nothing(
         ([], "the following arguments are required: COMMAND"),
         (["release"], "method: required"),
         (["release", "--method", "amun"], "input: required"),
-        (["release", "--method", "nope"], "method must be one of amun, got 'nope'"),
+        (
+            ["release", "--method", "nope"],
+            "method must be one of amun, private-dfg, variant-histogram, got 'nope'",
+        ),
         (["release", "--guesing_advantage", "1"], "unknown flag --guesing_advantage"),
         (["release", "missing.yaml"], "cannot be read"),
         (["sample", "--cases", "3", "--output", "x.txt"], "format"),

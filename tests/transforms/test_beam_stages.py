@@ -219,8 +219,8 @@ def test_a_retried_bundle_draws_the_same_noise(
             | beam.Create(events(30)).with_output_types(pa.RecordBatch)
             | GroupIntoTraces(1)
         )
-        released = grouped["traces"] | AnonymizeTraces(run)
-        _ = released | beam.ParDo(FailingOnce(str(tmp_path / "marker")))
+        made = grouped["traces"] | AnonymizeTraces(run, 1)
+        _ = made["traces"] | beam.ParDo(FailingOnce(str(tmp_path / "marker")))
     attempts = (tmp_path / "marker.seen").read_text().splitlines()
     assert len(attempts) >= 2
     assert len(set(attempts)) == 1

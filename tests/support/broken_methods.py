@@ -1,0 +1,100 @@
+"""Methods that claim what they do not keep, each for one reason. An audit must catch all of them.
+
+They are the registered methods with other noise, or with a threshold that is too low; whatever else
+they do is right. Their noise is keyed like the right one, but for the one that is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from anonymizers.mechanisms import laplace_by_inversion
+from anonymizers.private_dfg import PrivateDfg
+from anonymizers.randomness import uniform
+from anonymizers.samplers import CellStream, discrete_laplace
+from anonymizers.variant_histogram import VariantHistogramMethod, VariantHistogramParams
+from tests.support import broken_noise
+
+# (stream, numerator, denominator of the scale that the guarantee demands) -> noise of each row.
+Noise = Callable[[CellStream, int, int], np.ndarray]
+
+
+def raw_float(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
+    """Continuous Laplace noise as floats, not rounded."""
+    words = stream.words(np.arange(len(stream)))
+    sign = np.where(words[:, 1] >> np.uint64(63), 1.0, -1.0)
+    return sign * -np.log(uniform(words[:, 0])) * (numerator / denominator)
+
+
+def by_inversion(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
+    """What the published methods draw: the same, rounded to the nearest integer."""
+    words = stream.words(np.arange(len(stream)))
+    return laplace_by_inversion(words, numerator / denominator)
+
+
+def truncated_float(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
+    """`int(Laplace)`."""
+    return np.trunc(raw_float(stream, numerator, denominator)).astype(np.int64)
+
+
+def one_sided(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
+    """`ceil(|Laplace|)`."""
+    return np.ceil(np.abs(raw_float(stream, numerator, denominator))).astype(np.int64)
+
+
+def understated_sensitivity(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
+    """Made for half the sensitivity."""
+    return discrete_laplace(stream, numerator, 2 * denominator)
+
+
+def scale_085(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
+    """85 % of the scale."""
+    return discrete_laplace(stream, 17 * numerator, 20 * denominator)
+
+
+def reused(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
+    """The same numbers under every key."""
+    return broken_noise.right(np.random.default_rng(0), numerator / denominator, len(stream))
+
+
+NOISES: Mapping[str, Noise] = {
+    "truncated float": truncated_float,
+    "one-sided": one_sided,
+    "understated sensitivity": understated_sensitivity,
+    "scale x 0.85": scale_085,
+    "reused": reused,
+}
+
+
+def variant_histogram_with(noise: Noise) -> VariantHistogramMethod:
+    """Returns `variant-histogram` with this noise on its counts."""
+
+    class Broken(VariantHistogramMethod):
+        laplace = staticmethod(noise)
+
+    return Broken()
+
+
+def private_dfg_with(noise: Noise) -> PrivateDfg:
+    """Returns `private-dfg` with this noise on its sums where delta is 0."""
+
+    class Broken(PrivateDfg):
+        laplace = staticmethod(noise)
+
+    return Broken()
+
+
+class LowThresholdParams(VariantHistogramParams):
+    """The same parameters with a threshold that lone cases pass."""
+
+    @property
+    def threshold(self) -> int:
+        return 2
+
+
+class LowThreshold(VariantHistogramMethod):
+    """A variant of one case is released with probability e^-epsilon / (1 + e^-epsilon)."""
+
+    Params = LowThresholdParams

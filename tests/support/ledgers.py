@@ -1,0 +1,96 @@
+"""Ledgers in tests: reservations, tampering, and many processes at one ledger."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from pipelines.accounts import Account
+from pipelines.ledger import Ledger, Reservation
+from pipelines.ledger_database import Database
+from schemas.errors import BudgetExhausted, TracecloakError
+
+ROOT = Path(__file__).parents[2]
+
+
+def account(epsilon: str | None = "1", delta: str | None = "1e-5", **changes: Any) -> Account:
+    """Returns the account `a`."""
+    caps = [None if text is None else Fraction(text) for text in (epsilon, delta)]
+    return Account(**{
+        "name": "a", "epsilon_cap": caps[0], "delta_cap": caps[1], "unit": "case", **changes,
+    })  # fmt: skip
+
+
+def reservation(number: int = 0, epsilon: str | None = "0.1", **changes: Any) -> Reservation:
+    """Returns what release `r<number>` asks of the account `a`."""
+    values: dict[str, Any] = {
+        "account": "a",
+        "release_id": f"r{number}",
+        "output": "/out",
+        "epsilon": None if epsilon is None else Fraction(epsilon),
+        "delta": Fraction(0),
+        "unit": "case",
+        "adjacency": "add_remove",
+        "method": "m",
+        "spends": ({"for": "all", "epsilon": "0.1"},),
+        "config_digest": "c",
+        "key_fingerprint": "k",
+    }
+    return Reservation(**{**values, **changes})
+
+
+def fork_and_reserve(url: str, n_processes: int) -> None:
+    """Forks processes that all reserve a tenth of a cap of 1 at once; prints how they ended.
+
+    To be run in a process without threads: see `contend`.
+    """
+    Database(url, 1)  # imports the driver once, before there are fifty of us
+    gate, opener = os.pipe()
+    children = []
+    for number in range(n_processes):
+        child = os.fork()
+        if child == 0:
+            code = 99
+            try:
+                os.close(opener)
+                os.read(gate, 1)  # returns when the parent has closed its end
+                accounts = {"a": account()}
+                Ledger(url, accounts, patience_seconds=120).reserve(reservation(number))
+                code = 0
+            except TracecloakError as error:
+                code = error.exit_code
+                if not isinstance(error, BudgetExhausted):
+                    os.write(2, f"{error}\n".encode())
+            finally:
+                os._exit(code)
+        children.append(child)
+    os.close(opener)
+    ends = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    sys.stdout.write(json.dumps({str(code): ends.count(code) for code in set(ends)}))
+
+
+def contend(url: str, n_processes: int) -> Mapping[int, int]:
+    """Returns how many processes ended with which exit code; see `fork_and_reserve`."""
+    code = f"from tests.support.ledgers import *; fork_and_reserve({url!r}, {n_processes})"
+    done = python(code, check=True)
+    if done.stderr:  # an error that is not about the budget
+        raise AssertionError(done.stderr)
+    return {int(code): n for code, n in json.loads(done.stdout).items()}
+
+
+def python(code: str, check: bool = False) -> subprocess.CompletedProcess[str]:
+    """Runs code in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=check,
+    )
