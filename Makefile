@@ -14,11 +14,19 @@ DEMO_CASES ?= 2000
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	touch $@
 
-# A synthetic hospital log, what its release would do, the release, and how far it is from the log.
+# A synthetic hospital log; a graph of it that protects every case, what that cost, and an attack on
+# it; then a published method: what its release would do, the release, and how far it is from the log.
 demo: export TRACECLOAK_KEY_STORE := demo/key-store
 demo: .venv/core
 	rm -rf demo && mkdir demo
-	$(BIN)/tracecloak sample --cases $(DEMO_CASES) --output demo/hospital.xes.gz
+	$(BIN)/tracecloak sample --cases $(DEMO_CASES) --output demo/hospital.xes.gz \
+	  --vocabulary demo/activities.txt
+	$(BIN)/tracecloak release --input demo/hospital.xes.gz --output demo/releases \
+	  --method private-dfg --epsilon 1 --vocabulary demo/activities.txt --release_id graph-demo
+	$(BIN)/tracecloak ledger show
+	$(BIN)/tracecloak attack --input demo/hospital.xes.gz \
+	  --method private-dfg --epsilon 1 --vocabulary demo/activities.txt \
+	  --releases 2000 --report demo/attack.json
 	$(BIN)/tracecloak plan --input demo/hospital.xes.gz --output demo/releases \
 	  --method amun --guessing_advantage 0.2 --release_id hospital-demo
 	$(BIN)/tracecloak release --input demo/hospital.xes.gz --output demo/releases \
@@ -26,6 +34,8 @@ demo: .venv/core
 	$(BIN)/tracecloak evaluate --original demo/hospital.xes.gz --released demo/releases \
 	  --output demo/evaluation.json
 	@echo
+	@echo "graph       demo/releases/run_id=graph-demo/dfg.svg  (its promise: statement.md beside it)"
+	@echo "attack      demo/attack.md"
 	@echo "release     demo/releases/run_id=hospital-demo/  (log/*.parquet, log.xes.gz, dfg.json)"
 	@echo "manifest    demo/releases/run_id=hospital-demo/manifest.json"
 	@echo "evaluation  demo/evaluation.json"
@@ -45,6 +55,7 @@ lint: .venv/dev
 bench: .venv/dev
 	$(BIN)/python -m tests.benchmarks.counting
 	$(BIN)/python -m tests.benchmarks.release
+	$(BIN)/python -m tests.benchmarks.samplers
 
 clean:
 	rm -rf .venv demo build *.egg-info

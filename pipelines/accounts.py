@@ -26,6 +26,7 @@ from typing import Any, get_args
 
 import yaml
 
+from anonymizers.accounting import decimal_text
 from schemas.errors import UsageError
 from schemas.guarantee import Unit
 
@@ -87,26 +88,6 @@ def parse_decimal(text: str) -> Fraction:
     if _DECIMAL.fullmatch(text) is None:
         raise UsageError(f"expected a decimal such as 0.1 or 1e-5, got {text[:80]!r}")
     return Fraction(text)
-
-
-def decimal_text(value: Fraction) -> str:
-    """Returns the one decimal text of a value, without exponent: 1/10 is 0.1, 10 is 10.
-
-    Raises:
-        UsageError: The value has no finite decimal text, like 1/3.
-    """
-    twos = fives = 0
-    rest = value.denominator
-    while rest % 2 == 0:
-        rest, twos = rest // 2, twos + 1
-    while rest % 5 == 0:
-        rest, fives = rest // 5, fives + 1
-    if rest != 1:
-        raise UsageError(f"{value} is no exact decimal; give the next larger one with a few digits")
-    places = max(twos, fives)
-    digits = str(abs(value.numerator) * 10**places // value.denominator).rjust(places + 1, "0")
-    text = f"{digits[:-places]}.{digits[-places:]}" if places else digits
-    return f"-{text}" if value < 0 else text
 
 
 def load_accounts(path: str | Path) -> dict[str, Account]:

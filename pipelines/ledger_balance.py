@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from pipelines.accounts import Account, decimal_text
+from anonymizers.accounting import decimal_text
+from pipelines.accounts import Account
 from pipelines.ledger_entries import Charge, Entry, Reservation
 from schemas.errors import BudgetExhausted, UsageError
 

@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
-from pipelines.accounts import Account, decimal_text
+from anonymizers.accounting import decimal_text
+from pipelines.accounts import Account
 from pipelines.ledger import Ledger
 from pipelines.ledger_balance import Balance, counting
 from pipelines.ledger_entries import Entry, problems

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
 
 from schemas.errors import TracecloakError, UsageError
 
@@ -22,6 +22,8 @@ from schemas.errors import TracecloakError, UsageError
 _LOCK_SECONDS = 5.0
 # Seconds until a server that does not answer at all counts as unreachable.
 _CONNECT_SECONDS = 10
+# Seconds for which a server that never answered is asked again.
+_FIRST_SECONDS = 3.0
 # Pauses between tries are drawn evenly below a limit that grows from 5 ms to half a second.
 _FIRST_PAUSE_US = 5_000
 _LONGEST_PAUSE_US = 500_000
@@ -93,7 +95,7 @@ class Database:
         Raises:
             LedgerError: It could not be done within the patience, or cannot be done at all.
         """
-        deadline = time.monotonic() + self._patience_seconds
+        started = time.monotonic()
         limit_us = _FIRST_PAUSE_US
         while True:
             try:
@@ -101,7 +103,7 @@ class Database:
                     self._was_reached = True
                     return work(connection)
             except DBAPIError as error:
-                if not self._may_pass(error) or time.monotonic() >= deadline:
+                if time.monotonic() - started >= self._patience_for(error):
                     raise LedgerError(f"{self.place} {_mend(error)}") from None
             time.sleep(secrets.randbelow(limit_us) / 1e6)
             limit_us = min(2 * limit_us, _LONGEST_PAUSE_US)
@@ -117,16 +119,19 @@ class Database:
                 connection.exec_driver_sql(f"SET LOCAL lock_timeout = {milliseconds}")
             yield connection
 
-    def _may_pass(self, error: DBAPIError) -> bool:
-        """Says whether the same work may go through a moment later."""
+    def _patience_for(self, error: DBAPIError) -> float:
+        """Returns for how many seconds the same work may be tried again."""
         if isinstance(error, IntegrityError) or error.connection_invalidated:
-            return True
+            return self._patience_seconds
         code = _sqlite_code(error)
         if code is not None:
-            return code in _SQLITE_BUSY
+            return self._patience_seconds if code in _SQLITE_BUSY else 0
         state = _sqlstate(error)
-        # A server that was there may be starting again; one that never was has another address.
-        return state in _SQLSTATES_BUSY or (not state and self._was_reached)
+        if state or not isinstance(error, OperationalError):
+            return self._patience_seconds if state in _SQLSTATES_BUSY else 0
+        if self._was_reached:  # it may be starting again
+            return self._patience_seconds
+        return min(self._patience_seconds, _FIRST_SECONDS)
 
     def _connect(self) -> sa.Connection:
         try:
@@ -178,6 +183,8 @@ def _address(url: str) -> sa.URL:
                 "the ledger's URL names no file, so all that is spent would be forgotten; write "
                 "sqlite:////absolute/path/ledger.sqlite"
             )
+        if address.query:
+            raise UsageError("the ledger's URL names a file, which takes no options after a ?")
     elif "@" in f"{address.host}{address.database}":
         # Part of a password, then: nothing of it may be shown.
         raise UsageError("the ledger's URL has an @ too many; write %40 for one in a password")

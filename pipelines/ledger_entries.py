@@ -22,7 +22,8 @@ from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
-from pipelines.accounts import decimal_text, parse_decimal
+from anonymizers.accounting import decimal_text
+from pipelines.accounts import parse_decimal
 from schemas.errors import UsageError
 from schemas.guarantee import Adjacency, Unit
 from schemas.release import TOOL_VERSION
@@ -106,7 +107,10 @@ class Reservation:
         columns = {field.name: getattr(self, field.name) for field in fields(self)}
         for name in ("epsilon", "delta"):
             value = columns[name]
-            columns[name] = None if value is None else decimal_text(value)
+            try:
+                columns[name] = None if value is None else decimal_text(value)
+            except UsageError as error:
+                raise UsageError(f"{name}: {error}") from None
         try:
             columns["spends"] = _canonical_json(self.spends)
         except (TypeError, ValueError):

@@ -6,7 +6,7 @@ import gzip
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from pipelines.sample import hospital_log
+from pipelines.sample import ACTIVITIES, hospital_log
 from schemas.errors import UsageError
 from transforms.formats.avro import AvroWriter
 from transforms.formats.base import Writer
@@ -39,6 +39,11 @@ def write_sample(n_cases: int, path: str) -> None:
         writer.close()
         if stream is not raw:
             stream.close()
+
+
+def write_vocabulary(path: str) -> None:
+    """Writes the activities that the log can have, one a line; they are public."""
+    Path(path).write_text("".join(f"{name}\n" for name in sorted(ACTIVITIES)), encoding="utf-8")
 
 
 def _writer(name: str, stream: BinaryIO) -> Writer:

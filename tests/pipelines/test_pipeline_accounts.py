@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.accounts import Account, decimal_text, load_accounts, parse_decimal
+from anonymizers.accounting import decimal_text
+from pipelines.accounts import Account, load_accounts, parse_decimal
 from schemas.errors import UsageError
 
 GOOD = """

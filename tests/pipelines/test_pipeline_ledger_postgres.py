@@ -6,6 +6,7 @@ import secrets
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 import traceback
 import warnings
@@ -187,6 +188,27 @@ def test_a_database_that_is_not_there_is_told(url: str) -> None:
     with pytest.raises(UsageError, match=r"ledger gone .*does not (answer|exist)") as raised:
         Ledger(gone.render_as_string(hide_password=False))
     assert "pw-7f3a" not in "".join(traceback.format_exception(raised.value))
+
+
+@pytest.mark.parametrize("was_reached", [True, False])
+def test_a_server_that_takes_no_more_connections_is_asked_again(
+    url: str, was_reached: bool
+) -> None:
+    Ledger(url)
+    role = f"busy_{secrets.token_hex(4)}"
+    execute(
+        url,
+        f"CREATE ROLE {role} LOGIN CONNECTION LIMIT {int(was_reached)}",
+        f"GRANT SELECT, INSERT ON tracecloak_ledger TO {role}",
+    )
+    theirs = url.replace("postgres@", f"{role}@")
+    ledger = Ledger(theirs, {"a": account()}) if was_reached else None
+    execute(url, f"ALTER ROLE {role} CONNECTION LIMIT 0")
+    limit = f"ALTER ROLE {role} CONNECTION LIMIT 1"
+    threading.Timer(0.5, execute, [url, limit]).start()
+    started = time.monotonic()
+    (ledger or Ledger(theirs, {"a": account()})).reserve(reservation())
+    assert time.monotonic() - started > 0.3
 
 
 def test_a_table_of_somebody_else_is_told(url: str) -> None:
