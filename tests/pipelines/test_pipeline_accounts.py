@@ -133,5 +133,5 @@ def test_decimal_texts(value: Fraction, text: str) -> None:
 
 
 def test_a_third_is_no_decimal() -> None:
-    with pytest.raises(UsageError, match="1/3 is no exact decimal"):
+    with pytest.raises(UsageError, match="1/3 is no finite decimal"):
         decimal_text(Fraction(1, 3))
