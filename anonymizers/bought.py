@@ -23,11 +23,12 @@ from anonymizers.rigorous import drawable
 from anonymizers.samplers import CellStream, permute_and_flip
 from schemas.activity_counts import ActivityCounts
 from schemas.clipped_flows import CaseNorms
+from schemas.lengths import TraceLengths
 from schemas.traces import TraceBatch
 from schemas.vocabulary import OTHER, ActivityVocabulary
 
 _GRID_RATIO = 1.1
-_LARGEST_NORM = 1000
+_LARGEST_NORM = 100
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class NormsOfCases:
 def norm_grid() -> np.ndarray:
     """Returns int64[n], ascending squares of the norms that a clip is chosen from.
 
-    From the norm of a case of one event, the root of 2, in steps of a tenth up to 1,000.
+    From the norm of a case of one event, the root of 2, in steps of a tenth up to 100.
     """
     n_steps = math.ceil(math.log(_LARGEST_NORM / math.sqrt(2)) / math.log(_GRID_RATIO)) + 1
     norms = math.sqrt(2) * _GRID_RATIO ** np.arange(n_steps)
@@ -97,25 +98,48 @@ def choose_clip(
     max_units: int,
     randomness: Randomness,
 ) -> float:
-    """Returns a norm that about a share `quantile` of the cases does not exceed.
+    """Returns a norm of `norm_grid` that about a share `quantile` of the cases does not exceed.
 
-    Permute-and-flip over the public grid with the score -|#{norms <= g} - quantile n|: one case
-    more changes it by at most max(quantile, 1 - quantile).
+    See `choose_quantile`.
+    """
+    grid = norm_grid()
+    cases = norms.histogram(len(grid))
+    return math.sqrt(grid[choose_quantile(cases, epsilon, quantile, max_units, randomness, "clip")])
+
+
+def choose_quantile(
+    cases: np.ndarray,
+    epsilon: Fraction,
+    quantile: Fraction,
+    max_units: int,
+    randomness: Randomness,
+    purpose: str,
+) -> int:
+    """Returns the place on a public grid that about a share `quantile` of the cases reaches.
+
+    Permute-and-flip. The score of g is 0 if #{values below g's bucket} <= quantile n <=
+    #{values <= g}, and else minus the number of cases that it lacks to that. With
+    -|#{values <= g} - quantile n| in its place, every g above a value that most cases share would
+    be as good as any other, up to the largest of the grid. One case more changes each of the two
+    differences, and so their maximum with 0, by at most max(quantile, 1 - quantile). Spends epsilon
+    and no delta.
 
     Args:
-        norms: Cases by norm on `norm_grid`.
-        epsilon: What the choice spends; it needs no delta.
+        cases: int64[n_grid+1], cases in each bucket of the grid; the last lie above it.
+        epsilon: What the choice spends.
         quantile: The share; its denominator times the number of cases is below 2^63.
         max_units: Cases of one unit.
         randomness: The release's.
+        purpose: What the choice is for; one of its own for each.
     """
-    grid = norm_grid()
     q, scale = quantile.numerator, quantile.denominator
-    cases = norms.histogram(len(grid))
-    scores = -np.abs(scale * np.cumsum(cases[:-1]) - q * int(cases.sum()))
-    stream = CellStream(randomness, "clip", cell_numbers(np.arange(len(grid))))
+    reached = scale * np.cumsum(cases[:-1])
+    before = np.concatenate([[0], reached[:-1]])
+    goal = q * int(cases.sum())
+    scores = -np.maximum(np.maximum(before - goal, goal - reached), 0)
+    stream = CellStream(randomness, purpose, cell_numbers(np.arange(len(scores))))
     sensitivity = Fraction(max(q, scale - q) * max_units)
-    return math.sqrt(grid[permute_and_flip(stream, scores, epsilon, sensitivity)])
+    return permute_and_flip(stream, scores, epsilon, sensitivity)
 
 
 def vocabulary_scale(
@@ -166,3 +190,61 @@ def choose_vocabulary(
     chosen = noisy >= vocabulary_threshold(epsilon, delta, max_activities, max_units)
     names = [name for name in counted.names.filter(pa.array(chosen)).to_pylist() if name != OTHER]
     return VocabularyDecision(ActivityVocabulary.public(names))
+
+
+# From 1 to 10,000 in steps of about a tenth, each whole.
+_LONGEST_TRACE = 10_000
+
+
+@dataclass(frozen=True)
+class LengthDecision(base.Decision):
+    """The length that was bought.
+
+    Attributes:
+        max_trace_length: In events.
+    """
+
+    max_trace_length: int
+
+
+@dataclass(frozen=True)
+class LengthsOfCases:
+    """Cases by number of events."""
+
+    kind: ClassVar[type[TraceLengths]] = TraceLengths
+
+    def count(
+        self, traces: TraceBatch, decisions: base.Decisions, randomness: Randomness
+    ) -> TraceLengths:
+        """Counts a batch."""
+        return TraceLengths.from_traces(traces)
+
+
+def length_grid() -> np.ndarray:
+    """Returns int64[n], ascending lengths that a cut is chosen from."""
+    n_steps = math.ceil(math.log(_LONGEST_TRACE) / math.log(_GRID_RATIO)) + 1
+    return np.unique(np.rint(_GRID_RATIO ** np.arange(n_steps)).astype(np.int64))
+
+
+def choose_length(
+    lengths: TraceLengths,
+    epsilon: Fraction,
+    quantile: Fraction,
+    max_units: int,
+    randomness: Randomness,
+) -> LengthDecision:
+    """Chooses a length that about a share `quantile` of the cases does not exceed.
+
+    See `choose_quantile`.
+    """
+    grid = length_grid()
+    cases = lengths.histogram(grid)
+    place = choose_quantile(cases, epsilon, quantile, max_units, randomness, "length")
+    return LengthDecision(int(grid[place]))
+
+
+def within_length(traces: TraceBatch, decisions: base.Decisions) -> TraceBatch:
+    """Returns the traces cut at the length that was bought, if one was; else as they are."""
+    if "length" not in decisions:
+        return traces
+    return traces.truncate(decisions["length"].max_trace_length)

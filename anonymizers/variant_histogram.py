@@ -16,8 +16,6 @@ from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import pydantic
 
 from anonymizers import base
@@ -29,9 +27,9 @@ from anonymizers.randomness import Randomness, cell_numbers
 from anonymizers.rigorous import RigorousParams, drawable, guarantee_of
 from anonymizers.samplers import CellStream, discrete_laplace, truncated_discrete_laplace
 from schemas.guarantee import Guarantee
-from schemas.merging import offsets_of, ranges
+from schemas.merging import ranges
 from schemas.release import Operation
-from schemas.released_variants import ReleasedVariants
+from schemas.released_variants import ReleasedVariants, most_frequent_first
 from schemas.traces import TraceBatch
 from schemas.variants import VariantHistogram
 from schemas.vocabulary import ActivityVocabulary
@@ -197,10 +195,15 @@ class VariantHistogramMethod(base.Anonymizer):
         else:
             noise = self.laplace(stream, *params.scale)
         noisy = counted.counts + noise
-        kept = np.flatnonzero(noisy >= params.threshold)
-        # Variants that tie keep their lexicographic order.
-        kept = kept[np.argsort(-noisy[kept], kind="stable")]
-        return VariantsDecision(_released(counted, names, kept, noisy[kept], params.interval))
+        # Names that only unreleased variants have go no further, nor does their number.
+        released = most_frequent_first(
+            names.names,
+            counted.offsets,
+            counted.codes,
+            np.where(noisy >= params.threshold, noisy, 0),
+            params.interval,
+        )
+        return VariantsDecision(released)
 
     def writes(self, params: VariantHistogramParams) -> tuple[str, ...]:
         """Returns the name of the product."""
@@ -223,27 +226,6 @@ class VariantHistogramMethod(base.Anonymizer):
         Their stamps are positions: a second each, from 1970 on. Nothing was measured.
         """
         return log_of(decisions["variants"].variants, piece, n_pieces, randomness)
-
-
-def _released(
-    counted: VariantHistogram,
-    names: ActivityVocabulary,
-    kept: np.ndarray,
-    noisy: np.ndarray,
-    interval: int,
-) -> ReleasedVariants:
-    lengths = np.diff(counted.offsets)[kept]
-    codes = counted.codes[ranges(counted.offsets[kept], lengths)]
-    # Names that only unreleased variants have must not travel on, nor must their number.
-    used, own_codes = np.unique(codes, return_inverse=True)
-    return ReleasedVariants(
-        pc.take(names.names, pa.array(used)),
-        offsets_of(lengths),
-        own_codes.astype(np.int32),
-        noisy,
-        np.maximum(noisy - interval, 0),
-        noisy + interval,
-    )
 
 
 def log_of(

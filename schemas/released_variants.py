@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from schemas.merging import ranges
+from schemas.merging import offsets_of, ranges
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,16 +21,17 @@ class ReleasedVariants:
         codes: int32[n_positions], activities of the variants one after the other.
         counts: int64[n_variants], cases, all positive.
         lows: int64[n_variants], lower end of the interval that holds the input's number of cases
-            with probability 0.95, as the noise is known to be; not negative.
-        highs: int64[n_variants], its upper end.
+            with probability 0.95, as the noise is known to be; not negative. None where the cases
+            were drawn from a model, which has no such interval.
+        highs: int64[n_variants], its upper end, or None.
     """
 
     names: pa.StringArray
     offsets: np.ndarray
     codes: np.ndarray
     counts: np.ndarray
-    lows: np.ndarray
-    highs: np.ndarray
+    lows: np.ndarray | None
+    highs: np.ndarray | None
 
     @property
     def n_variants(self) -> int:
@@ -47,21 +48,53 @@ class ReleasedVariants:
         lengths = np.diff(self.offsets)[rows]
         return ReleasedVariants(
             self.names,
-            np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+            offsets_of(lengths),
             self.codes[ranges(self.offsets[rows], lengths)],
             self.counts[rows],
-            self.lows[rows],
-            self.highs[rows],
+            None if self.lows is None else self.lows[rows],
+            None if self.highs is None else self.highs[rows],
         )
 
     def to_table(self) -> pa.Table:
-        """Returns the columns variant (list of names), count, low, high."""
+        """Returns the columns variant (list of names), count and, if known, low and high."""
         words = self.names.take(pa.array(self.codes))
         variants = pa.ListArray.from_arrays(pa.array(self.offsets.astype(np.int32)), words)
-        return pa.table(
-            {"variant": variants, "count": self.counts, "low": self.lows, "high": self.highs}
-        )
+        known = {"low": self.lows, "high": self.highs} if self.lows is not None else {}
+        return pa.table({"variant": variants, "count": self.counts, **known})
 
     def to_json(self) -> dict[str, Any]:
         """Returns the same as JSON values."""
         return {"activities": self.names.to_pylist(), "variants": self.to_table().to_pylist()}
+
+
+def most_frequent_first(
+    names: pa.StringArray,
+    offsets: np.ndarray,
+    codes: np.ndarray,
+    counts: np.ndarray,
+    half_width: int | None = None,
+) -> ReleasedVariants:
+    """Returns variants in the order of a release: by count, then as they come; 0 is left out.
+
+    Names that no variant has are left out as well.
+
+    Args:
+        names: string[n], what the codes mean.
+        offsets: int64[n_variants+1], CSR offsets into `codes`.
+        codes: int32[n_positions].
+        counts: int64[n_variants], not negative.
+        half_width: Half the width of the 95 % interval of every count, or None: there is none.
+    """
+    kept = np.flatnonzero(counts > 0)
+    kept = kept[np.argsort(-counts[kept], kind="stable")]
+    lengths = np.diff(offsets)[kept]
+    used, own_codes = np.unique(codes[ranges(offsets[kept], lengths)], return_inverse=True)
+    count = counts[kept]
+    return ReleasedVariants(
+        names.take(pa.array(used)),
+        offsets_of(lengths),
+        own_codes.astype(np.int32),
+        count,
+        None if half_width is None else np.maximum(count - half_width, 0),
+        None if half_width is None else count + half_width,
+    )
