@@ -55,7 +55,7 @@ def _run(argv: list[str], wants_traceback: bool) -> int:
     if known.command == "evaluate":
         return _evaluate(flags)
     if known.command == "sample":
-        return _sample(flags["cases"], flags["output"])
+        return _sample(flags["cases"], flags["output"], flags.get("vocabulary"))
     if known.command == "key":
         return _key(Path(flags["output"]))
     if known.command == "ledger":
@@ -126,6 +126,9 @@ def _parser(argv: Sequence[str], config: str | None) -> argparse.ArgumentParser:
         "--output",
         required=True,
         help="file to write: .xes, .csv or .jsonl, each also with .gz, .parquet or .avro",
+    )
+    sample.add_argument(
+        "--vocabulary", help="file to write its activities to, which are public, one a line"
     )
     key = command("key", "write a fresh release key for pipelines of your own")
     key.add_argument("action", choices=["new"], help="new: make a key")
@@ -263,11 +266,14 @@ def _evaluate(flags: dict[str, Any]) -> int:
     return 0
 
 
-def _sample(n_cases: int, path: str) -> int:
-    from pipelines.sample_file import write_sample
+def _sample(n_cases: int, path: str, vocabulary: str | None) -> int:
+    from pipelines.sample_file import write_sample, write_vocabulary
 
     write_sample(n_cases, path)
     print(f"sample  {path}")
+    if vocabulary is not None:
+        write_vocabulary(vocabulary)
+        print(f"vocabulary  {vocabulary}")
     return 0
 
 
