@@ -1,4 +1,4 @@
-"""`tracecloak evaluate`: how far a released log is from the original. For the operator only.
+"""`tracecloak evaluate`: how far a release is from the original log. For the operator only.
 
 Its numbers are computed on the unprotected log and are not private: they are marked so and must not
 be published beside the release.
@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from apache_beam.io.filesystems import FileSystems
 
-from pipelines import measures
+from pipelines import measures, utility
 from pipelines.in_memory import group_into_traces
 from schemas.columns import ColumnMapping
 from schemas.directly_follows import DirectlyFollows
@@ -28,6 +28,7 @@ from schemas.vocabulary import ActivityVocabulary
 from transforms.files import match_files
 from transforms.formats.registry import SourceFormat
 from transforms.read import EventSource
+from transforms.release_files import DFG_NAME
 from transforms.release_folder import LATEST_NAME
 
 _MAX_EMD_CELLS = 6_000_000
@@ -55,6 +56,12 @@ class _Log:
         return measures.EdgeWeights(graph.sources, graph.targets, graph.counts)
 
     @property
+    def all_edges(self) -> measures.EdgeWeights:
+        """The same with START and END."""
+        graph = DirectlyFollows.from_traces(self.traces)
+        return measures.EdgeWeights(graph.sources, graph.targets, graph.counts)
+
+    @property
     def edge_hours(self) -> measures.EdgeWeights:
         """Total hours of the directly-follows pairs."""
         later = np.flatnonzero(~self.traces.is_first)
@@ -77,23 +84,27 @@ def evaluate(original: EventSource, released: str) -> dict[str, Any]:
         released: A release's folder, or the folder of releases whose latest is meant.
 
     Returns:
-        JSON values: sizes of both logs and the distances between them (pipelines.measures).
+        JSON values: sizes of both logs and the distances between them (pipelines.measures and
+        pipelines.utility). Of a release without a log, those of its graph.
 
     Raises:
         UsageError: There is no release.
         InputSchemaError: A log cannot be read.
     """
     folder = release_folder(released)
+    manifest = _manifest(folder)
     before = _traces(original)
-    after = _traces(_released_source(folder))
+    source = _released_source(folder, manifest)
+    if source is None:
+        return {**_heading(folder), **_graph_report(before, _released_edges(folder, manifest))}
+    after = _traces(source)
     vocabulary = ActivityVocabulary.merge([before.vocabulary, after.vocabulary])
     a, b = _Log.of(before, vocabulary), _Log.of(after, vocabulary)
     variants_a, variants_b = a.distribution, b.distribution
     emd = measures.variant_emd(variants_a, variants_b, _MAX_EMD_CELLS)
+    counts_a, counts_b, _ = utility.aligned_variants(a.variants, b.variants)
     return {
-        "publishable": False,
-        "warning": "computed on the unprotected log: for the operator, not for publication",
-        "release": folder,
+        **_heading(folder),
         "original": a.sizes(),
         "released": b.sizes(),
         "variants_lost": _missing(a.variants, b.variants),
@@ -109,7 +120,64 @@ def evaluate(original: EventSource, released: str) -> dict[str, Any]:
             if emd is not None
             else f"not computed: more than {_MAX_EMD_CELLS:,} pairs of variants"
         ),
+        "variant_total_variation": utility.total_variation(counts_a, counts_b),
+        "true_variant_mass": utility.true_variant_mass(a.variants, b.variants),
+        "relative_size": after.n_cases / before.n_cases if before.n_cases else None,
+        "trace_length_distance": utility.length_distance(a.traces, b.traces),
+        "activity_mix_total_variation": utility.activity_mix_distance(a.traces, b.traces),
+        **_edge_report(a.all_edges, b.all_edges),
+        **(_time_report(a.traces, b.traces) if _has_times(manifest) else {}),
     }
+
+
+def _heading(folder: str) -> dict[str, Any]:
+    return {
+        "publishable": False,
+        "warning": "computed on the unprotected log: for the operator, not for publication",
+        "release": folder,
+    }
+
+
+def _edge_report(a: measures.EdgeWeights, b: measures.EdgeWeights) -> dict[str, Any]:
+    """The directly-follows graphs, START and END included."""
+    weights = utility.aligned_edges(a, b)
+    precision, recall = utility.precision_and_recall(*weights)
+    return {
+        "edge_total_variation": utility.total_variation(*weights),
+        "edge_relative_error": utility.relative_error(*weights),
+        "edge_relative_error_by_share": utility.relative_error_by_band(*weights),
+        "edge_precision": precision,
+        "edge_recall": recall,
+    }
+
+
+def _time_report(a: TraceBatch, b: TraceBatch) -> dict[str, Any]:
+    return {
+        "case_duration_distance_days": utility.case_duration_distance_days(a, b),
+        "hour_of_week_total_variation": utility.hour_of_week_distance(a, b),
+    }
+
+
+def _has_times(manifest: dict[str, Any]) -> bool:
+    """Whether the released stamps are times: a method that drops them writes positions."""
+    return not any(
+        operation["type"] == "suppression" and operation["target"] == "time:timestamp"
+        for operation in manifest["operations"]
+    )
+
+
+def _graph_report(before: TraceBatch, released: list[dict[str, Any]]) -> dict[str, Any]:
+    """Compares the original's graph with released edges, whose names may be others."""
+    names = {e[end] for e in released for end in ("source", "target")} - {"▶", "■"}
+    vocabulary = ActivityVocabulary.merge([before.vocabulary, ActivityVocabulary.of(names)])
+    log = _Log.of(before, vocabulary)
+    code = {label: number for number, label in enumerate(vocabulary.labels)}
+    edges = measures.EdgeWeights(
+        np.array([code[e["source"]] for e in released], np.int32),
+        np.array([code[e["target"]] for e in released], np.int32),
+        np.array([e["count"] for e in released], np.int64),
+    )
+    return {"original": log.sizes(), **_edge_report(log.all_edges, edges)}
 
 
 def _missing(variants: VariantHistogram, others: VariantHistogram) -> int:
@@ -133,13 +201,25 @@ def release_folder(path: str) -> str:
         return FileSystems.join(path, json.loads(stream.read())["path"])
 
 
-def _released_source(folder: str) -> EventSource:
+def _manifest(folder: str) -> dict[str, Any]:
     with FileSystems.open(FileSystems.join(folder, MANIFEST_NAME)) as stream:
-        paths = [output["path"] for output in json.loads(stream.read())["outputs"]]
-    parts = [path for path in paths if path.endswith(".parquet")]
+        return cast(dict[str, Any], json.loads(stream.read()))
+
+
+def _released_edges(folder: str, manifest: dict[str, Any]) -> list[dict[str, Any]]:
+    if DFG_NAME not in [output["path"] for output in manifest["outputs"]]:
+        raise UsageError(f"the release in {folder!r} holds neither a log nor {DFG_NAME}")
+    with FileSystems.open(FileSystems.join(folder, DFG_NAME)) as stream:
+        return cast(list[dict[str, Any]], json.loads(stream.read())["edges"])
+
+
+def _released_source(folder: str, manifest: dict[str, Any]) -> EventSource | None:
+    """Returns the released log, or None: there is none."""
+    paths = [output["path"] for output in manifest["outputs"]]
+    parts = [path for path in paths if path.startswith("log/")]
     logs = parts or [path for path in paths if path.startswith("log.")][:1]
     if not logs:
-        raise UsageError(f"the release in {folder!r} holds no log")
+        return None
     files = match_files([FileSystems.join(folder, path) for path in logs])
     return EventSource(tuple(files), SourceFormat(), ColumnMapping())
 

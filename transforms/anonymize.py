@@ -267,9 +267,7 @@ class _Generate(_Keyed):
 
     def process(self, piece: int, *known: Any) -> Iterable[TraceBatch]:
         randomness, decisions = self._split(known)
-        yield self._method.generate(
-            piece, self._n_pieces, decisions, self._run.params, randomness
-        )
+        yield self._method.generate(piece, self._n_pieces, decisions, self._run.params, randomness)
 
 
 class _MakeProducts(_Keyed):

@@ -46,7 +46,7 @@ def test_the_grid_goes_from_the_shortest_case_up_in_tenths() -> None:
     grid = norm_grid()
     assert grid[0] == 2  # a START and an END arc
     assert (np.diff(grid) > 0).all()
-    assert 100**2 <= grid[-1] < 1100**2
+    assert 100**2 <= grid[-1] < 110**2
     ratios = np.sqrt(grid[1:] / grid[:-1])
     assert (ratios[grid[1:] > 200] < 1.103).all()
 
