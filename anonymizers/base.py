@@ -60,9 +60,7 @@ class Counter(Protocol):
         """The statistic's type, whose `merge` totals the batches."""
         ...
 
-    def count(
-        self, traces: TraceBatch, decisions: Decisions, randomness: Randomness
-    ) -> Mergeable:
+    def count(self, traces: TraceBatch, decisions: Decisions, randomness: Randomness) -> Mergeable:
         """Returns the statistic of a batch.
 
         Args:

@@ -162,7 +162,7 @@ def _has_times(manifest: dict[str, Any]) -> bool:
     """Whether the released stamps are times: a method that drops them writes positions."""
     return not any(
         operation["type"] == "suppression" and operation["target"] == "time:timestamp"
-        for operation in manifest["operations"]
+        for operation in manifest.get("operations", ())
     )
 
 

@@ -361,8 +361,9 @@ def test_the_evaluation_of_a_log_with_itself_finds_no_distance(tmp_path: Path) -
     tracecloak("sample", "--cases", 200, "--output", tmp_path / "log.parquet")
     release = tmp_path / "releases" / "run_id=r"
     release.mkdir(parents=True)
-    (release / "log.parquet").write_bytes((tmp_path / "log.parquet").read_bytes())
-    (release / "manifest.json").write_text('{"outputs": [{"path": "log.parquet"}]}')
+    (release / "log").mkdir()
+    (release / "log" / "part.parquet").write_bytes((tmp_path / "log.parquet").read_bytes())
+    (release / "manifest.json").write_text('{"outputs": [{"path": "log/part.parquet"}]}')
     report = tmp_path / "report.json"
     assert tracecloak(
         "evaluate", "--original", tmp_path / "log.parquet", "--released", release,
@@ -373,6 +374,9 @@ def test_the_evaluation_of_a_log_with_itself_finds_no_distance(tmp_path: Path) -
     for name in (
         "variants_lost", "variants_invented", "jaccard_distance", "prefix_jaccard_distance",
         "edge_frequency_emd", "edge_time_emd_months", "edge_mean_absolute_error", "variant_emd",
+        "variant_total_variation", "edge_total_variation", "edge_relative_error",
+        "trace_length_distance", "activity_mix_total_variation", "case_duration_distance_days",
+        "hour_of_week_total_variation",
     ):  # fmt: skip
         assert found[name] == pytest.approx(0, abs=1e-12), name
     assert found["publishable"] is False
