@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from anonymizers.amun import Amun
 from anonymizers.base import Anonymizer
+from anonymizers.prefix_tree_variants import PrefixTree
 from anonymizers.private_dfg import PrivateDfg
+from anonymizers.privtree import PrivTree
+from anonymizers.sparse_histogram import SparseHistogram
 from anonymizers.variant_histogram import VariantHistogramMethod
+from anonymizers.variant_log import VariantLog
 from schemas.errors import UsageError
 
-_ALL: tuple[Anonymizer, ...] = (Amun(), PrivateDfg(), VariantHistogramMethod())
+_ALL: tuple[Anonymizer, ...] = (
+    Amun(),
+    PrivateDfg(),
+    VariantHistogramMethod(),
+    VariantLog(SparseHistogram()),
+    VariantLog(PrefixTree()),
+    VariantLog(PrivTree()),
+)
 
 METHODS: dict[str, Anonymizer] = {method.name: method for method in _ALL}
 

@@ -19,6 +19,7 @@ from schemas.clipped_flows import CaseNorms, ClippedFlows
 from schemas.columnar import decode, encode
 from schemas.directly_follows import DirectlyFollows
 from schemas.durations import DurationTable
+from schemas.lengths import TraceLengths
 from schemas.merging import Mergeable, Pieces, Statistics
 from schemas.ranks import CaseRanks
 from schemas.timeline import StartRange
@@ -102,6 +103,7 @@ STATISTICS = (
     DurationTable,
     InputDigest,
     StartRange,
+    TraceLengths,
     VariantHistogram,
 )
 

@@ -8,6 +8,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
+from anonymizers.registry import METHODS
 from tests.support.releasing import csv_log, digests, manifest, small_rows, tracecloak
 from tests.support.xes_structure import check_xes
 
@@ -218,7 +219,7 @@ def test_the_plan_tells_all_and_writes_nothing(
         (["release", "--method", "amun"], "input: required"),
         (
             ["release", "--method", "nope"],
-            "method must be one of amun, private-dfg, variant-histogram, got 'nope'",
+            f"method must be one of {', '.join(sorted(METHODS))}, got 'nope'",
         ),
         (["release", "--guesing_advantage", "1"], "unknown flag --guesing_advantage"),
         (["release", "missing.yaml"], "cannot be read"),

@@ -24,6 +24,7 @@ from schemas.clipped_flows import CaseNorms, ClippedFlows
 from schemas.directly_follows import DirectlyFollows
 from schemas.durations import DurationTable
 from schemas.hashing import hash_text
+from schemas.lengths import TraceLengths
 from schemas.merging import Pieces, offsets_of, ranges, sum_groups
 from schemas.ranks import CaseRanks
 from schemas.timeline import StartRange
@@ -53,6 +54,7 @@ COUNTS: dict[type, Callable[[TraceBatch], Any]] = {
     DirectlyFollows: DirectlyFollows.from_traces,
     DurationTable: lambda traces: DurationTable.from_events(traces.activities, traces.durations),
     StartRange: lambda traces: StartRange.of(traces.starts),
+    TraceLengths: TraceLengths.from_traces,
     VariantHistogram: VariantHistogram.from_traces,
 }
 
