@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal, cast
 
 from apache_beam.io.filesystems import FileSystems
 
@@ -106,22 +108,35 @@ class Books:
     ledger: Ledger
     folder: ReleaseFolder
 
+    def shown(self, key_fingerprint: str) -> Literal["nothing", "release", "other"]:
+        """Returns what a reader finds in the release's place.
+
+        Returns:
+            `release`: it is complete, under this key. `other`: files of a commit that was cut off,
+            as it can be where files are moved one by one, or a release under another key.
+        """
+        made = self.folder.committed()
+        if made is not None:
+            is_ours = made["randomness"]["key_fingerprint"] == key_fingerprint
+            return "release" if is_ours else "other"
+        pattern = FileSystems.join(self.folder.final, "**")
+        return "other" if FileSystems.match([pattern])[0].metadata_list else "nothing"
+
     def void(self, key_fingerprint: str) -> None:
         """Nothing of the release is visible: what was reserved is free again.
 
-        Where the ledger cannot be told, the key stays, so a further run draws nothing new.
+        Where that cannot be written down, the key stays, so a further run draws nothing new.
         """
-        self.folder.discard()
         try:
+            self.folder.discard()
             self.ledger.void(self.folder.output, self.folder.release_id, key_fingerprint)
-        except TracecloakError as error:
+            self.store.void(self.folder.output, self.folder.release_id)
+        except Exception as error:
             _LOG.warning(
-                "nothing was released, but the ledger could not be told: %s. Run the same release "
-                "again, or its budget stays spent",
-                error,
+                "nothing was released, but that could not be written down: %s. Run the same "
+                "command again, or its budget stays spent",
+                reason_of(error),
             )
-            return
-        self.store.void(self.folder.output, self.folder.release_id)
 
     def finish(self, key_fingerprint: str) -> None:
         """What comes after the release is visible.
@@ -135,11 +150,36 @@ class Books:
             self.ledger.commit(folder.output, folder.release_id, key_fingerprint)
             self.store.commit(folder.output, folder.release_id)
             folder.discard()
-        except Exception as error:
-            raise AfterReleaseError(
-                f"the release in {folder.final} is complete, but {type(error).__name__} came after "
-                "it; run the same command again"
-            ) from error
+        except BaseException as error:  # an interrupt, too: the release is visible
+            raise after_release(folder, error) from error
+
+
+def after_release(folder: ReleaseFolder, error: BaseException) -> AfterReleaseError:
+    """Returns what to say where a step failed and the release is visible."""
+    return AfterReleaseError(
+        f"the release in {folder.final} is complete, but a step after it failed: "
+        f"{reason_of(error)}. Run the same command again"
+    )
+
+
+def reason_of(error: BaseException) -> str:
+    """Returns what an error says that is not about data: our own text, or the system's, or none."""
+    if isinstance(error, TracecloakError):
+        return str(error)
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno is not None:
+            return f"{type(error).__name__} ({os.strerror(cause.errno)})"
+        cause = cause.__cause__ or cause.__context__
+    return type(error).__name__
+
+
+def internal_statement_path(folder: ReleaseFolder) -> str:
+    """Returns where the operator's edition of a release's statement lies."""
+    return cast(
+        str,
+        FileSystems.join(folder.output, "_internal", f"run_id={folder.release_id}", STATEMENT_NAME),
+    )
 
 
 def write_internal_statement(
@@ -171,15 +211,11 @@ def write_internal_statement(
             configuration=config.model_dump(mode="json"),
         )
         manifest = manifest_of(config, folder, key_fingerprint)
-        path = FileSystems.join(
-            folder.output, "_internal", f"run_id={folder.release_id}", STATEMENT_NAME
-        )
-        write_text(path, internal_statement(manifest, facts))
-    except Exception as error:
-        raise AfterReleaseError(
-            f"the release in {folder.final} is complete, but {type(error).__name__} came while its "
-            "internal statement was written"
-        ) from error
+        path = internal_statement_path(folder)
+        write_text(f"{path}.part", internal_statement(manifest, facts))
+        FileSystems.rename([f"{path}.part"], [path])  # there as a whole, or not there
+    except BaseException as error:
+        raise after_release(folder, error) from error
 
 
 def _text(value: Fraction | None) -> str | None:

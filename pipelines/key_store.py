@@ -23,9 +23,13 @@ from typing import Literal
 from apache_beam.io.filesystems import FileSystems
 
 from anonymizers.randomness import ReleaseKey
-from schemas.errors import UsageError
+from schemas.errors import TracecloakError, UsageError
 from transforms.files import SourceFile
 from transforms.keys import KeyReference
+
+
+class KeyStoreError(TracecloakError):
+    """The key store cannot be read or written now, so nothing may be released."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,8 @@ class Receipt:
         config_digest: Digest of the configuration.
         key_fingerprint: Tells release keys apart.
         state: `reserved` while nothing is known to be visible, then `committed`.
+        left_machine: Whether some run of it went to a runner elsewhere, where it may go on and
+            become visible after its command ended.
     """
 
     release_id: str
@@ -47,6 +53,7 @@ class Receipt:
     config_digest: str
     key_fingerprint: str
     state: Literal["reserved", "committed"]
+    left_machine: bool = False
 
     def check_same(self, input_fingerprint: str, config_digest: str) -> None:
         """Makes sure that a run under this release's id is this release.
@@ -81,8 +88,9 @@ class KeyStore:
     @property
     def ledger_url(self) -> str:
         """The ledger beside the keys, for runs on this machine."""
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.close(_private_descriptor(self._folder / "ledger.db"))
+        with self._in_use():
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(_private_descriptor(self._folder / "ledger.db"))
         return f"sqlite:///{self._folder.absolute() / 'ledger.db'}"
 
     def fingerprint(self, files: Sequence[SourceFile]) -> str:
@@ -102,14 +110,19 @@ class KeyStore:
 
     def digest(self, text: str) -> str:
         """Returns 64 hex digits of a text, keyed by a secret of this store."""
-        return hmac.new(self._secret(), text.encode(), hashlib.sha256).hexdigest()
+        with self._in_use():
+            secret = self._secret()
+        return hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()
 
     def receipt(self, output: str, release_id: str) -> Receipt | None:
         """Returns what is known of a release, or None."""
         path = self._path(output, release_id, ".json")
-        if not path.exists():
-            return None
-        return Receipt(**json.loads(path.read_text()))
+        with self._in_use():
+            return Receipt(**json.loads(path.read_text())) if path.exists() else None
+
+    def holds_key(self, output: str, release_id: str) -> bool:
+        """Returns whether an earlier run reserved the key that `reserve` would give."""
+        return self._reserved(output, release_id) is not None
 
     @contextlib.contextmanager
     def alone(self, output: str, release_id: str) -> Iterator[None]:
@@ -121,11 +134,14 @@ class KeyStore:
             UsageError: Another process is at it.
         """
         path = self._path(output, release_id, ".lock")
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with os.fdopen(_private_descriptor(path), "w") as stream:
+        with self._in_use():
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor = _private_descriptor(path)
+        with os.fdopen(descriptor, "w") as stream:
             try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+                with self._in_use():
+                    fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
                 raise UsageError(
                     f"another process is making release_id {release_id!r} in {output}; wait until "
                     "it ends, then run this again to see what became of it"
@@ -133,38 +149,92 @@ class KeyStore:
             yield
 
     def reserve(
-        self, output: str, release_id: str, input_fingerprint: str, config_digest: str
+        self,
+        output: str,
+        release_id: str,
+        input_fingerprint: str,
+        config_digest: str,
+        leaves_machine: bool = False,
     ) -> KeyReference:
         """Makes a key for a release, or finds that of an earlier run of it that did not finish.
 
+        Args:
+            output: The folder of all releases.
+            release_id: The release's name.
+            input_fingerprint: See `fingerprint`.
+            config_digest: Digest of the configuration.
+            leaves_machine: Whether this run goes to a runner elsewhere; the receipt remembers it.
+
         Raises:
             UsageError: The id is reserved for another input or configuration.
+            KeyStoreError: The store cannot be used.
         """
         key_path = self._path(output, release_id, ".key")
-        found = self.receipt(output, release_id)
-        if found is not None and key_path.exists():
+        found = self._reserved(output, release_id)
+        if found is not None:
             found.check_same(input_fingerprint, config_digest)
-        else:
-            key = ReleaseKey.generate()
+            if leaves_machine and not found.left_machine:
+                self._note(replace(found, left_machine=True))
+            return KeyReference(f"file:{key_path}")
+        key = ReleaseKey.generate()
+        with self._in_use():
             _write_private(key_path, key.hex())
-            receipt = Receipt(
-                release_id, output, input_fingerprint, config_digest, key.fingerprint, "reserved"
+        self._note(
+            Receipt(
+                release_id,
+                output,
+                input_fingerprint,
+                config_digest,
+                key.fingerprint,
+                "reserved",
+                leaves_machine,
             )
-            _write_private(self._path(output, release_id, ".json"), json.dumps(asdict(receipt)))
+        )
         return KeyReference(f"file:{key_path}")
 
     def commit(self, output: str, release_id: str) -> None:
-        """Notes that a release is visible, and deletes its key."""
+        """Deletes the key of a release, and notes that it is visible.
+
+        In this order: whoever is stopped in between is found reserved, and asked to finish.
+        """
         receipt = self.receipt(output, release_id)
+        with self._in_use():
+            self._path(output, release_id, ".key").unlink(missing_ok=True)
         if receipt is not None:
-            text = json.dumps(asdict(replace(receipt, state="committed")))
-            _write_private(self._path(output, release_id, ".json"), text)
-        self._path(output, release_id, ".key").unlink(missing_ok=True)
+            self._note(replace(receipt, state="committed"))
 
     def void(self, output: str, release_id: str) -> None:
         """Forgets a release of which nothing became visible."""
-        for ending in (".key", ".json"):
-            self._path(output, release_id, ending).unlink(missing_ok=True)
+        with self._in_use():
+            for ending in (".key", ".json"):
+                self._path(output, release_id, ending).unlink(missing_ok=True)
+
+    def _reserved(self, output: str, release_id: str) -> Receipt | None:
+        """The receipt whose key is there; a run cut off between the two left none."""
+        receipt = self.receipt(output, release_id)
+        key_path = self._path(output, release_id, ".key")
+        if receipt is None or not key_path.exists():
+            return None
+        key = KeyReference(f"file:{key_path}").resolve()
+        return receipt if key.fingerprint == receipt.key_fingerprint else None
+
+    def _note(self, receipt: Receipt) -> None:
+        path = self._path(receipt.output, receipt.release_id, ".json")
+        with self._in_use():
+            _write_private(path, json.dumps(asdict(receipt)))
+
+    @contextlib.contextmanager
+    def _in_use(self) -> Iterator[None]:
+        """Names the store and the mend where its disk fails."""
+        try:
+            yield
+        except BlockingIOError:  # somebody's lock is no fault of the disk
+            raise
+        except OSError as error:
+            raise KeyStoreError(
+                f"key store {self._folder} cannot be used: {error.strerror}; mend its disk or its "
+                "permissions and run again, or give another key_store for another release"
+            ) from error
 
     def _path(self, output: str, release_id: str, ending: str) -> Path:
         place = hashlib.sha256(f"{output}\n{release_id}".encode()).hexdigest()[:32]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import apache_beam as beam
@@ -15,8 +15,11 @@ from anonymizers.registry import method_named
 from pipelines import in_memory
 from pipelines.books import (
     Books,
+    after_release,
+    internal_statement_path,
     manifest_of,
     open_ledger,
+    reason_of,
     reservation_of,
     write_internal_statement,
 )
@@ -26,7 +29,7 @@ from pipelines.key_store import KeyStore
 from pipelines.runners import IN_MEMORY, is_local, pipeline_options
 from schemas import errors
 from schemas.directly_follows import DirectlyFollows
-from schemas.errors import TracecloakError, UsageError
+from schemas.errors import BudgetExhausted, TracecloakError, UsageError
 from schemas.merging import Pieces
 from schemas.release import OutputFile, ReleaseManifest
 from schemas.released import split_by_part
@@ -75,10 +78,18 @@ def source_of(config: SourceConfig) -> EventSource:
         UsageError: An input is not there, or its format is not known.
         InputSchemaError: An input does not have the mapped columns.
     """
-    source = EventSource(tuple(match_files(config.input)), config.source_format, config.mapping)
+    mapping = config.mapping
+    if isinstance(config, ReleaseConfig) and _by_individual(config):
+        mapping = replace(mapping, needs_individual=True)
+    source = EventSource(tuple(match_files(config.input)), config.source_format, mapping)
     for file in source.files[:_CHECKED_FILES]:
         source.columns_of(file)
     return source
+
+
+def _by_individual(config: ReleaseConfig) -> bool:
+    bounds = method_named(config.method).bounds(config.method_params)
+    return bounds.max_cases_per_individual is not None
 
 
 def run_release(config: ReleaseConfig, beam_arguments: Sequence[str] = ()) -> Outcome:
@@ -88,6 +99,15 @@ def run_release(config: ReleaseConfig, beam_arguments: Sequence[str] = ()) -> Ou
         TracecloakError: Nothing was released, for the reason that the error's class and text give;
             or, for AfterReleaseError, something was.
     """
+    try:
+        return _release(config, beam_arguments)
+    except TracecloakError:
+        raise
+    except Exception as error:  # before anything ran: what fails later is told by its class
+        raise _translated(error) from error
+
+
+def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
     options = (
         None if config.runner == IN_MEMORY else pipeline_options(config.runner, beam_arguments)
     )
@@ -118,27 +138,75 @@ def run_release(config: ReleaseConfig, beam_arguments: Sequence[str] = ()) -> Ou
             receipt.check_same(fingerprint, config.digest)
             if receipt.state == "reserved":  # the earlier run was cut off after its commit
                 books.finish(receipt.key_fingerprint)
+            if not FileSystems.exists(internal_statement_path(folder)):
+                write_internal_statement(
+                    config, source, folder, dead_letter, ledger, receipt.key_fingerprint
+                )
             return Outcome(folder, True, dead_letter.folder)
 
-        key = store.reserve(output, release_id, fingerprint, config.digest)
+        is_new = not store.holds_key(output, release_id)
+        key = store.reserve(
+            output, release_id, fingerprint, config.digest, not is_local(config.runner)
+        )
         key_fingerprint = key.resolve().fingerprint
+        receipt = store.receipt(output, release_id)
+        left_machine = receipt is not None and receipt.left_machine
         try:
             ledger.reserve(reservation_of(config, folder, key_fingerprint))
-        except TracecloakError:
-            store.void(output, release_id)  # nothing was drawn with the key
+        except (UsageError, BudgetExhausted):
+            # Refused, so nothing is charged or drawn under a new key. With an old one something may
+            # be, and after any other error the ledger may hold the charge: those keys stay.
+            if is_new:
+                store.void(output, release_id)
             raise
         try:
             folder.discard()
             _run(config, options, source, dead_letter, folder, key)
         except BaseException as error:
-            if folder.committed() is None and is_local(config.runner):
-                books.void(key_fingerprint)
-            if not isinstance(error, Exception):
+            # Workers of Beam, in other threads or processes, may not notice an interrupt.
+            may_go_on = left_machine or (options is not None and not isinstance(error, Exception))
+            ended = _settled(error, books, key_fingerprint, may_go_on)
+            if ended is error:
                 raise
-            raise _translated(error) from error
+            raise ended from error
         books.finish(key_fingerprint)
         write_internal_statement(config, source, folder, dead_letter, ledger, key_fingerprint)
     return Outcome(folder, False, dead_letter.folder)
+
+
+def _settled(
+    error: BaseException, books: Books, key_fingerprint: str, may_go_on: bool
+) -> BaseException:
+    """Writes down what became of a run that failed, and returns what to raise.
+
+    What cannot be proved to be unreleased stays spent, and its key stays for another run.
+    """
+    folder = books.folder
+    try:
+        shown = books.shown(key_fingerprint)
+    except Exception as unknown:
+        return TracecloakError(
+            f"the pipeline failed with {reason_of(error)}, and what is in {folder.final} cannot be "
+            f"told ({reason_of(unknown)}). {_STAYS_SPENT}"
+        )
+    if shown == "release":
+        return after_release(folder, error)
+    if shown == "other":
+        return TracecloakError(
+            f"the pipeline failed with {reason_of(error)}, and {folder.final} holds a part of this "
+            f"release or another one. {_STAYS_SPENT}"
+        )
+    if may_go_on:
+        _LOG.warning("a run of this release may still go on. %s", _STAYS_SPENT)
+    else:
+        books.void(key_fingerprint)
+    return _translated(error) if isinstance(error, Exception) else error
+
+
+_STAYS_SPENT = (
+    "Its budget stays spent: run the same command again, which draws nothing new, or choose "
+    "another release_id"
+)
 
 
 def _run(
@@ -235,8 +303,9 @@ def _write_log(
 
 
 def _absolute(path: str) -> str:
+    """Returns the one path of a folder: locks, receipts and charges are found by it."""
     if FileSystems.get_scheme(path) is None:
-        return str(Path(path).absolute())
+        return str(Path(path).resolve())
     return path
 
 
@@ -261,6 +330,6 @@ def _translated(error: Exception) -> TracecloakError:
         if isinstance(kind, type) and issubclass(kind, TracecloakError):
             return kind(_STAGE_IN_TEXT.sub("", match["text"]))
     return TracecloakError(
-        f"the pipeline failed with {type(error).__name__}; nothing was released. Run again with "
+        f"the pipeline failed with {reason_of(error)}; nothing was released. Run again with "
         "--traceback to see where; that output can hold private data"
     )

@@ -2,7 +2,8 @@
 
 All formats pass through here, so a case id, a time stamp or a broken record means the same in each.
 What the mapping does not name is dropped. Nothing is repaired: a record without case, without
-activity or without a readable time is rejected with its place and a reason, and never with a value.
+activity or without a readable time is rejected with its place and a reason, and never with a value;
+so is one without an individual where individuals are the unit of privacy.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ NO_CASE = "no case id"
 NO_ACTIVITY = "no activity"
 NO_TIME = "unparsable time"
 NO_RECORD = "malformed record"
-REJECT_REASONS = (NO_CASE, NO_ACTIVITY, NO_TIME, NO_RECORD)
+NO_INDIVIDUAL = "no individual"
+REJECT_REASONS = (NO_CASE, NO_ACTIVITY, NO_TIME, NO_RECORD, NO_INDIVIDUAL)
 
 # Where a rejected record stands and why; `file` is the file's rank in the sorted list of inputs.
 REJECT_SCHEMA = pa.schema(
@@ -107,6 +109,8 @@ class ColumnMapping:
             between the parts of the date and with or without an offset.
         timestamp_unit: Unit since 1970 of numeric stamps: `s`, `ms` or `us`; None refuses numbers.
         filters: All of them must pass.
+        needs_individual: Whether a record that names no individual is malformed: it is where the
+            individual is the unit of privacy.
     """
 
     case_id: str | None = None
@@ -119,6 +123,7 @@ class ColumnMapping:
     timestamp_format: str | None = None
     timestamp_unit: str | None = None
     filters: tuple[RowFilter, ...] = ()
+    needs_individual: bool = False
 
     def __post_init__(self) -> None:
         if self.timestamp_unit is not None and self.timestamp_unit not in _UNITS_US:
@@ -135,6 +140,8 @@ class ColumnMapping:
             ZoneInfo(self.time_zone)
         except (ZoneInfoNotFoundError, ValueError) as error:
             raise UsageError(f"time_zone must be an IANA zone, got {self.time_zone!r}") from error
+        if self.needs_individual and self.individual_id is None:
+            raise UsageError("needs_individual is for a mapping that has an individual_id")
 
     def resolve(self, found: Sequence[str] | None, xes_names: bool) -> ResolvedColumns:
         """Fixes the source column of each canonical one.
@@ -216,9 +223,12 @@ class ResolvedColumns:
         text = {c: _text_of(read.get(s), n) for c, s in self.names.items() if c != TIMESTAMP}
         time = _time_of(read.get(self.names[TIMESTAMP]), n, self.mapping)
 
+        required = {NO_TIME: time, NO_ACTIVITY: text[ACTIVITY], NO_CASE: text[CASE_ID]}
+        if self.mapping.needs_individual:
+            required = {NO_INDIVIDUAL: text["individual_id"], **required}
         reason = np.full(n, -1, np.int8)
-        for code, values in ((2, time), (1, text[ACTIVITY]), (0, text[CASE_ID])):
-            reason[np.asarray(pc.is_null(values))] = code  # the case id's absence is named first
+        for name, values in required.items():  # the case id's absence is named first
+            reason[np.asarray(pc.is_null(values))] = REJECT_REASONS.index(name)
         good = keep & (reason < 0)
         bad = keep & (reason >= 0)
 

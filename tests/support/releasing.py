@@ -1,21 +1,38 @@
-"""Running releases in tests: the command in this process, with a key of the test's own."""
+"""Running releases in tests: the command in this process, with a key of the test's own.
+
+Or in a process of its own that is killed or stopped at a step: see `Commands`.
+"""
 
 from __future__ import annotations
 
+import csv
+import functools
 import hashlib
+import importlib
 import json
-from collections.abc import Iterator, Sequence
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pytest
+import sqlalchemy as sa
 
 from anonymizers.randomness import ReleaseKey
 from pipelines import cli
+from pipelines.ledger import Entry, Ledger
+from pipelines.ledger_balance import charges
 from pipelines.sample import hospital_log
 from transforms.formats.csv import CsvWriter
 from transforms.formats.jsonl import JsonLinesWriter
+
+ROOT = Path(__file__).parents[2]
 
 
 def fix_key(monkeypatch: pytest.MonkeyPatch, secret: bytes = b"k" * 32) -> None:
@@ -38,6 +55,30 @@ def hospital_files(folder: Path, n_cases: int) -> list[Path]:
             writer = CsvWriter(stream) if path.suffix == ".csv" else JsonLinesWriter(stream)
             writer.write(rows.slice(first, last - first))
             writer.close()
+    return paths
+
+
+def individual_files(folder: Path, n_cases: int) -> list[Path]:
+    """Writes a hospital log with a column `person` over three files and returns their paths.
+
+    A person has three cases, every tenth case names two persons, and cases are cut across files.
+    """
+    rows = pa.Table.from_batches(hospital_log(n_cases)).to_pylist()
+    for number, row in enumerate(rows):
+        case = int(row["case_id"].strip("P"))
+        both = case % 10 == 0 and number % 2
+        row["person"] = f"person-{(case + both) // 3}"
+        row["timestamp"] = row["timestamp"].isoformat()
+    paths = [folder / "a.csv", folder / "b.jsonl", folder / "c.csv"]
+    for first, path in enumerate(paths):
+        own = rows[first::3]
+        with path.open("w", encoding="utf-8", newline="") as stream:
+            if path.suffix == ".csv":
+                writer = csv.DictWriter(stream, list(own[0]))
+                writer.writeheader()
+                writer.writerows(own)
+            else:
+                stream.writelines(json.dumps(row) + "\n" for row in own)
     return paths
 
 
@@ -70,3 +111,215 @@ def small_rows(n_cases: int = 12) -> Iterator[tuple[str, str, str]]:
         ):
             stamp = f"2026-01-{1 + case % 28:02d}T1{step}:{case:02d}:00+00:00"
             yield f"case-{case}", activity, stamp
+
+
+def individual_log(path: Path, rows: Sequence[tuple[str, str, str, str]]) -> Path:
+    """Writes (individual, case, activity, stamp) rows and returns the path."""
+    lines = ["person,case_id,activity,timestamp", *(",".join(row) for row in rows)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+# --- What a release left ----------------------------------------------------------------------
+
+
+def visible(out: Path) -> list[Path]:
+    """What a reader of the data lake sees: files outside folders that begin with an underscore."""
+    return [
+        path
+        for path in out.rglob("*")
+        if path.is_file() and not any(part.startswith("_") for part in path.relative_to(out).parts)
+    ]
+
+
+def ledger_entries(keys: Path) -> list[Entry]:
+    """All entries of the ledger in a key store; makes none where there is none."""
+    path = keys / "ledger.db"
+    if not path.exists() or not path.stat().st_size:
+        return []
+    return Ledger(f"sqlite:///{path}").entries()
+
+
+def counting_charges(keys: Path) -> list[Entry]:
+    """The last entry of each charge that counts as spent."""
+    return [e for e in charges(ledger_entries(keys)).values() if e.action != "void"]
+
+
+def key_files(keys: Path) -> list[Path]:
+    """The release keys that a key store holds."""
+    return list(keys.rglob("*.key"))
+
+
+# --- Commands in processes of their own -------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended.
+
+    Attributes:
+        code: Its exit code; of a killed one, minus the signal's number; None: it is stopped.
+        text: What it printed, both streams.
+        pid: Its process.
+    """
+
+    code: int | None
+    text: str
+    pid: int
+
+
+class Commands:
+    """Runs commands, each in a process of its own, and kills or stops them at a step.
+
+    One process imports everything once and forks the others: a start takes 3 seconds, a fork none.
+    """
+
+    def __init__(self) -> None:
+        self._server = subprocess.Popen(
+            [sys.executable, "-c", "from tests.support.releasing import serve; serve()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"},
+        )
+
+    def __enter__(self) -> Commands:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.communicate()
+
+    def run(self, *arguments: object, at: str = "", secret: bytes = b"k" * 32) -> Ended:
+        """Runs the command.
+
+        Args:
+            arguments: Its arguments.
+            at: Where it ends early: `kill` or `stop`, `before` or `after`, a name of STEPS, and
+                the number of its call, as in `kill before write 2`. Empty: nowhere.
+            secret: The key of a release that is reserved in it.
+        """
+        return self._ask(arguments=[str(a) for a in arguments], at=at, secret=secret.hex())
+
+    def resume(self, stopped: Ended) -> Ended:
+        """Lets a stopped command go on, and returns how it ends."""
+        return self._ask(resume=stopped.pid)
+
+    def kill(self, stopped: Ended) -> Ended:
+        """Kills a stopped command."""
+        os.kill(stopped.pid, signal.SIGKILL)
+        return self.resume(stopped)
+
+    def _ask(self, **request: Any) -> Ended:
+        assert self._server.stdin is not None and self._server.stdout is not None
+        self._server.stdin.write(json.dumps(request) + "\n")
+        self._server.stdin.flush()
+        return Ended(**json.loads(self._server.stdout.readline()))
+
+
+# Name of a step to (module, what is called, and of which calls by their arguments).
+STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
+    name: (module, called, which)
+    for name, module, called, which in (
+        ("key", "pipelines.key_store", "KeyStore.reserve", lambda *_: True),
+        ("private file", "pipelines.key_store", "_write_private", lambda *_, **__: True),
+        ("charge", "pipelines.ledger", "Ledger.reserve", lambda *_: True),
+        # Inside a transaction of the ledger: the row is written and not committed.
+        (
+            "insert",
+            "sqlalchemy",
+            "Connection.execute",
+            lambda _, statement, *__: isinstance(statement, sa.Insert),
+        ),
+        ("count", "anonymizers.input_digest", "InputDigest.from_traces", lambda *_: True),
+        ("decide variants", "anonymizers.variant_histogram", "VariantHistogramMethod.decide",
+         lambda *_: True),
+        ("decide graph", "anonymizers.private_dfg", "PrivateDfg.decide", lambda *_: True),
+        ("write", "transforms.release_folder", "ReleaseFolder.write", lambda *_: True),
+        ("bytes", "transforms.release_folder", "_HashingStream.write", lambda *_: True),
+        ("commit", "transforms.release_folder", "ReleaseFolder.commit", lambda *_: True),
+        ("rename", "apache_beam.io.filesystems", "FileSystems.rename", lambda *_: True),
+        ("latest", "transforms.release_folder", "ReleaseFolder.point_latest", lambda *_: True),
+        ("ledger", "pipelines.ledger", "Ledger.commit", lambda *_: True),
+        ("receipt", "pipelines.key_store", "KeyStore.commit", lambda *_: True),
+        ("key's end", "pathlib", "Path.unlink", lambda path, *_, **__: path.suffix == ".key"),
+        ("discard", "transforms.release_folder", "ReleaseFolder.discard", lambda *_: True),
+        ("statement", "pipelines.release", "write_internal_statement", lambda *_: True),
+    )
+}  # fmt: skip
+
+
+def serve() -> None:
+    """Forks a command for each line of standard input; see `Commands`."""
+    importlib.import_module("pipelines.release")  # with all of Beam, once
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "resume" in request:
+            pid, log = request["resume"], _logs.pop(request["resume"])
+            os.kill(pid, signal.SIGCONT)
+        else:
+            log = tempfile.NamedTemporaryFile()  # open as long as the command runs
+            pid = os.fork()
+            if pid == 0:
+                _run_forked(log.fileno(), **request)
+        _, status = os.waitpid(pid, os.WUNTRACED)
+        code = None if os.WIFSTOPPED(status) else os.waitstatus_to_exitcode(status)
+        reply = {"code": code, "text": Path(log.name).read_text(errors="replace"), "pid": pid}
+        if code is None:
+            _logs[pid] = log
+        else:
+            log.close()
+        sys.stdout.write(json.dumps(reply) + "\n")
+        sys.stdout.flush()
+
+
+_logs: dict[int, Any] = {}
+
+
+def _run_forked(log: int, arguments: list[str], at: str, secret: str) -> NoReturn:
+    code = 99
+    try:
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        key = bytes.fromhex(secret)
+        ReleaseKey.generate = classmethod(lambda cls: cls(key))  # type: ignore[method-assign]
+        if at:
+            how, when, rest = at.split(" ", 2)
+            name, _, number = rest.rpartition(" ")
+            if not number.isdigit():
+                name, number = rest, "1"
+            _end_at(name, when, int(number), signal.SIGKILL if how == "kill" else signal.SIGSTOP)
+        code = cli.main(arguments)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
+def _end_at(name: str, when: str, number: int, with_signal: signal.Signals) -> None:
+    """Makes this process end at a step."""
+    module_name, called, which = STEPS[name]
+    owner: Any = importlib.import_module(module_name)
+    *path, attribute = called.split(".")
+    for part in path:
+        owner = getattr(owner, part)
+    found = vars(owner)[attribute]
+    original = getattr(found, "__func__", found)
+    calls = 0
+
+    @functools.wraps(original)
+    def step(*arguments: Any, **named: Any) -> Any:
+        nonlocal calls
+        is_it = False
+        if which(*arguments, **named):
+            calls += 1
+            is_it = calls == number
+        if is_it and when == "before":
+            os.kill(os.getpid(), with_signal)
+        result = original(*arguments, **named)
+        if is_it and when == "after":
+            os.kill(os.getpid(), with_signal)
+        return result
+
+    kind = type(found) if isinstance(found, (classmethod, staticmethod)) else lambda f: f
+    setattr(owner, attribute, kind(step))

@@ -1,0 +1,333 @@
+"""The products of the rigorous methods as files: what others read in them, and what no byte has."""
+
+import gzip
+import json
+import re
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.releasing import csv_log, digests, individual_log, manifest, tracecloak
+
+TEXT, INT = pa.string(), pa.int64()
+COLUMNS = {
+    "variants": {"variant": pa.list_(TEXT), "count": INT, "low": INT, "high": INT},
+    "dfg": {"source": TEXT, "target": TEXT, "count": INT, "low": INT, "high": INT},
+    "durations": {
+        "source": TEXT, "target": TEXT, "from_us": INT, "to_us": INT, "count": INT, "low": INT,
+        "high": INT,
+    },
+}  # fmt: skip
+# Where the rows of a product are in its JSON.
+ROWS = {"variants": "variants", "dfg": "edges", "durations": "durations"}
+
+# Names as people write them: what must be escaped in XML, DOT or CSV, and no ASCII.
+NAMES = ("Ärztin <ruft> & fragt", 'says "yes, no"', "C;D", "D\\n")
+START, END = "▶", "■"
+
+
+def rows_of(names: tuple[str, ...], n_cases: int) -> list[tuple[str, str, str]]:
+    quoted = ['"' + name.replace('"', '""') + '"' for name in names]
+    return [
+        (f"case-{case}", quoted[step], f"2026-01-{1 + case % 28:02d}T0{2 * step}:00:00Z")
+        for case in range(n_cases)
+        for step in range(2 + case % 3)
+    ]
+
+
+def release(folder: Path, log: Path, *flags: object) -> Path:
+    assert tracecloak(
+        "release", "--input", log, "--output", folder / "out", "--key_store", folder / "keys",
+        "--release_id", "r", "--runner", "InMemory", "--parts", 2, *flags,
+    ) == 0  # fmt: skip
+    return folder / "out" / "run_id=r"
+
+
+@pytest.fixture(scope="module")
+def histogram(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("histogram")
+    log = csv_log(folder / "log.csv", rows_of(NAMES, 300))
+    flags = ("--method", "variant-histogram", "--epsilon", "0.7", "--delta", "1e-5")
+    return release(folder, log, *flags, "--formats", "parquet,xes,csv")
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("graph")
+    log = csv_log(folder / "log.csv", rows_of(NAMES, 300))
+    (folder / "names.txt").write_text("\n".join([*NAMES[:3], "never seen"]) + "\n")
+    flags = ("--method", "private-dfg", "--epsilon", "3", "--vocabulary", folder / "names.txt")
+    return release(folder, log, *flags, "--l2_clip", 4, "--durations", "--n_duration_bins", 6)
+
+
+@pytest.fixture(params=list(COLUMNS))
+def product(request: pytest.FixtureRequest, histogram: Path, graph: Path) -> tuple[str, Path]:
+    return request.param, histogram if request.param == "variants" else graph
+
+
+# --- Forms ----------------------------------------------------------------------------------------
+
+
+def test_the_parquet_has_the_documented_columns_and_types(product: tuple[str, Path]) -> None:
+    """Catches a column or a type that changed under who reads the files."""
+    name, folder = product
+    schema = pq.read_schema(folder / f"{name}.parquet")
+    assert dict(zip(schema.names, schema.types, strict=True)) == COLUMNS[name]
+    frame = pd.read_parquet(folder / f"{name}.parquet")
+    assert list(frame.columns) == list(COLUMNS[name])
+    assert len(frame) >= 3
+    for column, kind in COLUMNS[name].items():
+        if kind == INT and column != "to_us":
+            assert frame[column].dtype == "int64"
+    assert (frame["count"] > 0).all()
+    assert ((0 <= frame["low"]) & (frame["low"] <= frame["count"])).all()
+    assert (frame["count"] <= frame["high"]).all()
+
+
+def test_json_and_parquet_say_the_same(product: tuple[str, Path]) -> None:
+    """Catches one form that is cut, rounded or ordered otherwise than the other."""
+    name, folder = product
+    read = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+    rows = read[ROWS[name]]
+    assert rows == pq.read_table(folder / f"{name}.parquet").to_pylist()
+    frame = pd.read_json(folder / f"{name}.json", typ="series", encoding="utf-8")
+    assert frame[ROWS[name]] == rows
+
+
+def test_the_metadata_of_the_parquet_carries_the_release(product: tuple[str, Path]) -> None:
+    """Catches a file that is passed on without its promise."""
+    name, folder = product
+    block = json.loads(pq.read_metadata(folder / f"{name}.parquet").metadata[b"tracecloak.release"])
+    said = manifest(folder)
+    for key in ("release_id", "method", "params", "guarantee", "spends", "config_digest"):
+        assert block[key] == said[key]
+    assert block["guarantee"]["kind"] == "rigorous"
+    assert block["randomness"]["exact"] is True
+
+
+def test_the_manifest_lists_every_file_with_its_digest(histogram: Path, graph: Path) -> None:
+    """Catches a file that nobody vouches for."""
+    for folder in (histogram, graph):
+        listed = {output["path"]: output["sha256"] for output in manifest(folder)["outputs"]}
+        assert listed == digests(folder)
+    assert {path.name for path in graph.iterdir()} == {
+        *("dfg.parquet", "dfg.json", "dfg.dot", "dfg.svg", "durations.parquet", "durations.json"),
+        *("manifest.json", "statement.md"),
+    }
+    assert {"variants.parquet", "variants.json", "log.xes.gz", "log.csv.gz", "log"} <= {
+        path.name for path in histogram.iterdir()
+    }
+
+
+def test_the_graph_is_a_flow_and_its_durations_add_up(graph: Path) -> None:
+    """Catches a table that lost rows on its way to the disk."""
+    edges = pd.read_parquet(graph / "dfg.parquet")
+    into, out_of = edges.groupby("target")["count"].sum(), edges.groupby("source")["count"].sum()
+    for name in set(edges["source"]) - {START}:
+        assert into[name] == out_of[name]
+    assert out_of[START] == into[END]
+    names = set(json.loads((graph / "dfg.json").read_text())["activities"])
+    assert names == {*NAMES[:3], "never seen", "__other__"}
+    durations = pd.read_parquet(graph / "durations.parquet")
+    inner = edges[(edges["source"] != START) & (edges["target"] != END)]
+    expected = inner.set_index(["source", "target"])["count"].sort_index()
+    summed = durations.groupby(["source", "target"])["count"].sum().sort_index()
+    pd.testing.assert_series_equal(summed, expected)
+    borders = durations[["from_us", "to_us"]].drop_duplicates()
+    assert (borders["from_us"] < borders["to_us"].fillna(float("inf"))).all()
+    # Steps are two hours apart, up to noise: most of each count is in the bin that holds them.
+    most = durations.loc[durations.groupby(["source", "target"])["count"].idxmax()]
+    heavy = most[most["count"] > 50]
+    two_hours = 7_200_000_000
+    assert len(heavy) >= 2
+    assert ((heavy["from_us"] <= two_hours) & (two_hours < heavy["to_us"])).all()
+
+
+def test_the_pictures_show_every_edge_with_its_count(graph: Path) -> None:
+    """Catches a name that breaks the grammar of SVG or DOT, or an edge that is left out."""
+    edges = json.loads((graph / "dfg.json").read_text())["edges"]
+    svg = ET.fromstring((graph / "dfg.svg").read_text(encoding="utf-8"))
+    shown = " ".join(svg.itertext())
+    dot = (graph / "dfg.dot").read_text(encoding="utf-8")
+    arrows = re.findall(r"^  \w+ -> \w+ \[(.*)\];$", dot, flags=re.M)
+    in_dot = Counter(re.search(r'label="([\d,]+)', arrow)[1] for arrow in arrows)  # type: ignore[index]
+    assert in_dot == Counter(f"{edge['count']:,}" for edge in edges)
+    for edge in edges:
+        assert f"{edge['count']:,}" in shown
+    for name in NAMES[:3]:
+        assert name in shown
+
+
+# --- The log of a histogram -----------------------------------------------------------------------
+
+
+def test_the_log_in_all_its_forms_is_the_histogram(histogram: Path) -> None:
+    """Catches a generated log that does not add up to the counts it was made of."""
+    expected = {
+        tuple(row["variant"]): row["count"]
+        for row in json.loads((histogram / "variants.json").read_text())["variants"]
+    }
+    assert len(expected) == 3
+    logs = (pd.read_parquet(histogram / "log"), pd.read_csv(histogram / "log.csv.gz"))
+    for frame in logs:
+        found = Counter(frame.groupby("case_id", sort=False)["activity"].apply(tuple))
+        assert found == expected
+    stamps = logs[0].groupby("case_id")["timestamp"].apply(list)
+    for of_case in stamps:
+        assert [stamp.timestamp() for stamp in of_case] == list(range(len(of_case)))
+    edges = json.loads((histogram / "dfg.json").read_text())["edges"]
+    pairs: Counter[tuple[str, str]] = Counter()
+    for variant, count in expected.items():
+        for pair in zip((START, *variant), (*variant, END), strict=True):
+            pairs[pair] += count
+    assert {(e["source"], e["target"]): e["count"] for e in edges} == pairs
+
+
+@pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
+def test_pm4py_finds_the_histograms_variants_in_the_xes(histogram: Path) -> None:
+    """Catches a log that only our own reader takes for the released variants."""
+    pm4py = pytest.importorskip("pm4py")
+    log = pm4py.read_xes(str(histogram / "log.xes.gz"), variant="iterparse")
+    rows = json.loads((histogram / "variants.json").read_text())["variants"]
+    assert {tuple(v): int(n) for v, n in pm4py.get_variants(log).items()} == {
+        tuple(row["variant"]): row["count"] for row in rows
+    }
+
+
+# --- What is in no byte ---------------------------------------------------------------------------
+
+
+def contents(path: Path) -> Iterator[bytes]:
+    """The bytes of a file, and what is packed in them: gzip, the pages of Parquet, escaped text."""
+    data = path.read_bytes()
+    yield data
+    if path.suffix == ".gz":
+        data = gzip.decompress(data)
+        yield data
+    if path.suffix in (".json", ".jsonl"):
+        for line in data.splitlines() if path.suffix == ".jsonl" else [data]:
+            yield json.dumps(json.loads(line), ensure_ascii=False).encode()
+    if path.suffix == ".parquet":
+        # Dictionaries are read as they were written: with values that no row has, if there are any.
+        texts = [
+            column.path for column in pq.ParquetFile(path).schema if "BYTE" in column.physical_type
+        ]
+        file = pq.ParquetFile(path, read_dictionary=texts)
+        yield repr(file.metadata.to_dict()).encode()
+        for column in file.read().columns:
+            yield from (_buffers(chunk) for chunk in column.chunks)
+
+
+def _buffers(array: pa.Array) -> bytes:
+    own = b"".join(buffer.to_pybytes() for buffer in array.buffers() if buffer is not None)
+    if pa.types.is_dictionary(array.type):
+        own += _buffers(array.dictionary)
+    elif pa.types.is_list(array.type):
+        own += _buffers(array.values)
+    return own
+
+
+def files_with(needle: bytes, folder: Path) -> set[str]:
+    return {
+        str(path.relative_to(folder))
+        for path in folder.rglob("*")
+        if path.is_file() and any(needle in content for content in contents(path))
+    }
+
+
+RARE, COMMON = "canary-rare", "canary-common"
+
+
+def canary_log(path: Path, with_individuals: bool = False) -> Path:
+    """200 cases of a common variant, and three with an activity that nobody else has."""
+    rows = [
+        (f"canary-case-{case}", activity, f"2026-01-{1 + case % 28:02d}T0{step}:00:00Z")
+        for case in range(203)
+        for step, activity in enumerate(
+            ("Start", COMMON, "End") if case < 200 else ("Start", f"{RARE}-{case % 2}", COMMON)
+        )
+    ]
+    if with_individuals:
+        return individual_log(path, [(f"canary-person-{row[0][-2:]}", *row) for row in rows])
+    return csv_log(path, rows)
+
+
+CONFIGURATIONS: dict[str, tuple[Any, ...]] = {
+    "variants": ("--method", "variant-histogram", "--epsilon", 1, "--formats", "parquet,xes,csv"),
+    "variants, truncated, of individuals": (
+        "--method", "variant-histogram", "--epsilon", 2, "--noise", "truncated",
+        "--individual_id", "person"),
+    "graph, public names": ("--method", "private-dfg", "--epsilon", 2, "--l2_clip", 4,
+                            "--vocabulary", "names.txt", "--durations"),
+    "graph, bought names": ("--method", "private-dfg", "--epsilon", 200, "--durations"),
+    "graph of individuals, bought names": (
+        "--method", "private-dfg", "--epsilon", 300, "--individual_id", "person"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "runner"),
+    [
+        *((name, "InMemory") for name in CONFIGURATIONS),
+        *((name, "FnApiRunner") for name in ("variants", "graph, bought names")),
+    ],
+)
+def test_what_is_not_released_is_in_no_byte_of_the_output(
+    tmp_path: Path, name: str, runner: str
+) -> None:
+    """Catches a name of an unreleased variant in a dictionary, a statistic or the metadata.
+
+    Looked at are all files, the operator's too. A rare name is released, or bought, with
+    probability below delta = 1e-6: three cases are far below every threshold.
+    """
+    log = canary_log(tmp_path / "log.csv", "individual" in name)
+    (tmp_path / "names.txt").write_text(f"Start\n{COMMON}\nEnd\n")
+    flags = [tmp_path / f if f == "names.txt" else f for f in CONFIGURATIONS[name]]
+    made = release(tmp_path, log, *flags, "--runner", runner)
+    out = tmp_path / "out"
+    for needle in (RARE, "canary-case", "canary-person"):
+        assert files_with(needle.encode(), out) == set()
+    # The control: the common name is where it is released, in each form, so the search finds it.
+    found = files_with(COMMON.encode(), made)
+    if name == "variants":
+        assert found == {
+            *("variants.json", "variants.parquet", "dfg.json", "log.xes.gz", "log.csv.gz"),
+            *("log/part-00000.parquet", "log/part-00001.parquet"),
+        }
+    elif name == "graph, bought names":
+        assert found == {
+            *("dfg.json", "dfg.parquet", "dfg.dot", "dfg.svg"),
+            *("durations.json", "durations.parquet"),
+        }
+    else:
+        assert found
+
+
+def test_the_search_finds_a_name_in_every_place_where_one_can_hide(tmp_path: Path) -> None:
+    """The control of the search: a dictionary's unused value, a statistic, a packed stream."""
+    needle = b"canary"
+    values = pa.DictionaryArray.from_arrays(pa.array([0, 0], pa.int32()), pa.array(["a", "canary"]))
+    hidden = pa.table({"v": values})
+    pq.write_table(hidden, tmp_path / "dictionary.parquet", compression="zstd")
+    text = pa.table({"v": ["canary-1"] * 9})
+    pq.write_table(text, tmp_path / "plain.parquet", compression="zstd", use_dictionary=False)
+    lists = pa.table({"v": [["x", "canary"]] * 9})
+    pq.write_table(lists, tmp_path / "lists.parquet", compression="zstd", write_statistics=False)
+    (tmp_path / "packed.gz").write_bytes(gzip.compress(b"a canary " * 9))
+    (tmp_path / "escaped.json").write_text(json.dumps({"v": "c\u0061nary"}).replace("a", "\\u0061"))
+    (tmp_path / "clean.json").write_text("{}")
+    pq.write_table(pa.table({"v": ["a"]}), tmp_path / "clean.parquet")
+    assert files_with(needle, tmp_path) == {
+        "dictionary.parquet",
+        "plain.parquet",
+        "lists.parquet",
+        "packed.gz",
+        "escaped.json",
+    }
