@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anonymizers.amun import Amun, AmunParams
+from anonymizers.base import Products
+from anonymizers.bounding import ContributionBounds
 from pipelines.in_memory import anonymise, group_into_traces
 from schemas.traces import TraceBatch
 from tests.support.keys import release_key
@@ -61,9 +63,13 @@ class Noting:
     """A method of two rounds that notes how it is called, and releases what it is given."""
 
     name = "noting"
+    log = "transformed"
 
     def __init__(self) -> None:
         self.calls: list[Any] = []
+
+    def bounds(self, params: str) -> ContributionBounds:
+        return ContributionBounds()
 
     def rounds(self, params: str) -> tuple[str, ...]:
         return ("one", "two")
@@ -81,6 +87,10 @@ class Noting:
     def apply(self, traces: TraceBatch, decisions: Any, params: str, keyed: Any) -> TraceBatch:
         self.calls.append(("apply", traces.n_cases, dict(decisions), params))
         return traces
+
+    def products(self, decisions: Any, params: str) -> Products:
+        self.calls.append(("products", dict(decisions), params))
+        return Products({})
 
 
 class _Cases:
@@ -100,7 +110,7 @@ class _NotingCounter:
         self._method = method
 
     def count(self, traces: TraceBatch, decisions: Any, keyed: Any) -> _Cases:
-        self._method.calls.append(("count", list(decisions), keyed is not None))
+        self._method.calls.append(("count", list(decisions), bool(keyed.input_digest)))
         return _Cases(traces.n_cases)
 
 
@@ -110,18 +120,18 @@ def test_rounds_are_counted_and_decided_in_order_and_then_applied() -> None:
     method = Noting()
     steps: list[str] = []
     made = anonymise(traces, method, "params", release_key(), "r", "c", steps.append)
-    assert steps == ["one", "two", "apply"]
+    assert steps == ["one", "two", "release"]
     done = {"one": "decided one", "two": "decided two"}
     assert method.calls == [
-        # The first round has no randomness: the input's digest is not known yet.
+        # The first round's randomness is that of the units: the input's digest is not known.
         *[("count", [], False)] * 4,
         ("one", {"one a": 6, "one b": 6}, {}, "params", True),
         *[("count", ["one"], True)] * 4,
         ("two", {"two a": 6, "two b": 6}, {"one": "decided one"}, "params", True),
         *[("apply", batch.n_cases, done, "params") for batch in traces],
+        ("products", done, "params"),
     ]
     assert made.traces == traces
-    assert made.vocabulary == traces[0].vocabulary
     assert len(made.input_digest) == 48
 
 
@@ -129,10 +139,11 @@ def test_statistics_of_no_batches_are_those_of_an_empty_log() -> None:
     method = Noting()
     made = anonymise([], method, "params", release_key(), "r", "c")
     assert made.traces == []
-    assert [call[1] for call in method.calls] == [
-        {"one a": 0, "one b": 0},
-        {"two a": 0, "two b": 0},
+    assert [call[:2] for call in method.calls[:-1]] == [
+        ("one", {"one a": 0, "one b": 0}),
+        ("two", {"two a": 0, "two b": 0}),
     ]
+    assert method.calls[-1][0] == "products"
     assert made.input_digest == "0" * 48
 
 
