@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from anonymizers.amun import Amun
+from anonymizers.auto_variants import AutoVariants
 from anonymizers.base import Anonymizer
+from anonymizers.hybrid_variants import HybridVariants
+from anonymizers.markov_variants import MarkovVariants, MarkovVariantsPure
 from anonymizers.prefix_tree_variants import PrefixTree
 from anonymizers.private_dfg import PrivateDfg
 from anonymizers.privtree import PrivTree
@@ -19,6 +22,10 @@ _ALL: tuple[Anonymizer, ...] = (
     VariantLog(SparseHistogram()),
     VariantLog(PrefixTree()),
     VariantLog(PrivTree()),
+    VariantLog(MarkovVariants()),
+    VariantLog(MarkovVariantsPure()),
+    VariantLog(HybridVariants()),
+    VariantLog(AutoVariants()),
 )
 
 METHODS: dict[str, Anonymizer] = {method.name: method for method in _ALL}

@@ -92,7 +92,7 @@ def keeps_its_claim(name: str, k: int, n: int) -> None:
 
 @pytest.mark.parametrize(("name", "k"), RIGOROUS)
 def test_no_bound_exceeds_the_claim(name: str, k: int) -> None:
-    keeps_its_claim(name, k, 300)
+    keeps_its_claim(name, k, 300 if k == 0 else 100)
 
 
 @pytest.mark.slow

@@ -1,0 +1,108 @@
+"""`auto-variants`: a stability histogram where cases repeat variants, else a Markov chain.
+
+A twentieth of epsilon is for one noisy number that decides: how many cases a stability histogram
+would be sure to keep, less a fifth of all cases. The rest is spent on the histogram alone if that
+is positive, and on `markov-log` alone if not.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from anonymizers.accounting import Spend, decimal_text
+from anonymizers.calibration import laplace_scale, stability_threshold
+from anonymizers.hybrid_variants import released, stable_variants
+from anonymizers.markov_variants import MarkovVariants
+from anonymizers.randomness import Randomness, cell_numbers
+from anonymizers.rigorous import BOUGHT_SHARE, drawable
+from anonymizers.samplers import CellStream, discrete_laplace
+from anonymizers.variant_generators import Domain
+from schemas.released_variants import ReleasedVariants
+from schemas.variants import VariantHistogram
+
+# The histogram is taken where it keeps one in so many cases. Below, most of the log would be lost;
+# above, what it keeps is right where the chain's is made up.
+_ONE_IN = 5
+
+
+def surplus(counted: VariantHistogram, threshold: int) -> int:
+    """Returns 5 sum of max(0, count - threshold + 1) over the variants, less the number of cases.
+
+    One case more adds 4, or takes 1 away where its variant stays below the threshold: so it is a
+    number of sensitivity 4, which the number of cases in variants above the threshold is not.
+    """
+    above = np.maximum(counted.counts - (threshold - 1), 0).sum()
+    return _ONE_IN * int(above) - counted.n_cases
+
+
+class AutoVariants:
+    """The generator `auto-variants`; see the module."""
+
+    name: ClassVar[str] = "auto-variants"
+    summary: ClassVar[str] = "variant histogram or Markov chain, whichever suits the log"
+    is_pure: ClassVar[bool] = False
+    reality: ClassVar[str] = (
+        "A twentieth of epsilon decides, on one number that a case changes by at most 4 and that "
+        "has exact discrete Laplace noise, between two ways to spend the rest and all of delta: a "
+        "stability histogram of variants, or cases drawn from a noisy Markov chain."
+    )
+
+    def __init__(self) -> None:
+        """Has a Markov generator for logs that do not repeat variants."""
+        self._markov = MarkovVariants(f"{self.name}/chain")
+
+    def spends(self, epsilon: Fraction, delta: Fraction, max_units: int) -> tuple[Spend, ...]:
+        """Returns the decision's part and that of the way it chose.
+
+        Raises:
+            UsageError: Noise so wide cannot be drawn.
+        """
+        rest = epsilon * (1 - BOUGHT_SHARE)
+        self._markov.spends(rest, delta, max_units)  # or is refused
+        drawable(laplace_scale(rest, max_units))
+        choice = epsilon * BOUGHT_SHARE
+        scale = self._scale(choice, max_units)
+        sensitivity = (_ONE_IN - 1) * max_units
+        return (
+            Spend(
+                f"{self.name} choice", "discrete_laplace", choice, Fraction(0), scale, sensitivity
+            ),
+            Spend(f"{self.name} variants", "approximate", rest, delta),
+        )
+
+    def explain(self, epsilon: Fraction, delta: Fraction, max_units: int) -> str:
+        """Returns what it does."""
+        rest = epsilon * (1 - BOUGHT_SHARE)
+        return (
+            f"decides with epsilon {decimal_text(epsilon * BOUGHT_SHARE)} between a histogram of "
+            f"variants of at least {stability_threshold(rest, delta, max_units):,} noisy cases and "
+            f"a chain, which {self._markov.explain(rest, delta, max_units)}"
+        )
+
+    def _scale(self, epsilon: Fraction, max_units: int) -> tuple[int, int]:
+        return drawable(laplace_scale(epsilon, (_ONE_IN - 1) * max_units))
+
+    def answer(
+        self,
+        counted: VariantHistogram,
+        domain: Domain,
+        epsilon: Fraction,
+        delta: Fraction,
+        randomness: Randomness,
+    ) -> ReleasedVariants:
+        """Returns the variants of the way that was chosen.
+
+        Raises:
+            UsageError: The domain is too large, whatever the counts.
+        """
+        rest, units = epsilon * (1 - BOUGHT_SHARE), domain.max_units
+        stream = CellStream(randomness, f"{self.name}/choice", cell_numbers(np.zeros(1, np.int64)))
+        noise = discrete_laplace(stream, *self._scale(epsilon * BOUGHT_SHARE, units))
+        if surplus(counted, stability_threshold(rest, delta, units)) + int(noise[0]) <= 0:
+            return self._markov.answer(counted, domain, rest, delta, randomness)
+        prefix = f"{self.name}/histogram"
+        kept = stable_variants(counted, rest, delta, units, randomness, prefix)
+        return released(kept, domain.vocabulary)
