@@ -363,11 +363,9 @@ class PrivateDfg(base.Anonymizer):
         borders = params.borders_us
         domain = possible_pairs(vocabulary, 1 if borders is None else len(borders) + 1)
         noise = params.noise(clip_of(decisions, params))
-        sums = np.zeros(len(domain), np.int64)
-        sums[np.searchsorted(domain, flows.keys)] = flows.values
         stream = CellStream(randomness, "edge sum", cell_numbers(domain))
         add = self.laplace if params.is_pure else self.gaussian
-        noisy = sums + add(stream, *noise.scale)
+        noisy = flows.dense(domain) + add(stream, *noise.scale)
         return GraphDecision(*self.publish(noisy, domain, vocabulary, borders, noise))
 
     def writes(self, params: PrivateDfgParams) -> tuple[str, ...]:

@@ -1,50 +1,35 @@
 """Directly-follows counts in which every case weighs at most so much: exact, in integers.
 
-The statistic behind a private directly-follows graph. A case is the vector of the numbers of times
-that it takes each arc, START and END included. One long case could move the graph by as much as it
-is long, so the vector is scaled down to a public L2 norm before it is added. Sums of floats would
-not keep that norm (Casacuberta, Shoemate, Vadhan, Wagaman: Widespread Underestimation of
-Sensitivity in Differentially Private Libraries, CCS 2022), so the vector is scaled on a lattice of
-`units` parts of an occurrence and floored; see `_clipped`.
-
-With public bin edges an arc's occurrences fall into bins of the time since the predecessor, the
-vector is over pairs of arc and bin, and the sum over an arc's bins is the arc's own.
+The statistic behind a private directly-follows graph: schemas.clipped_cells over arcs. A case is
+the vector of the numbers of times that it takes each arc, START and END included. With public bin
+edges an arc's occurrences fall into bins of the time since the predecessor, the vector is over
+pairs of arc and bin, and the sum over an arc's bins is the arc's own.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from schemas.clipped_cells import CaseCells, ClippedCells
 from schemas.directly_follows import DirectlyFollows
 from schemas.errors import UsageError
 from schemas.merging import sum_groups
 from schemas.traces import TraceBatch
 from schemas.vocabulary import ActivityVocabulary
 
-# Finer lattices gain nothing, and totals of 2^40 occurrences still fit int64.
-MAX_UNITS = 1 << 20
-
-_INT64_MAX = 2**63 - 1
-
 
 @dataclass(frozen=True, eq=False)
-class ClippedFlows:
-    """The cells that some case's clipped vector reaches, sorted, with the sums over the cases.
-
-    Does not hold the clip, the lattice or the bins: they are public and the same for all pieces.
+class ClippedFlows(ClippedCells):
+    """Clipped sums over arcs.
 
     Attributes:
         keys: int64[n_cells], `(source * n_codes + target) * n_bins + bin`, where `n_codes` is
             `vocabulary.end + 1` and source and target are codes, START or END.
         values: int64[n_cells], sums in lattice units, all positive.
     """
-
-    keys: np.ndarray
-    values: np.ndarray
 
     @classmethod
     def from_traces(
@@ -70,47 +55,7 @@ class ClippedFlows:
         """
         if l2_clip_units < 2:
             raise UsageError(f"l2_clip_units must be at least 2, got {l2_clip_units}")
-        if not 1 <= units <= MAX_UNITS:
-            raise UsageError(f"units must be from 1 to {MAX_UNITS}, got {units}")
-        cells = _CaseCells.of(traces, bin_edges_us)
-        squares = cells.squares[cells.cases]
-        values = _clipped(cells.counts, squares, int(l2_clip_units), int(units))
-        return cls._collapse(cells.keys, values, cells.n_keys)
-
-    @classmethod
-    def _collapse(cls, keys: np.ndarray, values: np.ndarray, n_keys: int) -> ClippedFlows:
-        if n_keys <= len(keys):
-            totals = sum_groups(keys, values, n_keys)
-            distinct = np.flatnonzero(totals)
-            return cls(distinct, totals[distinct])
-        distinct, inverse = np.unique(keys, return_inverse=True)
-        totals = sum_groups(inverse, values, len(distinct))
-        # A cell that every case was floored to 0 in is no different from one that no case reached.
-        reached = totals > 0
-        return cls(distinct[reached], totals[reached])
-
-    @classmethod
-    def merge(cls, pieces: Sequence[ClippedFlows]) -> ClippedFlows:
-        """Returns the sums over the union of the pieces' cases."""
-        if len(pieces) == 1:
-            return pieces[0]
-        keys = np.concatenate([np.zeros(0, np.int64), *(p.keys for p in pieces)])
-        values = np.concatenate([np.zeros(0, np.int64), *(p.values for p in pieces)])
-        return cls._collapse(keys, values, int(keys.max(initial=0)) + 1)
-
-    @property
-    def weight(self) -> int:
-        """Number of cells."""
-        return len(self.values)
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, ClippedFlows)
-            and np.array_equal(self.keys, other.keys)
-            and np.array_equal(self.values, other.values)
-        )
-
-    __hash__ = None  # type: ignore[assignment]  # holds arrays
+        return cls.of_cases(_cells_of(traces, bin_edges_us), l2_clip_units, units)
 
     def arcs(
         self, vocabulary: ActivityVocabulary, n_bins: int = 1
@@ -154,7 +99,7 @@ class CaseNorms:
             UsageError: Grid or edges do not ascend.
         """
         _require_ascending("grid_squared", grid_squared)
-        squares = _CaseCells.of(traces, bin_edges_us).squares
+        squares = _cells_of(traces, bin_edges_us).squares
         buckets, counts = np.unique(np.searchsorted(grid_squared, squares), return_counts=True)
         return cls(buckets.astype(np.int64), counts.astype(np.int64))
 
@@ -194,7 +139,7 @@ class CaseNorms:
 
 def cases_with_pairs(traces: TraceBatch) -> DirectlyFollows:
     """Returns how many cases have each directly-follows pair at all, START and END included."""
-    cells = _CaseCells.of(traces, None)
+    cells = _cells_of(traces, None)
     n_codes = traces.vocabulary.end + 1
     keys, counts = np.unique(cells.keys, return_counts=True)
     return DirectlyFollows(
@@ -204,111 +149,32 @@ def cases_with_pairs(traces: TraceBatch) -> DirectlyFollows:
     )
 
 
-@dataclass(frozen=True)
-class _CaseCells:
-    """The vectors of some cases, one after the other.
-
-    Attributes:
-        cases: int64[n], case of each entry, ascending.
-        keys: int64[n], its cell, ascending within the case.
-        counts: int64[n], its occurrences, positive.
-        squares: int64[n_cases], the sum of each case's squared counts.
-        n_keys: Number of cells that there can be.
-    """
-
-    cases: np.ndarray
-    keys: np.ndarray
-    counts: np.ndarray
-    squares: np.ndarray
-    n_keys: int
-
-    @classmethod
-    def of(cls, traces: TraceBatch, bin_edges_us: np.ndarray | None) -> _CaseCells:
-        if bin_edges_us is not None:
-            _require_ascending("bin_edges_us", bin_edges_us)
-        n_bins = 1 if bin_edges_us is None else len(bin_edges_us) + 1
-        words = traces.vocabulary
-        n_codes = words.end + 1
-        n_keys = n_codes**2 * n_bins
-        # A row more a case than events: each event after its predecessor or START, then END.
-        places = traces.offsets + np.arange(traces.n_cases + 1)
-        is_last = np.zeros(places[-1], bool)
-        is_last[places[1:] - 1] = True
-        row = np.zeros(places[-1], np.int64)
-        event_places = np.flatnonzero(~is_last)
-        row[event_places] = traces.activities
-        row[is_last] = words.end
-        source = np.empty_like(row)
-        source[1:] = row[:-1]
-        source[places[:-1]] = words.start
-        row += source * n_codes
-        if bin_edges_us is not None:
-            row *= n_bins
-            taken = np.searchsorted(bin_edges_us, traces.durations, side="right")
-            taken[traces.offsets[:-1]] = 0  # whatever the edges: nothing precedes a first event
-            row[event_places] += taken
-        case = np.repeat(np.arange(traces.n_cases), traces.lengths + 1)
-        names = None
-        if traces.n_cases * n_keys > _INT64_MAX:  # only the cells that occur are numbered
-            names, row = np.unique(row, return_inverse=True)
-        width = n_keys if names is None else len(names)
-        entries, counts = np.unique(case * width + row, return_counts=True)
-        cases, keys = np.divmod(entries, width)
-        counts = counts.astype(np.int64)
-        heads = np.flatnonzero(np.diff(cases, prepend=-1))
-        # At most (length + 1) squared, which fits whatever fits memory.
-        squares = np.add.reduceat(counts**2, heads) if len(heads) else np.zeros(0, np.int64)
-        return cls(cases, keys if names is None else names[keys], counts, squares, n_keys)
-
-
-def _clipped(counts: np.ndarray, squares: np.ndarray, clip: int, units: int) -> np.ndarray:
-    """Scales the entries of vectors to a norm of at most `clip`, floored on the lattice.
-
-    Args:
-        counts: int64[n], entries x, each positive.
-        squares: int64[n], the sum S of the squares of all entries of the entry's vector.
-        clip: Largest norm C of a scaled vector in lattice units.
-        units: Lattice units u of one occurrence.
-
-    Returns:
-        int64[n], w = floor(min(u, C / sqrt(S)) * x), exactly.
-
-    The squares of a vector's w add up to at most C^2, without a rounding anywhere. Where u^2 S <=
-    C^2, w = u x and the sum is u^2 S. Elsewhere w is the largest integer with w^2 S <= C^2 x^2, so
-    the sum is at most C^2 (sum of x^2) / S = C^2.
-    """
-    fits = squares <= min(clip**2 // units**2, _INT64_MAX)  # u^2 S <= C^2, as S is an integer
-    values = counts * units
-    beyond = np.flatnonzero(~fits)
-    if len(beyond) == 0:
-        return values
-    x, s = counts[beyond], squares[beyond]
-    # (w + 1)^2 S <= (C x + sqrt(S))^2 <= (C + 1)^2 S, as x^2 <= S: where this is below 2^62 no
-    # product of the comparison overflows.
-    small = s <= min((1 << 62) // (clip + 1) ** 2, _INT64_MAX)
-    if small.any():
-        values[beyond[small]] = _floored_roots(x[small], s[small], clip)
-    if not small.all():  # long cases under a fine lattice
-        values[beyond[~small]] = _floored_roots_of_any_size(x[~small], s[~small], clip)
-    return values
-
-
-def _floored_roots(counts: np.ndarray, squares: np.ndarray, clip: int) -> np.ndarray:
-    """int64[n], the largest w with w^2 S <= C^2 x^2, where (C + 1)^2 S is at most 2^62."""
-    # Below 2^31 and few roundings in the 53rd place: far less than 1 off, so the floor is at most
-    # 1 off, and the integers tell which way.
-    w = np.floor(clip * counts / np.sqrt(squares.astype(np.float64))).astype(np.int64)
-    limit = clip**2 * counts**2
-    w -= w**2 * squares > limit
-    w += (w + 1) ** 2 * squares <= limit
-    return w
-
-
-def _floored_roots_of_any_size(counts: np.ndarray, squares: np.ndarray, clip: int) -> list[int]:
-    """The same in integers of any size; one computation for equal entries."""
-    pairs, inverse = np.unique(np.stack([counts, squares], axis=1), axis=0, return_inverse=True)
-    roots = [math.isqrt(clip**2 * x**2 // s) for x, s in pairs.tolist()]
-    return [roots[i] for i in inverse.tolist()]
+def _cells_of(traces: TraceBatch, bin_edges_us: np.ndarray | None) -> CaseCells:
+    if bin_edges_us is not None:
+        _require_ascending("bin_edges_us", bin_edges_us)
+    n_bins = 1 if bin_edges_us is None else len(bin_edges_us) + 1
+    words = traces.vocabulary
+    n_codes = words.end + 1
+    n_keys = n_codes**2 * n_bins
+    # A row more a case than events: each event after its predecessor or START, then END.
+    places = traces.offsets + np.arange(traces.n_cases + 1)
+    is_last = np.zeros(places[-1], bool)
+    is_last[places[1:] - 1] = True
+    row = np.zeros(places[-1], np.int64)
+    event_places = np.flatnonzero(~is_last)
+    row[event_places] = traces.activities
+    row[is_last] = words.end
+    source = np.empty_like(row)
+    source[1:] = row[:-1]
+    source[places[:-1]] = words.start
+    row += source * n_codes
+    if bin_edges_us is not None:
+        row *= n_bins
+        taken = np.searchsorted(bin_edges_us, traces.durations, side="right")
+        taken[traces.offsets[:-1]] = 0  # whatever the edges: nothing precedes a first event
+        row[event_places] += taken
+    case = np.repeat(np.arange(traces.n_cases), traces.lengths + 1)
+    return CaseCells.of(case, row, traces.n_cases, n_keys)
 
 
 def _require_ascending(name: str, points: np.ndarray) -> None:

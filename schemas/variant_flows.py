@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from schemas.clipped_flows import _clipped
+from schemas.clipped_cells import clipped_counts
 from schemas.merging import ranges, sum_groups
 from schemas.variants import VariantHistogram
 
@@ -151,7 +151,7 @@ class VariantFlows:
             clip_units: In lattice steps.
             units: Lattice steps of one occurrence.
         """
-        values = _clipped(self.counts, self.squares[self.rows], clip_units, units)
+        values = clipped_counts(self.counts, self.squares[self.rows], clip_units, units)
         return self._added(values, cells, units)
 
     def whole_sums(self, cells: FlowCells) -> np.ndarray:

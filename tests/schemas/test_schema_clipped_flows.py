@@ -14,14 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.clipped_flows import (
-    MAX_UNITS,
-    CaseNorms,
-    ClippedFlows,
-    _floored_roots,
-    _floored_roots_of_any_size,
-    cases_with_pairs,
-)
+from schemas.clipped_cells import MAX_UNITS, _floored_roots, _floored_roots_of_any_size
+from schemas.clipped_flows import CaseNorms, ClippedFlows, cases_with_pairs
 from schemas.columnar import decode, encode
 from schemas.directly_follows import DirectlyFollows
 from schemas.errors import UsageError

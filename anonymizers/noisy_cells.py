@@ -1,0 +1,66 @@
+"""Noisy histograms of what cases hold, and what to make of a row that is mostly noise.
+
+`noisy_counts` is the mechanism: exact noise on the sums of clipped vectors, all cells of a public
+domain alike. `backed_off` is arithmetic on its result and costs nothing: a row of which the noise
+leaves little is drawn towards what the rows around it say.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from anonymizers.noisy_graph import SumNoise, onto_simplex
+from anonymizers.randomness import Randomness, cell_numbers
+from anonymizers.samplers import CellStream, discrete_gaussian, discrete_laplace
+from schemas.clipped_cells import ClippedCells
+
+
+def noisy_counts(
+    cells: ClippedCells, n_cells: int, noise: SumNoise, purpose: str, randomness: Randomness
+) -> np.ndarray:
+    """Returns float64[n_cells], the sums of cells 0 to `n_cells` - 1 with noise, in occurrences.
+
+    Args:
+        cells: Exact sums in lattice units.
+        n_cells: The public number of cells; `noisy_graph.MAX_CELLS` at most, for memory.
+        noise: What to add to each; calibrated to the clip by the caller.
+        purpose: What the noise is for; one of its own for each histogram.
+        randomness: The release's.
+    """
+    domain = np.arange(n_cells, dtype=np.int64)
+    stream = CellStream(randomness, purpose, cell_numbers(domain))
+    draw = discrete_laplace if noise.is_laplace else discrete_gaussian
+    return (cells.dense(domain) + draw(stream, *noise.scale)) / noise.units
+
+
+def variance_of(noise: SumNoise) -> float:
+    """Returns the variance of the noise of one cell, in squared occurrences."""
+    width = noise.width / noise.units
+    return 2 * width**2 if noise.is_laplace else width**2
+
+
+def backed_off(rows: np.ndarray, variance: float | np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Returns float64[n, m], the rows' shares of their cells, each row not negative with sum 1.
+
+    A row is drawn towards its total times the `shares` of a coarser level by as much as noise alone
+    explains its distance from them (James and Stein 1961, positive part, with m - 1 directions
+    left once the total is taken from the row itself), then onto the simplex. A row whose noisy
+    total is not positive takes the shares as they are.
+
+    Args:
+        rows: float64[n, m], noisy counts.
+        variance: Of the noise of one cell; a number, or float64[n] for each row's own.
+        shares: float64[n, m] or float64[m], what a row without information is like; sums to 1.
+    """
+    n, m = rows.shape
+    shares = np.broadcast_to(shares, rows.shape)
+    totals = rows.sum(axis=1)
+    is_known = totals > 0
+    centre = np.where(is_known, totals, 1.0)[:, None] * shares
+    distance = ((rows - centre) ** 2).sum(axis=1)
+    noise = np.broadcast_to(np.asarray(variance, np.float64), (n,)) * max(m - 1, 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        signal = np.where(distance > noise, 1 - noise / distance, 0.0) * is_known
+    mixed = centre + signal[:, None] * (rows - centre)
+    scale = np.where(is_known, totals, 1.0)[:, None]
+    return onto_simplex(mixed / scale, np.ones(n))

@@ -1,0 +1,291 @@
+"""The Laplace trace-variant query, level by level, and `laplace-levels`, which pays for its levels.
+
+Mannhardt, Koschmider, Baracaldo, Weidlich and Michael ("Privacy-Preserving Process Mining", 2019)
+ask level by level how many cases begin with each prefix that may go on. Candidates of a level are
+the surviving prefixes of the level before, each continued by every activity and by the end. Noise
+is added to every candidate's count, what is negative becomes 0, candidates below a threshold are
+dropped, and what ended is released, beside the unended prefixes of the last level. It is the
+baseline of Fahrenkrog-Petersen et al., "SaCoFa: Semantics-aware Control-flow Anonymization for
+Process Mining" (2021).
+
+The kernel does what it is told, as both published forms need it: one never prunes what ended nor
+what is on the last level, the other prunes everything. Its guarantee is that of its levels added
+up: a case is in one candidate of every level.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from anonymizers.accounting import Spend
+from anonymizers.calibration import laplace_scale
+from anonymizers.randomness import Randomness, cell_numbers
+from anonymizers.rigorous import drawable
+from anonymizers.samplers import LARGEST_TERM, CellStream, discrete_laplace
+from anonymizers.variant_generators import Domain
+from anonymizers.variant_histogram import laplace_interval
+from schemas.errors import UsageError
+from schemas.merging import offsets_of, ranges, sum_groups
+from schemas.released_variants import ReleasedVariants, most_frequent_first
+from schemas.sequences import encode_sequences
+from schemas.variants import VariantHistogram
+
+# Candidates of one level, at most: it bounds time and memory.
+MAX_CANDIDATES = 1 << 22
+
+Sampler = Callable[[CellStream, int, int], np.ndarray]
+
+
+@dataclass(frozen=True)
+class LevelQuery:
+    """What is public of a query.
+
+    Attributes:
+        max_prefix_length: Levels, at least 1. An end counts as a symbol, so only variants of fewer
+            events are seen to end.
+        scale: (numerator, denominator) of the noise of each count, in cases.
+        threshold: Smallest noisy count that survives, after negative ones became 0. With 0 all do.
+        prunes_ended: Whether the threshold holds for ended prefixes too.
+        prunes_last: Whether it holds on the last level too.
+        max_candidates: Of one level.
+        when_full: What happens where the surviving prefixes have more continuations than that:
+            `refuse` raises an error; `keep largest` drops those of the smallest noisy counts.
+        draw: The noise.
+    """
+
+    max_prefix_length: int
+    scale: tuple[int, int]
+    threshold: int
+    prunes_ended: bool = True
+    prunes_last: bool = True
+    max_candidates: int = MAX_CANDIDATES
+    when_full: Literal["refuse", "keep largest"] = "refuse"
+    draw: Sampler = discrete_laplace
+
+    def __post_init__(self) -> None:
+        for name, least in (("max_prefix_length", 1), ("threshold", 0), ("max_candidates", 1)):
+            value = getattr(self, name)
+            if value < least:
+                raise UsageError(f"{name} must be at least {least}, got {value}")
+
+
+@dataclass(frozen=True, eq=False)
+class PrefixCounts:
+    """What a query answers.
+
+    Attributes:
+        offsets: int64[n+1], CSR offsets into `codes`.
+        codes: int32[n_positions], the prefixes' activities, distinct for each value of `is_ended`.
+        counts: int64[n], noisy, not negative: cases that are the prefix if it ended, else cases
+            that begin with it.
+        is_ended: bool[n]; the others have `max_prefix_length` activities.
+    """
+
+    offsets: np.ndarray
+    codes: np.ndarray
+    counts: np.ndarray
+    is_ended: np.ndarray
+
+
+def trace_variant_query(
+    counted: VariantHistogram,
+    n_activities: int,
+    query: LevelQuery,
+    randomness: Randomness,
+    name: str,
+) -> PrefixCounts:
+    """Asks for the noisy counts of prefixes, level by level.
+
+    If a unit adds or removes at most m cases, it changes the counts of each level by at most m in
+    total (L1), and which candidates a level has follows from the noisy counts of the levels before.
+    So the levels compose: with exact discrete Laplace noise of scale b on each count the answer is
+    (levels m / b)-differentially private, and no better, as a case of as many events changes a
+    count of every level. This takes the alphabet to be public. The end is no candidate of the first
+    level, since no case is without events.
+
+    Args:
+        counted: Exact counts; variants may be longer than the levels reach.
+        n_activities: Size of the alphabet, whose codes are 0 … n_activities - 1.
+        query: What is public.
+        randomness: The release's.
+        name: What every purpose begins with.
+
+    Raises:
+        UsageError: A level has too many candidates, which follows from noisy counts alone.
+    """
+    end = n_activities
+    n_symbols = end + 1
+    lengths = np.diff(counted.offsets)
+    # The variants that begin with surviving prefixes, and with which of the level's.
+    rows, inside = np.arange(counted.n_variants), np.zeros(counted.n_variants, np.int64)
+    # Survivors: their activities, and what their noise is keyed by. A candidate's cell is the image
+    # of its parent's and of its last symbol, so a CBC-MAC of its prefix.
+    prefixes, cells = np.zeros((1, 0), np.int32), cell_numbers(np.arange(1))
+    found: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
+    for depth in range(query.max_prefix_length):
+        n_survivors = len(prefixes)
+        if not n_survivors:
+            break
+        is_last = depth == query.max_prefix_length - 1
+        symbols = np.full(len(rows), end)
+        goes_on = lengths[rows] > depth
+        symbols[goes_on] = counted.codes[counted.offsets[rows[goes_on]] + depth]
+        places = inside * n_symbols + symbols
+        noisy = sum_groups(places, counted.counts[rows], n_survivors * n_symbols)
+
+        symbol = np.tile(np.arange(n_symbols), n_survivors)
+        parents = np.repeat(np.arange(n_survivors), n_symbols)
+        children = randomness.words(f"{name}/prefix", cells[parents], symbol)
+        is_end = symbol == end
+        is_candidate = ~is_end if depth == 0 else np.ones(len(symbol), bool)
+        drawn = np.flatnonzero(is_candidate)
+        stream = CellStream(randomness, f"{name}/count", children[drawn])
+        noisy[drawn] += query.draw(stream, *query.scale)
+
+        # From here on nothing exact is looked at.
+        noisy = np.clip(noisy, 0, LARGEST_TERM)
+        is_spared = np.zeros(len(symbol), bool)
+        if not query.prunes_ended:
+            is_spared |= is_end
+        if not query.prunes_last and is_last:
+            is_spared[:] = True
+        survives = is_candidate & ((noisy >= query.threshold) | is_spared)
+        out = np.flatnonzero(survives & (is_end | is_last))
+        found.append((prefixes[parents[out]], symbol[out], noisy[out], is_end[out]))
+        if is_last:
+            break
+        growing = _within_bounds(np.flatnonzero(survives & ~is_end), noisy, n_symbols, depth, query)
+
+        number = np.full(len(symbol), -1)
+        number[growing] = np.arange(len(growing))
+        inside = number[places]
+        rows, inside = rows[inside >= 0], inside[inside >= 0]
+        prefixes = np.column_stack([prefixes[parents[growing]], symbol[growing].astype(np.int32)])
+        cells = children[growing]
+    return _joined(found)
+
+
+def _within_bounds(
+    growing: np.ndarray, noisy: np.ndarray, n_symbols: int, depth: int, query: LevelQuery
+) -> np.ndarray:
+    """Returns those of the prefixes that are continued, in their order."""
+    if len(growing) * n_symbols <= query.max_candidates:
+        return growing
+    if query.when_full == "refuse":
+        raise UsageError(
+            f"threshold {query.threshold} leaves {len(growing):,} prefixes of {depth + 1} events, "
+            f"which have {len(growing) * n_symbols:,} continuations, and {query.max_candidates:,} "
+            "is the most that is asked for: raise the threshold or epsilon, or lower "
+            "max_prefix_length"
+        )
+    n_kept = query.max_candidates // n_symbols
+    return np.sort(growing[np.argsort(-noisy[growing], kind="stable")[:n_kept]])
+
+
+def _joined(
+    found: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]],
+) -> PrefixCounts:
+    """Puts the levels' prefixes, last symbols, counts and ends into one answer."""
+    lengths, codes = [], []
+    for prefixes, symbols, _, is_end in found:
+        whole = np.column_stack([prefixes, symbols.astype(np.int32)])
+        own = whole.shape[1] - is_end
+        starts = np.arange(len(whole), dtype=np.int64) * whole.shape[1]
+        lengths.append(own)
+        codes.append(whole.ravel()[ranges(starts, own)])
+    return PrefixCounts(
+        offsets_of(np.concatenate(lengths)),
+        np.concatenate(codes).astype(np.int32),
+        np.concatenate([counts for _, _, counts, _ in found]),
+        np.concatenate([is_end for _, _, _, is_end in found]),
+    )
+
+
+class LaplaceLevels:
+    """The generator `laplace-levels`: the query with the epsilon of all of its levels together.
+
+    It has `max_length` levels, on which every case of the domain is seen to its end: one of fewer
+    events by its end, one of `max_length` by its last prefix. A unit has at most `max_units` cases
+    m, so it changes the counts of each level by at most m in total, and what is asked on a level
+    follows from noisy counts of the levels before. Discrete Laplace noise of scale
+    m max_length / epsilon makes every level (epsilon / max_length)-DP (Dwork, McSherry, Nissim,
+    Smith 2006), and max_length of them in sequence epsilon-DP. What is done with the noisy counts
+    afterwards costs nothing.
+
+    A candidate survives, on the last level and at its end too, if its noisy count reaches
+    b ln(|A| + 1), for noise of scale b and the |A| + 1 continuations of a prefix: half a candidate
+    without cases does so for each prefix that is continued. The threshold follows from public
+    numbers alone. Where the survivors have more than MAX_CANDIDATES continuations, those of the
+    largest noisy counts go on. Counts are released as they are; they need not add up.
+
+    It is what the published query costs and gives when all of it is accounted for: the method to
+    compare others with. `prefix-tree` asks the same and makes more of the answers.
+    """
+
+    name: ClassVar[str] = "laplace-levels"
+    summary: ClassVar[str] = "the Laplace trace-variant query, epsilon divided among its levels"
+    is_pure: ClassVar[bool] = True
+    reality: ClassVar[str] = (
+        "A case is in one candidate of each level, up to the length at which cases are cut; exact "
+        "discrete Laplace noise on every candidate, of a scale that grows with the number of "
+        "levels, covers all of them together with epsilon. Which prefixes are continued follows "
+        "from noisy counts and public numbers alone."
+    )
+
+    def spends(self, epsilon: Fraction, delta: Fraction, max_units: int) -> tuple[Spend, ...]:
+        """Returns the one part, all levels; it needs no delta, but a given one counts as spent."""
+        return (Spend("levels", "approximate" if delta else "pure", epsilon, delta),)
+
+    def explain(self, epsilon: Fraction, delta: Fraction, max_units: int) -> str:
+        """Returns what is done and the error to expect."""
+        scale = float(max_units / epsilon)
+        return (
+            "asks level by level for the cases of prefixes and continues those of large noisy "
+            "counts; releases those that end, with an error of about "
+            f"{scale:.3g} times max_trace_length cases each, and loses what has fewer than a few "
+            "times as many"
+        )
+
+    def query(self, domain: Domain, epsilon: Fraction) -> LevelQuery | None:
+        """Returns the query of a domain, of public numbers; None if its noise cannot be drawn."""
+        n_levels, n_symbols = domain.max_length, len(domain.vocabulary) + 1
+        try:
+            scale = drawable(laplace_scale(epsilon / n_levels, domain.max_units))
+        except UsageError:
+            return None
+        threshold = max(1, math.ceil(scale[0] / scale[1] * math.log(n_symbols)))
+        return LevelQuery(n_levels, scale, threshold, when_full="keep largest")
+
+    def answer(
+        self,
+        counted: VariantHistogram,
+        domain: Domain,
+        epsilon: Fraction,
+        delta: Fraction,
+        randomness: Randomness,
+    ) -> ReleasedVariants:
+        """Returns the variants whose noisy counts survived; delta is not used.
+
+        The intervals are those of the noise: for any one variant, chosen without looking, its holds
+        the true number with probability 0.95. Where the noise would be too wide to be drawn, which
+        is public, nothing is released.
+        """
+        query = self.query(domain, epsilon)
+        made, half_width = VariantHistogram.merge(()), 0
+        if query is not None:
+            found = trace_variant_query(
+                counted, len(domain.vocabulary), query, randomness, self.name
+            )
+            made = VariantHistogram.from_sequences(  # in the order of their codes
+                encode_sequences(found.offsets, found.codes), found.counts
+            )
+            half_width = laplace_interval(Fraction(*query.scale))
+        return most_frequent_first(
+            domain.vocabulary.names, made.offsets, made.codes, made.counts, half_width
+        )
