@@ -357,6 +357,21 @@ def test_the_sample_is_the_same_log_in_every_format(tmp_path: Path, name: str) -
     assert (tmp_path / name).read_bytes() == first
 
 
+def test_the_samples_vocabulary_names_every_activity_and_serves_a_release(tmp_path: Path) -> None:
+    log, names = tmp_path / "log.parquet", tmp_path / "activities.txt"
+    assert tracecloak("sample", "--cases", 400, "--output", log, "--vocabulary", names) == 0
+    listed = names.read_text().splitlines()
+    assert set(pq.read_table(log)["activity"].to_pylist()) <= set(listed)
+    assert len(set(listed)) == len(listed) > 5
+    assert tracecloak(
+        "release", "--input", log, "--output", tmp_path / "out", "--method", "private-dfg",
+        "--epsilon", "1", "--l2_clip", "4", "--vocabulary", names, "--release_id", "r",
+        "--runner", "InMemory",
+    ) == 0  # fmt: skip
+    released = manifest(tmp_path / "out" / "run_id=r")
+    assert sorted(released["params"]["vocabulary"]) == sorted(listed)
+
+
 def test_the_evaluation_of_a_log_with_itself_finds_no_distance(tmp_path: Path) -> None:
     """A 'release' made by hand of the original itself; all distances are 0."""
     tracecloak("sample", "--cases", 200, "--output", tmp_path / "log.parquet")

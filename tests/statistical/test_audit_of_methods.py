@@ -99,7 +99,7 @@ def test_no_bound_exceeds_the_claim(name: str, k: int) -> None:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("name", "k"), RIGOROUS)
 def test_no_bound_of_many_releases_exceeds_the_claim(name: str, k: int) -> None:
-    keeps_its_claim(name, k, 5000)
+    keeps_its_claim(name, k, 2000)
 
 
 # --- how tight ------------------------------------------------------------------------------------
