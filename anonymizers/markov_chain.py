@@ -71,8 +71,10 @@ def chain_of(noisy: np.ndarray, cells: FlowCells, noise: SumNoise) -> Chain | No
         return None
 
     # Sums over the bins have n_bins times the variance of those of whole cases.
-    whole = (sums[0, :n] + bins.sum(axis=0) / n_bins) / (1 + 1 / n_bins)
-    shrink = math.sqrt(n_bins / (n_bins + 1))
+    whole, shrink = bins.sum(axis=0), math.sqrt(n_bins)
+    if cells.has_whole:
+        whole = (sums[0, :n] + whole / n_bins) / (1 + 1 / n_bins)
+        shrink = math.sqrt(n_bins / (n_bins + 1))
     whole = np.where(whole >= noise.threshold(n * cells.side) * shrink, whole, 0)
     alive = _reach_end(whole)
     if not starts[alive[:n]].any():  # no walk would end: then every activity may
@@ -80,6 +82,8 @@ def chain_of(noisy: np.ndarray, cells: FlowCells, noise: SumNoise) -> Chain | No
     whole *= alive
     starts = starts * alive[:n]
     overall = _rows_of(whole, np.eye(cells.side)[n])
+    if n_bins == 1:
+        return Chain(starts / starts.sum(), overall[None], cells)
 
     steps = np.empty((n_bins, n, n + 1))
     least = noise.threshold(bins.size)

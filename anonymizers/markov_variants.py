@@ -78,22 +78,6 @@ def lattice_units(epsilon: Fraction, delta: Fraction, max_units: int) -> int:
     return units
 
 
-def cells_of(domain: Domain) -> FlowCells:
-    """Returns the cells of a domain.
-
-    Raises:
-        UsageError: The vocabulary is so large that noise on every pair cannot be drawn.
-    """
-    n = len(domain.vocabulary)
-    cells = FlowCells.of(n, domain.max_length, _CELLS)
-    if cells.n_possible > MAX_CELLS:
-        raise UsageError(
-            f"a vocabulary of {n:,} activities has more than {MAX_CELLS:,} cells by pair and "
-            "position; give a smaller vocabulary"
-        )
-    return cells
-
-
 class MarkovVariants:
     """The generator `markov-log`; see the module."""
 
@@ -149,7 +133,7 @@ class MarkovVariants:
         Raises:
             UsageError: The domain is too large, whatever the counts.
         """
-        cells = cells_of(domain)
+        cells = self.cells_of(domain)
         flows = VariantFlows.of(counted, cells)
         noisy, noise = self._noisy_sums(flows, cells, domain, epsilon, delta, randomness)
         place = int(np.searchsorted(cells.possible, cells.cases))
@@ -162,6 +146,14 @@ class MarkovVariants:
                 names, np.zeros(1, np.int64), nothing.astype(np.int32), nothing
             )
         return draw_walks(chain, n_cases, names, randomness, f"{self._prefix}/walk")
+
+    def cells_of(self, domain: Domain) -> FlowCells:
+        """Returns what is counted, public.
+
+        Raises:
+            UsageError: The vocabulary is so large that noise on every cell cannot be drawn.
+        """
+        return _drawable(FlowCells.of(len(domain.vocabulary), domain.max_length, _CELLS))
 
     def _noisy_sums(
         self,
@@ -193,22 +185,20 @@ class MarkovVariants:
 
 
 class MarkovVariantsPure(MarkovVariants):
-    """The generator `markov-log-pure`: the same with discrete Laplace noise, and no clip.
+    """The generator `markov-log-pure`: a chain of the last activity alone, with Laplace noise.
 
-    A case of n events has 1 + (n + 1) + n in all cells together, so the noise has a scale of
-    2 (max_length + 1) max_units / epsilon.
+    Without a clip. A case of n events has n + 1 arcs, and 1 for itself, so the noise has a scale of
+    (max_length + 2) max_units / epsilon; to count arcs by position as well would double it.
     """
 
     name: ClassVar[str] = "markov-log-pure"
-    summary: ClassVar[str] = (
-        "cases drawn from a Markov chain of activities by position, without delta"
-    )
+    summary: ClassVar[str] = "cases drawn from a noisy Markov chain of activities, without delta"
     is_pure: ClassVar[bool] = True
     reality: ClassVar[str] = (
-        "One case of at most max_trace_length events changes the sums of directly-follows pairs, "
-        "of pairs by position and of cases by twice as much and 2 in total; exact discrete Laplace "
-        "noise on every possible cell covers it. The chain and all cases drawn from it follow from "
-        "the noisy sums; every released case is invented."
+        "One case of at most max_trace_length events changes the sums of directly-follows pairs "
+        "and of cases by 2 more than that in total; exact discrete Laplace noise on every possible "
+        "cell covers it. The chain and all cases drawn from it follow from the noisy sums; every "
+        "released case is invented."
     )
 
     def spends(self, epsilon: Fraction, delta: Fraction, max_units: int) -> tuple[Spend, ...]:
@@ -217,16 +207,24 @@ class MarkovVariantsPure(MarkovVariants):
         Raises:
             UsageError: Noise so wide cannot be drawn.
         """
-        drawable(laplace_scale(epsilon, 2 * (_LONGEST + 1) * max_units))
+        drawable(laplace_scale(epsilon, (_LONGEST + 2) * max_units))
         return (Spend(f"{self._prefix} sums", "pure", epsilon, Fraction(0)),)
 
     def explain(self, epsilon: Fraction, delta: Fraction, max_units: int) -> str:
         """Returns what it does and the noise to expect."""
         return (
-            "counts pairs of activities by position, adds discrete Laplace noise of scale "
-            f"{float(2 * max_units / epsilon):.3g} times (max_trace_length + 1), and draws cases "
-            "from the chain"
+            "counts pairs of activities, adds discrete Laplace noise of scale "
+            f"{float(max_units / epsilon):.3g} times (max_trace_length + 2), and draws cases from "
+            "the chain"
         )
+
+    def cells_of(self, domain: Domain) -> FlowCells:
+        """Returns what is counted, public: arcs whatever their position.
+
+        Raises:
+            UsageError: The vocabulary is so large that noise on every cell cannot be drawn.
+        """
+        return _drawable(FlowCells.without_positions(len(domain.vocabulary), domain.max_length))
 
     def _noisy_sums(
         self,
@@ -237,7 +235,16 @@ class MarkovVariantsPure(MarkovVariants):
         delta: Fraction,
         randomness: Randomness,
     ) -> tuple[np.ndarray, SumNoise]:
-        scale = drawable(laplace_scale(epsilon, 2 * (domain.max_length + 1) * domain.max_units))
+        scale = drawable(laplace_scale(epsilon, (domain.max_length + 2) * domain.max_units))
         stream = CellStream(randomness, f"{self._prefix}/sum", cell_numbers(cells.possible))
         noisy = flows.whole_sums(cells) + discrete_laplace(stream, *scale)
         return noisy, SumNoise(scale, 1, True)
+
+
+def _drawable(cells: FlowCells) -> FlowCells:
+    if cells.n_possible > MAX_CELLS:
+        raise UsageError(
+            f"a vocabulary of {cells.n_names:,} activities has more than {MAX_CELLS:,} cells; give "
+            "a smaller vocabulary"
+        )
+    return cells

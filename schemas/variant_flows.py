@@ -1,8 +1,8 @@
 """Where in a case each directly-follows pair occurs: variants as vectors, added up with a clip.
 
 A case is the vector of the numbers of times that it takes each arc, START and END included: once
-over the whole case, and once for each of a few public bins of the arc's position. A cell more is 1
-in every case. As in `schemas.clipped_flows` a vector is scaled down to an L2 norm on a lattice and
+over the whole case, if that is wanted, and once for each of a few public bins of the arc's
+position. As in `schemas.clipped_flows` a vector is scaled down to an L2 norm on a lattice and
 floored, so the norm of what a case adds is bounded exactly, in integers. A cell more counts the
 cases: each adds 1 to it, whatever its vector is scaled by.
 """
@@ -36,10 +36,19 @@ class FlowCells:
         n_names: Activities, at least 1.
         blocks: int64[max_length+1], block of the arc at each position; the arc at position i leads
             from the i-th event, or START, to the next, or END.
+        has_whole: Whether arcs are counted in block 0, beside their bins.
     """
 
     n_names: int
     blocks: np.ndarray
+    has_whole: bool = True
+
+    @classmethod
+    def without_positions(cls, n_names: int, max_length: int) -> FlowCells:
+        """Returns cells of one bin for all positions, and no other count of the arcs in it."""
+        blocks = np.full(max_length + 1, 2)
+        blocks[0] = 1
+        return cls(n_names, blocks, False)
 
     @classmethod
     def of(cls, n_names: int, max_length: int, max_cells: int) -> FlowCells:
@@ -82,13 +91,16 @@ class FlowCells:
     @property
     def n_possible(self) -> int:
         """Number of possible cells."""
-        return 1 + self.n_names + (self.n_blocks - 1) * self.n_names * self.side
+        n_counted = self.n_blocks - 2 + self.has_whole
+        return 1 + self.n_names + n_counted * self.n_names * self.side
 
     @cached_property
     def possible(self) -> np.ndarray:
         """int64[n_possible], ascending: the cells that some case can have."""
         cells = np.zeros((self.n_blocks, self.side, self.side), bool)
         cells[:, :-1] = True
+        cells[0] = self.has_whole
+        cells[0, -1] = False
         cells[1] = False
         cells[1, -1, :-1] = True
         cells[0, -1, -1] = True
@@ -132,7 +144,7 @@ class VariantFlows:
         source[begins] = cells.n_names
         pair = source * side + target
         position = ranges(np.zeros(n, np.int64), lengths + 1)
-        is_inner = position > 0
+        is_inner = (position > 0) & cells.has_whole
         row = np.concatenate([row, row[is_inner]])
         key = np.concatenate([cells.blocks[position] * side**2 + pair, pair[is_inner]])
         entries, counts = np.unique(row * cells.size + key, return_counts=True)

@@ -27,7 +27,6 @@ from anonymizers.markov_chain import Chain, chain_of, draw_walks
 from anonymizers.markov_variants import (
     MarkovVariants,
     MarkovVariantsPure,
-    cells_of,
     lattice_units,
 )
 from anonymizers.noisy_graph import SumNoise
@@ -47,6 +46,7 @@ NAMES = ("A", "B", "C")
 VOCABULARY = ActivityVocabulary.public(NAMES)
 DELTA = Fraction(1, 10**6)
 MARKOV, PURE = MarkovVariants(), MarkovVariantsPure()
+cells_of = MARKOV.cells_of
 
 
 def domain(max_length: int = 5, max_units: int = 1) -> Domain:
@@ -79,14 +79,17 @@ def naive_vector(variant: Variant, cells: FlowCells) -> Counter[int]:
     for position, (source, target) in enumerate(itertools.pairwise(path)):
         pair = source * cells.side + target
         vector[int(cells.blocks[position]) * cells.side**2 + pair] += 1
-        if position:
+        if position and cells.has_whole:
             vector[pair] += 1
     return vector
 
 
-@given(variant_counts())
-def test_sums_are_those_of_the_cases_one_by_one(counts: dict[Variant, int]) -> None:
-    cells = cells_of(domain())
+@pytest.mark.parametrize("generator", [MARKOV, PURE], ids=lambda g: g.name)
+@given(counts=variant_counts())
+def test_sums_are_those_of_the_cases_one_by_one(
+    generator: MarkovVariants, counts: dict[Variant, int]
+) -> None:
+    cells = generator.cells_of(domain())
     expected: Counter[int] = Counter()
     for variant, n in counts.items():
         for key, value in naive_vector(variant, cells).items():
@@ -132,8 +135,9 @@ def test_no_case_adds_more_than_the_clip(clip: int, units: int) -> None:
         square = int((added**2).sum())
         assert square <= clip**2 + units**2
         reached = max(reached, square)
-        whole = VariantFlows.of(counted({variant: 1}), cells).whole_sums(cells)
-        assert whole.sum() == 2 * len(variant) + 2 <= 2 * (5 + 1)
+        plain = PURE.cells_of(domain())
+        whole = VariantFlows.of(counted({variant: 1}), plain).whole_sums(plain)
+        assert whole.sum() == len(variant) + 2 <= 5 + 2
     if units > 1:
         longest = max(sum(n**2 for n in naive_vector(v, cells).values()) for v in all_variants(5))
         # The longest vector has its share of 1 for the case beside the clip.
@@ -233,7 +237,7 @@ def test_pure_noise_has_the_scale_of_the_longest_case(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(markov_variants, "discrete_laplace", none)
     PURE.answer(counted({("A",): 3}), domain(9, 2), Fraction(1, 2), Fraction(0), randomness())
-    assert asked == [laplace_scale(Fraction(1, 2), 20 * 2)]
+    assert asked == [laplace_scale(Fraction(1, 2), (9 + 2) * 2)]
 
 
 def test_the_lattice_is_coarser_where_noise_is_wide_and_too_wide_is_refused() -> None:
@@ -262,6 +266,22 @@ def test_without_noise_the_chain_is_that_of_the_log_by_position() -> None:
     assert chain.steps[2, b, [c, end]] == pytest.approx([1, 0])  # after three
     assert chain.steps[0, c, a] == pytest.approx(1)
     assert chain.steps.sum(axis=2) == pytest.approx(1)
+
+
+def test_without_positions_the_chain_knows_the_last_activity_alone() -> None:
+    counts: dict[Variant, int] = {("A", "B"): 3, ("A", "B", "A"): 1, ("C", "A", "B", "C"): 2}
+    cells = PURE.cells_of(domain())
+    assert cells.n_possible == len(cells.possible) == 1 + 4 + 4 * 5  # OTHER is an activity
+    sums = VariantFlows.of(counted(counts), cells).whole_sums(cells)
+    chain = chain_of(sums, cells, SumNoise((1, 10**9), 1, True))
+    assert chain is not None
+    codes = dict(zip(VOCABULARY.names.to_pylist(), range(4), strict=True))
+    a, b, c, end = codes["A"], codes["B"], codes["C"], cells.n_names
+    assert chain.starts[[a, b, c]] == pytest.approx([4 / 6, 0, 2 / 6])
+    assert len(chain.steps) == 1
+    assert chain.steps[0, a, [b, end]] == pytest.approx([6 / 7, 1 / 7])
+    assert chain.steps[0, b, [a, c, end]] == pytest.approx([1 / 6, 2 / 6, 3 / 6])
+    assert set(cells.blocks[1:].tolist()) == {2}
 
 
 def test_activities_that_lead_nowhere_are_left_out() -> None:
