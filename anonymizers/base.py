@@ -23,6 +23,7 @@ import pydantic
 from anonymizers.accounting import Spend
 from anonymizers.bounding import ContributionBounds
 from anonymizers.randomness import Randomness
+from schemas.attributes import Attribute
 from schemas.guarantee import Guarantee
 from schemas.merging import Mergeable
 from schemas.release import Operation
@@ -112,6 +113,15 @@ class Anonymizer(Protocol):
     def bounds(self, params: Any) -> ContributionBounds:
         """Returns the public caps that every trace is brought under before it is counted."""
         return ContributionBounds()
+
+    def attributes(self, params: Any) -> tuple[Attribute, ...]:
+        """Returns the declared attributes that the method reads and releases, and none else.
+
+        The traces carry the texts of the source under their names, and the released ones must carry
+        values of their types, in this order; `apply` and `generate` make them from what was
+        decided. Traces that were made up can lack them, which is as if no event had a value.
+        """
+        return ()
 
     def spends(self, params: Any) -> tuple[Spend, ...]:
         """Returns the parts of the guarantee; they add up to it. Without a finite one, none."""

@@ -1,8 +1,8 @@
 """Which log went into a release, as a number that reveals nothing about it.
 
 The digest is a sum of keyed hashes, one an event, over (case, individual if the log declares any,
-place in the case, activity, time). So it depends on the events and not on files, shards or their
-order, and pieces add up.
+place in the case, activity, time, declared attributes). So it depends on the events and not on
+files, shards or their order, and pieces add up.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from anonymizers.randomness import KeyedBlocks, ReleaseKey
 from schemas.traces import TraceBatch
@@ -40,6 +42,10 @@ class InputDigest:
         blocks = cases[row] ^ names[traces.activities]
         blocks[:, 0] ^= (np.arange(traces.n_events) - traces.offsets[row]).astype(np.uint64)
         blocks[:, 1] ^= traces.times.astype(np.uint64)
+        for name, values in traces.attributes.items():
+            blocks ^= _keyed_texts(
+                KeyedBlocks(key.derive(b"digest/attribute/" + name.encode())), values
+            )
         events = KeyedBlocks(key.derive(b"digest/event")).encrypt(blocks)
         return cls(events.sum(axis=0, dtype=np.uint64), traces.n_events)
 
@@ -60,3 +66,10 @@ class InputDigest:
     def hex(self) -> str:
         """48 hex digits."""
         return f"{int(self.lanes[0]):016x}{int(self.lanes[1]):016x}{self.n_events:016x}"
+
+
+def _keyed_texts(keyed: KeyedBlocks, values: pa.DictionaryArray) -> np.ndarray:
+    """uint64[n, 2]: a word of each text, zeros for a missing one."""
+    coded = values.cast(pa.string()).dictionary_encode()
+    words = np.append(keyed.of_text(coded.dictionary), np.zeros((1, 2), np.uint64), axis=0)
+    return words[np.asarray(pc.fill_null(coded.indices, len(coded.dictionary)))]

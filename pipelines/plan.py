@@ -26,7 +26,7 @@ def plan_lines(config: ReleaseConfig) -> Iterator[str]:
     for file in source.files:
         found = source.columns_of(file)
         columns = "attributes are told by its records" if found is None else ", ".join(found)
-        names = config.mapping.resolve(found, source.format.has_xes_names(file.path)).names
+        names = source.mapping.resolve(found, source.format.has_xes_names(file.path)).names
         kind = source.format.name_of(file.path)
         yield f"  {file.path} ({file.n_bytes:,} bytes, {kind}): {columns}"
         yield "    " + ", ".join(f"{canonical} ← {name}" for canonical, name in names.items())

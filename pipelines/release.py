@@ -32,7 +32,7 @@ from schemas.directly_follows import DirectlyFollows
 from schemas.errors import BudgetExhausted, TracecloakError, UsageError
 from schemas.merging import Pieces
 from schemas.release import OutputFile, ReleaseManifest
-from schemas.released import split_by_part
+from schemas.released import parts_of
 from schemas.traces import TraceBatch
 from schemas.vocabulary import ActivityVocabulary
 from transforms.anonymize import Run
@@ -81,6 +81,9 @@ def source_of(config: SourceConfig) -> EventSource:
     mapping = config.mapping
     if isinstance(config, ReleaseConfig) and _by_individual(config):
         mapping = replace(mapping, needs_individual=True)
+    if isinstance(config, ReleaseConfig):
+        attributes = method_named(config.method).attributes(config.method_params)
+        mapping = replace(mapping, attributes=tuple((a.name, a.column) for a in attributes))
     source = EventSource(tuple(match_files(config.input)), config.source_format, mapping)
     for file in source.files[:_CHECKED_FILES]:
         source.columns_of(file)
@@ -272,7 +275,7 @@ def _run_in_memory(
         *write_products(folder, manifest, made.products),
     ]
     if method_named(run.method).log != "none":
-        written, more = _write_log(config, made.traces, folder, manifest)
+        written, more = _write_log(config, [*made.traces, *run.columns], folder, manifest)
         others += more
     commit(folder, manifest, "parquet" in config.formats, written, others)
 
@@ -291,7 +294,7 @@ def _write_log(
     graph = Pieces(DirectlyFollows)
     for batch in traces:
         graph.add(DirectlyFollows.from_traces(batch))
-        for number, cases in split_by_part(batch, config.parts):
+        for number, cases in parts_of(batch, config.parts):
             parts[number].append(cases)
     written = [write_part(folder, manifest, number, cases) for number, cases in parts.items()]
     others = [write_dfg(folder, graph.result(), names)]

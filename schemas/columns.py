@@ -28,6 +28,7 @@ from schemas.events import (
     MIN_TIME_US,
     OPTIONAL_TEXT,
     TIMESTAMP,
+    attribute_column,
     event_schema,
 )
 
@@ -111,6 +112,8 @@ class ColumnMapping:
         filters: All of them must pass.
         needs_individual: Whether a record that names no individual is malformed: it is where the
             individual is the unit of privacy.
+        attributes: Name and source column of each attribute that is carried, as text; an event may
+            lack its value.
     """
 
     case_id: str | None = None
@@ -124,6 +127,7 @@ class ColumnMapping:
     timestamp_unit: str | None = None
     filters: tuple[RowFilter, ...] = ()
     needs_individual: bool = False
+    attributes: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         if self.timestamp_unit is not None and self.timestamp_unit not in _UNITS_US:
@@ -142,6 +146,8 @@ class ColumnMapping:
             raise UsageError(f"time_zone must be an IANA zone, got {self.time_zone!r}") from error
         if self.needs_individual and self.individual_id is None:
             raise UsageError("needs_individual is for a mapping that has an individual_id")
+        if len(dict(self.attributes)) < len(self.attributes):
+            raise UsageError(f"attributes must differ in their names, got {self.attributes}")
 
     def resolve(self, found: Sequence[str] | None, xes_names: bool) -> ResolvedColumns:
         """Fixes the source column of each canonical one.
@@ -165,7 +171,11 @@ class ColumnMapping:
             is_xes = xes_names if found is None else column not in found and xes_name in found
             if column in filtered and column not in names and is_xes:
                 filtered[column] = xes_name
-        return ResolvedColumns(self, names, filtered)
+        needed = {*names.values(), *filtered.values()}
+        names.update({attribute_column(name): source for name, source in self.attributes})
+        # Whether some record has a value is the data's, and no error may tell it.
+        may_lack = frozenset(names.values()) - needed if found is None else frozenset()
+        return ResolvedColumns(self, names, filtered, may_lack)
 
 
 @dataclass(frozen=True)
@@ -176,11 +186,14 @@ class ResolvedColumns:
         mapping: The rules for times and filters.
         names: Canonical name to source column.
         filtered: A filter's column to source column.
+        may_lack: Source columns that no record need have: those of attributes, where only records
+            tell the columns.
     """
 
     mapping: ColumnMapping
     names: dict[str, str]
     filtered: dict[str, str]
+    may_lack: frozenset[str] = frozenset()
 
     @property
     def wanted(self) -> tuple[str, ...]:
@@ -190,7 +203,7 @@ class ResolvedColumns:
     @property
     def required(self) -> tuple[str, ...]:
         """Source columns without which nothing can be read: every one that somebody named."""
-        return self.wanted
+        return tuple(name for name in self.wanted if name not in self.may_lack)
 
     def canonicalise(
         self, columns: pa.RecordBatch, records: np.ndarray, malformed: np.ndarray, file_rank: int
@@ -204,8 +217,9 @@ class ResolvedColumns:
             file_rank: Rank of the file among the inputs.
 
         Returns:
-            The events (EVENT_SCHEMA and the mapped optional columns, in the order of the records)
-            and the rejects (REJECT_SCHEMA). A record that a filter drops is in neither.
+            The events (EVENT_SCHEMA, the mapped optional columns and the attributes, in the order
+            of the records) and the rejects (REJECT_SCHEMA). A record that a filter drops is in
+            neither.
 
         Raises:
             InputSchemaError: A column's type can hold no text or no time.
@@ -220,7 +234,12 @@ class ResolvedColumns:
             keep &= row_filter.mask(column.text()) if column else False
 
         n = columns.num_rows
-        text = {c: _text_of(read.get(s), n) for c, s in self.names.items() if c != TIMESTAMP}
+        attributes = [attribute_column(name) for name, _ in self.mapping.attributes]
+        text = {
+            c: _text_of(read.get(s), n, c in attributes)
+            for c, s in self.names.items()
+            if c != TIMESTAMP
+        }
         time = _time_of(read.get(self.names[TIMESTAMP]), n, self.mapping)
 
         required = {NO_TIME: time, NO_ACTIVITY: text[ACTIVITY], NO_CASE: text[CASE_ID]}
@@ -240,7 +259,9 @@ class ResolvedColumns:
         arrays: dict[str, pa.Array] = {c: v.dictionary_encode() for c, v in text.items()}
         arrays[TIMESTAMP] = time
         arrays[EVENT_INDEX] = pa.array(index[good])
-        schema = event_schema(c for c in self.names if c in OPTIONAL_TEXT)
+        schema = event_schema(
+            (c for c in self.names if c in OPTIONAL_TEXT), dict(self.mapping.attributes)
+        )
         events = pa.RecordBatch.from_arrays([arrays[f.name] for f in schema], schema=schema)
 
         reasons = [REJECT_REASONS[code] for code in reason[bad]] + [NO_RECORD] * len(malformed)
@@ -261,8 +282,11 @@ class _Column:
     name: str
     values: pa.Array
 
-    def text(self) -> pa.Array:
-        """string[n]: the values as text; null for null, empty text, and bytes that are no UTF-8."""
+    def text(self, of_attribute: bool = False) -> pa.Array:
+        """string[n]: the values as text; null for null, empty text, and bytes that are no UTF-8.
+
+        An attribute may also be a decimal number, or `true` or `false`.
+        """
         kind = self.values.type
         values = self.values
         if pa.types.is_dictionary(kind):
@@ -278,6 +302,7 @@ class _Column:
             or pa.types.is_binary(kind)
             or pa.types.is_large_binary(kind)
             or pa.types.is_null(kind)
+            or (of_attribute and (pa.types.is_decimal(kind) or pa.types.is_boolean(kind)))
         ):
             raise InputSchemaError(
                 f"column {self.name!r} has type {kind}, which cannot serve as text; "
@@ -288,8 +313,8 @@ class _Column:
         return pc.if_else(empty, None, values) if pc.any(empty).as_py() else values
 
 
-def _text_of(column: _Column | None, n: int) -> pa.Array:
-    return pa.nulls(n, pa.string()) if column is None else column.text()
+def _text_of(column: _Column | None, n: int, of_attribute: bool) -> pa.Array:
+    return pa.nulls(n, pa.string()) if column is None else column.text(of_attribute)
 
 
 def _time_of(column: _Column | None, n: int, mapping: ColumnMapping) -> pa.Array:

@@ -6,7 +6,7 @@ One row is one event. Rows of one case may be spread over batches and files; wha
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
@@ -38,8 +38,37 @@ EVENT_SCHEMA = pa.schema(
 )
 
 
-def event_schema(optional: Iterable[str] = ()) -> pa.Schema:
-    """Returns EVENT_SCHEMA followed by the named optional text columns, in canonical order.
+# In front of an attribute's name in canonical events, so that no attribute is taken for a column.
+ATTRIBUTE_PREFIX = "attribute "
+# In front of the name of an attribute of the case, as pm4py names columns.
+CASE_PREFIX = "case:"
+
+
+def attribute_column(name: str) -> str:
+    """Returns the column of canonical events that holds an attribute."""
+    return ATTRIBUTE_PREFIX + name
+
+
+def attribute_names(schema: pa.Schema) -> list[str]:
+    """Returns the names of the attributes that canonical events have, in the order of columns."""
+    return [
+        column.removeprefix(ATTRIBUTE_PREFIX)
+        for column in schema.names
+        if column.startswith(ATTRIBUTE_PREFIX)
+    ]
+
+
+def is_case_attribute(name: str) -> bool:
+    """Returns whether an attribute belongs to the case; else it belongs to the event."""
+    return name.startswith(CASE_PREFIX)
+
+
+def event_schema(optional: Iterable[str] = (), attributes: Iterable[str] = ()) -> pa.Schema:
+    """Returns EVENT_SCHEMA, the named optional text columns in canonical order, and attributes.
+
+    Args:
+        optional: Some of OPTIONAL_TEXT.
+        attributes: Names of attributes, whose texts come in columns named by `attribute_column`.
 
     Raises:
         ValueError: A name is not one of OPTIONAL_TEXT.
@@ -49,6 +78,7 @@ def event_schema(optional: Iterable[str] = ()) -> pa.Schema:
     if unknown:
         raise ValueError(f"optional columns are {OPTIONAL_TEXT}, got {sorted(unknown)}")
     fields = [pa.field(name, _TEXT) for name in OPTIONAL_TEXT if name in wanted]
+    fields += [pa.field(attribute_column(name), _TEXT) for name in attributes]
     return pa.schema([*EVENT_SCHEMA, *fields])
 
 
@@ -60,3 +90,9 @@ RELEASED_SCHEMA = pa.schema(
         pa.field(TIMESTAMP, pa.timestamp("us", "UTC"), nullable=False),
     ]
 )
+
+
+def released_schema(attributes: Mapping[str, pa.DataType]) -> pa.Schema:
+    """Returns RELEASED_SCHEMA followed by the attributes' columns, any of whose values may lack."""
+    fields = [pa.field(name, kind) for name, kind in attributes.items()]
+    return pa.schema([*RELEASED_SCHEMA, *fields])

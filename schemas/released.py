@@ -7,7 +7,8 @@ their order. The order is a function of the released log alone, so equal release
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -26,16 +27,45 @@ def split_by_part(traces: TraceBatch, n_parts: int) -> Iterator[tuple[int, Trace
         yield int(number), traces.take(np.flatnonzero(part == number))
 
 
+def parts_of(traces: TraceBatch, n_parts: int) -> Iterator[tuple[int, TraceBatch]]:
+    """Yields (part, cases) of all that a batch adds to the parts of a release.
+
+    Its cases by the hash of their ids, and, of a batch that has attributes and no cases, the batch
+    itself to every part, for their columns.
+    """
+    if traces.n_cases == 0 and traces.attributes:
+        yield from ((number, traces) for number in range(n_parts))
+    yield from split_by_part(traces, n_parts)
+
+
 def part_rows(batches: Sequence[TraceBatch]) -> pa.RecordBatch:
-    """Returns the rows of one part in the canonical order; of no cases, no rows."""
+    """Returns the rows of one part in the canonical order; of no cases, no rows.
+
+    Args:
+        batches: Released cases of one vocabulary. Batches without cases may have another one; with
+            them, a part without cases still has the columns of its attributes.
+
+    Raises:
+        ValueError: The batches have different attributes.
+    """
     if not batches:
-        return _no_rows()
-    traces = TraceBatch.concat(batches)
+        return _no_rows(RELEASED_SCHEMA)
+    filled = [batch for batch in batches if batch.n_cases] or [batches[0]]
+    attributes = list(filled[0].attribute_types.items())
+    if any(list(batch.attribute_types.items()) != attributes for batch in batches):
+        raise ValueError("the cases of a release must have the same attributes")
+    traces = TraceBatch.concat(filled)
     return traces.take(_order(traces.starts, traces.case_ids)).to_rows()
 
 
-def _no_rows() -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([], RELEASED_SCHEMA)
+def no_traces(attributes: Mapping[str, pa.DataType]) -> TraceBatch:
+    """Returns a batch without cases that tells which attributes a released log has."""
+    nothing = TraceBatch.from_events([])
+    return replace(nothing, attributes={n: pa.array([], kind) for n, kind in attributes.items()})
+
+
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([], schema)
 
 
 def _order(starts: np.ndarray, case_ids: pa.Array) -> np.ndarray:
@@ -44,12 +74,18 @@ def _order(starts: np.ndarray, case_ids: pa.Array) -> np.ndarray:
     return np.asarray(pc.sort_indices(table, sort_keys=keys))
 
 
-def merge_rows(streams: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+def merge_rows(
+    streams: Sequence[Iterator[pa.RecordBatch]], schema: pa.Schema = RELEASED_SCHEMA
+) -> Iterator[pa.RecordBatch]:
     """Merges streams of rows, each in the canonical order, into one in that order.
 
     Holds about one batch a stream, and all of any one case.
+
+    Args:
+        streams: Of rows of `schema`.
+        schema: RELEASED_SCHEMA, or that with attributes.
     """
-    cursors = [_Cursor(stream) for stream in streams]
+    cursors = [_Cursor(stream, schema) for stream in streams]
     while True:
         for cursor in cursors:
             cursor.fill()
@@ -65,9 +101,9 @@ def merge_rows(streams: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.Recor
 class _Cursor:
     """One stream: the complete cases read so far, and the beginning of one that may go on."""
 
-    def __init__(self, stream: Iterator[pa.RecordBatch]) -> None:
+    def __init__(self, stream: Iterator[pa.RecordBatch], schema: pa.Schema) -> None:
         self._stream = stream
-        self._rows = _no_rows()
+        self._rows = _no_rows(schema)
         self._offsets = np.zeros(1, np.int64)
         self.may_grow = True
 
@@ -123,11 +159,9 @@ def _key(rows: pa.RecordBatch, row: int) -> tuple[int, str]:
 
 
 def _concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    arrays = [
-        pa.concat_arrays([batch.column(i) for batch in batches])
-        for i in range(len(RELEASED_SCHEMA))
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=RELEASED_SCHEMA)
+    schema = batches[0].schema
+    arrays = [pa.concat_arrays([batch.column(i) for batch in batches]) for i in range(len(schema))]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _sorted(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

@@ -20,7 +20,8 @@ from anonymizers.randomness import Randomness, text_digest
 from anonymizers.registry import method_named
 from schemas.errors import UsageError
 from schemas.merging import Statistics
-from schemas.traces import TraceBatch
+from schemas.released import no_traces
+from schemas.traces import TraceBatch, with_attributes
 from transforms.count import MergeStatistics
 from transforms.keys import KeyReference
 from transforms.traces import DEFAULT_SHARDS, GroupIntoTraces
@@ -53,15 +54,22 @@ class Run:
         bounds = method_named(self.method).bounds(self.params)
         return bounds.max_cases_per_individual is not None
 
+    @property
+    def columns(self) -> list[TraceBatch]:
+        """A batch without cases that tells the attributes of the released log, if it has any."""
+        attributes = method_named(self.method).attributes(self.params)
+        return [no_traces({a.name: a.arrow_type for a in attributes})] if attributes else []
+
 
 class AnonymizeEventLog(beam.PTransform):
     """Anonymises canonical events inside any pipeline.
 
-    Takes PCollection[pa.RecordBatch] of canonical events (schemas.events.EVENT_SCHEMA) and returns
-    PCollection[pa.RecordBatch]: of released rows (RELEASED_SCHEMA), or, of a method that releases
-    no log, the rows of the product named `product`. What the method guarantees is
-    `method_named(method).guarantee(params)`; keeping it takes a key that is used for this input and
-    configuration only, and a single use of the output per release id.
+    Takes PCollection[pa.RecordBatch] of canonical events (schemas.events.EVENT_SCHEMA, with the
+    attributes that the method's parameters declare, see ColumnMapping; others are dropped) and
+    returns PCollection[pa.RecordBatch]: of released rows (RELEASED_SCHEMA and those attributes),
+    or, of a method that releases no log, the rows of the product named `product`. What the method
+    guarantees is `method_named(method).guarantee(params)`; keeping it takes a key that is used for
+    this input and configuration only, and a single use of the output per release id.
 
     Example:
         released = events | AnonymizeEventLog(
@@ -88,6 +96,10 @@ class AnonymizeEventLog(beam.PTransform):
 
     def expand(self, events: beam.PCollection[pa.RecordBatch]) -> beam.PCollection[pa.RecordBatch]:
         """Wires grouping, the method's rounds, and what it makes of them."""
+        declared = method_named(self._run.method).attributes(self._run.params)
+        events = events | "DeclaredOnly" >> beam.Map(
+            with_attributes, [a.name for a in declared]
+        ).with_output_types(pa.RecordBatch)
         grouped = events | "GroupIntoTraces" >> GroupIntoTraces(
             self._n_shards, by_individual=self._run.by_individual
         )
@@ -159,6 +171,9 @@ class AnonymizeTraces(beam.PTransform):
                 | "Generate"
                 >> beam.ParDo(_Generate(run, tuple(known), self._n_pieces), *known.values())
             )
+        if method.log != "none" and run.columns:
+            columns = pipeline | "Columns" >> beam.Create(run.columns).with_output_types(TraceBatch)
+            released = (released, columns) | "WithColumns" >> beam.Flatten()
         return {"traces": released, "products": products}
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from anonymizers.base import Decision, Products
 from anonymizers.input_digest import InputDigest
 from schemas.activity_counts import ActivityCounts
+from schemas.clipped_cells import ClippedCells
 from schemas.clipped_flows import CaseNorms, ClippedFlows
 from schemas.columnar import decode, encode
 from schemas.directly_follows import DirectlyFollows
@@ -98,6 +99,7 @@ STATISTICS = (
     ActivityVocabulary,
     CaseNorms,
     CaseRanks,
+    ClippedCells,
     ClippedFlows,
     DirectlyFollows,
     DurationTable,

@@ -46,12 +46,17 @@ def part_name(number: int) -> str:
 def write_part(
     folder: ReleaseFolder, manifest: ReleaseManifest, number: int, batches: Sequence[TraceBatch]
 ) -> OutputFile:
-    """Writes the cases of one part, in their canonical order, as Parquet."""
+    """Writes the cases of one part, in their canonical order, as Parquet.
+
+    Raises:
+        ValueError: The cases have different attributes, or one with the values of a source.
+    """
     metadata = {"release": json.dumps(manifest.to_json(), ensure_ascii=False)}
 
     def content(stream: BinaryIO) -> None:
-        writer = ParquetWriter(stream, metadata)
-        writer.write(part_rows(batches))
+        rows = part_rows(batches)
+        writer = ParquetWriter(stream, metadata, rows.schema)
+        writer.write(rows)
         writer.close()
 
     return folder.write(part_name(number), content)
@@ -76,25 +81,29 @@ def write_export(
         # No name and no time of writing in the header: equal logs are equal bytes.
         with gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as packed:
             target = cast(BinaryIO, packed)
-            writer: Writer
-            if kind == "xes":
-                writer = XesWriter(target, xes_attributes(manifest))
-            else:
-                writer = CsvWriter(target)
             with contextlib.ExitStack() as stack:
-                parts = [_read_part(stack, folder, number) for number in range(n_parts)]
-                for rows in merge_rows(parts):
+                parts = [_open_part(stack, folder, number) for number in range(n_parts)]
+                schema = parts[0].schema_arrow.remove_metadata()
+                writer: Writer
+                if kind == "xes":
+                    writer = XesWriter(target, xes_attributes(manifest), schema)
+                else:
+                    writer = CsvWriter(target, schema)
+                streams = [_rows_of(part, schema) for part in parts]
+                for rows in merge_rows(streams, schema):
                     writer.write(rows)
             writer.close()
 
     return folder.write(_EXPORT_NAMES[kind], content)
 
 
-def _read_part(
-    stack: contextlib.ExitStack, folder: ReleaseFolder, number: int
-) -> Iterator[pa.RecordBatch]:
-    stream = stack.enter_context(folder.open(part_name(number)))
-    return cast(Iterator[pa.RecordBatch], pq.ParquetFile(stream).iter_batches(_READ_ROWS))
+def _open_part(stack: contextlib.ExitStack, folder: ReleaseFolder, number: int) -> pq.ParquetFile:
+    return pq.ParquetFile(stack.enter_context(folder.open(part_name(number))))
+
+
+def _rows_of(part: pq.ParquetFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for rows in part.iter_batches(_READ_ROWS):
+        yield rows.cast(schema)
 
 
 def write_dfg(

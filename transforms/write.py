@@ -14,7 +14,7 @@ from schemas.columnar import decode, encode
 from schemas.directly_follows import DirectlyFollows
 from schemas.merging import Statistics
 from schemas.release import OutputFile, ReleaseManifest
-from schemas.released import split_by_part
+from schemas.released import parts_of
 from schemas.traces import TraceBatch
 from schemas.vocabulary import ActivityVocabulary
 from transforms.count import MergeStatistics
@@ -34,7 +34,8 @@ _LOG = logging.getLogger("tracecloak")
 class WriteRelease(beam.PTransform):
     """Writes PCollection[TraceBatch] of released cases; returns one element once all is committed.
 
-    A fixed number of parts is written, empty ones too, so their number tells nothing. The manifest
+    A batch without cases gives its attributes' columns to every part (`released.no_traces`). A
+    fixed number of parts is written, empty ones too, so their number tells nothing. The manifest
     comes last.
     """
 
@@ -131,7 +132,7 @@ _NO_CASES = b""
 
 def _split(released: TraceBatch, n_parts: int) -> Iterable[tuple[int, bytes]]:
     """Encoded here, once: the runner would decode and encode at every step of the shuffle."""
-    for number, cases in split_by_part(released, n_parts):
+    for number, cases in parts_of(released, n_parts):
         yield number, encode(cases)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -188,3 +189,43 @@ def test_the_digest_of_one_log_does_not_tell_that_of_its_events() -> None:
         difference = lanes - InputDigest.from_traces(fewer, key).lanes
         differences.add(tuple(difference.tolist()))
     assert len(differences) == 8
+
+
+# --- attributes -----------------------------------------------------------------------------------
+
+
+def of_attributes(**attributes: list[str | None]) -> str:
+    [traces] = traces_of(BASE)
+    arrays = {
+        name: pa.array(values, pa.string()).dictionary_encode()
+        for name, values in attributes.items()
+    }
+    return digest([replace(traces, attributes=arrays)])
+
+
+def test_every_value_of_an_attribute_is_digested_with_its_event_and_its_name() -> None:
+    """Catches noise that stays the same when nothing but an attribute has changed."""
+    values = ["x", "y", None, "x", ""]
+    found = [
+        of_rows(BASE),
+        of_attributes(one=values),
+        of_attributes(two=values),
+        of_attributes(one=values, two=values),
+        of_attributes(one=["y", "x", None, "x", ""]),
+        of_attributes(one=["x", None, "y", "x", ""]),
+        of_attributes(one=["x", "y", "", "x", ""]),
+        of_attributes(one=["x", "y", "", "x", None]),
+    ]
+    assert len(set(found)) == len(found)
+    assert of_attributes(one=values, two=["z"] * 5) == of_attributes(two=["z"] * 5, one=values)
+
+
+def test_a_digest_of_attributes_does_not_depend_on_dictionaries_or_pieces() -> None:
+    [traces] = traces_of(BASE)
+    texts = pa.DictionaryArray.from_arrays(
+        pa.array([2, 0, None, 2, 3], pa.int32()), ["y", "unused", "x", None]
+    )
+    whole = replace(traces, attributes={"one": texts})
+    expected = of_attributes(one=["x", "y", None, "x", None])
+    assert digest([whole]) == expected
+    assert digest([whole.take(np.array([1])), whole.take(np.array([0]))]) == expected

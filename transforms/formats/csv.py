@@ -421,20 +421,31 @@ def iso_utc(stamps: pa.Array) -> pa.Array:
 class CsvWriter:
     """Writes released rows as RFC 4180 text in UTF-8 with a header line.
 
-    Lines end with a line feed; fields are quoted only where they must be.
+    Lines end with a line feed; fields are quoted only where they must be. An attribute without a
+    value is an empty field.
+
+    Args:
+        stream: Where the bytes go.
+        schema: Of the rows: RELEASED_SCHEMA, or that with attributes.
     """
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, schema: pa.Schema = RELEASED_SCHEMA) -> None:
         self._stream = stream
-        stream.write((",".join(RELEASED_SCHEMA.names) + "\n").encode())
+        self._schema = schema
+        names = _quoted(pa.array(schema.names, pa.string())).to_pylist()
+        stream.write((",".join(names) + "\n").encode())
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Appends rows of RELEASED_SCHEMA."""
-        rows = rows.cast(RELEASED_SCHEMA)
+        """Appends rows of the schema."""
+        rows = rows.cast(self._schema)
         for start in range(0, rows.num_rows, _WRITTEN_ROWS):
-            case_id, activity, timestamp = rows.slice(start, _WRITTEN_ROWS).columns
+            case_id, activity, timestamp, *attributes = rows.slice(start, _WRITTEN_ROWS).columns
             lines = pc.binary_join_element_wise(
-                _quoted(case_id), _quoted(activity), iso_utc(timestamp), ","
+                _quoted(case_id),
+                _quoted(activity),
+                iso_utc(timestamp),
+                *(_quoted(pc.fill_null(values.cast(pa.string()), "")) for values in attributes),
+                ",",
             )
             self._stream.write(("\n".join(lines.to_pylist()) + "\n").encode())
 

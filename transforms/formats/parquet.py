@@ -128,17 +128,21 @@ class ParquetWriter:
     dictionary would carry the names that were filtered out of it.
     """
 
-    def __init__(self, stream: BinaryIO, metadata: Mapping[str, str]) -> None:
+    def __init__(
+        self, stream: BinaryIO, metadata: Mapping[str, str], schema: pa.Schema = RELEASED_SCHEMA
+    ) -> None:
         """Begins a file.
 
         Args:
             stream: Where the bytes go; stays open.
             metadata: Public facts on the release; each becomes a key-value pair of the file, its
                 key prefixed with `tracecloak.`.
+            schema: Of the rows: RELEASED_SCHEMA, or that with attributes.
         """
+        self._schema = schema
         self._writer = pq.ParquetWriter(
             stream,
-            RELEASED_SCHEMA,
+            schema,
             compression="zstd",
             store_schema=False,
             write_page_checksum=True,
@@ -150,8 +154,8 @@ class ParquetWriter:
         self._buffered = 0
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Appends rows of RELEASED_SCHEMA."""
-        self._rows.append(rows.cast(RELEASED_SCHEMA))
+        """Appends rows of the schema."""
+        self._rows.append(rows.cast(self._schema))
         self._buffered += rows.num_rows
         while self._buffered >= ROW_GROUP_ROWS:
             self._flush(ROW_GROUP_ROWS)
@@ -163,7 +167,7 @@ class ParquetWriter:
         self._writer.close()
 
     def _flush(self, rows: int) -> None:
-        table = pa.Table.from_batches(self._rows, RELEASED_SCHEMA)
+        table = pa.Table.from_batches(self._rows, self._schema)
         # Pages end where chunks end, so chunks would let the batching show in the bytes.
         self._writer.write_table(table.slice(0, rows).combine_chunks(), row_group_size=rows)
         self._rows = table.slice(rows).to_batches()

@@ -1,10 +1,11 @@
 """Writes released rows as an XES event log (IEEE 1849-2023), with the log's privacy metadata.
 
 The elements stand in the order of the standard: extensions, globals, classifier, attributes of the
-log, traces. A trace has its `concept:name`, an event its `concept:name` and `time:timestamp`; there
-is one tag to a line, which line-oriented readers need. Compression and closing the stream are the
-caller's. That rows of a case are contiguous is not checked: a case that comes again later gets a
-second trace.
+log, traces. A trace has its `concept:name`, an event its `concept:name` and `time:timestamp`, and
+both have their declared attributes, a trace without the `case:` in front of the name, as long as
+there is a value. There is one tag to a line, which line-oriented readers need. Compression and
+closing the stream are the caller's. That rows of a case are contiguous is not checked: a case that
+comes again later gets a second trace.
 
 XML 1.0 cannot hold most control characters, lone surrogates, U+FFFE and U+FFFF, not even as
 references: each becomes U+FFFD. Two activities that differ in such characters only would become
@@ -23,7 +24,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.events import ACTIVITY, CASE_ID, RELEASED_SCHEMA, TIMESTAMP
+from schemas.events import (
+    ACTIVITY,
+    CASE_ID,
+    CASE_PREFIX,
+    RELEASED_SCHEMA,
+    TIMESTAMP,
+    is_case_attribute,
+)
 
 XesKind = Literal["string", "int", "float", "boolean", "date"]
 
@@ -55,6 +63,12 @@ _EXTENSIONS = {  # prefix: name, URI
     # Rafiei & van der Aalst, arXiv 2101.02627; the URI is the one that their package writes.
     "privacy": ("Privacy", "paper_version_uri/privacy.xesext"),
     TRACECLOAK_PREFIX: ("Tracecloak", TRACECLOAK_URI),
+}
+_EXTENSIONS_OF_ATTRIBUTES = {  # of cases and events, beside those
+    "lifecycle": ("Lifecycle", "http://www.xes-standard.org/lifecycle.xesext"),
+    "org": ("Organizational", "http://www.xes-standard.org/org.xesext"),
+    "cost": ("Cost", "http://www.xes-standard.org/cost.xesext"),
+    "identity": ("Identity", "http://www.xes-standard.org/identity.xesext"),
 }
 
 _TYPES = {"string": str, "int": int, "float": float, "boolean": bool, "date": datetime}
@@ -93,7 +107,8 @@ _BEGIN_TRACE = '\t<trace>\n\t\t<string key="concept:name" value="'
 _END_CASE_ID = '"/>\n'
 _BEGIN_EVENT = '\t\t<event>\n\t\t\t<string key="concept:name" value="'
 _BEGIN_TIME = '"/>\n\t\t\t<date key="time:timestamp" value="'
-_END_EVENT = '+00:00"/>\n\t\t</event>\n'
+_END_TIME = '+00:00"/>\n'
+_END_EVENT = "\t\t</event>\n"
 
 _ROWS = 1 << 16  # rows made into text at once: a few MB, and far from Arrow's 2 GiB to an array
 _FIRST_US = int(np.datetime64("0001-01-01", "us").astype(np.int64))
@@ -146,19 +161,28 @@ class XesWriter:
     Args:
         stream: Where the bytes go, UTF-8.
         log_attributes: The attributes of the log, such as its privacy metadata; their keys differ.
+        schema: Of the rows: RELEASED_SCHEMA, or that with attributes of string, int64 or float64.
 
     Raises:
-        ValueError: Two attributes of the log share a key.
+        ValueError: Two attributes of the log share a key, or an attribute has another type.
     """
 
-    def __init__(self, stream: BinaryIO, log_attributes: Sequence[XesAttribute] = ()) -> None:
+    def __init__(
+        self,
+        stream: BinaryIO,
+        log_attributes: Sequence[XesAttribute] = (),
+        schema: pa.Schema = RELEASED_SCHEMA,
+    ) -> None:
         _check_keys(log_attributes)
         self._stream = stream
+        self._schema = schema
         self._case_id: str | None = None  # of the open trace
-        used = {"concept", "time", *(key.partition(":")[0] for key in _keys(log_attributes))}
+        self._attributes = [_Element.of(f) for f in list(schema)[len(RELEASED_SCHEMA) :]]
+        keys = [*_keys(log_attributes), *(element.key for element in self._attributes)]
+        used = {"concept", "time", *(key.partition(":")[0] for key in keys if ":" in key)}
         declared = [
             f'\t<extension name="{name}" prefix="{prefix}" uri="{uri}"/>\n'
-            for prefix, (name, uri) in _EXTENSIONS.items()
+            for prefix, (name, uri) in (_EXTENSIONS | _EXTENSIONS_OF_ATTRIBUTES).items()
             if prefix in used
         ]
         attributes = [line for a in log_attributes for line in _lines(a, "\t")]
@@ -168,18 +192,20 @@ class XesWriter:
         """Appends rows; equal neighbours in `case_id` are one trace, across calls too.
 
         Args:
-            rows: RELEASED_SCHEMA; stamps are written in UTC, to the millisecond where that is
-                exact and else to the microsecond.
+            rows: Of the schema; stamps are written in UTC, to the millisecond where that is
+                exact and else to the microsecond. An attribute of the case is taken from its first
+                row.
 
         Raises:
             ValueError: A value is missing, or a time lies outside the years 1 to 9999, which is
                 what a date in XES can be read back from.
         """
-        rows = rows.select(RELEASED_SCHEMA.names)
-        if any(column.null_count for column in rows.columns):
+        rows = rows.select(self._schema.names)
+        if any(rows.column(name).null_count for name in RELEASED_SCHEMA.names):
             raise ValueError("a released row must have a case id, an activity and a timestamp")
-        for start in range(0, rows.num_rows, _ROWS):
-            self._write(rows.slice(start, _ROWS))
+        at_once = max(_ROWS // (1 + len(self._attributes)), 1)
+        for start in range(0, rows.num_rows, at_once):
+            self._write(rows.slice(start, at_once))
 
     def close(self) -> None:
         """Ends the log; nothing can be written after it."""
@@ -202,16 +228,56 @@ class XesWriter:
         names = coded.dictionary.to_pylist()
         heads = pa.array([f"{_BEGIN_EVENT}{_escape(a)}{_BEGIN_TIME}" for a in names], pa.string())
         which = pa.array(np.cumsum(begins) - 1, mask=~begins)
+        of_case = [a.lines(rows) for a in self._attributes if a.is_of_case]
+        of_event = [a.lines(rows) for a in self._attributes if not a.is_of_case]
         text = pc.binary_join_element_wise(
             pa.array(traces, pa.string()).take(which),  # null, hence nothing, within a trace
+            *(pc.if_else(pa.array(begins), lines, None) for lines in of_case),
             heads.take(coded.indices),
             _stamps(rows.column(TIMESTAMP)),
-            _END_EVENT,
+            *(_END_TIME, *of_event, _END_EVENT) if of_event else (_END_TIME + _END_EVENT,),
             "",
             null_handling="replace",
         )
         whole = pc.binary_join(pa.ListArray.from_arrays([0, n], text), "")
         self._stream.write(memoryview(whole[0].as_buffer()))
+
+
+@dataclass(frozen=True)
+class _Element:
+    """What an attribute of cases or events is written as."""
+
+    column: str
+    key: str
+    kind: XesKind
+    is_of_case: bool
+
+    @classmethod
+    def of(cls, field: pa.Field) -> _Element:
+        kind = _KIND_OF.get(field.type)
+        if kind is None:
+            raise ValueError(f"attribute {field.name!r} has type {field.type}, which XES has not")
+        of_case = is_case_attribute(field.name)
+        key = field.name.removeprefix(CASE_PREFIX) if of_case else field.name
+        return cls(field.name, key, kind, of_case)
+
+    def lines(self, rows: pa.RecordBatch) -> pa.Array:
+        """string[n]: the element of each row; null where it has no value."""
+        values = rows.column(self.column)
+        indent = "\t\t" if self.is_of_case else "\t\t\t"
+        begin, end = f'{indent}<{self.kind} key="{_escape(self.key)}" value="', '"/>\n'
+        if self.kind != "string":
+            return pc.binary_join_element_wise(begin, values.cast(pa.string()), end, "")
+        coded = values.dictionary_encode()
+        texts = [f"{begin}{_escape(text)}{end}" for text in coded.dictionary.to_pylist()]
+        return pa.array(texts, pa.string()).take(coded.indices)
+
+
+_KIND_OF: dict[pa.DataType, XesKind] = {
+    pa.string(): "string",
+    pa.int64(): "int",
+    pa.float64(): "float",
+}
 
 
 def sanitise(text: str) -> str:

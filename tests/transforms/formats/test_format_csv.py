@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.errors import InputSchemaError, UsageError
-from schemas.events import RELEASED_SCHEMA
+from schemas.events import RELEASED_SCHEMA, released_schema
 from transforms.formats import csv as csv_format
 from transforms.formats.csv import CsvReader, CsvWriter, iso_utc
 
@@ -513,6 +513,22 @@ def test_written_bytes() -> None:
             '"c\rd","e\nf",9999-12-31T23:59:59.000001+00:00\n'
             ", é ,0001-01-01T00:00:00.000000+00:00\n"
         ).encode()
+    )
+
+
+def test_attributes_are_further_fields_and_empty_if_missing() -> None:
+    kinds = {"org:resource": pa.string(), "case:age": pa.int64(), 'a,"b"': pa.float64()}
+    schema = released_schema(kinds)
+    some = {"org:resource": 'R,"1"', "case:age": -44, 'a,"b"': 2.5}
+    rows = [{"case_id": "1", "activity": "A", "timestamp": 0, **own} for own in (some, {})]
+    stream = io.BytesIO()
+    writer = CsvWriter(stream, schema)
+    writer.write(pa.RecordBatch.from_pylist(rows, schema))
+    writer.close()
+    assert stream.getvalue().decode() == (
+        'case_id,activity,timestamp,org:resource,case:age,"a,""b"""\n'
+        '1,A,1970-01-01T00:00:00.000000+00:00,"R,""1""",-44,2.5\n'
+        "1,A,1970-01-01T00:00:00.000000+00:00,,,\n"
     )
 
 

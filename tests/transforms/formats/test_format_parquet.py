@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.errors import InputSchemaError
-from schemas.events import RELEASED_SCHEMA
+from schemas.events import RELEASED_SCHEMA, released_schema
 from transforms.formats import parquet
 from transforms.formats.parquet import ParquetReader, ParquetWriter
 
@@ -273,6 +273,26 @@ def test_written_file() -> None:
 def test_no_rows_make_a_file() -> None:
     assert pq.read_table(io.BytesIO(written())).schema.equals(RELEASED_SCHEMA)
     assert read(written(rows_of())).num_rows == 0
+
+
+def test_attributes_are_typed_columns_that_may_lack_values() -> None:
+    kinds = {"org:resource": pa.string(), "case:age": pa.int64(), "amount": pa.float64()}
+    schema = released_schema(kinds)
+    row = {"case_id": "1", "activity": "A", "timestamp": 0}
+    rows = [{**row, "org:resource": "R", "case:age": 4}, {**row, "amount": 0.1}]
+    batch = pa.RecordBatch.from_pylist(rows, schema)
+    found = []
+    for batches in ([batch], [batch.slice(0, 1), batch.slice(1)]):
+        stream = io.BytesIO()
+        writer = ParquetWriter(stream, {}, schema)
+        for part in batches:
+            writer.write(part)
+        writer.close()
+        found.append(stream.getvalue())
+    assert found[0] == found[1]
+    table = pq.read_table(io.BytesIO(found[0]))
+    assert table.schema.equals(schema)
+    assert table.equals(pa.Table.from_batches([batch]))
 
 
 def test_names_filtered_out_of_a_dictionary_are_not_in_the_bytes() -> None:

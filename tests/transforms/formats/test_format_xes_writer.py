@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.events import RELEASED_SCHEMA
+from schemas.events import RELEASED_SCHEMA, released_schema
 from tests.support.xes_structure import check_xes
 from transforms.formats.xes import XesReader
 from transforms.formats.xes_writer import (
@@ -273,6 +273,115 @@ def test_speed():
     began = time.perf_counter()
     writer.write(rows)
     assert n / (time.perf_counter() - began) > 500_000  # measured: 4 to 5 million
+
+
+# --- attributes of cases and events ---
+
+TYPES = {
+    "org:resource": pa.string(),
+    "case:age": pa.int64(),
+    "amount": pa.float64(),
+    "case:org:group": pa.string(),
+    'a "key"': pa.string(),
+}
+ATTRIBUTED = [
+    {"case_id": "1", "activity": "A", "timestamp": 0, "org:resource": "R&1", "case:age": 44},
+    {"case_id": "1", "activity": "B", "timestamp": 0, "amount": 2.5, "case:age": 44},
+    {"case_id": "2", "activity": "A", "timestamp": 0, "amount": -1e300, "case:org:group": "<g>"},
+    {"case_id": "2", "activity": "A", "timestamp": 0, 'a "key"': "v", "case:org:group": "<g>"},
+]
+
+
+def with_attributes(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> str:
+    stream = io.BytesIO()
+    writer = XesWriter(stream, (), schema)
+    for batch in batches:
+        writer.write(batch)
+    writer.close()
+    assert check_xes(io.BytesIO(stream.getvalue())) == []
+    return stream.getvalue().decode()
+
+
+def test_attributes_stand_where_they_belong_and_nowhere_if_missing():
+    schema = released_schema(TYPES)
+    rows = pa.RecordBatch.from_pylist(ATTRIBUTED, schema)
+    text = with_attributes([rows], schema)
+    assert text.partition("<classifier")[0].count("<extension") == 3
+    assert 'name="Organizational" prefix="org" uri="http://www.xes-standard.org/org.xesext"' in text
+    stamp = '<date key="time:timestamp" value="1970-01-01T00:00:00.000+00:00"/>'
+    expected = f"""
+	<trace>
+		<string key="concept:name" value="1"/>
+		<int key="age" value="44"/>
+		<event>
+			<string key="concept:name" value="A"/>
+			{stamp}
+			<string key="org:resource" value="R&amp;1"/>
+		</event>
+		<event>
+			<string key="concept:name" value="B"/>
+			{stamp}
+			<float key="amount" value="2.5"/>
+		</event>
+	</trace>
+	<trace>
+		<string key="concept:name" value="2"/>
+		<string key="org:group" value="&lt;g&gt;"/>
+		<event>
+			<string key="concept:name" value="A"/>
+			{stamp}
+			<float key="amount" value="-1e+300"/>
+		</event>
+		<event>
+			<string key="concept:name" value="A"/>
+			{stamp}
+			<string key="a &quot;key&quot;" value="v"/>
+		</event>
+	</trace>
+</log>
+"""
+    assert text.partition('keys="concept:name"/>')[2] == expected
+    for cut in range(5):
+        assert with_attributes([rows.slice(0, cut), rows.slice(cut)], schema) == text
+
+
+def test_attributes_are_read_back():
+    schema = released_schema(TYPES)
+    text = with_attributes([pa.RecordBatch.from_pylist(ATTRIBUTED, schema)], schema)
+    names = list(TYPES)
+    [batch] = XesReader().read(io.BytesIO(text.encode()), names, [], 1_000)
+    rows = [
+        tuple(None if row.get(name) is None else str(row[name]) for name in names)
+        for row in ATTRIBUTED
+    ]
+    found = list(zip(*batch.columns.to_pydict().values(), strict=True))
+    assert found == rows
+
+
+def test_many_rows_with_attributes_are_written_in_pieces():
+    n = 100_000
+    schema = released_schema({"x": pa.int64(), "case:y": pa.string()})
+    rows = pa.RecordBatch.from_arrays(
+        [
+            pa.array([f"case {i // 7}" for i in range(n)]),
+            pa.array(["A"] * n),
+            pa.array(np.arange(n), pa.timestamp("us", "UTC")),
+            pa.array(np.arange(n)),
+            pa.array([f"v{i // 7}" for i in range(n)]),
+        ],
+        schema=schema,
+    )
+    text = with_attributes([rows], schema)
+    [*batches] = XesReader().read(io.BytesIO(text.encode()), ["x", "case:y"], [], n)
+    found = pa.Table.from_batches([batch.columns for batch in batches]).to_pydict()
+    assert found["x"] == [str(i) for i in range(n)]
+    assert found["case:y"] == [f"v{i // 7}" for i in range(n)]
+    assert text.count('key="y"') == n // 7 + 1
+
+
+def test_a_type_that_xes_has_not_is_refused():
+    with pytest.raises(ValueError, match="attribute 'x' has type bool"):
+        XesWriter(io.BytesIO(), (), released_schema({"x": pa.bool_()}))
 
 
 # --- text ---

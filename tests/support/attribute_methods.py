@@ -1,0 +1,165 @@
+"""Two small methods that declare attributes, for tests of how drivers and files carry them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pydantic import Field
+
+from anonymizers import base
+from anonymizers.new_ids import hex_ids
+from anonymizers.private_attributes import (
+    AttributeCounter,
+    attribute_noise,
+    attribute_of_traces,
+    decide_attribute,
+)
+from anonymizers.randomness import Randomness
+from anonymizers.registry import METHODS
+from anonymizers.variant_histogram import VariantHistogramMethod, VariantHistogramParams
+from schemas.activity_counts import ActivityCounts
+from schemas.attributes import Attribute, Declarations, declared
+from schemas.guarantee import Guarantee
+from schemas.release import Operation
+from schemas.traces import TraceBatch
+from schemas.vocabulary import ActivityVocabulary
+
+_CLIP_UNITS = 4 * 1024
+
+
+class GeneratingParams(VariantHistogramParams):
+    """Those of `variant-histogram`, with a public vocabulary, and attributes."""
+
+    attributes: Declarations = Field(default_factory=dict)
+    """The declared attributes."""
+
+
+class Generating(VariantHistogramMethod):
+    """Variants as `variant-histogram` releases them, with attributes from noisy marginals.
+
+    Each histogram spends as much as the variants do; nothing here is an honest guarantee.
+    """
+
+    name: ClassVar[str] = "generating"
+    Params: ClassVar[type[GeneratingParams]] = GeneratingParams
+
+    def attributes(self, params: GeneratingParams) -> tuple[Attribute, ...]:
+        return declared(params.attributes)
+
+    def rounds(self, params: GeneratingParams) -> tuple[str, ...]:
+        return ("variants", *params.attributes)
+
+    def _declared(self, params: GeneratingParams, name: str) -> Attribute:
+        return Attribute(name, params.attributes[name])
+
+    def requires(self, round_name: str, params: GeneratingParams) -> Mapping[str, base.Counter]:
+        if round_name == "variants":
+            return super().requires(round_name, params)
+        own = self._declared(params, round_name)
+        return {"cells": AttributeCounter(own, False, _CLIP_UNITS)}
+
+    def decide(
+        self,
+        round_name: str,
+        statistics: Mapping[str, Any],
+        decisions: base.Decisions,
+        params: GeneratingParams,
+        randomness: Randomness,
+    ) -> Any:
+        if round_name == "variants":
+            return super().decide(round_name, statistics, decisions, params, randomness)
+        own = self._declared(params, round_name)
+        epsilon, delta = params.budget
+        noise = attribute_noise(own, epsilon, Fraction(delta), _CLIP_UNITS, params.max_units)
+        names = ActivityVocabulary.public(params.vocabulary or ())
+        return decide_attribute(own, statistics["cells"], len(names), noise, randomness)
+
+    def generate(
+        self,
+        piece: int,
+        n_pieces: int,
+        decisions: base.Decisions,
+        params: GeneratingParams,
+        randomness: Randomness,
+    ) -> TraceBatch:
+        made = super().generate(piece, n_pieces, decisions, params, randomness)
+        made = made.recode(ActivityVocabulary.public(params.vocabulary or ()))
+        cases = piece + n_pieces * np.arange(made.n_cases)
+        values = {
+            own.name: attribute_of_traces(decisions[own.name], own, made, cases, randomness)
+            for own in self.attributes(params)
+        }
+        return replace(made, attributes=values)
+
+
+class PassingParams(base.Params):
+    """What `passing` takes."""
+
+    attributes: Declarations = Field(default_factory=dict)
+    """The declared attributes."""
+    wrongly: bool = False
+    """Release the texts of the source, as no method may."""
+
+
+class _Nothing:
+    kind: ClassVar[type[ActivityCounts]] = ActivityCounts
+
+    def count(self, traces: TraceBatch, decisions: Any, randomness: Randomness) -> ActivityCounts:
+        return ActivityCounts.merge([])
+
+
+class Passing(base.Anonymizer):
+    """Releases every case under a new id, its attributes as the middle of their bins: not private.
+
+    A method whose log is transformed, of which no batch is released where none came in.
+    """
+
+    name: ClassVar[str] = "passing"
+    summary: ClassVar[str] = "the log as it is, for tests"
+    log: ClassVar[Literal["transformed"]] = "transformed"
+    Params: ClassVar[type[PassingParams]] = PassingParams
+    operations: ClassVar[tuple[Operation, ...]] = (Operation("substitution", "case", "case"),)
+    exact_noise: ClassVar[bool] = True
+
+    def attributes(self, params: PassingParams) -> tuple[Attribute, ...]:
+        return declared(params.attributes)
+
+    def rounds(self, params: PassingParams) -> tuple[str, ...]:
+        return ("nothing",)
+
+    def guarantee(self, params: PassingParams) -> Guarantee:
+        return Guarantee("published", "case", "add_remove", None, None, "None.", "None.", ())
+
+    def explain(self, params: PassingParams) -> tuple[str, ...]:
+        return ("nothing: nothing is protected",)
+
+    def requires(self, round_name: str, params: PassingParams) -> Mapping[str, base.Counter]:
+        return {"nothing": _Nothing()}
+
+    def decide(self, *_: Any) -> base.Decision:
+        return base.Decision()
+
+    def apply(
+        self, traces: TraceBatch, decisions: Any, params: PassingParams, randomness: Randomness
+    ) -> TraceBatch:
+        ids = hex_ids(randomness.words("id", randomness.identify("case", traces.case_ids)))
+        values: dict[str, pa.Array] = {}
+        for own in self.attributes(params):
+            found = traces.attributes[own.name]
+            cells = own.cells(found)
+            values[own.name] = (
+                found if params.wrongly else own.values_of(cells, np.full(len(cells), 0.5))
+            )
+        return replace(traces, case_ids=ids, attributes=values)
+
+
+def register(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes both known by their names for the time of a test."""
+    for method in (Generating(), Passing()):
+        monkeypatch.setitem(METHODS, method.name, method)
