@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 DEMO_CASES ?= 2000
 
-.PHONY: demo test test-slow lint bench schema clean
+.PHONY: demo test test-slow lint bench comparison schema clean
 
 .venv/core: setup.py
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -56,6 +56,17 @@ bench: .venv/dev
 	$(BIN)/python -m tests.benchmarks.counting
 	$(BIN)/python -m tests.benchmarks.release
 	$(BIN)/python -m tests.benchmarks.samplers
+
+# RESULTS.md: the methods at the same true epsilon on public research logs, which are not part of the
+# project. About half an hour, most of it mining; a run that was cut off goes on where it was.
+comparison: .venv/dev
+	test -n "$(TRACECLOAK_LOGS)"  # names the folder of the logs
+	mkdir -p build/comparison
+	cd "$(TRACECLOAK_LOGS)" && "$(CURDIR)/$(BIN)/tracecloak" compare \
+	  --input sepsis.xes.gz,coselog_receipt.xes.gz,unrineweginfectie.xes.gz \
+	  --epsilon 0.1,0.5,1,2,4 --delta 1e-6 --repetitions 20 --mine 3 \
+	  --output "$(CURDIR)/build/comparison/RESULTS.md"
+	cp build/comparison/RESULTS.md RESULTS.md
 
 clean:
 	rm -rf .venv demo build *.egg-info

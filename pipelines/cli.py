@@ -54,6 +54,8 @@ def _run(argv: list[str], wants_traceback: bool) -> int:
         return _attack(config, flags)
     if known.command == "evaluate":
         return _evaluate(flags)
+    if known.command == "compare":
+        return _compare(flags)
     if known.command == "sample":
         return _sample(flags["cases"], flags["output"], flags.get("vocabulary"))
     if known.command == "key":
@@ -120,6 +122,11 @@ def _parser(argv: Sequence[str], config: str | None) -> argparse.ArgumentParser:
             "--released", required=True, help="folder of a release, or of releases"
         )
         evaluate.add_argument("--output", required=True, help="JSON file to write")
+    compare = command(
+        "compare", "compare methods at the same true epsilon on logs (for the operator only)"
+    )
+    if asked == "compare":
+        _add_comparison_flags(compare)
     sample = command("sample", "write a synthetic hospital log of any size")
     sample.add_argument("--cases", type=int, required=True, help="number of cases")
     sample.add_argument(
@@ -177,6 +184,39 @@ def _add_release_flags(
                 )
             else:
                 group.add_argument(f"--{name}", help=_help(field.description))
+
+
+def _add_comparison_flags(parser: argparse.ArgumentParser) -> None:
+    from pipelines import compare
+
+    parser.add_argument(
+        "--input", required=True, help="logs, each a path or a glob; separated by commas"
+    )
+    parser.add_argument(
+        "--output",
+        required=True,
+        help="Markdown page to write; rows go to .jsonl beside it, and those there are kept",
+    )
+    parser.add_argument("--methods", help="separated by commas; by default all that are comparable")
+    epsilons = ",".join(compare.DEFAULT_EPSILONS)
+    parser.add_argument("--epsilon", help=f"separated by commas (default {epsilons})")
+    parser.add_argument(
+        "--delta", help=f"of methods that need one (default {compare.DEFAULT_DELTA})"
+    )
+    parser.add_argument(
+        "--repetitions",
+        type=int,
+        help=f"releases of each method, log and epsilon (default {compare.DEFAULT_REPETITIONS})",
+    )
+    parser.add_argument(
+        "--mine",
+        type=int,
+        nargs="?",
+        const=compare.DEFAULT_MINED,
+        help="also mine a process from so many of them and judge it by the log, which takes "
+        f"seconds each (default {compare.DEFAULT_MINED}); needs the extra mining",
+    )
+    _add_reading_flags(parser)
 
 
 _READING = ("input_format", "delimiter", "encoding", "header")
@@ -264,6 +304,46 @@ def _evaluate(flags: dict[str, Any]) -> int:
     output.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     print(f"evaluation  {output} (not private: for the operator only)")
     return 0
+
+
+def _compare(flags: dict[str, Any]) -> int:
+    from pipelines import compare, compare_report
+    from pipelines.compare_log import Original
+    from pipelines.config import load_source
+    from pipelines.progress import showing_progress
+    from pipelines.release import source_of
+
+    command = compare_report.command_line(flags)
+    page = Path(flags.pop("output"))
+    rows = page.with_suffix(".jsonl")
+    inputs = _listed(flags.pop("input"))
+    methods = flags.pop("methods", None)
+    chosen = compare.chosen_methods(None if methods is None else _listed(methods))
+    epsilons = flags.pop("epsilon", None)
+    settings = {
+        "epsilons": compare.DEFAULT_EPSILONS if epsilons is None else tuple(_listed(epsilons)),
+        "delta": flags.pop("delta", compare.DEFAULT_DELTA),
+        "repetitions": flags.pop("repetitions", compare.DEFAULT_REPETITIONS),
+        "mined": flags.pop("mine", 0),
+    }
+    originals = tuple(
+        Original.read(
+            Path(path).name.split(".")[0], source_of(load_source({"input": path, **flags}))
+        )
+        for path in inputs
+    )
+    comparison = compare.Comparison(originals, chosen, **settings)
+    with showing_progress(with_runner=False):
+        made = compare.run(comparison, rows)
+        lines = compare_report.markdown_lines(comparison, made, command)
+        page.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print(f"page  {page} (not private: for the operator only)")
+    print(f"rows  {rows}")
+    return 0
+
+
+def _listed(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _sample(n_cases: int, path: str, vocabulary: str | None) -> int:
