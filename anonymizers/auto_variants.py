@@ -1,8 +1,8 @@
 """`auto-variants`: a stability histogram where cases repeat variants, else a Markov chain.
 
-A twentieth of epsilon is for one noisy number that decides: how many cases a stability histogram
-would be sure to keep, less a fifth of all cases. The rest is spent on the histogram alone if that
-is positive, and on `markov-log` alone if not.
+A twentieth of epsilon, or 1/40 if that is less, is for one noisy number that decides: how many
+cases a stability histogram would be sure to keep, less a fifth of all cases. The rest is spent on
+the histogram alone if that is positive, and on `markov-log` alone if not.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy as np
 
 from anonymizers.accounting import Spend, decimal_text
 from anonymizers.calibration import laplace_scale, stability_threshold
-from anonymizers.hybrid_variants import released, stable_variants
 from anonymizers.markov_variants import MarkovVariants
 from anonymizers.randomness import Randomness, cell_numbers
 from anonymizers.rigorous import BOUGHT_SHARE, drawable
 from anonymizers.samplers import CellStream, discrete_laplace
+from anonymizers.stable_variants import released, stable_variants
 from anonymizers.variant_generators import Domain
 from schemas.released_variants import ReleasedVariants
 from schemas.variants import VariantHistogram
@@ -26,6 +26,14 @@ from schemas.variants import VariantHistogram
 # The histogram is taken where it keeps one in so many cases. Below, most of the log would be lost;
 # above, what it keeps is right where the chain's is made up.
 _ONE_IN = 5
+# With this the noise on that number has a scale of 160 cases; more epsilon is better spent on the
+# variants, where the number is that of hundreds of cases.
+_MOST_FOR_CHOICE = Fraction(1, 40)
+
+
+def choice_epsilon(epsilon: Fraction) -> Fraction:
+    """Returns what of epsilon is spent on the choice."""
+    return min(epsilon * BOUGHT_SHARE, _MOST_FOR_CHOICE)
 
 
 def surplus(counted: VariantHistogram, threshold: int) -> int:
@@ -45,7 +53,7 @@ class AutoVariants:
     summary: ClassVar[str] = "variant histogram or Markov chain, whichever suits the log"
     is_pure: ClassVar[bool] = False
     reality: ClassVar[str] = (
-        "A twentieth of epsilon decides, on one number that a case changes by at most 4 and that "
+        "A small part of epsilon decides, on one number that a case changes by at most 4 and that "
         "has exact discrete Laplace noise, between two ways to spend the rest and all of delta: a "
         "stability histogram of variants, or cases drawn from a noisy Markov chain."
     )
@@ -60,10 +68,10 @@ class AutoVariants:
         Raises:
             UsageError: Noise so wide cannot be drawn.
         """
-        rest = epsilon * (1 - BOUGHT_SHARE)
+        choice = choice_epsilon(epsilon)
+        rest = epsilon - choice
         self._markov.spends(rest, delta, max_units)  # or is refused
         drawable(laplace_scale(rest, max_units))
-        choice = epsilon * BOUGHT_SHARE
         scale = self._scale(choice, max_units)
         sensitivity = (_ONE_IN - 1) * max_units
         return (
@@ -75,9 +83,10 @@ class AutoVariants:
 
     def explain(self, epsilon: Fraction, delta: Fraction, max_units: int) -> str:
         """Returns what it does."""
-        rest = epsilon * (1 - BOUGHT_SHARE)
+        choice = choice_epsilon(epsilon)
+        rest = epsilon - choice
         return (
-            f"decides with epsilon {decimal_text(epsilon * BOUGHT_SHARE)} between a histogram of "
+            f"decides with epsilon {decimal_text(choice)} between a histogram of "
             f"variants of at least {stability_threshold(rest, delta, max_units):,} noisy cases and "
             f"a chain, which {self._markov.explain(rest, delta, max_units)}"
         )
@@ -98,9 +107,10 @@ class AutoVariants:
         Raises:
             UsageError: The domain is too large, whatever the counts.
         """
-        rest, units = epsilon * (1 - BOUGHT_SHARE), domain.max_units
+        choice, units = choice_epsilon(epsilon), domain.max_units
+        rest = epsilon - choice
         stream = CellStream(randomness, f"{self.name}/choice", cell_numbers(np.zeros(1, np.int64)))
-        noise = discrete_laplace(stream, *self._scale(epsilon * BOUGHT_SHARE, units))
+        noise = discrete_laplace(stream, *self._scale(choice, units))
         if surplus(counted, stability_threshold(rest, delta, units)) + int(noise[0]) <= 0:
             return self._markov.answer(counted, domain, rest, delta, randomness)
         prefix = f"{self.name}/histogram"

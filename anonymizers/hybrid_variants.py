@@ -24,49 +24,14 @@ from anonymizers.calibration import laplace_scale, stability_threshold
 from anonymizers.markov_variants import MarkovVariants
 from anonymizers.randomness import Randomness
 from anonymizers.rigorous import drawable
-from anonymizers.samplers import CellStream, discrete_laplace
+from anonymizers.stable_variants import released, stable_variants
 from anonymizers.variant_generators import Domain
-from schemas.released_variants import ReleasedVariants, most_frequent_first
+from schemas.released_variants import ReleasedVariants
 from schemas.sequences import encode_sequences
 from schemas.variants import VariantHistogram
 from schemas.vocabulary import ActivityVocabulary
 
 _HALF = Fraction(1, 2)
-_MAX_COUNT = 1 << 40
-
-
-def stable_variants(
-    counted: VariantHistogram,
-    epsilon: Fraction,
-    delta: Fraction,
-    max_units: int,
-    randomness: Randomness,
-    prefix: str,
-) -> VariantHistogram:
-    """Returns the variants of a stability histogram with noisy counts; (epsilon, delta)-DP.
-
-    See `anonymizers.calibration.stability_threshold`.
-
-    Args:
-        counted: Exact counts.
-        epsilon: Of the histogram.
-        delta: Of the histogram, above 0.
-        max_units: Cases of one unit.
-        randomness: The release's.
-        prefix: What the purposes begin with.
-    """
-    cells = randomness.identify(f"{prefix}/variant", counted.sequences)
-    stream = CellStream(randomness, f"{prefix}/count", cells)
-    noisy = counted.counts + discrete_laplace(stream, *drawable(laplace_scale(epsilon, max_units)))
-    kept = noisy >= stability_threshold(epsilon, delta, max_units)
-    return VariantHistogram(
-        counted.sequences.filter(pa.array(kept)), np.minimum(noisy[kept], _MAX_COUNT)
-    )
-
-
-def released(variants: VariantHistogram, vocabulary: ActivityVocabulary) -> ReleasedVariants:
-    """Returns noisy variants in the form of a release, without intervals."""
-    return most_frequent_first(vocabulary.names, variants.offsets, variants.codes, variants.counts)
 
 
 def joined(

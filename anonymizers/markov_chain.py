@@ -22,6 +22,8 @@ _MAX_WALKS = 1 << 20
 _MAX_STEPS = 1 << 24
 # More noisy cases than this are noise.
 _MAX_CASES = 1 << 40
+_RAKING_ROUNDS = 3
+_MOST_RAKED = 2.0
 # A uniform number is kept so far below 1 that adding the number of a row does not reach the next.
 _BELOW_ONE = 1 - 1e-9
 
@@ -49,7 +51,8 @@ def chain_of(noisy: np.ndarray, cells: FlowCells, noise: SumNoise) -> Chain | No
     and so are activities from which END is not reached. In each bin its counts are expected from
     how often walks come to an activity there, and moved towards the noisy ones by m² / (m² +
     s²), where m is what is expected and s the noise: as for a normal prior of that mean and that
-    deviation. An arc that is not expected at all must pass the threshold of its own bin.
+    deviation. An arc that is not expected at all must pass the threshold of its own bin. What the
+    bins then say of whole cases is brought near the counts of these.
 
     Args:
         noisy: int64[n_possible], sums with noise in lattice steps.
@@ -98,7 +101,37 @@ def chain_of(noisy: np.ndarray, cells: FlowCells, noise: SumNoise) -> Chain | No
         steps[i] = _rows_of(np.maximum(moved, 0) * alive, overall)
         for _ in range(width):
             come = (come @ steps[i])[:n]
-    return Chain(starts / starts.sum(), steps, cells)
+    return Chain(starts / starts.sum(), _raked(steps, starts, overall, widths), cells)
+
+
+def _raked(
+    steps: np.ndarray, starts: np.ndarray, overall: np.ndarray, widths: np.ndarray
+) -> np.ndarray:
+    """The steps, scaled until walks take the arcs of whole cases about as often as those say.
+
+    Iterative proportional fitting (Deming and Stephan 1940) with few rounds and bounded factors:
+    the sums over whole cases have the least noise, and what the bins say is kept where it does not
+    contradict them.
+
+    Args:
+        steps: float64[n_bins, n, n+1], rows that sum to 1.
+        starts: float64[n], how often walks begin with each activity.
+        overall: float64[n, n+1], rows of whole cases that sum to 1.
+        widths: int64[n_bins], positions of each bin.
+    """
+    n = len(starts)
+    for _ in range(_RAKING_ROUNDS):
+        come, taken = starts, np.zeros_like(overall)
+        for rows, width in zip(steps, widths.tolist(), strict=True):
+            taken += _visits(come, rows, width)[:, None] * rows
+            for _ in range(width):
+                come = (come @ rows)[:n]
+        walked = _rows_of(taken, overall)
+        is_known = (walked > 0) & (overall > 0)
+        factors = np.divide(overall, walked, out=np.ones_like(overall), where=is_known)
+        steps = steps * np.clip(factors, 1 / _MOST_RAKED, _MOST_RAKED)
+        steps /= steps.sum(axis=2, keepdims=True)
+    return steps
 
 
 def _reach_end(counts: np.ndarray) -> np.ndarray:

@@ -14,11 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonymizers import auto_variants, hybrid_variants
+from anonymizers import stable_variants as stable
 from anonymizers.accounting import total
-from anonymizers.auto_variants import AutoVariants, surplus
+from anonymizers.auto_variants import AutoVariants, choice_epsilon, surplus
 from anonymizers.calibration import laplace_scale, stability_threshold
-from anonymizers.hybrid_variants import HybridVariants, joined, released, stable_variants
+from anonymizers.hybrid_variants import HybridVariants, joined
 from anonymizers.markov_variants import MarkovVariants
+from anonymizers.stable_variants import released, stable_variants
 from anonymizers.variant_generators import Domain
 from anonymizers.variant_log import VariantLog
 from pipelines.in_memory import anonymise
@@ -139,7 +141,7 @@ def test_the_histogram_adds_laplace_noise_and_cuts_at_the_threshold(
         asked.append(scale)
         return np.zeros(len(stream), np.int64)
 
-    monkeypatch.setattr(hybrid_variants, "discrete_laplace", none)
+    monkeypatch.setattr(stable, "discrete_laplace", none)
     least = stability_threshold(1, DELTA, max_units)
     variants = counted({("A",): least - 1, ("B",): least, ("C", "A"): least + 5})
     kept = stable_variants(variants, Fraction(1), DELTA, max_units, randomness(), "test")
@@ -195,8 +197,11 @@ def test_a_case_changes_the_surplus_by_at_most_4(
 
 
 @pytest.mark.parametrize("max_units", [1, 2])
-def test_the_choice_keeps_its_epsilon_exactly(max_units: int) -> None:
+def test_the_choice_keeps_its_epsilon_exactly(
+    monkeypatch: pytest.MonkeyPatch, max_units: int
+) -> None:
     """Hockey-stick divergence of the chosen way; control: at 4 % of epsilon it is above 0."""
+    monkeypatch.setattr(auto_variants, "_MOST_FOR_CHOICE", 1)  # a law short enough to be summed
     epsilon = Fraction(20)
     [choice, _] = AUTO.spends(epsilon, DELTA, max_units)
     assert choice.scale is not None and choice.sensitivity == 4 * max_units
@@ -240,14 +245,16 @@ def test_a_positive_surplus_with_noise_takes_the_histogram(
     monkeypatch.setattr(auto_variants, "MarkovVariants", Spy)
     monkeypatch.setattr(auto_variants, "stable_variants", histogram_of)
     epsilon = Fraction(2)
-    rest = epsilon * Fraction(19, 20)
+    assert choice_epsilon(epsilon) == Fraction(1, 40)
+    assert choice_epsilon(Fraction(1, 4)) == Fraction(1, 80)
+    rest = epsilon - Fraction(1, 40)
     least = stability_threshold(rest, DELTA, 2)
-    # Eight cases from the threshold on and five times as many in all: a surplus of 0.
-    log: dict[Variant, int] = {("A",): least + 7, ("B",): 5 * 8 - (least + 7)}
+    # Seven cases from the threshold on and five times as many in all: a surplus of 0.
+    log: dict[Variant, int] = {("A",): least + 6, ("B",): 5 * 7 - (least + 6)}
     assert 0 < log["B",] < least and surplus(counted(log), least) == 0
     AutoVariants().answer(counted(log), domain(2), epsilon, DELTA, randomness())
     assert ways == [(way, rest, DELTA)]
-    assert asked == [laplace_scale(epsilon / 20, 8)]
+    assert asked == [laplace_scale(Fraction(1, 40), 8)]
 
 
 # --- methods --------------------------------------------------------------------------------------
