@@ -53,9 +53,8 @@ class AutoVariants:
     summary: ClassVar[str] = "variant histogram or Markov chain, whichever suits the log"
     is_pure: ClassVar[bool] = False
     reality: ClassVar[str] = (
-        "A small part of epsilon decides, on one number that a case changes by at most 4 and that "
-        "has exact discrete Laplace noise, between two ways to spend the rest and all of delta: a "
-        "stability histogram of variants, or cases drawn from a noisy Markov chain."
+        "A small part of epsilon decides, on one number with exact noise, to spend the rest on a "
+        "stability histogram of variants or on cases drawn from a noisy Markov chain."
     )
 
     def __init__(self) -> None:

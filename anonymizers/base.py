@@ -136,7 +136,7 @@ class Anonymizer(Protocol):
         ...
 
     def explain(self, params: Any) -> tuple[str, ...]:
-        """Returns one sentence per round: what it counts, decides and spends."""
+        """Returns a sentence for each round or part of one: what it counts, decides and spends."""
         ...
 
     def requires(self, round_name: str, params: Any) -> Mapping[str, Counter]:

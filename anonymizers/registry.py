@@ -9,6 +9,7 @@ from anonymizers.hybrid_variants import HybridVariants
 from anonymizers.markov_variants import MarkovVariants, MarkovVariantsPure
 from anonymizers.prefix_tree_variants import PrefixTree
 from anonymizers.private_dfg import PrivateDfg
+from anonymizers.private_log import PrivateLog
 from anonymizers.privtree import PrivTree
 from anonymizers.sparse_histogram import SparseHistogram
 from anonymizers.variant_histogram import VariantHistogramMethod
@@ -26,6 +27,7 @@ _ALL: tuple[Anonymizer, ...] = (
     VariantLog(MarkovVariantsPure()),
     VariantLog(HybridVariants()),
     VariantLog(AutoVariants()),
+    PrivateLog(),
 )
 
 METHODS: dict[str, Anonymizer] = {method.name: method for method in _ALL}

@@ -98,8 +98,20 @@ class CaseNorms:
         Raises:
             UsageError: Grid or edges do not ascend.
         """
+        return cls.of_squares(_cells_of(traces, bin_edges_us).squares, grid_squared)
+
+    @classmethod
+    def of_squares(cls, squares: np.ndarray, grid_squared: np.ndarray) -> CaseNorms:
+        """Counts cases by the squared norms of their vectors, whatever these count.
+
+        Args:
+            squares: int64[n_cases].
+            grid_squared: int64[n_grid], ascending squared norms in occurrences.
+
+        Raises:
+            UsageError: The grid does not ascend.
+        """
         _require_ascending("grid_squared", grid_squared)
-        squares = _cells_of(traces, bin_edges_us).squares
         buckets, counts = np.unique(np.searchsorted(grid_squared, squares), return_counts=True)
         return cls(buckets.astype(np.int64), counts.astype(np.int64))
 

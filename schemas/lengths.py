@@ -38,6 +38,11 @@ class TraceLengths:
         return cls(distinct, sum_groups(inverse, counts, len(distinct)))
 
     @property
+    def n_cases(self) -> int:
+        """Number of cases."""
+        return int(self.counts.sum())
+
+    @property
     def weight(self) -> int:
         """Number of distinct lengths."""
         return len(self.counts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,25 @@ class ReleasedVariants:
             None if self.lows is None else self.lows[rows],
             None if self.highs is None else self.highs[rows],
         )
+
+    def resized(self, n_cases: int) -> ReleasedVariants:
+        """Returns the variants with counts in proportion that sum to `n_cases`, without intervals.
+
+        Counts are differences of rounded sums, so each is less than 1 off its proportion. Variants
+        that have no case then are left out. Of no variants nothing is made.
+
+        Args:
+            n_cases: Not negative.
+        """
+        total = self.n_cases
+        if total == 0 or n_cases == total:
+            return replace(self, lows=None, highs=None)
+        ends = np.cumsum(self.counts)
+        if 2 * total * n_cases + total >= 1 << 63:
+            ends = ends.astype(object)
+        ends = ((2 * ends * n_cases + total) // (2 * total)).astype(np.int64)
+        counts = np.diff(ends, prepend=0)
+        return most_frequent_first(self.names, self.offsets, self.codes, counts)
 
     def to_table(self) -> pa.Table:
         """Returns the columns variant (list of names), count and, if known, low and high."""

@@ -227,8 +227,8 @@ _DONE = {
 _MECHANISMS = {
     "discrete_laplace": "discrete Laplace noise",
     "discrete_gaussian": "discrete Gaussian noise",
-    "pure": "noise or a choice that keeps epsilon",
-    "approximate": "noise or a choice that keeps epsilon and delta",
+    "pure": "noise or a choice with this epsilon",
+    "approximate": "noise or a choice with these",
 }
 _TARGETS = {"concept:name": "activities", "time:timestamp": "times", "org:resource": "resources"}
 
@@ -269,7 +269,8 @@ def publishable_statement(manifest: ReleaseManifest) -> str:
     """Returns the statement that may lie beside the release, as Markdown.
 
     It depends on the manifest alone, and shows neither its digests nor its versions. Parameters are
-    shown as they are, but a vocabulary and other long values by their length.
+    shown as they are, but a vocabulary and other long values by their length, and those that are
+    empty or were not given are left out.
 
     Args:
         manifest: The release's; nothing in it was counted on the input.
@@ -278,7 +279,7 @@ def publishable_statement(manifest: ReleaseManifest) -> str:
         UsageError: Epsilon is finite, but not in (0, 10^6].
     """
     guarantee = manifest.guarantee
-    given = {name: value for name, value in manifest.params.items() if value is not None}
+    given = {name: value for name, value in manifest.params.items() if value not in (None, [], {})}
     return _render(
         "statement.md.j2",
         {
@@ -286,7 +287,6 @@ def publishable_statement(manifest: ReleaseManifest) -> str:
             "method": manifest.method,
             "operations": "; ".join(_operation(operation) for operation in manifest.operations),
             "given": "; ".join(f"{name} = {_value(name, value)}" for name, value in given.items()),
-            "not_given": ", ".join(name for name in manifest.params if name not in given),
             "kind": guarantee.kind,
             "unit": guarantee.unit,
             "is_add_remove": guarantee.adjacency == "add_remove",
