@@ -277,8 +277,8 @@ class PrivateLog(base.Anonymizer):
         """Returns the promise."""
         bought = [name.replace("_", " ") for name in params.bought]
         timed = (
-            "Every count that times, starts, sizes and attributes are drawn from has exact noise "
-            "that covers what one case changes; nothing of a case is copied. "
+            "All counts that times, sizes and attributes are drawn from have exact noise that "
+            "covers what one case changes; nothing of a case is copied. "
         )
         return guarantee_of(
             params,

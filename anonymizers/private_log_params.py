@@ -101,11 +101,11 @@ class PrivateLogParams(RigorousParams):
     """Last date of the log, public; every released stamp lies in the range."""
     time_zone: str = "UTC"
     """IANA time zone of dates, hours and weekdays; public."""
-    working_days: Annotated[tuple[Day, ...], pydantic.BeforeValidator(_listed)] = _DAYS  # type: ignore[assignment]
-    """Days of the week on which work is done: public, such as mon,tue,wed,thu,fri."""
-    working_hours: str = "0-24"
-    """Hours between which it is done, such as 8-18. Times are counted in working time, and every
-    released stamp lies in it."""
+    working_days: Annotated[tuple[Day, ...] | None, pydantic.BeforeValidator(_listed)] = None
+    """Days of the week on which work is done, public, such as mon,tue,wed,thu,fri; by default every
+    day. Times are counted in working time, and every released stamp lies in it."""
+    working_hours: str | None = None
+    """Hours between which it is done, such as 8-18; by default all."""
     holidays: Annotated[tuple[str, ...], pydantic.BeforeValidator(_texts)] = ()
     """Dates without work, such as 2026-12-25."""
     n_duration_bins: int = Field(DEFAULT_BINS, ge=MIN_BINS, le=200)
@@ -189,12 +189,12 @@ class PrivateLogParams(RigorousParams):
         Raises:
             UsageError: The dates, the zone or the working time make no sense.
         """
-        hours = _HOURS.match(self.working_hours)
+        hours = _HOURS.match(self.working_hours or "0-24")
         if hours is None:
             raise UsageError(f"working_hours must be like 8-18, got {self.working_hours!r}")
         calendar = WorkingCalendar(
             self.time_zone,
-            tuple(sorted({_DAYS.index(day) for day in self.working_days})),
+            tuple(sorted({_DAYS.index(day) for day in self.working_days or _DAYS})),
             int(hours[1]),
             int(hours[2]),
             self.holidays,

@@ -86,9 +86,8 @@ class PrivTree:
     is_pure: ClassVar[bool] = True
     reality: ClassVar[str] = (
         "Prefixes of variants are split by noisy decisions whose bar rises with every activity, so "
-        "that one case, however long, changes the chance of any tree by a bounded factor "
-        "(PrivTree); the leaves of the tree, empty ones included, partition all possible cases and "
-        "get exact discrete Laplace noise. All that is released follows from these numbers."
+        "that one case, however long, changes the chance of any tree by a bounded factor; the "
+        "leaves partition all possible cases and get exact discrete Laplace noise."
     )
 
     def __init__(self, structure_share: Fraction = STRUCTURE_SHARE) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from anonymizers.amun import Amun
+from anonymizers.amun_rigorous import AmunRigorous
 from anonymizers.auto_variants import AutoVariants
 from anonymizers.base import Anonymizer
 from anonymizers.hybrid_variants import HybridVariants
@@ -12,6 +13,7 @@ from anonymizers.private_dfg import PrivateDfg
 from anonymizers.private_log import PrivateLog
 from anonymizers.privtree import PrivTree
 from anonymizers.sparse_histogram import SparseHistogram
+from anonymizers.trace_variant_query import LaplaceLevels
 from anonymizers.variant_histogram import VariantHistogramMethod
 from anonymizers.variant_log import VariantLog
 from schemas.errors import UsageError
@@ -27,7 +29,9 @@ _ALL: tuple[Anonymizer, ...] = (
     VariantLog(MarkovVariantsPure()),
     VariantLog(HybridVariants()),
     VariantLog(AutoVariants()),
+    VariantLog(LaplaceLevels()),
     PrivateLog(),
+    AmunRigorous(),
 )
 
 METHODS: dict[str, Anonymizer] = {method.name: method for method in _ALL}
