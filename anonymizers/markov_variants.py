@@ -202,13 +202,13 @@ class MarkovVariantsPure(MarkovVariants):
     )
 
     def spends(self, epsilon: Fraction, delta: Fraction, max_units: int) -> tuple[Spend, ...]:
-        """Returns the one part.
+        """Returns the one part; it needs no delta, but a given one counts as spent.
 
         Raises:
             UsageError: Noise so wide cannot be drawn.
         """
         drawable(laplace_scale(epsilon, (_LONGEST + 2) * max_units))
-        return (Spend(f"{self._prefix} sums", "pure", epsilon, Fraction(0)),)
+        return (Spend(f"{self._prefix} sums", "approximate" if delta else "pure", epsilon, delta),)
 
     def explain(self, epsilon: Fraction, delta: Fraction, max_units: int) -> str:
         """Returns what it does and the noise to expect."""

@@ -346,7 +346,7 @@ class PrivateLog(base.Anonymizer):
             if "vocabulary" in params.bought:
                 counters["activities"] = ActivitiesOfCases(params.max_activities)
             if "time_range" in params.bought:
-                counters["months"] = MonthsOfCases(params.time_zone)
+                counters["months"] = MonthsOfCases(params.calendar_time_zone)
             return counters
         if round_name == CLIP:
             return {"norms": _Knowing(StepNorms(params.log_time, params.n_duration_bins))}

@@ -99,7 +99,7 @@ class PrivateLogParams(RigorousParams):
     """First date of the log, public, such as 2026-01-01; without it the range of time is bought."""
     last_date: str | None = None
     """Last date of the log, public; every released stamp lies in the range."""
-    time_zone: str = "UTC"
+    calendar_time_zone: str = "UTC"
     """IANA time zone of dates, hours and weekdays; public."""
     working_days: Annotated[tuple[Day, ...] | None, pydantic.BeforeValidator(_listed)] = None
     """Days of the week on which work is done, public, such as mon,tue,wed,thu,fri; by default every
@@ -151,8 +151,8 @@ class PrivateLogParams(RigorousParams):
             _ = self.log_time
         except UsageError as error:
             raise ValueError(str(error)) from None
-        if self.shares["variants"][0] <= 0:
-            raise ValueError("budget_split leaves nothing for the variants: raise their weight")
+        if self.shares["variants"][0] < self.budget[0] / 1000:
+            raise ValueError("budget_split leaves too little for the variants: raise their weight")
         if self.vocabulary is not None:
             excess = excess_of_durations(len({*self.vocabulary, OTHER}), self.n_duration_bins)
             if excess and self.is_timed:
@@ -193,7 +193,7 @@ class PrivateLogParams(RigorousParams):
         if hours is None:
             raise UsageError(f"working_hours must be like 8-18, got {self.working_hours!r}")
         calendar = WorkingCalendar(
-            self.time_zone,
+            self.calendar_time_zone,
             tuple(sorted({_DAYS.index(day) for day in self.working_days or _DAYS})),
             int(hours[1]),
             int(hours[2]),
@@ -201,7 +201,7 @@ class PrivateLogParams(RigorousParams):
         )
         span = None
         if self.first_date is not None and self.last_date is not None:
-            span = TimeRange.of_dates(self.first_date, self.last_date, self.time_zone)
+            span = TimeRange.of_dates(self.first_date, self.last_date, self.calendar_time_zone)
         return LogTime(calendar, span)
 
     @property

@@ -8,7 +8,8 @@ import jsonschema
 import pytest
 import yaml
 
-from pipelines.config import ReleaseConfig, json_schema, load, parse_where
+from anonymizers.registry import METHODS
+from pipelines.config import Columns, ReleaseConfig, json_schema, load, parse_where
 from pipelines.runners import beam_flags
 from schemas.errors import UsageError
 
@@ -122,3 +123,9 @@ def test_filters_are_read_from_text(
         equals,
         begins_with,
     )
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_no_parameter_of_a_method_has_the_name_of_another_flag(name: str) -> None:
+    params = set(METHODS[name].Params.model_fields)
+    assert not params & (set(ReleaseConfig.model_fields) | set(Columns.model_fields))

@@ -131,8 +131,23 @@ CONFIGURATIONS: dict[str, Flags] = {
     "graph of individuals, pure": (
         "--method", "private-dfg", "--epsilon", 4, "--delta", 0, "--vocabulary", "names.txt",
         "--max_trace_length", 8, "--individual_id", "person"),
+    "variants, generated": ("--method", "auto-variants", "--epsilon", 400),
+    "log": ("--method", "private-log", "--epsilon", 4, "--vocabulary", "names.txt",
+            "--max_trace_length", 9, "--first_date", "2019-01-01", "--last_date", "2019-12-31",
+            "--l2_clip", 4, "--working_hours", "6-22", "--attributes",
+            '{"activity length": {"values": ["3", "6"], "column": "person"}}'),
+    "log of individuals, all bought": (
+        "--method", "private-log", "--epsilon", 400, "--individual_id", "person",
+        "--max_cases_per_individual", 2, "--variants", "markov-log"),
+    "log of individuals, pure": (
+        "--method", "amun-rigorous", "--guessing_advantage", 0.9, "--vocabulary", "names.txt",
+        "--max_trace_length", 8, "--individual_id", "person", "--delta", 0),
 }  # fmt: skip
-MOST = ("variants of individuals", "graph of individuals, all bought, durations")
+MOST = (
+    "variants of individuals",
+    "graph of individuals, all bought, durations",
+    "log of individuals, all bought",
+)
 
 
 @pytest.fixture(scope="module")
@@ -147,8 +162,8 @@ def rigorous(
     names.write_text("\n".join(NAMES) + "\n")
     code = tracecloak(
         "release", "--input", ",".join(map(str, inputs)), "--output", folder / "out",
-        "--key_store", folder / "keys", "--release_id", release_id, "--delta", "1e-5",
-        "--parts", 3, *(names if flag == "names.txt" else flag for flag in flags), *more,
+        "--key_store", folder / "keys", "--release_id", release_id,
+        *(() if "--delta" in flags else ("--delta", "1e-5")), "--parts", 3, *(names if flag == "names.txt" else flag for flag in flags), *more,
     )  # fmt: skip
     assert code == 0
     return folder / "out" / f"run_id={release_id}"
