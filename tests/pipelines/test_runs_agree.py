@@ -163,7 +163,8 @@ def rigorous(
     code = tracecloak(
         "release", "--input", ",".join(map(str, inputs)), "--output", folder / "out",
         "--key_store", folder / "keys", "--release_id", release_id,
-        *(() if "--delta" in flags else ("--delta", "1e-5")), "--parts", 3, *(names if flag == "names.txt" else flag for flag in flags), *more,
+        *(() if "--delta" in flags else ("--delta", "1e-5")), "--parts", 3,
+        *(names if flag == "names.txt" else flag for flag in flags), *more,
     )  # fmt: skip
     assert code == 0
     return folder / "out" / f"run_id={release_id}"
