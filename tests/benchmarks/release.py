@@ -1,4 +1,4 @@
-"""An Amun sampling release of 250,000 synthetic cases, against the bare counting kernels."""
+"""Releases of synthetic logs against the bare counting kernels: Amun's, and one with an epsilon."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ def main() -> None:
         tenth = run("release", sample(Path(folder), 25_000))
         print(tenth)
         ratio("10 x the cases, release", release / tenth.seconds, 11)
+        million = in_turn(("bare kernels", "private-log"), sample(Path(folder), 1_000_000), 1)
+        for measured in million.values():
+            print(measured)
+        generated = million["private-log"].seconds / million["bare kernels"].seconds
+        ratio("private-log of 1,000,000 cases / bare counting kernels", generated, 8)
 
 
 if __name__ == "__main__":

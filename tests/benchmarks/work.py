@@ -27,6 +27,7 @@ import pipelines.release  # noqa: F401
 from pipelines import cli
 from pipelines.in_memory import group_into_traces
 from pipelines.runners import keep_freed_memory
+from pipelines.sample_file import write_vocabulary
 from schemas.columns import ColumnMapping
 from schemas.dafsa import Dafsa
 from schemas.directly_follows import DirectlyFollows
@@ -158,13 +159,14 @@ def per_event_beam(path: str, shards: int) -> Counts:
     return _reported()
 
 
-def release(path: str, shards: int) -> Counts:
-    """An Amun sampling release from Parquet to Parquet, as the command makes it."""
+def _release(path: str, shards: int, *flags: str) -> Counts:
     with tempfile.TemporaryDirectory() as folder:
+        names = f"{folder}/activities.txt"
+        write_vocabulary(names)
         arguments = [
-            "release", "--input", path, "--output", f"{folder}/out", "--method", "amun",
-            "--guessing_advantage", "0.2", "--key_store", f"{folder}/keys", "--formats", "parquet",
-            "--shards", str(shards),
+            "release", "--input", path, "--output", f"{folder}/out", "--key_store",
+            f"{folder}/keys", "--formats", "parquet", "--shards", str(shards),
+            *(names if flag == "VOCABULARY" else flag for flag in flags),
         ]  # fmt: skip
         logging.getLogger("tracecloak").setLevel(logging.WARNING)
         code = cli.main(arguments)
@@ -173,11 +175,25 @@ def release(path: str, shards: int) -> Counts:
     return {}
 
 
+def release(path: str, shards: int) -> Counts:
+    """An Amun sampling release from Parquet to Parquet, as the command makes it."""
+    return _release(path, shards, "--method", "amun", "--guessing_advantage", "0.2")
+
+
+def private_log(path: str, shards: int) -> Counts:
+    """A generated log with times under one epsilon, likewise."""
+    return _release(
+        path, shards, "--method", "private-log", "--epsilon", "1", "--vocabulary", "VOCABULARY",
+        "--max_trace_length", "30",
+    )  # fmt: skip
+
+
 WORK: dict[str, Callable[[str, int], Counts]] = {
     "bare kernels": bare_kernels,
     "columnar Beam": columnar_beam,
     "per-event Beam": per_event_beam,
     "release": release,
+    "private-log": private_log,
 }
 
 
