@@ -29,7 +29,10 @@ def step_borders(n_bins: int) -> np.ndarray:
 
 
 def largest_noise(n_cells: int) -> float:
-    """What the noise of so many cells hardly exceeds, in its deviations."""
+    """What normal noise of so many cells hardly exceeds, in its deviations.
+
+    Discrete Laplace noise of a few cells does: of n about n / 2 e^(-2 root(ln n)).
+    """
     return math.sqrt(2 * math.log(n_cells))
 
 

@@ -115,7 +115,10 @@ def decide_spans(
     """Adds noise to all counts, and makes shares of the bins for each last activity.
 
     As for steps (`step_durations.decide_durations`): what stands out of the noise among all cases
-    is what a last activity's own counts are drawn towards. Spends epsilon and no delta.
+    is what a last activity's own counts are drawn towards. In bins of few cases they would still
+    come to too many, because what is below 0 is cut off, so that bins of months would gain most. So
+    each bin of all activities together is brought to its share among all cases. Spends epsilon and
+    no delta.
 
     Args:
         counted: What `CaseSpans` counts, exactly.
@@ -137,8 +140,12 @@ def decide_spans(
     everywhere = np.where(is_possible & (noisy[0] > _LEAST_DEVIATIONS * deviation), noisy[0], 0.0)
     if not everywhere.any():
         everywhere = is_possible.astype(np.float64)
+    everywhere = everywhere / everywhere.sum()
     is_large = (noisy[1:] > largest_noise(noisy.size) * deviation) & is_possible
-    shares = estimated_shares(noisy[1:], deviation, everywhere / everywhere.sum(), is_large)
+    shares = estimated_shares(noisy[1:], deviation, everywhere, is_large)
+    together = np.maximum(noisy[1:].sum(axis=1), 0) @ shares
+    fitting = shares * np.divide(everywhere, together, out=np.ones(k), where=together > 0)
+    shares = np.where(fitting.any(axis=1, keepdims=True), fitting, everywhere)
     reached = np.cumsum(shares, axis=1)
     return SpansDecision(borders, reached / reached[:, -1:], longest_us)
 

@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anonymizers import base
+from anonymizers.binned_times import step_borders
 from anonymizers.bought import VocabularyDecision, norm_grid
 from anonymizers.calibration import gaussian_scale, laplace_scale
 from anonymizers.noisy_graph import MAX_CELLS, SumNoise
@@ -34,7 +35,6 @@ from anonymizers.step_durations import (
     excess_of_durations,
     n_cells_of,
     sample_durations,
-    step_borders,
     whole_norm,
 )
 from anonymizers.time_range import LogTime, TimeRange
@@ -82,19 +82,7 @@ def naive(log: Log, borders: list[int]) -> dict[str, Counter[Cell]]:
     return vectors
 
 
-# --- the bins and the vectors ---------------------------------------------------------------------
-
-
-def test_the_bins_begin_with_zero_and_go_from_a_second_to_ten_years():
-    borders = step_borders(16)
-    assert borders[0] == 1 and borders[1] == SECOND
-    assert borders[-1] == pytest.approx(3652.425 * DAY)
-    assert (np.diff(borders) > 0).all() and len(borders) == 15
-    ratios = borders[2:] / borders[1:-1]
-    assert ratios == pytest.approx(ratios[0])
-    assert len(step_borders(4)) == 3
-    with pytest.raises(UsageError, match="n_duration_bins must be at least 4, got 3"):
-        step_borders(3)
+# --- the vectors ----------------------------------------------------------------------------------
 
 
 @given(event_logs(max_events=25, activities="ABX"), st.sampled_from([[1], [1, MINUTE + 1]]))

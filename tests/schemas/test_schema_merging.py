@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 import schemas
 from schemas.activity_counts import ActivityCounts
+from schemas.clipped_cells import CaseCells, ClippedCells
 from schemas.clipped_flows import CaseNorms, ClippedFlows
 from schemas.directly_follows import DirectlyFollows
 from schemas.durations import DurationTable
@@ -39,6 +40,14 @@ def _ranks(traces: TraceBatch) -> CaseRanks:
     return CaseRanks.of(traces.lengths % 2, np.stack([hashes, hashes + np.uint64(1)], axis=1))
 
 
+def _cells(traces: TraceBatch) -> ClippedCells:
+    """By case and activity, clipped so that some of a long case are floored to nothing."""
+    case = np.repeat(np.arange(traces.n_cases), traces.lengths)
+    n_names = len(traces.vocabulary)
+    cells = CaseCells.of(case, traces.activities.astype(np.int64), traces.n_cases, n_names)
+    return ClippedCells.of_cases(cells, 2, 2)
+
+
 # How each statistic is counted on a part of a log.
 COUNTS: dict[type, Callable[[TraceBatch], Any]] = {
     ActivityCounts: lambda traces: ActivityCounts.of(
@@ -50,6 +59,7 @@ COUNTS: dict[type, Callable[[TraceBatch], Any]] = {
     ),
     CaseNorms: lambda traces: CaseNorms.from_traces(traces, np.array([2, 3, 4, 5, 9])),
     CaseRanks: _ranks,
+    ClippedCells: _cells,
     ClippedFlows: lambda traces: ClippedFlows.from_traces(traces, 20, 10, np.array([2])),
     DirectlyFollows: DirectlyFollows.from_traces,
     DurationTable: lambda traces: DurationTable.from_events(traces.activities, traces.durations),
@@ -196,6 +206,17 @@ def test_an_accumulator_of_nothing_gives_the_empty_statistic(kind):
     fresh.absorb(Pieces(kind))
     fresh.compact()
     assert plain(deepcopy(fresh).result()) == plain(kind.merge(()))
+
+
+@settings(deadline=None)
+@given(drawn=partitions())
+def test_lengths_know_the_number_of_cases(drawn):
+    log, parts = drawn
+    n_cases = len({case for case, _, _ in log})
+    whole = count(TraceLengths, log)
+    assert whole.n_cases == n_cases and type(whole.n_cases) is int
+    assert sum(count(TraceLengths, part).n_cases for part in parts) == n_cases
+    assert TraceLengths.merge(()).n_cases == 0
 
 
 # --- when pieces are merged -----------------------------------------------------------------------
