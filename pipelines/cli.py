@@ -278,7 +278,7 @@ def _attack(config_path: str | None, flags: dict[str, Any]) -> int:
     from pipelines.progress import showing_progress
     from schemas.errors import GuaranteeError
 
-    path = Path(flags.pop("report"))
+    path = _file_to_write("report", flags.pop("report"))
     n_releases = flags.pop("releases", DEFAULT_RELEASES)
     # Nothing is released, so it does not matter where to.
     config = load(config_path, {**flags, "output": "nowhere"})
@@ -297,7 +297,7 @@ def _evaluate(flags: dict[str, Any]) -> int:
     from pipelines.evaluate import evaluate
     from pipelines.release import source_of
 
-    output = Path(flags.pop("output"))
+    output = _file_to_write("output", flags.pop("output"))
     released = flags.pop("released")
     original = load_source({"input": flags.pop("original"), **flags})
     report = evaluate(source_of(original), released)
@@ -314,7 +314,7 @@ def _compare(flags: dict[str, Any]) -> int:
     from pipelines.release import source_of
 
     command = compare_report.command_line(flags)
-    page = Path(flags.pop("output"))
+    page = _file_to_write("output", flags.pop("output"))
     rows = page.with_suffix(".jsonl")
     inputs = _listed(flags.pop("input"))
     methods = flags.pop("methods", None)
@@ -340,6 +340,17 @@ def _compare(flags: dict[str, Any]) -> int:
     print(f"page  {page} (not private: for the operator only)")
     print(f"rows  {rows}")
     return 0
+
+
+def _file_to_write(name: str, path: str) -> Path:
+    """Makes the folder of a report before the work begins, so that none is lost at its end."""
+    from schemas.errors import UsageError
+
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{name} {path!r} cannot be written: {error.strerror}") from None
+    return Path(path)
 
 
 def _listed(text: str) -> list[str]:

@@ -372,6 +372,24 @@ def test_the_samples_vocabulary_names_every_activity_and_serves_a_release(tmp_pa
     assert sorted(released["params"]["vocabulary"]) == sorted(listed)
 
 
+def test_the_folder_of_a_report_is_made_or_refused_before_the_work(
+    tmp_path: Path, log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--input", log, "--methods", "privtree", "--epsilon", "1", "--repetitions", "1"]
+    assert tracecloak("compare", *flags, "--output", tmp_path / "new" / "page.md") == 0
+    assert (tmp_path / "new" / "page.md").read_text().startswith("# Released variants")
+    (tmp_path / "file").write_text("")
+    wrong = tmp_path / "file" / "page.md"
+    for command in (
+        ["compare", *flags, "--output", wrong],
+        ["evaluate", "--original", log, "--released", tmp_path, "--output", wrong],
+        ["attack", "--input", log, "--method", "variant-histogram", "--epsilon", "1",
+         "--report", wrong],
+    ):  # fmt: skip
+        assert tracecloak(*command) == 2
+        assert "cannot be written" in capsys.readouterr().err
+
+
 def test_the_evaluation_of_a_log_with_itself_finds_no_distance(tmp_path: Path) -> None:
     """A 'release' made by hand of the original itself; all distances are 0."""
     tracecloak("sample", "--cases", 200, "--output", tmp_path / "log.parquet")
