@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from anonymizers import auto_variants, hybrid_variants
 from anonymizers import stable_variants as stable
 from anonymizers.accounting import total
-from anonymizers.auto_variants import AutoVariants, choice_epsilon, surplus
+from anonymizers.auto_variants import AutoVariants, balance, choice_epsilon, way_of
 from anonymizers.calibration import laplace_scale, stability_threshold
 from anonymizers.hybrid_variants import HybridVariants, joined
 from anonymizers.markov_variants import MarkovVariants
+from anonymizers.privtree import PrivTree
 from anonymizers.stable_variants import released, stable_variants
 from anonymizers.variant_generators import Domain
 from anonymizers.variant_log import VariantLog
@@ -29,7 +30,7 @@ from schemas.variants import VariantHistogram
 from schemas.vocabulary import OTHER, ActivityVocabulary
 from tests.support.keys import randomness, release_key
 from tests.support.logs import Variant, histogram, trace_batch, variant_counts
-from tests.support.privacy_loss import Law, delta_between, discrete_laplace
+from tests.support.privacy_loss import delta_between, discrete_laplace
 
 NAMES = ("A", "B", "C")
 VOCABULARY = ActivityVocabulary.public(NAMES)
@@ -188,39 +189,63 @@ def test_published_variants_keep_their_counts_in_the_release() -> None:
 
 
 @given(variant_counts(), st.integers(2, 12), st.sampled_from(all_variants(3)))
-def test_a_case_changes_the_surplus_by_at_most_4(
+def test_a_case_changes_the_balance_by_1(
     counts: dict[Variant, int], threshold: int, variant: Variant
 ) -> None:
     before, more = counted(counts), counted({variant: 1})
-    change = surplus(VariantHistogram.merge([before, more]), threshold) - surplus(before, threshold)
-    assert change == (4 if counts.get(variant, 0) >= threshold - 1 else -1)
+    change = balance(VariantHistogram.merge([before, more]), threshold) - balance(before, threshold)
+    assert change == (1 if counts.get(variant, 0) >= threshold - 1 else -1)
 
 
 @pytest.mark.parametrize("max_units", [1, 2])
 def test_the_choice_keeps_its_epsilon_exactly(
     monkeypatch: pytest.MonkeyPatch, max_units: int
 ) -> None:
-    """Hockey-stick divergence of the chosen way; control: at 4 % of epsilon it is above 0."""
-    monkeypatch.setattr(auto_variants, "_MOST_FOR_CHOICE", 1)  # a law short enough to be summed
+    """Hockey-stick divergence of both numbers; control: at 4/5 of their epsilon it is above 0."""
+    monkeypatch.setattr(auto_variants, "_MOST_FOR_CHOICE", 1)  # laws short enough to be summed
     epsilon = Fraction(20)
-    [choice, _] = AUTO.spends(epsilon, DELTA, max_units)
-    assert choice.scale is not None and choice.sensitivity == 4 * max_units
-    scale = Fraction(*choice.scale)
+    [choice, variants] = AUTO.spends(epsilon, DELTA, max_units)
+    assert choice.epsilon == choice_epsilon(epsilon) == 1 and variants.epsilon == 19
+    numbers: dict[str, tuple[Fraction, Callable[[VariantHistogram], int]]] = {
+        "balance": (Fraction(3, 4), lambda log: balance(log, 10)),
+        "cases": (Fraction(1, 4), lambda log: log.n_cases),
+    }
     counts: dict[Variant, int] = {("A",): 30, ("B",): 2}
+    both = counted(counts | {("A",): 30 + max_units})
+    for number, (share, exact) in numbers.items():
+        scale = Fraction(*AUTO._scale(number, epsilon, max_units))
+        assert exact(both) - exact(counted(counts)) == max_units
+        more, fewer = (
+            discrete_laplace(scale, 1_000, exact(log)) for log in (both, counted(counts))
+        )
+        _, most = delta_between(more, fewer, share)
+        assert most < Fraction(1, 10**30)
+        least, _ = delta_between(more, fewer, share * Fraction(4, 5))
+        assert least > Fraction(1, 200)
 
-    def number(log: dict[Variant, int]) -> Law:
-        return discrete_laplace(scale, 1_000, surplus(counted(log), 10))
 
-    both = counts | {("A",): 30 + max_units}
-    assert surplus(counted(both), 10) - surplus(counted(counts), 10) == 4 * max_units
-    _, most = delta_between(number(both), number(counts), choice.epsilon)
-    assert most < Fraction(1, 10**30)
-    least, _ = delta_between(number(both), number(counts), choice.epsilon * Fraction(4, 5))
-    assert least > Fraction(1, 100)
+@pytest.mark.parametrize(
+    ("noisy_balance", "noisy_cases", "way"),
+    [
+        (-61, 100, "chain"),
+        (-60, 100, "tree"),
+        (-1, 100, "tree"),
+        (0, 100, "histogram"),
+        (49, 100, "histogram"),
+        (50, 100, "tree"),
+        (-1, -5, "chain"),
+        (3, -5, "tree"),
+    ],
+)
+def test_the_share_that_a_histogram_keeps_decides(
+    noisy_balance: int, noisy_cases: int, way: str
+) -> None:
+    """A fifth, a half and three quarters of 100 cases are balances of -60, 0 and 50."""
+    assert way_of(noisy_balance, noisy_cases) == way
 
 
-@pytest.mark.parametrize(("noise", "way"), [(0, "chain"), (1, "histogram")])
-def test_a_positive_surplus_with_noise_takes_the_histogram(
+@pytest.mark.parametrize(("noise", "way"), [(-31, "chain"), (-1, "tree"), (0, "histogram")])
+def test_the_noise_is_looked_at_and_the_rest_is_spent_on_one_way(
     monkeypatch: pytest.MonkeyPatch, noise: int, way: str
 ) -> None:
     asked: list[tuple[int, ...]] = []
@@ -228,33 +253,37 @@ def test_a_positive_surplus_with_noise_takes_the_histogram(
     def of(stream: Any, *scale: int) -> np.ndarray:
         asked.append(scale)
         assert len(stream) == 1
-        return np.array([noise])
+        return np.array([noise if len(asked) == 1 else 0])
 
     ways: list[Any] = []
 
-    class Spy(MarkovVariants):
-        def answer(self, counted: Any, domain: Any, epsilon: Any, delta: Any, r: Any) -> Any:
-            ways.append(("chain", epsilon, delta))
-            return super().answer(counted, domain, epsilon, delta, r)
+    def spy(way: str, kind: type) -> type:
+        class Spy(kind):  # type: ignore[misc]
+            def answer(self, counted: Any, domain: Any, epsilon: Any, delta: Any, r: Any) -> Any:
+                ways.append((way, epsilon, delta))
+                return super().answer(counted, domain, epsilon, delta, r)
+
+        return Spy
 
     def histogram_of(variants: Any, *rest: Any) -> VariantHistogram:
         ways.append(("histogram", *rest[:2]))
         return stable_variants(variants, *rest)
 
-    monkeypatch.setattr(auto_variants, "discrete_laplace", of)
-    monkeypatch.setattr(auto_variants, "MarkovVariants", Spy)
-    monkeypatch.setattr(auto_variants, "stable_variants", histogram_of)
     epsilon = Fraction(2)
     assert choice_epsilon(epsilon) == Fraction(1, 40)
     assert choice_epsilon(Fraction(1, 4)) == Fraction(1, 80)
     rest = epsilon - Fraction(1, 40)
     least = stability_threshold(rest, DELTA, 2)
-    # Seven cases from the threshold on and five times as many in all: a surplus of 0.
-    log: dict[Variant, int] = {("A",): least + 6, ("B",): 5 * 7 - (least + 6)}
-    assert 0 < log["B",] < least and surplus(counted(log), least) == 0
+    # 25 of 50 cases from the threshold on: a balance of 0.
+    log: dict[Variant, int] = {("A",): least + 24, ("B",): 50 - (least + 24)}
+    assert 0 < log["B",] < least and balance(counted(log), least) == 0
+    monkeypatch.setattr(auto_variants, "discrete_laplace", of)
+    monkeypatch.setattr(auto_variants, "MarkovVariants", spy("chain", MarkovVariants))
+    monkeypatch.setattr(auto_variants, "PrivTree", spy("tree", PrivTree))
+    monkeypatch.setattr(auto_variants, "stable_variants", histogram_of)
     AutoVariants().answer(counted(log), domain(2), epsilon, DELTA, randomness())
     assert ways == [(way, rest, DELTA)]
-    assert asked == [laplace_scale(Fraction(1, 40), 8)]
+    assert asked == [laplace_scale(Fraction(3, 160), 2), laplace_scale(Fraction(1, 160), 2)]
 
 
 # --- methods --------------------------------------------------------------------------------------

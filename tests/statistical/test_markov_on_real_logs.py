@@ -1,6 +1,6 @@
 """`markov-log`, `hybrid-log` and `auto-variants` on public research logs, delta 1e-6, per case.
 
-Medians of 10 releases under fixed keys against bounds a few per cent above what was measured. The
+Medians of 30 releases under fixed keys against bounds a few per cent above what was measured. The
 vocabulary is the log's own, as if from a public file, and cases are cut at a public length. The
 logs are not part of the project; TRACECLOAK_LOGS names the folder that has them.
 """
@@ -20,6 +20,7 @@ import pytest
 from anonymizers.auto_variants import AutoVariants
 from anonymizers.hybrid_variants import HybridVariants
 from anonymizers.markov_variants import MarkovVariants, MarkovVariantsPure
+from anonymizers.privtree import PrivTree
 from anonymizers.stable_variants import StableVariants
 from anonymizers.variant_generators import Domain
 from anonymizers.variant_log import VariantLog
@@ -39,7 +40,7 @@ COSELOG = "coselog_receipt.xes.gz"
 SEPSIS = "sepsis.xes.gz"
 URINE = "unrineweginfectie.xes.gz"
 LENGTHS = {COSELOG: 25, SEPSIS: 40, URINE: 25}
-N_KEYS = 10
+N_KEYS = 30
 DELTA = Fraction(1, 10**6)
 
 
@@ -159,21 +160,26 @@ CHOICES = [(name, epsilon) for name in LENGTHS for epsilon in ("0.1", "0.5", "1"
 
 
 @pytest.mark.parametrize(("name", "epsilon"), CHOICES)
-def test_auto_is_nearly_as_near_as_the_better_way(
-    logs_folder: Path, name: str, epsilon: str
-) -> None:
-    """Within a tenth, and one in the last digit that is printed, of the smaller distance.
+def test_auto_is_nearly_as_near_as_the_best_way(logs_folder: Path, name: str, epsilon: str) -> None:
+    """Within a tenth, and one in the last digit that is printed, of the smallest distance.
 
-    Not so Sepsis at epsilon 0.1: a surplus of -1,050 with noise of scale 800 chooses wrongly in one
-    of seven releases, and the chain itself differs much from one release to the next. There it is
-    only nearer than the histogram, which publishes nothing.
+    At epsilon 0.1 within a fifth: the choice itself is made with an epsilon of 0.005 some
+    thousand cases, and is wrong in one of four releases of Sepsis and CoSeLoG.
     """
-    ways = [measured(logs_folder, name, k, epsilon)[1] for k in (StableVariants, MarkovVariants)]
+    kinds = (StableVariants, MarkovVariants, PrivTree, HybridVariants)
+    ways = [measured(logs_folder, name, kind, epsilon)[1] for kind in kinds]
     found = measured(logs_folder, name, AutoVariants, epsilon)[1]
-    if (name, epsilon) == (SEPSIS, "0.1"):
-        assert found < 0.9 < ways[0] == 1
-    else:
-        assert found <= 1.1 * min(ways) + 0.001
+    assert found <= (1.2 if epsilon == "0.1" else 1.1) * min(ways) + 0.001
+
+
+@pytest.mark.parametrize("kind", [StableVariants, MarkovVariants, PrivTree, HybridVariants])
+def test_no_single_way_is_always_that_near(logs_folder: Path, kind: type) -> None:
+    """Control: each is farther than `auto-variants` by more than a quarter somewhere."""
+    assert any(
+        measured(logs_folder, name, kind, epsilon)[1]
+        > 1.25 * measured(logs_folder, name, AutoVariants, epsilon)[1]
+        for name, epsilon in CHOICES
+    )
 
 
 def test_the_method_with_bought_names_and_length_works_on_a_log(logs_folder: Path) -> None:
