@@ -14,8 +14,9 @@ DEMO_CASES ?= 2000
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	touch $@
 
-# A synthetic hospital log; a graph of it that protects every case, what that cost, and an attack on
-# it; then a published method: what its release would do, the release, and how far it is from the log.
+# A synthetic hospital log; a graph and a log of it that protect every case, what they cost, and an
+# attack on the graph; then a published method: what its release would do, the release, and how far
+# it is from the log.
 demo: export TRACECLOAK_KEY_STORE := demo/key-store
 demo: .venv/core
 	rm -rf demo && mkdir demo
@@ -23,6 +24,8 @@ demo: .venv/core
 	  --vocabulary demo/activities.txt
 	$(BIN)/tracecloak release --input demo/hospital.xes.gz --output demo/releases \
 	  --method private-dfg --epsilon 1 --vocabulary demo/activities.txt --release_id graph-demo
+	$(BIN)/tracecloak release --input demo/hospital.xes.gz --output demo/releases \
+	  --method private-log --epsilon 1 --vocabulary demo/activities.txt --release_id log-demo
 	$(BIN)/tracecloak ledger show
 	$(BIN)/tracecloak attack --input demo/hospital.xes.gz \
 	  --method private-dfg --epsilon 1 --vocabulary demo/activities.txt \
@@ -35,8 +38,9 @@ demo: .venv/core
 	  --output demo/evaluation.json
 	@echo
 	@echo "graph       demo/releases/run_id=graph-demo/dfg.svg  (its promise: statement.md beside it)"
+	@echo "log         demo/releases/run_id=log-demo/  (log/*.parquet, log.xes.gz, dfg.json)"
 	@echo "attack      demo/attack.md"
-	@echo "release     demo/releases/run_id=hospital-demo/  (log/*.parquet, log.xes.gz, dfg.json)"
+	@echo "amun        demo/releases/run_id=hospital-demo/  (log/*.parquet, log.xes.gz, dfg.json)"
 	@echo "manifest    demo/releases/run_id=hospital-demo/manifest.json"
 	@echo "evaluation  demo/evaluation.json"
 
