@@ -68,7 +68,7 @@ comparison: .venv/dev
 	mkdir -p build/comparison
 	cd "$(TRACECLOAK_LOGS)" && "$(CURDIR)/$(BIN)/tracecloak" compare \
 	  --input sepsis.xes.gz,coselog_receipt.xes.gz,unrineweginfectie.xes.gz \
-	  --epsilon 0.1,0.5,1,2,4 --delta 1e-6 --repetitions 20 --mine 3 \
+	  --epsilon 0.1,0.5,1,2,4 --delta 1e-6 --repetitions 10 --mine 1 \
 	  --output "$(CURDIR)/build/comparison/RESULTS.md"
 	cp build/comparison/RESULTS.md RESULTS.md
 
