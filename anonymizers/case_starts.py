@@ -21,10 +21,10 @@ import numpy as np
 
 from anonymizers import base
 from anonymizers.calibration import laplace_scale
-from anonymizers.noisy_cells import backed_off
+from anonymizers.noisy_cells import backed_off, noisy_sums, variance_of
+from anonymizers.noisy_graph import SumNoise
 from anonymizers.randomness import Randomness, below, cell_numbers, uniform
 from anonymizers.rigorous import drawable
-from anonymizers.samplers import CellStream, discrete_laplace
 from anonymizers.time_range import LogTime
 from schemas.clipped_cells import CaseCells, ClippedCells
 from schemas.traces import TraceBatch
@@ -206,10 +206,10 @@ def _noisy_shares(
     n_cells = int(wanted.max()) + 1
     open_cells = np.bincount(wanted, open_us, n_cells)
     domain = np.flatnonzero(open_cells)
-    stream = CellStream(randomness, purpose, cell_numbers(domain))
+    noise = SumNoise(scale, 1, True)
     sums = np.bincount(wanted, counts, n_cells)[domain]
-    noisy = sums + discrete_laplace(stream, *scale)
-    variance = 2 * (scale[0] / scale[1]) ** 2
+    noisy = noisy_sums(sums, noise, purpose, domain, randomness)
+    variance = variance_of(noise)
 
     shares = open_cells[domain] / open_cells.sum()
     within = np.zeros((len(labels), n_cells), np.int64)

@@ -3,9 +3,16 @@
 `noisy_counts` is the mechanism: exact noise on the sums of clipped vectors, all cells of a public
 domain alike. `backed_off` is arithmetic on its result and costs nothing: a row of which the noise
 leaves little is drawn towards what the rows around it say.
+
+Noise is added in one place, `noisy_sums`. There an audit looks at the sums before anything is made
+of them, and there the controls of its tests put wrong noise (`adding`).
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import numpy as np
 
@@ -13,6 +20,47 @@ from anonymizers.noisy_graph import SumNoise, onto_simplex
 from anonymizers.randomness import Randomness, cell_numbers
 from anonymizers.samplers import CellStream, discrete_gaussian, discrete_laplace
 from schemas.clipped_cells import ClippedCells
+
+# (exact sums in lattice units, their noise, what it is for, their cells, the release's randomness)
+# -> the sums with noise.
+Adding = Callable[[np.ndarray, SumNoise, str, np.ndarray, Randomness], np.ndarray]
+
+
+def add_noise(
+    sums: np.ndarray, noise: SumNoise, purpose: str, domain: np.ndarray, randomness: Randomness
+) -> np.ndarray:
+    """Returns int64[n], sums with exact noise on each, keyed by its cell.
+
+    Args:
+        sums: int64[n], exact, in lattice units.
+        noise: What to add to each.
+        purpose: What the noise is for; one of its own for each histogram.
+        domain: int64[n], their cells, distinct and not negative.
+        randomness: The release's.
+    """
+    stream = CellStream(randomness, purpose, cell_numbers(domain))
+    draw = discrete_laplace if noise.is_laplace else discrete_gaussian
+    return sums + draw(stream, *noise.scale)
+
+
+_adding: ContextVar[Adding] = ContextVar("adding", default=add_noise)
+
+
+@contextmanager
+def adding(add: Adding) -> Iterator[None]:
+    """Within it, and in no other thread, `noisy_sums` is this function."""
+    token = _adding.set(add)
+    try:
+        yield
+    finally:
+        _adding.reset(token)
+
+
+def noisy_sums(
+    sums: np.ndarray, noise: SumNoise, purpose: str, domain: np.ndarray, randomness: Randomness
+) -> np.ndarray:
+    """Returns what `add_noise` does, or what is in its place; see `adding`."""
+    return _adding.get()(sums, noise, purpose, domain, randomness)
 
 
 def noisy_counts(
@@ -28,9 +76,7 @@ def noisy_counts(
         randomness: The release's.
     """
     domain = np.arange(n_cells, dtype=np.int64)
-    stream = CellStream(randomness, purpose, cell_numbers(domain))
-    draw = discrete_laplace if noise.is_laplace else discrete_gaussian
-    return (cells.dense(domain) + draw(stream, *noise.scale)) / noise.units
+    return noisy_sums(cells.dense(domain), noise, purpose, domain, randomness) / noise.units
 
 
 def variance_of(noise: SumNoise) -> float:

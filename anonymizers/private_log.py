@@ -47,6 +47,7 @@ from anonymizers.case_spans import (
 )
 from anonymizers.case_starts import CaseStarts, StartsDecision, decide_starts, starts_scale
 from anonymizers.generated_times import timed
+from anonymizers.noisy_cells import Adding, add_noise, adding, noisy_sums
 from anonymizers.noisy_graph import SumNoise
 from anonymizers.private_attributes import (
     UNITS,
@@ -58,9 +59,9 @@ from anonymizers.private_attributes import (
     decide_attribute,
 )
 from anonymizers.private_log_params import PrivateLogParams
-from anonymizers.randomness import Randomness, cell_numbers
+from anonymizers.randomness import Randomness
 from anonymizers.rigorous import drawable, guarantee_of
-from anonymizers.samplers import CellStream, discrete_gaussian, discrete_laplace
+from anonymizers.samplers import discrete_gaussian
 from anonymizers.step_durations import (
     DurationsDecision,
     StepDurations,
@@ -162,6 +163,10 @@ class _Knowing:
         """Counts a batch."""
         return self.counter.count(traces, _unfolded(decisions), randomness)
 
+    def reads(self, decisions: base.Decisions) -> base.Decisions:
+        """Returns what of the decisions a count can depend on: not the number of cases."""
+        return {name: part for name, part in _unfolded(decisions).items() if name != KNOWN}
+
 
 @dataclass(frozen=True)
 class _Variants:
@@ -190,6 +195,8 @@ class PrivateLog(base.Anonymizer):
         Operation("substitution", "event", "time:timestamp"),
     )
     exact_noise: ClassVar[bool] = True
+    # Adds the noise to all but the variants; replaced by audits and by the controls of tests.
+    add_noise: Adding = staticmethod(add_noise)
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {
             "epsilon": "1",
@@ -380,7 +387,8 @@ class PrivateLog(base.Anonymizer):
             UsageError: A bought vocabulary has too many cells.
         """
         if round_name == KNOWN:
-            return self._decide_known(statistics, params, randomness)
+            with adding(self.add_noise):
+                return self._decide_known(statistics, params, randomness)
         if round_name == CLIP:
             quantile = Fraction(params.clip_quantile)
             clip = choose_clip(
@@ -391,7 +399,8 @@ class PrivateLog(base.Anonymizer):
                 randomness,
             )
             return ClipDecision(int(clip * UNITS))
-        return self._decide_log(statistics, _unfolded(decisions), params, randomness)
+        with adding(self.add_noise):
+            return self._decide_log(statistics, _unfolded(decisions), params, randomness)
 
     def _decide_known(
         self, statistics: Mapping[str, Any], params: PrivateLogParams, randomness: Randomness
@@ -417,9 +426,10 @@ class PrivateLog(base.Anonymizer):
                 statistics["months"], shares["time_range"][0], units, calendar, randomness
             )
         if "sizes" in shares:
-            stream = CellStream(randomness, "number of cases", cell_numbers(np.zeros(1, np.int64)))
-            noise = discrete_laplace(stream, *laplace_scale(shares["sizes"][0], units))
-            n_cases = max(int(lengths.n_cases) + int(noise[0]), 0)
+            noise = SumNoise(laplace_scale(shares["sizes"][0], units), 1, True)
+            exact, cell = np.array([lengths.n_cases], np.int64), np.zeros(1, np.int64)
+            n_cases = int(noisy_sums(exact, noise, "number of cases", cell, randomness)[0])
+            n_cases = max(n_cases, 0)
         return KnownDecision(vocabulary, length, span, n_cases)
 
     def _decide_log(

@@ -41,14 +41,8 @@ from pipelines.audit_logs import (
     variant_counts,
     with_cases,
 )
-from pipelines.audit_releases import (
-    Key,
-    Releases,
-    Watch,
-    before_publication,
-    fresh_keys,
-    without_noise,
-)
+from pipelines.audit_releases import Releases, Watch, changed_cells, fresh_keys
+from pipelines.audit_views import Key, before_publication, without_noise
 from pipelines.config import ReleaseConfig
 from pipelines.in_memory import anonymise, group_into_traces
 from pipelines.release import source_of
@@ -192,7 +186,8 @@ def audit_pair(
         looked_at: Said in the finding.
     """
     keys = fresh_keys() if keys is None else keys
-    watch = Watch(pair.variants)
+    cells = changed_cells(pair.with_unit, pair.without_unit, method, params, keys)
+    watch = Watch(pair.variants, cells)
     sides = [Releases([log], method, params, keys) for log in (pair.with_unit, pair.without_unit)]
     n = n_releases
     if math.isfinite(seconds):
@@ -290,15 +285,18 @@ def _reruns(
                 for variant, count in variant_counts(traces, method, params).items()
             }
             seen = {**dict.fromkeys(exact, 0.0), **seen}
-        noises.append(
-            {
-                cell: seen[cell] - exact[cell]
-                for cell in seen.keys() & exact.keys()
-                if cell[0] in ("variant", "pair")
-            }
-        )
+        noises.append(_noises(seen, exact))
     common = sorted(set.intersection(*(set(noise) for noise in noises))) if noises else []
     rows = np.array([[noise[cell] for cell in common] for noise in noises])
     gain = averaging_gain(rows) if common and len(noises) > 1 else None
     n_telling = int((rows != 0).sum(axis=1).min()) if common else 0
     return RerunFinding(bytes_of[0] == bytes_of[1], n_telling, gain)
+
+
+def _noises(seen: dict[Key, float], exact: dict[Key, float]) -> dict[Key, float]:
+    """The noise of each cell; of histograms in widths of it, as one may have more than another."""
+    common = seen.keys() & exact.keys()
+    counts = [cell for cell in common if cell[0] == "count"]
+    if counts:  # what is made of them has their noise, and so errors that depend on each other
+        return {cell: (seen[cell] - exact[cell]) / seen["noise", cell[1]] for cell in counts}
+    return {cell: seen[cell] - exact[cell] for cell in common if cell[0] in ("variant", "pair")}

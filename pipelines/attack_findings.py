@@ -22,7 +22,8 @@ class PairFinding:
 
     Attributes:
         what: The two logs, in words.
-        looked_at: "noisy sums", before they are made a graph, or "release".
+        looked_at: "noisy sums", before they are made a graph or a log is drawn from them, or
+            "release".
         n_releases: Of each of the two logs.
         epsilon: The lower bound, with the claimed delta.
         largest_provable: What so many releases could prove at most.

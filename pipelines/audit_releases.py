@@ -7,9 +7,9 @@ all else, every decision and every draw of noise among it, is made anew by the m
 
 from __future__ import annotations
 
-import copy
 import functools
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,136 +19,32 @@ import numpy as np
 import pyarrow as pa
 
 from anonymizers.base import Anonymizer
-from anonymizers.noisy_graph import SumNoise
 from anonymizers.randomness import Randomness, ReleaseKey
+from pipelines.audit_views import (
+    Key,
+    Variant,
+    is_log_seen,
+    of_times_and_values,
+    seen_in,
+    without_noise,
+)
 from pipelines.in_memory import bound
 from schemas.columnar import encode
 from schemas.errors import GuaranteeError
 from schemas.merging import Pieces
-from schemas.released_graph import ReleasedGraph
-from schemas.released_variants import ReleasedVariants
 from schemas.traces import TraceBatch
-from schemas.variants import VariantHistogram
-from schemas.vocabulary import ActivityVocabulary
 
-# Microseconds between the events of a case that an audit makes up.
-STEP_US = 60_000_000
 # Counts that are kept for decisions that come again, such as a clip from a short grid.
 _MAX_REMEMBERED = 1000
-
-Variant = tuple[str, ...]
-# ("variant", a, b, …), ("pair", a, b), ("pair in its bin", a, b), ("total",), ("width",), …
-Key = tuple[str, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class NoisySums:
-    """The sums of a directly-follows graph with their noise, before they are made a graph.
-
-    All that is released follows from them, so they tell at least as much.
-
-    Attributes:
-        noisy: int64[n_cells].
-        domain: int64[n_cells], the cells, see `anonymizers.noisy_graph.possible_pairs`.
-        vocabulary: What their codes mean.
-        borders_us: Borders of the duration bins in microseconds, or None.
-        noise: What was added.
-    """
-
-    noisy: np.ndarray
-    domain: np.ndarray
-    vocabulary: ActivityVocabulary
-    borders_us: np.ndarray | None
-    noise: SumNoise
-
-
-def before_publication(method: Anonymizer) -> Anonymizer:
-    """Returns the method with its noisy sums for products, or as it is if it shows none."""
-    if not hasattr(method, "publish"):
-        return method
-    shown = copy.copy(method)
-    shown.publish = lambda *sums: (NoisySums(*sums), None)
-    return shown
-
-
-def without_noise(method: Anonymizer) -> Anonymizer | None:
-    """Returns the method with zeros for noise, or None if its noise cannot be replaced."""
-    names = [name for name in ("laplace", "gaussian", "truncated") if hasattr(method, name)]
-    if not names:
-        return None
-    silent = copy.copy(method)
-    for name in names:
-        setattr(silent, name, lambda stream, *_: np.zeros(len(stream), np.int64))
-    return silent
-
-
-# --- what is seen ---------------------------------------------------------------------------------
-
-
-def seen_in(products: Mapping[str, Any], log: Sequence[TraceBatch]) -> dict[Key, float]:
-    """Returns the numbers of a release by what they count.
-
-    Args:
-        products: Variants, graphs or noisy sums; others are not looked at.
-        log: The released log, of which the variants are counted; times are not looked at.
-    """
-    seen: dict[Key, float] = {}
-    for product in products.values():
-        if isinstance(product, ReleasedVariants):
-            seen.update(_of_variants(product.names, product.offsets, product.codes, product.counts))
-            seen["total",] = float(product.counts.sum())
-        elif isinstance(product, ReleasedGraph):
-            labels = product.labels
-            rows = zip(product.sources, product.targets, product.counts.tolist(), strict=True)
-            seen.update({("pair", labels[a], labels[b]): float(count) for a, b, count in rows})
-            seen["total",] = float(product.counts.sum())
-            seen["activities",] = float(len(product.names))
-        elif isinstance(product, NoisySums):
-            seen.update(_of_sums(product))
-    for batch in log:
-        counted = VariantHistogram.from_traces(batch)
-        names = batch.vocabulary.names
-        for key, count in _of_variants(
-            names, counted.offsets, counted.codes, counted.counts
-        ).items():
-            seen[key] = seen.get(key, 0.0) + count
-        seen["total",] = seen.get(("total",), 0.0) + batch.n_cases
-    return seen
-
-
-def _of_variants(
-    names: pa.StringArray, offsets: np.ndarray, codes: np.ndarray, counts: np.ndarray
-) -> dict[Key, float]:
-    words = names.to_pylist()
-    text = [words[code] for code in codes.tolist()]
-    bounds = offsets.tolist()
-    return {
-        ("variant", *text[first:last]): float(count)
-        for first, last, count in zip(bounds[:-1], bounds[1:], counts.tolist(), strict=True)
-    }
-
-
-def _of_sums(sums: NoisySums) -> dict[Key, float]:
-    labels = sums.vocabulary.labels
-    n_bins = 1 if sums.borders_us is None else len(sums.borders_us) + 1
-    n_codes = sums.vocabulary.end + 1
-    cells = sums.noisy.astype(float)
-    pairs, first = np.unique(sums.domain // n_bins, return_index=True)
-    totals = np.add.reduceat(cells, first)
-    names = [(labels[pair // n_codes], labels[pair % n_codes]) for pair in pairs.tolist()]
-    seen: dict[Key, float] = {
-        ("pair", *name): total for name, total in zip(names, totals.tolist(), strict=True)
-    }
-    seen["total",] = float(cells.sum())
-    seen["width",] = sums.noise.width
-    seen["activities",] = float(len(sums.vocabulary))
-    if sums.borders_us is not None:
-        step = int(np.searchsorted(sums.borders_us, STEP_US, side="right"))
-        inner = {*labels[: sums.vocabulary.start]}
-        for name, at in zip(names, first.tolist(), strict=True):
-            if inner.issuperset(name):
-                seen["pair in its bin", *name] = float(cells[at + step])
-    return seen
+# Cells of one histogram that are watched; those that a unit changes most.
+_MAX_WATCHED = 64
+_CELLS = {
+    "count": "{}",
+    "start": "the unit's months of start",
+    "step": "the unit's times of steps",
+    "span": "the unit's times of cases",
+    "value": "the unit's values of {}",
+}
 
 
 @dataclass(frozen=True)
@@ -157,9 +53,11 @@ class Watch:
 
     Attributes:
         variants: As they are within the method's bounds.
+        cells: Further numbers, see `changed_cells`.
     """
 
     variants: tuple[Variant, ...]
+    cells: tuple[Key, ...] = ()
 
     @cached_property
     def keys(self) -> list[Key]:
@@ -177,6 +75,8 @@ class Watch:
             *(("variant", *variant) for variant in self.variants),
             *(("pair", *pair) for pair in distinct),
             *(("pair in its bin", *pair) for pair in distinct),
+            *(("noise", what) for what in dict.fromkeys(k[1] for k in self.cells if _is_count(k))),
+            *self.cells,
         ]
 
     @property
@@ -187,13 +87,17 @@ class Watch:
             "width": "scale of the noise",
             "activities": "number of activities",
         }
-        names, numbers = (
-            ["the release was refused"],
-            {"variant": 0, "pair": 0, "pair in its bin": 0},
-        )
-        for kind, *_ in self.keys:
+        names = ["the release was refused"]
+        numbers: Counter[str] = Counter()
+        for kind, *rest in self.keys:
             if kind in texts:
                 names.append(texts[kind])
+            elif kind == "noise":
+                names.append(f"scale of the noise of {rest[0]}")
+            elif kind in _CELLS:
+                what = _CELLS[kind].format(rest[0])
+                numbers[what] += 1
+                names.append(f"count {numbers[what]} of {what}")
             else:
                 numbers[kind] += 1
                 names.append(f"count of the unit's {kind} {numbers[kind]}")
@@ -204,6 +108,48 @@ class Watch:
         if seen is None:
             return [1.0] + [math.nan] * len(self.keys)
         return [0.0, *(seen.get(key, math.nan) for key in self.keys)]
+
+
+def _is_count(key: Key) -> bool:
+    return key[0] == "count"
+
+
+def changed_cells(
+    with_unit: TraceBatch,
+    without_unit: TraceBatch,
+    method: Anonymizer,
+    params: Any,
+    keys: Iterator[ReleaseKey],
+) -> tuple[Key, ...]:
+    """Returns which cells of the noisy histograms, or of a released log, a unit is in.
+
+    They are those in which the two logs differ without noise: of each histogram those that differ
+    most, at most 64. That they are known is no advantage: an attacker knows both logs.
+
+    Args:
+        with_unit: The log that has the unit.
+        without_unit: The log that lacks it.
+        method: The method, in the form that is looked at.
+        params: Its parameters.
+        keys: Fresh ones, for what keeps its noise.
+    """
+    silent = without_noise(method) if hasattr(method, "original") else None
+    exact: list[dict[Key, float]] = []
+    for traces in (with_unit, without_unit):
+        if silent is not None:
+            exact.append(Releases([traces], silent, params, keys).make()[0] or {})
+        elif is_log_seen(method, params):
+            exact.append(of_times_and_values(traces, method.attributes(params)))
+    if not exact:
+        return ()
+    more, fewer = exact
+    changes: dict[Key, list[tuple[float, Key]]] = {}
+    for key in sorted(more.keys() | fewer.keys()):
+        change = abs(more.get(key, 0.0) - fewer.get(key, 0.0))
+        if key[0] in _CELLS and change:
+            group = key[:2] if key[0] in ("count", "value") else key[:1]
+            changes.setdefault(group, []).append((-change, key))
+    return tuple(key for group in changes.values() for _, key in sorted(group)[:_MAX_WATCHED])
 
 
 # --- many releases --------------------------------------------------------------------------------
@@ -302,7 +248,9 @@ class Releases:
 
         if self._bounded is None or name in self._asking:
             return counted_anew()
-        place = name, tuple(encode(value) for value in decisions.values())
+        # A count that tells what it depends on is kept although other decisions differ.
+        read = counter.reads(decisions) if hasattr(counter, "reads") else decisions
+        place = name, tuple(encode(value) for value in read.values())
         if place not in self._counted:
             probe = self._probe()
             found = counted(probe)
@@ -313,7 +261,10 @@ class Releases:
         return self._counted[place]
 
     def make(
-        self, release_id: str = "audit", also: Anonymizer | None = None
+        self,
+        release_id: str = "audit",
+        also: Anonymizer | None = None,
+        watched: Sequence[Key] | None = None,
     ) -> tuple[dict[Key, float] | None, dict[Key, float] | None]:
         """Makes one release; returns what is seen in it, or None if the method refused.
 
@@ -321,6 +272,7 @@ class Releases:
             release_id: Its name.
             also: Another form of the method; it decides the last round of the same release too,
                 and what would be seen then is returned as well.
+            watched: See `seen_in`.
         """
         method, params = self._method, self._params
         randomness = Randomness(next(self._keys), release_id, "", "")
@@ -345,7 +297,10 @@ class Releases:
         log = []
         if method.log == "transformed":
             log = [method.apply(batch, decisions, params, randomness) for batch in traces]
-        seen = seen_in(method.products(decisions, params).by_name, log)
+        elif is_log_seen(method, params):
+            log = [method.generate(0, 1, decisions, params, randomness)]
+        shown = method.products(decisions, params).by_name
+        seen = seen_in(shown, log, method.attributes(params), watched)
         if also is None:
             return seen, None
         before[round_name] = also.decide(round_name, statistics, before, params, randomness)
@@ -353,4 +308,5 @@ class Releases:
 
     def sample(self, n: int, watch: Watch) -> np.ndarray:
         """Returns float64[n, n_features], the features of n releases."""
-        return np.array([watch.features(self.make()[0]) for _ in range(n)])
+        rows = [watch.features(self.make(watched=watch.cells)[0]) for _ in range(n)]
+        return np.array(rows)

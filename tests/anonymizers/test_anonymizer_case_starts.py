@@ -26,6 +26,7 @@ from anonymizers.case_starts import (
     sample_starts,
     starts_scale,
 )
+from anonymizers.noisy_graph import SumNoise
 from anonymizers.time_range import LogTime, TimeRange
 from schemas.clipped_cells import ClippedCells
 from schemas.columnar import decode, encode
@@ -126,24 +127,19 @@ def is_open(log_time: LogTime, moment: int) -> bool:
 
 
 class Silent:
-    """Takes the place of the noise: notes the sums' cells and scale, and draws 0."""
+    """Takes the place of the noise: notes the sums and the scale, and adds 0."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.rows: dict[int, np.ndarray] = {}
+        self.sums: dict[str, np.ndarray] = {}
         self.scales: set[tuple[int, int]] = set()
-        real = case_starts.backed_off
 
-        def draw(stream: Any, numerator: int, denominator: int) -> np.ndarray:
-            self.scales.add((numerator, denominator))
-            self.rows[len(self.rows)] = np.zeros(0)
-            return np.zeros(len(stream), np.int64)
+        def add(sums: np.ndarray, noise: SumNoise, purpose: str, *_: Any) -> np.ndarray:
+            assert noise.is_laplace and noise.units == 1
+            self.scales.add(noise.scale)
+            self.sums[purpose] = sums
+            return sums
 
-        def look(rows: np.ndarray, variance: Any, shares: np.ndarray) -> np.ndarray:
-            self.rows[len(self.rows) - 1] = rows[0]  # at last the finest, which noise was added to
-            return real(rows, variance, shares)
-
-        monkeypatch.setattr(case_starts, "discrete_laplace", draw)
-        monkeypatch.setattr(case_starts, "backed_off", look)
+        monkeypatch.setattr(case_starts, "noisy_sums", add)
 
 
 @pytest.mark.parametrize("n_cases_noisy", [-5, 10, 800, 10**6])
@@ -155,7 +151,7 @@ def test_one_case_moves_the_sums_by_2_at_most(monkeypatch, n_cases_noisy):
     silent = Silent(monkeypatch)
 
     def sums(starts: list[int]) -> np.ndarray:
-        silent.rows.clear()
+        silent.sums.clear()
         decide_starts(
             counter.count(log_of(starts), {}, randomness()),
             time,
@@ -164,7 +160,7 @@ def test_one_case_moves_the_sums_by_2_at_most(monkeypatch, n_cases_noisy):
             1,
             randomness(),
         )
-        return np.concatenate(list(silent.rows.values()))
+        return np.concatenate(list(silent.sums.values()))
 
     others = [time.first_us + 5, time.first_us + 90 * HOUR_US, time.last_us]
     before = sums(others)
@@ -173,7 +169,7 @@ def test_one_case_moves_the_sums_by_2_at_most(monkeypatch, n_cases_noisy):
         moved = sums([*others, start]) - before
         assert moved.min() >= 0
         changes.add(moved.sum())
-    assert changes == {2} and len(silent.rows) == 2 and silent.scales == {(6, 1)}
+    assert changes == {2} and len(silent.sums) == 2 and silent.scales == {(6, 1)}
     assert starts_scale(Fraction(1, 3), 1) == laplace_scale(Fraction(1, 3), 2) == (6, 1)
     assert starts_scale(Fraction(1, 3), 4) == laplace_scale(Fraction(1, 3), 8)
 

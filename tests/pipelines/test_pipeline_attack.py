@@ -6,21 +6,27 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from anonymizers.base import Anonymizer
+from anonymizers.private_log import PrivateLog
 from anonymizers.randomness import Randomness, ReleaseKey
 from anonymizers.registry import METHODS
 from anonymizers.variant_histogram import VariantHistogramMethod
-from pipelines.attack import attack
+from pipelines.attack import _reruns, attack
 from pipelines.attack_report import INTERNAL
 from pipelines.audit_logs import all_pairs_walk, canaries, made_up_pairs, own_pairs, with_cases
-from pipelines.audit_releases import Releases, Watch, before_publication, seen_in
+from pipelines.audit_releases import Releases, Watch, changed_cells
+from pipelines.audit_views import before_publication, is_log_seen, seen_in
 from pipelines.in_memory import bound
+from schemas.attributes import Attribute, Declaration
 from schemas.traces import TraceBatch
 from tests.support import broken_methods
 from tests.support.keys import release_key
@@ -251,9 +257,189 @@ def test_counting_once_changes_no_release(name: str, k: int) -> None:
             made = []
             if method.log == "transformed":
                 made = [method.apply(traces[0], decisions, params, randomness)]
-            plain = seen_in(method.products(decisions, params).by_name, made)
+            elif is_log_seen(method, params):
+                made = [method.generate(0, 1, decisions, params, randomness)]
+            products = method.products(decisions, params).by_name
+            plain = seen_in(products, made, method.attributes(params))
             assert releases.make()[0] == plain
             assert len(watch.features(plain)) == len(watch.names)
+
+
+# --- times and values -----------------------------------------------------------------------------
+
+
+def is_timed(params: Any) -> bool:
+    return getattr(params, "is_timed", False)
+
+
+def small_timed(**others: Any) -> tuple[PrivateLog, Any]:
+    method = PrivateLog()
+    example = {**PrivateLog.examples[0], "epsilon": "100", **others}
+    return method, method.Params(**example)
+
+
+def test_a_log_is_counted_by_times_and_values() -> None:
+    """Three cases from January to March, of which one has a single event."""
+    attributes = (
+        Attribute("org:resource", Declaration(values=("R1", "R2"))),
+        Attribute("case:age", Declaration(bounds=(0, 100), n_bins=2)),
+    )
+    day = 24 * 60
+    log = trace_batch(
+        {"c1": f"A@{day} B@{day} C@{3 * day}", "c2": "A@0 B@1", "c3": f"A@{60 * day}"}
+    )
+    log = replace(
+        log,
+        attributes={
+            "org:resource": pa.array(["R1", "R1", None, "R2", "other", "R1"]).dictionary_encode(),
+            "case:age": pa.array([10.0, 10.0, 10.0, 90.0, 90.0, None]),
+        },
+    )
+    seen = seen_in({}, [log], attributes)
+    found = {key: n for key, n in seen.items() if key[0] in ("start", "step", "span", "value")}
+    # Two days are 172,800,000,000 microseconds, of 12 digits; a minute has 8, and no time 0.
+    assert found == {
+        ("start", "1970-01-01"): 2,
+        ("start", "1970-03-01"): 1,
+        ("step", "0"): 1,
+        ("step", "12"): 1,
+        ("step", "8"): 1,
+        ("span", "12"): 1,
+        ("span", "8"): 1,
+        ("value", "org:resource", "0"): 2,
+        ("value", "org:resource", "1"): 3,
+        ("value", "org:resource", "2"): 1,
+        ("value", "case:age", "0"): 1,
+        ("value", "case:age", "1"): 1,
+        ("value", "case:age", "2"): 1,
+    }
+
+
+def test_made_up_logs_lie_in_the_public_range_and_have_what_is_declared() -> None:
+    method, params = small_timed(working_hours="8-18", last_date="2020-01-03")
+    time = params.log_time.working_time({})
+    units = {}
+    for pair in made_up_pairs(method, params):
+        more = pair.with_unit
+        assert np.array_equal(time.at_us(time.elapsed_us(more.times)), more.times)
+        assert (np.diff(more.times)[~more.is_first[1:]] >= 0).all()
+        assert more.attributes["org:resource"].type == pa.dictionary(pa.int32(), pa.string())
+        units[pair.what.partition("one case ")[2]] = more.take(np.array([more.n_cases - 1]))
+        others = pair.without_unit
+        assert set(others.attributes["org:resource"].to_pylist()) <= {"R1"}
+        assert (others.durations[~others.is_first] == 60_000_000).all()
+    late = units["that starts when nobody else does"]
+    assert late.times[-1] == time.closes_us[-1] - 60_000_000 - 1
+    still = units["with a step that takes no time, as nobody else's"]
+    assert still.durations.tolist() == [0, 0, 60_000_000]
+    long = units["that takes as long as nobody else's"]
+    assert time.elapsed_us(long.times)[-1] == time.total_us // 2
+    alone = units["with values that nobody else has"]
+    assert set(alone.attributes["org:resource"].to_pylist()) == {"R2"}
+    (undeclared,) = set(
+        units["with values that nobody declared"].attributes["org:resource"].to_pylist()
+    )
+    assert undeclared not in ("R1", "R2", None)
+
+
+def test_a_value_that_nobody_declared_is_as_good_as_none() -> None:
+    method, params = small_timed()
+    (pair,) = [p for p in made_up_pairs(method, params) if "nobody declared" in p.what]
+    (other,) = [p for p in made_up_pairs(method, params) if "nobody else has" in p.what]
+    values = pc.replace_substring(
+        pair.with_unit.attributes["org:resource"].cast(pa.string()), "nobody declared this", "Z9"
+    )
+    nothing = pc.if_else(pc.equal(values, "Z9"), None, values)
+    assert nothing.null_count == 3
+    made = []
+    for texts in (values, nothing, other.with_unit.attributes["org:resource"].cast(pa.string())):
+        log = replace(pair.with_unit, attributes={"org:resource": texts.dictionary_encode()})
+        forms = (before_publication(method), method)
+        made.append([Releases([log], form, params, keys()).make()[0] for form in forms])
+    assert made[0] == made[1]
+    assert made[0][0] != made[2][0]
+
+
+def test_the_cells_that_a_unit_is_in_are_watched() -> None:
+    method, params = small_timed(vocabulary=("A", "B"))
+    (pair,) = [p for p in made_up_pairs(method, params) if "values that nobody else" in p.what]
+    both = pair.with_unit, pair.without_unit
+    cells = changed_cells(*both, before_publication(method), params, keys())
+    # A, B: one case, one day and hour, one time over all and for B; a step by A, B and by B; and
+    # R2 of either activity, of three values each.
+    assert Counter(purpose for _, purpose, *_ in cells) == {
+        "number of cases": 1,
+        "starts by date": 1,
+        "starts by hour": 1,
+        "case span": 2,
+        "step duration": 2,
+        "attribute/org:resource": 2,
+    }
+    values = [cell for cell in cells if cell[1] == "attribute/org:resource"]
+    assert {cell[2:] for cell in values} == {("2", "9"), ("5", "9")}
+    assert len(Watch(pair.variants, cells).names) == len(set(Watch(pair.variants, cells).names))
+    of_log = changed_cells(*both, method, params, keys())
+    assert {key[:2] for key in of_log if key[0] == "value"} == {("value", "org:resource")}
+
+
+@pytest.mark.parametrize("is_reused", [False, True])
+def test_noise_of_histograms_that_comes_again_is_found(is_reused: bool) -> None:
+    """Equal noise of a cell other than 0 comes again by chance too, but not in all the cells."""
+
+    class Reusing(PrivateLog):
+        add_noise = staticmethod(
+            lambda sums, noise, *_: sums + np.random.default_rng(0).integers(-9, 9, len(sums))
+        )
+
+    method = Reusing() if is_reused else PrivateLog()
+    log = trace_batch({f"c{i}": "A B C D E" for i in range(50)})
+    params = method.Params(
+        epsilon="1", vocabulary=tuple("ABCDE"), max_trace_length=5, l2_clip="4",
+        first_date="1970-01-01", last_date="1970-12-31",
+    )  # fmt: skip
+    found = _reruns(log, method, params, keys())
+    assert found.is_identical
+    assert found.gain is not None and found.n_telling >= 40
+    assert found.is_reused == is_reused
+
+
+def test_a_timed_log_with_values_is_attacked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = ["case_id,activity,timestamp,org:resource"]
+    lines += [",".join((*row, f"nurse-{i % 3}")) for i, row in enumerate(rows())]
+    log = tmp_path / "log.csv"
+    log.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (tmp_path / "public.txt").write_text("Admit\nTreat\n", encoding="utf-8")
+    flags = [
+        "--epsilon", "2", "--vocabulary", tmp_path / "public.txt", "--max_trace_length", "4",
+        "--first_date", "2026-01-01", "--last_date", "2026-01-31", "--l2_clip", "4",
+        "--attributes", json.dumps({"org:resource": {"values": ["nurse-0", "doctor"]}}),
+    ]  # fmt: skip
+    assert run(log, "private-log", *flags) == 0
+    found, text = read(log)
+    assert not found["is_refuted"]
+    assert found["verdict"].startswith("consistent with the claim: epsilon 2 is claimed")
+    pairs = found["audited"]["pairs"]
+    assert {pair["looked_at"] for pair in pairs} == {"noisy sums", "release"}
+    for told in (
+        "starts when nobody else does",
+        "a step that takes no time",
+        "takes as long as nobody else's",
+        "values that nobody else has",
+        "values that nobody declared",
+        "your log and one unit more",
+        "your log and the same without one unit",
+    ):
+        assert sum(told in pair["what"] for pair in pairs) == 2
+        assert told in text
+    assert found["log"]["reruns"]["same_id_is_identical"]
+    assert found["log"]["reruns"]["other_ids_share_noise"] is False
+    assert found["log"]["reruns"]["values_that_tell"] >= 40
+    assert found["log"]["support"]["n_singletons_in_input"] > 0
+    printed = capsys.readouterr()
+    for name in ("secret-", "Oncology", "Leave", "nurse-1", "nurse-2"):
+        assert name not in text + json.dumps(found) + printed.out + printed.err
 
 
 # --- the pairs of logs ----------------------------------------------------------------------------
@@ -265,7 +451,10 @@ def test_the_logs_of_a_pair_differ_in_one_unit(name: str, k: int) -> None:
     params = method.Params(**method.examples[k])
     m = method.bounds(params).max_cases_per_individual
     pairs = made_up_pairs(method, params)
-    assert len({pair.what for pair in pairs}) == len(pairs) == (7 if m is None else 9)
+    n_of_times = 3 if name == "amun" or is_timed(params) else 0
+    n_of_values = 2 if method.attributes(params) else 0
+    n_pairs = (7 if m is None else 9) + n_of_times + n_of_values
+    assert len({pair.what for pair in pairs}) == len(pairs) == n_pairs
     for pair in pairs:
         more, fewer = read_cases(pair.with_unit), read_cases(pair.without_unit)
         assert fewer.items() <= more.items()

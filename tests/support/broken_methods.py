@@ -7,15 +7,26 @@ they do is right. Their noise is keyed like the right one, but for the one that 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from anonymizers.base import Counter
 from anonymizers.mechanisms import laplace_by_inversion
+from anonymizers.noisy_cells import add_noise
+from anonymizers.noisy_graph import SumNoise
+from anonymizers.private_attributes import AttributeCounter
 from anonymizers.private_dfg import PrivateDfg
-from anonymizers.randomness import uniform
+from anonymizers.private_log import PrivateLog, PrivateLogParams
+from anonymizers.randomness import Randomness, uniform
 from anonymizers.samplers import CellStream, discrete_laplace
+from anonymizers.step_durations import StepDurations
 from anonymizers.variant_histogram import VariantHistogramMethod, VariantHistogramParams
 from tests.support import broken_noise
+
+# In lattice steps; no case of these tests has such a norm.
+_NO_CLIP = 1 << 30
 
 # (stream, numerator, denominator of the scale that the guarantee demands) -> noise of each row.
 Noise = Callable[[CellStream, int, int], np.ndarray]
@@ -84,6 +95,36 @@ def private_dfg_with(noise: Noise) -> PrivateDfg:
         laplace = staticmethod(noise)
 
     return Broken()
+
+
+def private_log_with_half_the_noise(told: str) -> PrivateLog:
+    """Returns `private-log` with half the scale on the histograms whose purposes begin so."""
+
+    def half(
+        sums: np.ndarray, noise: SumNoise, purpose: str, domain: np.ndarray, randomness: Randomness
+    ) -> np.ndarray:
+        if purpose.startswith(told):
+            noise = replace(noise, scale=(noise.scale[0], 2 * noise.scale[1]))
+        return add_noise(sums, noise, purpose, domain, randomness)
+
+    class Broken(PrivateLog):
+        add_noise = staticmethod(half)
+
+    return Broken()
+
+
+class UnclippedPrivateLog(PrivateLog):
+    """`private-log` that makes its noise for clipped cases, and counts them as they are."""
+
+    def requires(self, round_name: str, params: PrivateLogParams) -> Mapping[str, Counter]:
+        needed: dict[str, Any] = dict(super().requires(round_name, params))
+        for name, knowing in needed.items():
+            counter = getattr(knowing, "counter", None)
+            if isinstance(counter, StepDurations):
+                needed[name] = replace(knowing, counter=replace(counter, clip=_NO_CLIP))
+            elif isinstance(counter, AttributeCounter):
+                needed[name] = replace(knowing, counter=replace(counter, clip_units=_NO_CLIP))
+        return needed
 
 
 class LowThresholdParams(VariantHistogramParams):
