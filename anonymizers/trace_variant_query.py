@@ -9,8 +9,10 @@ baseline of Fahrenkrog-Petersen et al., "SaCoFa: Semantics-aware Control-flow An
 Process Mining" (2021).
 
 The kernel does what it is told, as both published forms need it: one never prunes what ended nor
-what is on the last level, the other prunes everything. Its guarantee is that of its levels added
-up: a case is in one candidate of every level.
+what is on the last level, the other prunes everything. It can be given a judge that tells the
+candidates that make sense from those that do not, and leaves some of the latter out: SaCoFa is
+this query with such a judge. Its guarantee is that of its levels added up: a case is in one
+candidate of every level.
 """
 
 from __future__ import annotations
@@ -19,12 +21,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 
 from anonymizers.accounting import Spend
 from anonymizers.calibration import laplace_scale
+from anonymizers.published_noise import positive_laplace
 from anonymizers.randomness import Randomness, cell_numbers
 from anonymizers.rigorous import drawable
 from anonymizers.samplers import LARGEST_TERM, CellStream, discrete_laplace
@@ -57,6 +60,12 @@ class LevelQuery:
         when_full: What happens where the surviving prefixes have more continuations than that:
             `refuse` raises an error; `keep largest` drops those of the smallest noisy counts.
         draw: The noise.
+        is_positive: Whether a noisy count is made to be above 0, as if drawn until it is; this
+            takes discrete Laplace noise in place of `draw`.
+        harmful_threshold: That of the candidates that a judge calls harmful; None is `threshold`.
+        keeps_uncounted: Whether what a judge does not let count is kept with its exact count, and
+            pruned by it, as the authors of SaCoFa do; no epsilon is finite then.
+        named: What the thresholds are called where there are too many candidates.
     """
 
     max_prefix_length: int
@@ -67,12 +76,42 @@ class LevelQuery:
     max_candidates: int = MAX_CANDIDATES
     when_full: Literal["refuse", "keep largest"] = "refuse"
     draw: Sampler = discrete_laplace
+    is_positive: bool = False
+    harmful_threshold: int | None = None
+    keeps_uncounted: bool = False
+    named: str = "threshold"
 
     def __post_init__(self) -> None:
         for name, least in (("max_prefix_length", 1), ("threshold", 0), ("max_candidates", 1)):
             value = getattr(self, name)
             if value < least:
                 raise UsageError(f"{name} must be at least {least}, got {value}")
+
+    @property
+    def threshold_of_harmful(self) -> int:
+        """Smallest noisy count of a harmful candidate that survives."""
+        return self.threshold if self.harmful_threshold is None else self.harmful_threshold
+
+
+class Judge(Protocol):
+    """Tells which candidates are harmful and which of them are counted all the same."""
+
+    def judge(
+        self, prefixes: np.ndarray, cells: np.ndarray, is_candidate: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Judges the candidates of a level.
+
+        Args:
+            prefixes: int32[n_survivors, depth], the prefixes that go on.
+            cells: uint64[n_survivors * n_symbols, 2], what keys each candidate: of each prefix its
+                continuations by every activity in the order of their codes, and by the end.
+            is_candidate: bool[n_survivors * n_symbols], false for what is out of the question.
+
+        Returns:
+            (bool[n], bool[n]): which are harmful, and which are counted; what is not counted gets
+            no noisy count, so it is not released and does not go on.
+        """
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +138,7 @@ def trace_variant_query(
     query: LevelQuery,
     randomness: Randomness,
     name: str,
+    judge: Judge | None = None,
 ) -> PrefixCounts:
     """Asks for the noisy counts of prefixes, level by level.
 
@@ -115,6 +155,7 @@ def trace_variant_query(
         query: What is public.
         randomness: The release's.
         name: What every purpose begins with.
+        judge: Judges the candidates. If all that it knows is public, the guarantee is the same.
 
     Raises:
         UsageError: A level has too many candidates, which follows from noisy counts alone.
@@ -144,9 +185,15 @@ def trace_variant_query(
         children = randomness.words(f"{name}/prefix", cells[parents], symbol)
         is_end = symbol == end
         is_candidate = ~is_end if depth == 0 else np.ones(len(symbol), bool)
-        drawn = np.flatnonzero(is_candidate)
-        stream = CellStream(randomness, f"{name}/count", children[drawn])
-        noisy[drawn] += query.draw(stream, *query.scale)
+        is_harmful = np.zeros(len(symbol), bool)
+        if judge is not None:
+            is_harmful, is_counted = judge.judge(prefixes, children, is_candidate)
+            drawn = np.flatnonzero(is_candidate & is_counted)
+            if not query.keeps_uncounted:
+                is_candidate &= is_counted
+        else:
+            drawn = np.flatnonzero(is_candidate)
+        noisy[drawn] = _with_noise(noisy[drawn], children[drawn], query, randomness, name)
 
         # From here on nothing exact is looked at.
         noisy = np.clip(noisy, 0, LARGEST_TERM)
@@ -155,7 +202,8 @@ def trace_variant_query(
             is_spared |= is_end
         if not query.prunes_last and is_last:
             is_spared[:] = True
-        survives = is_candidate & ((noisy >= query.threshold) | is_spared)
+        thresholds = np.where(is_harmful, query.threshold_of_harmful, query.threshold)
+        survives = is_candidate & ((noisy >= thresholds) | is_spared)
         out = np.flatnonzero(survives & (is_end | is_last))
         found.append((prefixes[parents[out]], symbol[out], noisy[out], is_end[out]))
         if is_last:
@@ -171,6 +219,15 @@ def trace_variant_query(
     return _joined(found)
 
 
+def _with_noise(
+    counts: np.ndarray, cells: np.ndarray, query: LevelQuery, randomness: Randomness, name: str
+) -> np.ndarray:
+    purpose = f"{name}/count"
+    if query.is_positive:
+        return positive_laplace(randomness, purpose, cells, counts, *query.scale)
+    return counts + query.draw(CellStream(randomness, purpose, cells), *query.scale)
+
+
 def _within_bounds(
     growing: np.ndarray, noisy: np.ndarray, n_symbols: int, depth: int, query: LevelQuery
 ) -> np.ndarray:
@@ -179,10 +236,10 @@ def _within_bounds(
         return growing
     if query.when_full == "refuse":
         raise UsageError(
-            f"threshold {query.threshold} leaves {len(growing):,} prefixes of {depth + 1} events, "
-            f"which have {len(growing) * n_symbols:,} continuations, and {query.max_candidates:,} "
-            "is the most that is asked for: raise the threshold or epsilon, or lower "
-            "max_prefix_length"
+            f"{query.named} {query.threshold} leaves {len(growing):,} prefixes of {depth + 1} "
+            f"events, which have {len(growing) * n_symbols:,} continuations, and "
+            f"{query.max_candidates:,} is the most that is asked for: raise {query.named} or "
+            "epsilon, or lower max_prefix_length"
         )
     n_kept = query.max_candidates // n_symbols
     return np.sort(growing[np.argsort(-noisy[growing], kind="stable")[:n_kept]])

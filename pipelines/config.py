@@ -14,6 +14,7 @@ from pydantic import Field
 from anonymizers.base import Params
 from anonymizers.randomness import text_digest
 from anonymizers.registry import METHODS, method_named
+from pipelines.model_file import read_model_rules
 from schemas.columns import ColumnMapping, RowFilter
 from schemas.errors import UsageError
 from schemas.vocabulary import read_vocabulary
@@ -182,14 +183,16 @@ def _with_public_inputs(config: ReleaseConfig) -> ReleaseConfig:
     """Puts what other keys and files say into the method's parameters.
 
     Raises:
-        UsageError: The file of the vocabulary is no vocabulary, or individuals are to be bounded
-            and no column says who they are.
+        UsageError: The file of the vocabulary or of the model is none, or individuals are to be
+            bounded and no column says who they are.
     """
     known = method_named(config.method).Params.model_fields
     params = dict(config.params)
     vocabulary = params.get("vocabulary")
     if "vocabulary" in known and isinstance(vocabulary, str):
         params["vocabulary"] = None if vocabulary == "private" else _vocabulary_file(vocabulary)
+    if "model" in known and isinstance(params.get("model"), str):
+        params["model"] = read_model_rules(params["model"]).model_dump(mode="json")
     if "max_cases_per_individual" in known:
         if config.columns.individual_id is not None:
             params.setdefault("max_cases_per_individual", 1)

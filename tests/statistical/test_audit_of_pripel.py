@@ -1,0 +1,55 @@
+"""The epsilon that PRIPEL was published with does not hold for its release, and an audit shows it.
+
+Keys are fixed, so a failure repeats. A bound exceeds the truth with probability at most 1e-9.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+from anonymizers.base import Anonymizer
+from anonymizers.pripel import Pripel
+from anonymizers.pripel_rigorous import PripelRigorous
+from pipelines.attack import audit_pair
+from pipelines.attack_findings import PairFinding
+from pipelines.audit_logs import made_up_pairs
+from pipelines.audit_views import before_publication
+from tests.support.keys import release_key
+
+CONFIDENCE = 1 - 1e-9
+
+
+def audit(method: Anonymizer, example: dict[str, object], told: str, n: int) -> PairFinding:
+    params = method.Params(**example)
+    (pair,) = [pair for pair in made_up_pairs(method, params) if told in pair.what]
+    delta = method.guarantee(params).delta or 0.0
+    keys = map(release_key, itertools.count())
+    return audit_pair(pair, before_publication(method), params, delta, n, CONFIDENCE, keys=keys)
+
+
+def test_no_finite_epsilon_holds_for_pripel() -> None:
+    """Stamps come out in the range of the log's own starts: of a case after all others they tell.
+
+    The bound grows with the number of releases.
+    """
+    example = {"epsilon": "1", "max_prefix_length": 5, "p_harmful": 3}
+    told = "that starts when nobody else does"
+    few, many = (audit(Pripel(), example, told, n).epsilon for n in (120, 220))
+    assert 0 < few < many
+    assert many > 1
+
+
+def test_the_audit_does_not_refute_the_rigorous_form_on_the_same_logs() -> None:
+    """The control: the same pair of logs, of which a release tells no more than its epsilon."""
+    example = {
+        "epsilon": "1",
+        "delta": "0",
+        "max_prefix_length": 5,
+        "p_harmful": 3,
+        "vocabulary": ("A", "B", "C", "D", "E", "F"),
+        "first_date": "1970-01-01",
+        "last_date": "1970-12-31",
+        "n_duration_bins": 4,
+        "variants": "sparse-histogram",
+    }
+    assert audit(PripelRigorous(), example, "that starts when nobody else does", 150).epsilon <= 1
