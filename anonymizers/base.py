@@ -14,7 +14,7 @@ the counters see one batch at a time, in any order, so what they draw is keyed b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NoReturn, Protocol
 
@@ -94,6 +94,8 @@ class Anonymizer(Protocol):
             `generate`, or `none`: only products are released.
         operations: What it does to a log, in the words of the XES privacy extension.
         exact_noise: Whether all noise comes from exact samplers.
+        verifies: Whether the promise is one of the released log, which `verify` checks on the files
+            before they are committed.
         examples: Parameters that show the method: the first in the catalogue, all of them in the
             contract's tests and in audits. Together they go through every round.
     """
@@ -103,6 +105,7 @@ class Anonymizer(Protocol):
     log: ClassVar[Literal["transformed", "generated", "none"]]
     operations: ClassVar[tuple[Operation, ...]]
     exact_noise: ClassVar[bool]
+    verifies: ClassVar[bool] = False
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
 
     @property
@@ -182,6 +185,20 @@ class Anonymizer(Protocol):
         """
         return _has_no(self.name, "generate")
 
+    def verify(self, released: Sequence[TraceBatch], params: Any) -> None:
+        """Checks the promise on a whole released log, and looks at nothing else.
+
+        Only called where `verifies` is set.
+
+        Args:
+            released: All its cases, in batches of one vocabulary, as read from the files.
+            params: Those of the release.
+
+        Raises:
+            GuaranteeError: It does not hold.
+        """
+        _has_no(self.name, "verify")
+
     def writes(self, params: Any) -> tuple[str, ...]:
         """Returns the names of the products, before anything runs."""
         return ()
@@ -192,4 +209,4 @@ class Anonymizer(Protocol):
 
 
 def _has_no(method: str, step: str) -> NoReturn:
-    raise NotImplementedError(f"{method} has no {step}: its `log` says so")
+    raise NotImplementedError(f"{method} has no {step}: its `log` or `verifies` says so")

@@ -7,12 +7,22 @@ from anonymizers.amun_rigorous import AmunRigorous
 from anonymizers.auto_variants import AutoVariants
 from anonymizers.base import Anonymizer
 from anonymizers.hybrid_variants import HybridVariants
+from anonymizers.k_anonymous_subtraces import KAnonymousSubtraces
+from anonymizers.k_anonymous_variants import KAnonymousVariants
+from anonymizers.laplace_dfg import LaplaceDfg
+from anonymizers.laplace_variants import LaplaceVariants
 from anonymizers.markov_variants import MarkovVariants, MarkovVariantsPure
 from anonymizers.prefix_tree_variants import PrefixTree
+from anonymizers.pretsa import Pretsa, PretsaCase
+from anonymizers.pripel import Pripel
+from anonymizers.pripel_rigorous import PripelRigorous
 from anonymizers.private_dfg import PrivateDfg
 from anonymizers.private_log import PrivateLog
 from anonymizers.privtree import PrivTree
+from anonymizers.sacofa import Sacofa
+from anonymizers.sapa import Sapa
 from anonymizers.sparse_histogram import SparseHistogram
+from anonymizers.tlkc import Tlkc
 from anonymizers.trace_variant_query import LaplaceLevels
 from anonymizers.variant_histogram import VariantHistogramMethod
 from anonymizers.variant_log import VariantLog
@@ -32,6 +42,17 @@ _ALL: tuple[Anonymizer, ...] = (
     VariantLog(LaplaceLevels()),
     PrivateLog(),
     AmunRigorous(),
+    LaplaceVariants(),
+    Sacofa(),
+    LaplaceDfg(),
+    Sapa(),
+    Pripel(),
+    PripelRigorous(),
+    KAnonymousVariants(),
+    KAnonymousSubtraces(),
+    Tlkc(),
+    Pretsa(),
+    PretsaCase(),
 )
 
 METHODS: dict[str, Anonymizer] = {method.name: method for method in _ALL}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import apache_beam as beam
 
-from anonymizers.registry import method_named
 from schemas.release import ReleaseManifest
 from transforms.anonymize import AnonymizeTraces, Run
 from transforms.read import EVENTS, EventSource, ReadEventLog
@@ -32,7 +31,6 @@ def build_release(
         n_shards, wait_on=checked, by_individual=run.by_individual
     )
     made = grouped["traces"] | "AnonymizeTraces" >> AnonymizeTraces(run, n_shards)
-    has_log = method_named(run.method).log != "none"
     _ = made["traces"] | "WriteRelease" >> WriteRelease(
-        folder, manifest, formats, n_parts, has_log, made["products"]
+        folder, manifest, formats, n_parts, run, made["products"]
     )

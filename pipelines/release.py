@@ -277,7 +277,7 @@ def _run_in_memory(
     if method_named(run.method).log != "none":
         written, more = _write_log(config, [*made.traces, *run.columns], folder, manifest)
         others += more
-    commit(folder, manifest, "parquet" in config.formats, written, others)
+    commit(folder, manifest, run, "parquet" in config.formats, written, others)
 
 
 def _write_log(

@@ -84,12 +84,15 @@ class ReleaseManifest:
     unsafe_barrier: bool
     beam_version: str | None
 
-    def to_json(self, outputs: Sequence[OutputFile] | None = None) -> dict[str, Any]:
+    def to_json(
+        self, outputs: Sequence[OutputFile] | None = None, verified: bool = False
+    ) -> dict[str, Any]:
         """Returns the manifest as JSON values.
 
         Args:
             outputs: The released files; None leaves them out, and with them what tells of the
                 runner: as in the metadata that the files carry, which are the same for all runners.
+            verified: Whether the promise was checked on the released files.
         """
         body: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
@@ -108,6 +111,7 @@ class ReleaseManifest:
             "config_digest": self.config_digest,
         }
         if outputs is not None:
+            body["verified"] = verified
             body["tool"]["beam"] = self.beam_version
             body["randomness"]["unsafe_barrier"] = self.unsafe_barrier
             body["outputs"] = [asdict(o) for o in sorted(outputs, key=lambda o: o.path)]

@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.events import CASE_ID, RELEASED_SCHEMA, TIMESTAMP
+from schemas.events import ACTIVITY, CASE_ID, RELEASED_SCHEMA, TIMESTAMP
 from schemas.hashing import hash_text
 from schemas.merging import ranges
 from schemas.traces import TraceBatch
+from schemas.vocabulary import ActivityVocabulary
 
 
 def split_by_part(traces: TraceBatch, n_parts: int) -> Iterator[tuple[int, TraceBatch]]:
@@ -56,6 +57,26 @@ def part_rows(batches: Sequence[TraceBatch]) -> pa.RecordBatch:
         raise ValueError("the cases of a release must have the same attributes")
     traces = TraceBatch.concat(filled)
     return traces.take(_order(traces.starts, traces.case_ids)).to_rows()
+
+
+def traces_of_rows(rows: pa.RecordBatch) -> TraceBatch:
+    """Returns released rows, the events of each case one after the other, as traces again.
+
+    Args:
+        rows: Of RELEASED_SCHEMA, and of any attributes.
+    """
+    offsets = case_offsets(rows)
+    names = rows.column(ACTIVITY)
+    vocabulary = ActivityVocabulary.of(names)
+    others = rows.schema.names[len(RELEASED_SCHEMA) :]
+    return TraceBatch(
+        rows.column(CASE_ID).take(pa.array(offsets[:-1])),
+        offsets,
+        vocabulary.codes(names),
+        np.asarray(rows.column(TIMESTAMP).cast(pa.int64())),
+        vocabulary,
+        attributes={name: rows.column(name) for name in others},
+    )
 
 
 def no_traces(attributes: Mapping[str, pa.DataType]) -> TraceBatch:

@@ -3,8 +3,11 @@
 import re
 import tomllib
 from pathlib import Path
+from typing import get_args
 
 import pytest
+
+from schemas.guarantee import Kind
 
 ROOT = Path(__file__).parents[1]
 
@@ -69,6 +72,23 @@ def test_every_command_of_the_readme_exists() -> None:
     assert commands
     for command in commands:
         assert re.search(rf"^\s+{command}\b", help_text, re.MULTILINE), command
+
+
+def test_every_method_is_documented_with_its_guarantee() -> None:
+    """In a row of the README's table, and under a heading of its own in METHODS.md."""
+    from anonymizers.registry import METHODS
+
+    rows = {}
+    for line in (ROOT / "README.md").read_text().splitlines():
+        if line.startswith("| `") and line.count("|") == 4:
+            names, guarantee, _ = line.strip("|").split("|")
+            rows |= dict.fromkeys(re.findall(r"`([a-z-]+)`", names), guarantee)
+    headings = re.findall(r"^### (.*)$", (ROOT / "METHODS.md").read_text(), re.MULTILINE)
+    described = [name for heading in headings for name in re.findall(r"`([a-z-]+)`", heading)]
+    assert sorted(described) == sorted(METHODS)
+    for name, method in METHODS.items():
+        kinds = {method.guarantee(method.Params(**example)).kind for example in method.examples}
+        assert {kind for kind in get_args(Kind) if kind in rows[name]} == kinds, name
 
 
 def test_every_make_target_of_the_documents_exists() -> None:

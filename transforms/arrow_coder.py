@@ -15,14 +15,17 @@ import pyarrow as pa
 from anonymizers.base import Decision, Products
 from anonymizers.input_digest import InputDigest
 from schemas.activity_counts import ActivityCounts
+from schemas.background_knowledge import KnownCases
 from schemas.clipped_cells import ClippedCells
 from schemas.clipped_flows import CaseNorms, ClippedFlows
 from schemas.columnar import decode, encode
 from schemas.directly_follows import DirectlyFollows
 from schemas.durations import DurationTable
+from schemas.k_follows import KFollows
 from schemas.lengths import TraceLengths
 from schemas.merging import Mergeable, Pieces, Statistics
 from schemas.ranks import CaseRanks
+from schemas.relations import ActivityRelations
 from schemas.timeline import StartRange
 from schemas.traces import TraceBatch
 from schemas.variants import VariantHistogram
@@ -96,6 +99,7 @@ class PiecesCoder(beam.coders.Coder):
 
 STATISTICS = (
     ActivityCounts,
+    ActivityRelations,
     ActivityVocabulary,
     CaseNorms,
     CaseRanks,
@@ -104,6 +108,8 @@ STATISTICS = (
     DirectlyFollows,
     DurationTable,
     InputDigest,
+    KFollows,
+    KnownCases,
     StartRange,
     TraceLengths,
     VariantHistogram,

@@ -20,7 +20,7 @@ from anonymizers.base import Products
 from schemas.directly_follows import DirectlyFollows
 from schemas.errors import InputSchemaError
 from schemas.release import OutputFile, ReleaseManifest
-from schemas.released import merge_rows, part_rows
+from schemas.released import merge_rows, part_rows, traces_of_rows
 from schemas.released_graph import ReleasedGraph
 from schemas.traces import TraceBatch
 from schemas.vocabulary import ActivityVocabulary
@@ -95,6 +95,19 @@ def write_export(
             writer.close()
 
     return folder.write(_EXPORT_NAMES[kind], content)
+
+
+def read_log(folder: ReleaseFolder, n_parts: int) -> list[TraceBatch]:
+    """Returns the cases of each part as it was written, in one vocabulary; holds the whole log."""
+    batches = []
+    for number in range(n_parts):
+        with contextlib.ExitStack() as stack:
+            rows = _open_part(stack, folder, number).read().combine_chunks()
+        schema = rows.schema.remove_metadata()
+        [batch] = rows.cast(schema).to_batches() or [pa.RecordBatch.from_pylist([], schema)]
+        batches.append(traces_of_rows(batch))
+    vocabulary = ActivityVocabulary.merge([batch.vocabulary for batch in batches])
+    return [batch.recode(vocabulary) for batch in batches]
 
 
 def _open_part(stack: contextlib.ExitStack, folder: ReleaseFolder, number: int) -> pq.ParquetFile:

@@ -10,16 +10,20 @@ from apache_beam import pvalue
 
 import transforms.arrow_coder  # noqa: F401  # registers the coders
 from anonymizers.base import Products
+from anonymizers.registry import method_named
 from schemas.columnar import decode, encode
 from schemas.directly_follows import DirectlyFollows
+from schemas.errors import GuaranteeError
 from schemas.merging import Statistics
 from schemas.release import OutputFile, ReleaseManifest
 from schemas.released import parts_of
 from schemas.traces import TraceBatch
 from schemas.vocabulary import ActivityVocabulary
+from transforms.anonymize import Run
 from transforms.count import MergeStatistics
 from transforms.release_files import (
     check_xes_names,
+    read_log,
     write_dfg,
     write_export,
     write_part,
@@ -45,7 +49,7 @@ class WriteRelease(beam.PTransform):
         manifest: ReleaseManifest,
         formats: tuple[str, ...],
         n_parts: int,
-        has_log: bool,
+        run: Run,
         products: beam.PCollection[Products],
     ) -> None:
         """Keeps what to write where.
@@ -55,7 +59,7 @@ class WriteRelease(beam.PTransform):
             manifest: What it says of itself.
             formats: Forms of the released log.
             n_parts: Number of its parts.
-            has_log: Whether there is a log at all; without one only the products are written.
+            run: What is released. Of a method without a log only the products are written.
             products: What is released beside it.
         """
         super().__init__()
@@ -63,7 +67,8 @@ class WriteRelease(beam.PTransform):
         self._manifest = manifest
         self._formats = formats
         self._n_parts = n_parts
-        self._has_log = has_log
+        self._run = run
+        self._has_log = method_named(run.method).log != "none"
         self._products = products
 
     def expand(self, released: beam.PCollection[TraceBatch]) -> beam.PCollection[str]:
@@ -81,6 +86,7 @@ class WriteRelease(beam.PTransform):
                 _commit,
                 self._folder,
                 self._manifest,
+                self._run,
                 "parquet" in self._formats,
                 [] if parts is None else pvalue.AsIter(parts),
                 *(pvalue.AsIter(files) for files in (products, *others)),
@@ -178,25 +184,44 @@ def _commit(
     release_id: str,
     folder: ReleaseFolder,
     manifest: ReleaseManifest,
+    run: Run,
     keeps_parts: bool,
     parts: Iterable[OutputFile],
     *others: Iterable[OutputFile],
 ) -> str:
-    commit(folder, manifest, keeps_parts, list(parts), [o for files in others for o in files])
+    others_found = [o for files in others for o in files]
+    commit(folder, manifest, run, keeps_parts, list(parts), others_found)
     return release_id
 
 
 def commit(
     folder: ReleaseFolder,
     manifest: ReleaseManifest,
+    run: Run,
     keeps_parts: bool,
     parts: list[OutputFile],
     others: list[OutputFile],
 ) -> None:
-    """Commits the written files; a bundle that runs again finds the release and does nothing."""
+    """Commits the written files; a bundle that runs again finds the release and does nothing.
+
+    Raises:
+        GuaranteeError: What is promised of the log does not hold of its parts as written; nothing
+            is committed.
+    """
     if folder.committed() is not None:
         return
+    method = method_named(run.method)
+    if method.verifies:
+        try:
+            method.verify(read_log(folder, len(parts)), run.params)
+        except GuaranteeError as error:
+            raise GuaranteeError(
+                f"the log as written does not keep what {run.method} promises: {error}; this is an "
+                "error of the program, please report it"
+            ) from error
+        _LOG.info("verified the log as written")
     if not keeps_parts:
         folder.remove([part.path for part in parts])
-    folder.commit(manifest.to_json([*(parts if keeps_parts else []), *others]))
+    outputs = [*(parts if keeps_parts else []), *others]
+    folder.commit(manifest.to_json(outputs, method.verifies))
     _LOG.info("committed release %s", folder.release_id)

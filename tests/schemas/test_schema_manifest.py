@@ -140,6 +140,7 @@ def test_the_manifest_is_this_and_nothing_more():
             "unsafe_barrier": True,
         },
         "config_digest": "5ae0",
+        "verified": False,
         "outputs": [
             {"path": "dfg.json", "sha256": "a" * 64, "n_bytes": 0},
             {"path": "log/part-1", "sha256": "b" * 64, "n_bytes": 7},
@@ -151,6 +152,7 @@ def test_what_the_files_carry_says_nothing_of_files_or_runners():
     inside = MANIFEST.to_json()
     whole = MANIFEST.to_json([])
     assert whole.pop("outputs") == []
+    assert whole.pop("verified") is False
     assert whole["tool"].pop("beam") == "2.77.0"
     assert whole["randomness"].pop("unsafe_barrier") is True
     assert inside == whole
@@ -209,7 +211,7 @@ def test_manifests_follow_the_schema(guarantee, beam):
 
 
 def test_what_the_files_carry_is_no_whole_manifest():
-    assert errors(MANIFEST.to_json()) == ["$", "$.randomness", "$.tool"]
+    assert errors(MANIFEST.to_json()) == ["$", "$", "$.randomness", "$.tool"]
 
 
 def objects(part: Any, place: str = "$") -> Iterator[tuple[str, dict[str, Any]]]:

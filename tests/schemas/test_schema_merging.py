@@ -20,14 +20,17 @@ from hypothesis import strategies as st
 
 import schemas
 from schemas.activity_counts import ActivityCounts
+from schemas.background_knowledge import KnownCases
 from schemas.clipped_cells import CaseCells, ClippedCells
 from schemas.clipped_flows import CaseNorms, ClippedFlows
 from schemas.directly_follows import DirectlyFollows
 from schemas.durations import DurationTable
 from schemas.hashing import hash_text
+from schemas.k_follows import KFollows
 from schemas.lengths import TraceLengths
 from schemas.merging import Pieces, offsets_of, ranges, sum_groups
 from schemas.ranks import CaseRanks
+from schemas.relations import ActivityRelations
 from schemas.timeline import StartRange
 from schemas.traces import TraceBatch
 from schemas.variants import VariantHistogram
@@ -49,11 +52,18 @@ def _cells(traces: TraceBatch) -> ClippedCells:
 
 
 # How each statistic is counted on a part of a log.
+def _known_cases(traces: TraceBatch) -> KnownCases:
+    # Batches have vocabularies of their own here; a method brings them to one.
+    words = hash_text(traces.vocabulary.names)[traces.activities].astype(np.int64)
+    return KnownCases.from_cases(traces.offsets, words, np.zeros((traces.n_cases, 0), np.int64))
+
+
 COUNTS: dict[type, Callable[[TraceBatch], Any]] = {
     ActivityCounts: lambda traces: ActivityCounts.of(
         traces.vocabulary.names.take(pa.array(traces.activities)),
         np.ones(traces.n_events, np.int64),
     ),
+    ActivityRelations: ActivityRelations.from_traces,
     ActivityVocabulary: lambda traces: ActivityVocabulary.of(
         [traces.vocabulary.names[code].as_py() for code in traces.activities]
     ),
@@ -63,6 +73,8 @@ COUNTS: dict[type, Callable[[TraceBatch], Any]] = {
     ClippedFlows: lambda traces: ClippedFlows.from_traces(traces, 20, 10, np.array([2])),
     DirectlyFollows: DirectlyFollows.from_traces,
     DurationTable: lambda traces: DurationTable.from_events(traces.activities, traces.durations),
+    KFollows: KFollows.from_traces,
+    KnownCases: _known_cases,
     StartRange: lambda traces: StartRange.of(traces.starts),
     TraceLengths: TraceLengths.from_traces,
     VariantHistogram: VariantHistogram.from_traces,

@@ -1,0 +1,214 @@
+"""The logs of the TLKC paper, and real logs with the attributes that TLKC privacy looks at.
+
+Rafiei, van der Aalst: Group-Based Privacy Preservation Techniques for Process Mining.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.in_memory import group_into_traces
+from schemas.columns import ColumnMapping, RowFilter
+from schemas.traces import TraceBatch
+from tests.support.logs import trace_batch
+from transforms.files import match_files
+from transforms.formats.registry import SourceFormat
+from transforms.read import EventSource
+
+HOUR_US = 3_600_000_000
+MINUTE_US = 60_000_000
+
+RESOURCE = "org:resource"
+DISEASE = "case:disease"
+
+# Case: events as activity, resource and day-hour:minute, and the disease.
+TABLE_2 = {
+    "1": ("RE E4 01-08:30, VI D3 01-08:45, RL E6 01-08:58", "Flu"),
+    "2": (
+        "RE E1 01-08:46, HO E3 01-09:01, BT N1 01-10:02, BT N1 02-08:00, VI D1 02-09:30, "
+        "RL E2 02-14:00",
+        "HIV",
+    ),
+    "3": (
+        "RE E1 01-08:50, HO E3 01-10:00, BT N1 01-10:15, VI D1 02-13:55, RL E2 02-14:15",
+        "Infection",
+    ),
+    "4": ("RE E4 01-08:55, VI D2 01-09:10, IN N2 01-09:30, RL E6 01-10:30", "Poisoning"),
+    "5": (
+        "RE E1 01-09:00, VI D2 01-09:20, HO E6 01-09:55, BT N2 01-10:10, RL E2 02-16:00",
+        "Cancer",
+    ),
+    "6": ("RE E4 01-09:05, VI D3 01-10:20, RL E6 01-14:20", "Corona"),
+}
+
+# Case: events as activity and hour, and the disease. The printed table lacks the resource of HO in
+# case 5; everywhere else it is E3.
+TABLE_3 = {
+    "1": ("RE1 HO4 VI5 BT7 VI8", "Cancer"),
+    "2": ("BT7 VI8 RL9", "Infection"),
+    "3": ("HO4 VI5 BT7 RL9", "Corona"),
+    "4": ("RE1 VI6 VI8 RL9", "Infection"),
+    "5": ("HO4 VI8 RL9", "Corona"),
+    "6": ("VI6 BT7 RL9", "Flu"),
+    "7": ("RE1 BT7 VI8 RL9", "Flu"),
+    "8": ("RE1 VI6 BT7 VI8", "Cancer"),
+}
+# The disease of case 5 with which Figure 4b and Tables 6 to 8 are right.
+CORRECTED = {**TABLE_3, "5": ("HO4 VI8 RL9", "HIV")}
+TABLE_8 = {
+    "1": ("HO4 BT7 VI8", "Cancer"),
+    "2": ("BT7 VI8 RL9", "Infection"),
+    "3": ("HO4 BT7 RL9", "Corona"),
+    "4": ("VI6 VI8 RL9", "Infection"),
+    "5": ("HO4 VI8 RL9", "Corona"),
+    "6": ("VI6 BT7 RL9", "Flu"),
+    "7": ("BT7 VI8 RL9", "Flu"),
+    "8": ("VI6 BT7 VI8", "Cancer"),
+}
+TABLE_4 = (
+    "BT7 VI8", "BT7 VI8 RL9", "BT7 RL9", "VI8 RL9", "VI8 RL9", "BT7 RL9", "BT7 VI8 RL9", "BT7 VI8",
+)  # fmt: skip
+TABLE_5 = ("BT7 VI8", "BT7 VI8", "RL9", "RL9", "RL9", "RL9", "BT7 VI8", "BT7 VI8")
+ZERO = ("00", "E0")
+RESOURCE_OF = {"RE": "E4", "HO": "E3", "VI": "D1", "BT": "N1", "RL": "E2"}
+
+# (activity, resource or None, microseconds) of each event, and the sensitive values, by case.
+Case = tuple[list[tuple[str, str | None, int]], dict[str, str | None]]
+
+
+def traces_with(cases: Mapping[str, Case], released: bool = False) -> TraceBatch:
+    """Returns cases with the resources of their events and with attributes of the case.
+
+    Args:
+        cases: In the order of the batch.
+        released: Whether the attributes are as in a released log; else as in a source.
+    """
+    plain = trace_batch(
+        [
+            (case, activity, time)
+            for case, (events, _) in cases.items()
+            for activity, _, time in events
+        ]
+    )
+    texts = {RESOURCE: [resource for events, _ in cases.values() for _, resource, _ in events]}
+    for name in dict.fromkeys(name for _, values in cases.values() for name in values):
+        texts[name] = [values[name] for events, values in cases.values() for _ in events]
+    columns = {name: pa.array(column, pa.string()) for name, column in texts.items()}
+    if not released:
+        columns = {name: column.dictionary_encode() for name, column in columns.items()}
+    return replace(plain, attributes=columns)
+
+
+def table_2() -> TraceBatch:
+    """Returns Table 2 as a source has it."""
+    cases: dict[str, Case] = {}
+    for case, (text, disease) in TABLE_2.items():
+        events = []
+        for event in text.split(", "):
+            activity, resource, stamp = event.split()
+            day, clock = stamp.split("-")
+            hour, minute = clock.split(":")
+            at = ((int(day) * 24 + int(hour)) * 60 + int(minute)) * MINUTE_US
+            events.append((activity, resource, at))
+        cases[case] = (events, {DISEASE: disease})
+    return traces_with(cases)
+
+
+def hours_log(
+    rows: Mapping[str, tuple[str, str]], released: bool = False, hour_zero: bool = False
+) -> TraceBatch:
+    """Returns cases given as in TABLE_3, their hours as times.
+
+    Args:
+        rows: The cases.
+        released: Whether the attributes are as in a released log.
+        hour_zero: Whether every case begins with one more event at hour 0. A relative time counts
+            from a case's first event, the table's hours from an instant before it; with that event,
+            which is known of every case and so tells nothing, the two are the same.
+    """
+    cases: dict[str, Case] = {}
+    for case, (text, disease) in rows.items():
+        events: list[tuple[str, str | None, int]] = [
+            (event[:2], RESOURCE_OF[event[:2]], int(event[2:]) * HOUR_US) for event in text.split()
+        ]
+        zero: list[tuple[str, str | None, int]] = [(*ZERO, 0)] if hour_zero else []
+        cases[case] = (zero + events, {DISEASE: disease})
+    return traces_with(cases, released)
+
+
+@functools.lru_cache(maxsize=2)
+def real_log(
+    folder: Path,
+    file: str,
+    attributes: tuple[tuple[str, str], ...] = (),
+    filters: tuple[RowFilter, ...] = (),
+) -> TraceBatch:
+    """Reads a public research log with some of its attributes, as one batch."""
+    if file.endswith(".csv.gz"):
+        form = SourceFormat(delimiter=";")
+        mapping = ColumnMapping(
+            "Case ID", "Activity", "Complete Timestamp", attributes=attributes, filters=filters
+        )
+    else:
+        form, mapping = SourceFormat(), ColumnMapping(attributes=attributes, filters=filters)
+    source = EventSource(tuple(match_files([str(folder / file)])), form, mapping)
+    [traces] = group_into_traces([events for events, _ in source.read(source.files[0])])
+    return traces
+
+
+def sepsis(folder: Path) -> TraceBatch:
+    """Returns the Sepsis log with age and diagnosis."""
+    return real_log(
+        folder,
+        "sepsis_attributes.csv.gz",
+        (("case:Age", "Age"), ("case:Diagnose", "Diagnose")),
+    )
+
+
+def values_of(traces: TraceBatch, name: str) -> list[str]:
+    """Returns the texts that an attribute of a source has, sorted."""
+    return sorted(v for v in pc.unique(traces.attributes[name].cast(pa.string())).to_pylist() if v)
+
+
+def million_cases(n_cases: int = 1_000_000, n_activities: int = 20) -> TraceBatch:
+    """Returns cases of up to 12 events along a few paths with detours, hours apart, on 4 values."""
+    draw = np.random.default_rng(20261121)
+    lengths = draw.integers(3, 13, n_cases)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    place = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
+    path = np.repeat(draw.integers(0, 6, n_cases), lengths)
+    detour = draw.random(offsets[-1]) < 0.1
+    activities = np.where(
+        detour, draw.integers(0, n_activities, offsets[-1]), (path * 3 + place) % n_activities
+    ).astype(np.int32)
+    gaps = draw.geometric(0.4, offsets[-1]) - 1
+    total = np.cumsum(gaps)
+    hours = total - np.repeat(total[offsets[:-1]], lengths)
+    values = pa.array(["A", "B", "C", "D"])
+    value = np.repeat(draw.integers(0, 4, n_cases), lengths).astype(np.int32)
+    names = trace_batch({"c": " ".join(f"a{i:02}" for i in range(n_activities))}).vocabulary
+    return TraceBatch(
+        pa.array(np.arange(n_cases)).cast(pa.string()),
+        offsets.astype(np.int64),
+        activities,
+        hours * HOUR_US,
+        names,
+        attributes={"case:value": pa.DictionaryArray.from_arrays(pa.array(value), values)},
+    )
+
+
+def release_of(
+    traces: Sequence[TraceBatch], method: object, params: object, number: int = 0
+) -> list[TraceBatch]:
+    """Returns what a method releases of traces."""
+    from pipelines.in_memory import anonymise
+    from tests.support.keys import release_key
+
+    return anonymise(traces, method, params, release_key(number), "release", "config").traces
