@@ -1,4 +1,7 @@
-"""The command `tracecloak`: the only module that parses flags and prints."""
+"""The command `tracecloak`.
+
+This module, `cli_flags` and `cli_reports` are the only ones that parse flags and print.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pipelines.cli_flags import (
+    add_comparison_flags,
+    add_experiment_flags,
+    add_linkage_flags,
+    add_reading_flags,
+    add_release_flags,
+    help_text,
+)
+from pipelines.cli_reports import (
+    attack,
+    compare_methods,
+    evaluate_release,
+    experiment_on_logs,
+    linkage_attack,
+)
 from schemas.errors import TracecloakError, UsageError
 
 
@@ -39,7 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(argv: list[str], wants_traceback: bool) -> int:
     # Beam and its file systems are imported by the commands that need them.
     config = None
-    takes_config = argv[:1] in (["release"], ["plan"], ["attack"])
+    is_linkage = argv[:1] == ["attack"] and "--linkage" in argv
+    takes_config = argv[:1] in (["release"], ["plan"], ["attack"]) and not is_linkage
     if takes_config and len(argv) > 1 and not argv[1].startswith("-"):
         config = argv.pop(1)
     parser = _parser(argv, config)
@@ -51,11 +70,13 @@ def _run(argv: list[str], wants_traceback: bool) -> int:
     if rest:
         raise UsageError(f"unknown flag {rest[0]}")
     if known.command == "attack":
-        return _attack(config, flags)
+        return linkage_attack(flags) if is_linkage else attack(config, flags)
     if known.command == "evaluate":
-        return _evaluate(flags)
+        return evaluate_release(flags)
     if known.command == "compare":
-        return _compare(flags)
+        return compare_methods(flags)
+    if known.command == "experiment":
+        return experiment_on_logs(flags)
     if known.command == "sample":
         return _sample(flags["cases"], flags["output"], flags.get("vocabulary"))
     if known.command == "key":
@@ -103,7 +124,21 @@ def _parser(argv: Sequence[str], config: str | None) -> argparse.ArgumentParser:
         added = command(name, text)
         of_beam = "" if name == "attack" else " [FLAG OF BEAM ...]"
         added.usage = f"tracecloak {name} [CONFIG.yaml] [FLAG ...]{of_beam}"
+        if name == "attack" and "--linkage" in argv:
+            added.usage = (
+                "tracecloak attack --linkage --original LOG --released RELEASE [RELEASE ...] "
+                "--report FILE.json [FLAG ...]"
+            )
+            add_linkage_flags(added)
+            continue
         if name == "attack":
+            added.add_argument(
+                "--linkage",
+                action="store_true",
+                default=None,
+                help="attack finished releases by what somebody may know of a case instead; see "
+                "attack --linkage --help",
+            )
             added.add_argument(
                 "--releases",
                 type=int,
@@ -113,10 +148,10 @@ def _parser(argv: Sequence[str], config: str | None) -> argparse.ArgumentParser:
                 "--report", required=True, help="JSON file to write; FILE.md is written beside it"
             )
         if name == asked:
-            _add_release_flags(added, argv, config)
+            add_release_flags(added, argv, config)
     evaluate = command("evaluate", "compare a release with its original (for the operator only)")
     if asked == "evaluate":
-        _add_reading_flags(evaluate)
+        add_reading_flags(evaluate)
         evaluate.add_argument("--original", required=True, help="path or glob of the original log")
         evaluate.add_argument(
             "--released", required=True, help="folder of a release, or of releases"
@@ -126,7 +161,10 @@ def _parser(argv: Sequence[str], config: str | None) -> argparse.ArgumentParser:
         "compare", "compare methods at the same true epsilon on logs (for the operator only)"
     )
     if asked == "compare":
-        _add_comparison_flags(compare)
+        add_comparison_flags(compare)
+    experiment = command("experiment", "run a paper's evaluation on logs (for the operator only)")
+    if asked == "experiment":
+        add_experiment_flags(experiment, argv)
     sample = command("sample", "write a synthetic hospital log of any size")
     sample.add_argument("--cases", type=int, required=True, help="number of cases")
     sample.add_argument(
@@ -155,89 +193,6 @@ def _parser(argv: Sequence[str], config: str | None) -> argparse.ArgumentParser:
     catalogue = command("catalogue", "list the methods, their parameters and what they promise")
     catalogue.add_argument("--json", action="store_true", default=None, help="as JSON")
     return parser
-
-
-def _add_release_flags(
-    parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None
-) -> None:
-    from anonymizers.registry import METHODS, method_named
-    from pipelines.config import ReleaseConfig, read_yaml
-
-    # The method decides which further flags there are, so it is looked for first.
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    first.add_argument("--method")
-    known, _ = first.parse_known_args(list(argv[1:]))
-    method = known.method
-    if method is None and config is not None:
-        method = read_yaml(config).get("method")
-    _add_reading_flags(parser)
-    for name, field in ReleaseConfig.model_fields.items():
-        if name not in ("columns", "where", "params", *_READING):
-            choices = sorted(METHODS) if name == "method" else None
-            parser.add_argument(f"--{name}", help=_help(field.description), choices=choices)
-    if method is not None:
-        group = parser.add_argument_group(f"parameters of {method}")
-        for name, field in method_named(method).Params.model_fields.items():
-            if field.annotation is bool:
-                group.add_argument(
-                    f"--{name}", nargs="?", const="true", help=_help(field.description)
-                )
-            else:
-                group.add_argument(f"--{name}", help=_help(field.description))
-
-
-def _add_comparison_flags(parser: argparse.ArgumentParser) -> None:
-    from pipelines import compare
-
-    parser.add_argument(
-        "--input", required=True, help="logs, each a path or a glob; separated by commas"
-    )
-    parser.add_argument(
-        "--output",
-        required=True,
-        help="Markdown page to write; rows go to .jsonl beside it, and those there are kept",
-    )
-    parser.add_argument("--methods", help="separated by commas; by default all that are comparable")
-    epsilons = ",".join(compare.DEFAULT_EPSILONS)
-    parser.add_argument("--epsilon", help=f"separated by commas (default {epsilons})")
-    parser.add_argument(
-        "--delta", help=f"of methods that need one (default {compare.DEFAULT_DELTA})"
-    )
-    parser.add_argument(
-        "--repetitions",
-        type=int,
-        help=f"releases of each method, log and epsilon (default {compare.DEFAULT_REPETITIONS})",
-    )
-    parser.add_argument(
-        "--mine",
-        type=int,
-        nargs="?",
-        const=compare.DEFAULT_MINED,
-        help="also mine a process from so many of them and judge it by the log, which takes "
-        f"seconds each (default {compare.DEFAULT_MINED}); needs the extra mining",
-    )
-    _add_reading_flags(parser)
-
-
-_READING = ("input_format", "delimiter", "encoding", "header")
-
-
-def _add_reading_flags(parser: argparse.ArgumentParser) -> None:
-    from pipelines.config import Columns, ReleaseConfig
-
-    for name in _READING:
-        parser.add_argument(f"--{name}", help=_help(ReleaseConfig.model_fields[name].description))
-    for name, field in Columns.model_fields.items():
-        parser.add_argument(f"--{name}", help=_help(field.description))
-    parser.add_argument(
-        "--where",
-        action="append",
-        help="row filter 'column = value' or 'column ^= prefix'; may be repeated",
-    )
-
-
-def _help(text: str | None) -> str:
-    return " ".join((text or "").split()).replace("%", "%%")
 
 
 # --- Commands ---------------------------------------------------------------------------------
@@ -269,92 +224,6 @@ def _release(
     print(f"{done}  {outcome.folder.final}")
     print(f"manifest  {outcome.folder.final}/manifest.json")
     return 0
-
-
-def _attack(config_path: str | None, flags: dict[str, Any]) -> int:
-    from pipelines.attack import DEFAULT_RELEASES, attack_configuration
-    from pipelines.attack_report import summary_lines, write_report
-    from pipelines.config import load
-    from pipelines.progress import showing_progress
-    from schemas.errors import GuaranteeError
-
-    path = _file_to_write("report", flags.pop("report"))
-    n_releases = flags.pop("releases", DEFAULT_RELEASES)
-    # Nothing is released, so it does not matter where to.
-    config = load(config_path, {**flags, "output": "nowhere"})
-    with showing_progress(with_runner=False):
-        report = attack_configuration(config, n_releases)
-    written = write_report(report, path)
-    print("\n".join(summary_lines(report)))
-    print(f"report     {' and '.join(map(str, written))}")
-    if report.is_refuted:
-        raise GuaranteeError(report.verdict)
-    return 0
-
-
-def _evaluate(flags: dict[str, Any]) -> int:
-    from pipelines.config import load_source
-    from pipelines.evaluate import evaluate
-    from pipelines.release import source_of
-
-    output = _file_to_write("output", flags.pop("output"))
-    released = flags.pop("released")
-    original = load_source({"input": flags.pop("original"), **flags})
-    report = evaluate(source_of(original), released)
-    output.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    print(f"evaluation  {output} (not private: for the operator only)")
-    return 0
-
-
-def _compare(flags: dict[str, Any]) -> int:
-    from pipelines import compare, compare_report
-    from pipelines.compare_log import Original
-    from pipelines.config import load_source
-    from pipelines.progress import showing_progress
-    from pipelines.release import source_of
-
-    command = compare_report.command_line(flags)
-    page = _file_to_write("output", flags.pop("output"))
-    rows = page.with_suffix(".jsonl")
-    inputs = _listed(flags.pop("input"))
-    methods = flags.pop("methods", None)
-    chosen = compare.chosen_methods(None if methods is None else _listed(methods))
-    epsilons = flags.pop("epsilon", None)
-    settings = {
-        "epsilons": compare.DEFAULT_EPSILONS if epsilons is None else tuple(_listed(epsilons)),
-        "delta": flags.pop("delta", compare.DEFAULT_DELTA),
-        "repetitions": flags.pop("repetitions", compare.DEFAULT_REPETITIONS),
-        "mined": flags.pop("mine", 0),
-    }
-    originals = tuple(
-        Original.read(
-            Path(path).name.split(".")[0], source_of(load_source({"input": path, **flags}))
-        )
-        for path in inputs
-    )
-    comparison = compare.Comparison(originals, chosen, **settings)
-    with showing_progress(with_runner=False):
-        made = compare.run(comparison, rows)
-        lines = compare_report.markdown_lines(comparison, made, command)
-        page.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    print(f"page  {page} (not private: for the operator only)")
-    print(f"rows  {rows}")
-    return 0
-
-
-def _file_to_write(name: str, path: str) -> Path:
-    """Makes the folder of a report before the work begins, so that none is lost at its end."""
-    from schemas.errors import UsageError
-
-    try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{name} {path!r} cannot be written: {error.strerror}") from None
-    return Path(path)
-
-
-def _listed(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _sample(n_cases: int, path: str, vocabulary: str | None) -> int:
@@ -427,7 +296,7 @@ def _catalogue(as_json: bool) -> int:
         print(f"    {entry['statement']}" + (f" (for {shown})" if shown else ""))
         for name, schema in entry["params"].items():
             print(f"    --{name} (default {schema.get('default')})")
-            print(f"        {_help(schema.get('description')).replace('%%', '%')}")
+            print(f"        {help_text(schema.get('description')).replace('%%', '%')}")
     return 0
 
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pydantic
@@ -302,7 +302,15 @@ def read_rows(path: Path) -> list[Row]:
     return rows
 
 
-def run(comparison: Comparison, path: Path) -> list[Row]:
+class Rows(Protocol):
+    """What computes rows, and does not compute one again that is known."""
+
+    def rows(self, known: Iterable[Row] = ()) -> Iterator[tuple[Row, bool]]:
+        """Yields all rows, and whether each is new."""
+        ...
+
+
+def run(comparison: Rows, path: Path) -> list[Row]:
     """Computes what a file of rows lacks, adds each row as it comes, and returns all of them.
 
     Args:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from apache_beam.io.filesystems import FileSystems
 
-from pipelines import measures, utility
+from pipelines import behaviour_measures, measures, utility
 from pipelines.in_memory import group_into_traces
+from pipelines.perspectives import PERSPECTIVES, RESOURCE, has_resources, projected
 from schemas.columns import ColumnMapping
 from schemas.directly_follows import DirectlyFollows
 from schemas.errors import UsageError
@@ -84,23 +85,26 @@ def evaluate(original: EventSource, released: str) -> dict[str, Any]:
         released: A release's folder, or the folder of releases whose latest is meant.
 
     Returns:
-        JSON values: sizes of both logs and the distances between them (pipelines.measures and
-        pipelines.utility). Of a release without a log, those of its graph.
+        JSON values: sizes of both logs and the distances between them (pipelines.measures,
+        pipelines.utility and, of each perspective, pipelines.behaviour_measures; of resources if
+        their column is mapped and they are released). Of a release without a log, those of its
+        graph.
 
     Raises:
         UsageError: There is no release.
         InputSchemaError: A log cannot be read.
     """
     folder = release_folder(released)
-    manifest = _manifest(folder)
-    before = _traces(original)
-    source = _released_source(folder, manifest)
+    manifest = read_manifest(folder)
+    before = _traces(_with_resource(original))
+    source = released_source(folder, manifest)
     if source is None:
         return {**_heading(folder), **_graph_report(before, _released_edges(folder, manifest))}
-    after = _traces(source)
+    after = _traces(_with_released_resource(source, before))
     vocabulary = ActivityVocabulary.merge([before.vocabulary, after.vocabulary])
     a, b = _Log.of(before, vocabulary), _Log.of(after, vocabulary)
     variants_a, variants_b = a.distribution, b.distribution
+    is_timed = has_times(manifest)
     emd = measures.variant_emd(variants_a, variants_b, _MAX_EMD_CELLS)
     counts_a, counts_b, _ = utility.aligned_variants(a.variants, b.variants)
     return {
@@ -126,7 +130,8 @@ def evaluate(original: EventSource, released: str) -> dict[str, Any]:
         "trace_length_distance": utility.length_distance(a.traces, b.traces),
         "activity_mix_total_variation": utility.activity_mix_distance(a.traces, b.traces),
         **_edge_report(a.all_edges, b.all_edges),
-        **(_time_report(a.traces, b.traces) if _has_times(manifest) else {}),
+        **(_time_report(a.traces, b.traces) if is_timed else {}),
+        "perspectives": _perspectives(before, after, is_timed, emd),
     }
 
 
@@ -153,13 +158,46 @@ def _edge_report(a: measures.EdgeWeights, b: measures.EdgeWeights) -> dict[str, 
 
 def _time_report(a: TraceBatch, b: TraceBatch) -> dict[str, Any]:
     return {
+        "total_duration_error": behaviour_measures.total_duration_error(a, b),
         "case_duration_distance_days": utility.case_duration_distance_days(a, b),
         "hour_of_week_total_variation": utility.hour_of_week_distance(a, b),
     }
 
 
-def _has_times(manifest: dict[str, Any]) -> bool:
-    """Whether the released stamps are times: a method that drops them writes positions."""
+def _perspectives(
+    before: TraceBatch, after: TraceBatch, is_timed: bool, emd: float | None
+) -> dict[str, Any]:
+    """The measures of the papers on TLKC and PRETSA, of activities, resources and both together.
+
+    Args:
+        before: The original.
+        after: The released log.
+        is_timed: Whether its stamps are times.
+        emd: The earth mover's distance of the variants of activities.
+    """
+    has_both = has_resources(before) and has_resources(after)
+    report: dict[str, Any] = {}
+    for perspective in PERSPECTIVES if has_both else PERSPECTIVES[:1]:
+        a, b = projected([before, after], perspective)
+        if perspective == "activity":
+            kept = None if emd is None else 1.0 - emd
+        else:
+            kept = behaviour_measures.data_utility(a, b, _MAX_EMD_CELLS)
+        graphs = behaviour_measures.edges_of(a), behaviour_measures.edges_of(b)
+        nodes = np.unique(a.activities)
+        sampled = behaviour_measures.truly_sampled(a, b)
+        report[perspective] = {
+            "data_utility": kept,
+            "graph": asdict(behaviour_measures.graph_similarity(*graphs, nodes)),
+            "behavioural_appropriateness": behaviour_measures.behavioural_appropriateness(a, b),
+            "truly_sampled": None if sampled is None else asdict(sampled),
+            **({"bottlenecks": asdict(behaviour_measures.bottlenecks(a, b))} if is_timed else {}),
+        }
+    return report
+
+
+def has_times(manifest: dict[str, Any]) -> bool:
+    """Returns whether released stamps are times: a method that drops them writes positions."""
     return not any(
         operation["type"] == "suppression" and operation["target"] == "time:timestamp"
         for operation in manifest.get("operations", ())
@@ -201,7 +239,8 @@ def release_folder(path: str) -> str:
         return FileSystems.join(path, json.loads(stream.read())["path"])
 
 
-def _manifest(folder: str) -> dict[str, Any]:
+def read_manifest(folder: str) -> dict[str, Any]:
+    """Returns the manifest of a release's folder."""
     with FileSystems.open(FileSystems.join(folder, MANIFEST_NAME)) as stream:
         return cast(dict[str, Any], json.loads(stream.read()))
 
@@ -213,7 +252,7 @@ def _released_edges(folder: str, manifest: dict[str, Any]) -> list[dict[str, Any
         return cast(list[dict[str, Any]], json.loads(stream.read())["edges"])
 
 
-def _released_source(folder: str, manifest: dict[str, Any]) -> EventSource | None:
+def released_source(folder: str, manifest: dict[str, Any]) -> EventSource | None:
     """Returns the released log, or None: there is none."""
     paths = [output["path"] for output in manifest["outputs"]]
     parts = [path for path in paths if path.startswith("log/")]
@@ -222,6 +261,23 @@ def _released_source(folder: str, manifest: dict[str, Any]) -> EventSource | Non
         return None
     files = match_files([FileSystems.join(folder, path) for path in logs])
     return EventSource(tuple(files), SourceFormat(), ColumnMapping())
+
+
+def _with_resource(source: EventSource) -> EventSource:
+    """The source with the resource as an attribute, if its column is mapped."""
+    column = source.mapping.resource
+    return source if column is None else _carrying(source, column)
+
+
+def _with_released_resource(source: EventSource, original: TraceBatch) -> EventSource:
+    """Likewise, if the original has one and the release may have."""
+    found = [source.columns_of(file) for file in source.files]
+    may_have = all(columns is None or RESOURCE in columns for columns in found)
+    return _carrying(source, RESOURCE) if has_resources(original) and may_have else source
+
+
+def _carrying(source: EventSource, column: str) -> EventSource:
+    return replace(source, mapping=replace(source.mapping, attributes=((RESOURCE, column),)))
 
 
 def _traces(source: EventSource) -> TraceBatch:

@@ -57,7 +57,7 @@ def require_pm4py() -> None:
         UsageError: It is not installed.
     """
     try:
-        _pm4py("pm4py")
+        pm4py_module("pm4py")
     except ImportError:
         raise UsageError(
             "mining needs pm4py, which is not installed: pip install 'tracecloak[mining]'"
@@ -106,7 +106,7 @@ class MinedProcess:
     @cached_property
     def _log(self) -> Any:
         """The original as pm4py's event log; equal cases are one object."""
-        log_of = _pm4py("pm4py.objects.log.obj")
+        log_of = pm4py_module("pm4py.objects.log.obj")
         log = log_of.EventLog()
         for variant, count in self._original.items():
             trace = log_of.Trace([log_of.Event({_ACTIVITY: name}) for name in variant])
@@ -115,9 +115,9 @@ class MinedProcess:
         return log
 
     def _judge(self, tree: Any) -> ModelQuality:
-        converter = _pm4py("pm4py.objects.conversion.process_tree.converter")
-        fitness = _pm4py("pm4py.algo.evaluation.replay_fitness.variants.token_replay")
-        precision = _pm4py("pm4py.algo.evaluation.precision.variants.etconformance_token")
+        converter = pm4py_module("pm4py.objects.conversion.process_tree.converter")
+        fitness = pm4py_module("pm4py.algo.evaluation.replay_fitness.variants.token_replay")
+        precision = pm4py_module("pm4py.algo.evaluation.precision.variants.etconformance_token")
         silent = {"show_progress_bar": False}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of pm4py and its libraries
@@ -127,7 +127,8 @@ class MinedProcess:
         return ModelQuality(float(fit), float(exact))
 
 
-def _pm4py(module: str) -> Any:
+def pm4py_module(module: str) -> Any:
+    """Returns a module of pm4py by its whole name, imported without its warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of pm4py and its libraries
         return importlib.import_module(module)
@@ -152,9 +153,9 @@ def _counter(
 def _mined(variants: Counter[tuple[str, ...]]) -> Any:
     """Returns the process tree of the inductive miner infrequent."""
     # The miner's front door takes no counted variants, although it says so.
-    miner = _pm4py("pm4py.algo.discovery.inductive.variants.imf")
-    structures = _pm4py("pm4py.algo.discovery.inductive.dtypes.im_ds")
-    trees = _pm4py("pm4py.objects.process_tree.utils.generic")
+    miner = pm4py_module("pm4py.algo.discovery.inductive.variants.imf")
+    structures = pm4py_module("pm4py.algo.discovery.inductive.dtypes.im_ds")
+    trees = pm4py_module("pm4py.objects.process_tree.utils.generic")
     params = {miner.IMFParameters.NOISE_THRESHOLD: NOISE}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -166,7 +167,7 @@ def _mined(variants: Counter[tuple[str, ...]]) -> Any:
 
 def _flower(names: list[str]) -> Any:
     """Returns the process tree of a loop around a choice of all activities."""
-    trees = _pm4py("pm4py.objects.process_tree.obj")
+    trees = pm4py_module("pm4py.objects.process_tree.obj")
     loop = trees.ProcessTree(operator=trees.Operator.LOOP)
     silent = trees.ProcessTree(parent=loop)
     choice = trees.ProcessTree(operator=trees.Operator.XOR, parent=loop)
