@@ -283,7 +283,8 @@ class PretsaCase(_Sanitised):
 
 
 def _t(params: PretsaCaseParams) -> float | None:
-    return params.t if isinstance(params, PretsaParams) else None
+    t: float | None = getattr(params, "t", None)  # `pretsa-case` has none
+    return t
 
 
 def _decide_merging(

@@ -7,7 +7,7 @@ process, and the floor that the benchmarks compare with.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -107,7 +107,8 @@ def decide(
     Raises:
         GuaranteeError: The method cannot keep its promise on this input.
     """
-    digest = InputDigest.merge([InputDigest.from_traces(batch, key) for batch in traces]).hex
+    declared = [_declared_only(batch, method, params) for batch in traces]
+    digest = InputDigest.merge([InputDigest.from_traces(batch, key) for batch in declared]).hex
     randomness = Randomness(key, release_id, digest, config_digest)
     bounded = bound(traces, method, params, randomness)
     decisions: dict[str, Decision] = {}
@@ -128,6 +129,17 @@ def decide(
 def bound(
     traces: Sequence[TraceBatch], method: Anonymizer, params: Any, randomness: Randomness
 ) -> list[TraceBatch]:
-    """Brings every trace under the method's public caps."""
+    """Brings every trace under the method's public caps, with the declared attributes alone."""
     bounds = method.bounds(params)
-    return [bounds.bound(batch, randomness.of_units) for batch in traces]
+    return [
+        bounds.bound(_declared_only(batch, method, params), randomness.of_units) for batch in traces
+    ]
+
+
+def _declared_only(traces: TraceBatch, method: Anonymizer, params: Any) -> TraceBatch:
+    """Drops attributes that are not declared, on which nothing may depend, nor may the digest."""
+    names = [attribute.name for attribute in method.attributes(params)]
+    if list(traces.attributes) == names:
+        return traces
+    kept = {name: traces.attributes[name] for name in names if name in traces.attributes}
+    return replace(traces, attributes=kept)

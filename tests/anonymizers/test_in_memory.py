@@ -14,6 +14,7 @@ from anonymizers.amun import Amun, AmunParams
 from anonymizers.base import Products
 from anonymizers.bounding import ContributionBounds
 from pipelines.in_memory import anonymise, group_into_traces
+from schemas.attributes import Attribute
 from schemas.traces import TraceBatch
 from tests.support.keys import release_key
 from tests.support.paper_log import canonical_events, table_1, table_1_rows
@@ -70,6 +71,9 @@ class Noting:
 
     def bounds(self, params: str) -> ContributionBounds:
         return ContributionBounds()
+
+    def attributes(self, params: str) -> tuple[Attribute, ...]:
+        return ()
 
     def rounds(self, params: str) -> tuple[str, ...]:
         return ("one", "two")
