@@ -238,6 +238,7 @@ def test_the_manifest_has_no_place_for_anything_counted() -> None:
         *("tool", "name", "version", "beam"),
         *("release_id", "method", "params", "guarantee", "operations", "spends", "randomness"),
         "config_digest",
+        "verified",
         *AmunParams.model_fields,
         *(field.name for field in dataclasses.fields(Guarantee)),
         "sentence",
