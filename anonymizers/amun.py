@@ -36,6 +36,7 @@ from anonymizers.amun_state import (
     ticks_of,
 )
 from anonymizers.case_moves import draw_moves
+from anonymizers.counters import RangeOfStarts
 from anonymizers.guessing_advantage import (
     PriorKnowledge,
     PriorRule,
@@ -144,7 +145,7 @@ class Amun(base.Anonymizer):
     def requires(self, round_name: str, params: AmunParams) -> Mapping[str, base.Counter]:
         """Returns the counters of a round."""
         if round_name == "dafsa":
-            return {"variants": _Variants(), "starts": _Starts()}
+            return {"variants": _Variants(), "starts": RangeOfStarts()}
         if round_name == "prior-knowledge":
             return {"times": _Times(params)}
         if round_name == "sampling":
@@ -349,18 +350,6 @@ class _Variants:
         if self.params is not None:
             traces = kept_cases(traces, decisions, self.params)
         return VariantHistogram.from_traces(traces)
-
-
-@dataclass(frozen=True)
-class _Starts:
-    """Range of the starts."""
-
-    kind: ClassVar[type[StartRange]] = StartRange
-
-    def count(
-        self, traces: TraceBatch, decisions: base.Decisions, randomness: Randomness
-    ) -> StartRange:
-        return StartRange.of(traces.starts)
 
 
 @dataclass(frozen=True)

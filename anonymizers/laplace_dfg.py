@@ -22,9 +22,9 @@ import numpy as np
 from anonymizers import base
 from anonymizers.accounting import Spend
 from anonymizers.bounding import ContributionBounds
+from anonymizers.counters import CollectNames
 from anonymizers.noisy_graph import SumNoise
 from anonymizers.pair_query import (
-    Names,
     PairCounts,
     PairQueryParams,
     Pairs,
@@ -138,7 +138,7 @@ class LaplaceDfg(base.Anonymizer):
 
     def requires(self, round_name: str, params: PairQueryParams) -> Mapping[str, base.Counter]:
         """Returns the counters."""
-        return {"pairs": Pairs(), "names": Names()}
+        return {"pairs": Pairs(), "names": CollectNames()}
 
     def decide(
         self,

@@ -21,9 +21,8 @@ from pydantic import Field
 
 from anonymizers import base
 from anonymizers.accounting import Spend, decimal_text
+from anonymizers.counters import CollectNames, CountVariants
 from anonymizers.level_queries import (
-    CollectNames,
-    CountVariants,
     Form,
     LevelMethod,
     LevelParams,

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Literal
 
@@ -112,32 +111,6 @@ class LevelParams(Params):
     def scale(self) -> tuple[int, int]:
         """(numerator, denominator) of the noise's scale, in cases."""
         return drawable(laplace_scale(self.epsilon_of_level, self.max_units * self.noise_factor))
-
-
-@dataclass(frozen=True)
-class CountVariants:
-    """Cases by variant."""
-
-    kind: ClassVar[type[VariantHistogram]] = VariantHistogram
-
-    def count(
-        self, traces: TraceBatch, decisions: base.Decisions, randomness: Randomness
-    ) -> VariantHistogram:
-        """Counts a batch."""
-        return VariantHistogram.from_traces(traces)
-
-
-@dataclass(frozen=True)
-class CollectNames:
-    """The activities' names: the public ones, or the log's."""
-
-    kind: ClassVar[type[ActivityVocabulary]] = ActivityVocabulary
-
-    def count(
-        self, traces: TraceBatch, decisions: base.Decisions, randomness: Randomness
-    ) -> ActivityVocabulary:
-        """Collects those of a batch."""
-        return traces.vocabulary
 
 
 class LevelMethod(base.Anonymizer):

@@ -208,19 +208,6 @@ class Pairs:
 
 
 @dataclass(frozen=True)
-class Names:
-    """The activities' names: what the codes of counted pairs mean."""
-
-    kind: ClassVar[type[ActivityVocabulary]] = ActivityVocabulary
-
-    def count(
-        self, traces: TraceBatch, decisions: base.Decisions, randomness: Randomness
-    ) -> ActivityVocabulary:
-        """Returns the names of a batch, those of the whole run."""
-        return traces.vocabulary
-
-
-@dataclass(frozen=True)
 class PairCounts:
     """Counts of all possible pairs.
 

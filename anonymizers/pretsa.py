@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from anonymizers import base
 from anonymizers.activity_embedding import event_distances
 from anonymizers.amun_release import cumulated_stamps
+from anonymizers.counters import CountVariants
 from anonymizers.new_ids import hex_ids
 from anonymizers.pretsa_durations import draw_durations
 from anonymizers.pretsa_params import PretsaCaseParams, PretsaParams
@@ -179,7 +180,7 @@ class _Sanitised(base.Anonymizer):
     def requires(self, round_name: str, params: PretsaCaseParams) -> Mapping[str, base.Counter]:
         """Returns the counters of a round."""
         if round_name == "variants":
-            return {"variants": _Variants()}
+            return {"variants": CountVariants()}
         if round_name == "merging":
             return {"durations": _Durations(params.duration_attribute)}
         return {"ranks": _Ranks()}
@@ -330,18 +331,6 @@ def _distance(
 
 
 # --- What one batch contributes ----------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Variants:
-    """Variants of all cases."""
-
-    kind: ClassVar[type[VariantHistogram]] = VariantHistogram
-
-    def count(
-        self, traces: TraceBatch, decisions: base.Decisions, randomness: Randomness
-    ) -> VariantHistogram:
-        return VariantHistogram.from_traces(traces)
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from pydantic import Field
 
 from anonymizers import base
 from anonymizers.accounting import decimal_text
+from anonymizers.counters import RangeOfStarts
 from anonymizers.laplace_variants import LaplaceVariants
 from anonymizers.level_queries import LevelMethod, LevelParams
 from anonymizers.pripel_enrichment import (
@@ -216,7 +217,7 @@ class Pripel(base.Anonymizer):
         """Returns the counters of a round."""
         if round_name == VARIANTS:
             asked = _QUERIES[params.query].requires("variants", params.of_query)
-            return {**asked, "starts": _Starts()}
+            return {**asked, "starts": RangeOfStarts()}
         of_events = (a for a in params.declared if not a.is_of_case)
         return {
             "ranks": _Ranks(),
@@ -307,18 +308,6 @@ def _matched(
 
 
 # --- What one batch contributes ----------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Starts:
-    """Range of the starts."""
-
-    kind: ClassVar[type[StartRange]] = StartRange
-
-    def count(
-        self, traces: TraceBatch, decisions: base.Decisions, randomness: Randomness
-    ) -> StartRange:
-        return StartRange.of(traces.starts)
 
 
 @dataclass(frozen=True)

@@ -34,9 +34,8 @@ import numpy as np
 
 from anonymizers import base
 from anonymizers.accounting import Spend, decimal_text
+from anonymizers.counters import CollectNames, CountVariants
 from anonymizers.level_queries import (
-    CollectNames,
-    CountVariants,
     LevelMethod,
     chance_of_nothing,
     cost_of,

@@ -32,9 +32,9 @@ from anonymizers import base
 from anonymizers.accounting import Spend
 from anonymizers.bounding import ContributionBounds
 from anonymizers.calibration import laplace_scale
+from anonymizers.counters import CollectNames
 from anonymizers.laplace_dfg import honest_guarantee, published_guarantee
 from anonymizers.pair_query import (
-    Names,
     PairCounts,
     PairQueryParams,
     Pairs,
@@ -287,7 +287,7 @@ class Sapa(base.Anonymizer):
 
     def requires(self, round_name: str, params: SapaParams) -> Mapping[str, base.Counter]:
         """Returns the counters: distances too if pairs are chosen by them."""
-        counters: dict[str, base.Counter] = {"pairs": Pairs(), "names": Names()}
+        counters: dict[str, base.Counter] = {"pairs": Pairs(), "names": CollectNames()}
         if params.query == "exponential":
             counters["distances"] = _Distances(params.k_follows)
         return counters

@@ -102,8 +102,15 @@ def n_scores(violating: Patterns, share_with: np.ndarray, alpha: float) -> np.nd
         share_with: float64[n_elements], share of the cases that have each element.
         alpha: Weight of the gain; that of the loss is 1 - alpha.
     """
-    gain = np.diff(_Members.of(violating).element_offsets) / violating.n
-    return alpha * gain + (1 - alpha) * (1 - share_with)
+    return _n_scores(
+        np.diff(_Members.of(violating).element_offsets), violating.n, share_with, alpha
+    )
+
+
+def _n_scores(
+    gain: np.ndarray, n_violating: int, share_with: np.ndarray, alpha: float
+) -> np.ndarray:
+    return alpha * gain / n_violating + (1 - alpha) * (1 - share_with)
 
 
 def suppressed_by_frequent_traces(
@@ -135,10 +142,10 @@ def suppressed_by_n_scores(
         n_cases: Number of cases.
         alpha: Weight of the gain; that of the loss is 1 - alpha.
     """
-    loss = (1 - alpha) * (1 - cases_with / n_cases)
+    share_with = cases_with / n_cases
 
     def score(gain: np.ndarray, n_alive: int) -> np.ndarray:
-        return alpha * gain / n_alive + loss
+        return _n_scores(gain, n_alive, share_with, alpha)
 
     return _greedy(violating, cases_with, score, lambda elements: None)
 

@@ -22,6 +22,7 @@ from anonymizers import base
 from anonymizers.accounting import Spend
 from anonymizers.bounding import ContributionBounds
 from anonymizers.calibration import laplace_scale, stability_threshold, truncated_noise_bound
+from anonymizers.counters import CollectNames, CountVariants
 from anonymizers.new_ids import hex_ids
 from anonymizers.randomness import Randomness, cell_numbers
 from anonymizers.rigorous import RigorousParams, drawable, guarantee_of
@@ -77,30 +78,6 @@ def laplace_interval(scale: Fraction, confidence: float = 0.95) -> int:
     # P(|X| > h) = 2 e^(-(h+1)/scale) / (1 + e^(-1/scale))
     rest = (1 - confidence) * (1 + math.exp(-1 / scale)) / 2
     return max(0, math.ceil(-math.log(rest) * scale) - 1)
-
-
-@dataclass(frozen=True)
-class _Variants:
-    """Cases by variant."""
-
-    kind: ClassVar[type[VariantHistogram]] = VariantHistogram
-
-    def count(
-        self, traces: TraceBatch, decisions: base.Decisions, randomness: Randomness
-    ) -> VariantHistogram:
-        return VariantHistogram.from_traces(traces)
-
-
-@dataclass(frozen=True)
-class _Names:
-    """The activities' names; those of unreleased variants go no further than the decision."""
-
-    kind: ClassVar[type[ActivityVocabulary]] = ActivityVocabulary
-
-    def count(
-        self, traces: TraceBatch, decisions: base.Decisions, randomness: Randomness
-    ) -> ActivityVocabulary:
-        return traces.vocabulary
 
 
 @dataclass(frozen=True)
@@ -175,7 +152,7 @@ class VariantHistogramMethod(base.Anonymizer):
         self, round_name: str, params: VariantHistogramParams
     ) -> Mapping[str, base.Counter]:
         """Returns the counters."""
-        return {"variants": _Variants(), "names": _Names()}
+        return {"variants": CountVariants(), "names": CollectNames()}
 
     def decide(
         self,

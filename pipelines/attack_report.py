@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from pipelines.attack_findings import TELLING_VALUES, AttackReport
+from pipelines.report_files import INTERNAL, write_both
 
-INTERNAL = "INTERNAL: computed on raw data, not for publication"
 _ADJACENCY = {"add_remove": "added or removed", "replace_one": "replaced by another"}
 
 
 def write_report(report: AttackReport, path: Path) -> list[Path]:
-    """Writes FILE.json and FILE.md; returns both paths.
-
-    Args:
-        report: What was found.
-        path: FILE, with or without the ending .json.
-    """
-    stem = path.with_suffix("") if path.suffix in (".json", ".md") else path
-    written = [stem.parent / f"{stem.name}{ending}" for ending in (".json", ".md")]
-    written[0].write_text(json.dumps(to_json(report), indent=2) + "\n", encoding="utf-8")
-    written[1].write_text("\n".join(markdown_lines(report)) + "\n", encoding="utf-8")
-    return written
+    """Writes FILE.json and FILE.md; see `report_files.write_both`."""
+    return write_both(path, to_json(report), markdown_lines(report))
 
 
 def to_json(report: AttackReport) -> dict[str, Any]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.attack_report import INTERNAL
 from pipelines.linkage import SET_SIZES, Linkage, Risk, ValueRisk
 from pipelines.linkage_knowledge import Estimate, LinkedLog, Settings
 from pipelines.perspectives import has_resources
+from pipelines.report_files import INTERNAL, write_both
 
 
 @dataclass(frozen=True)
@@ -34,17 +33,8 @@ class LinkageReport:
 
 
 def write_report(report: LinkageReport, path: Path) -> list[Path]:
-    """Writes FILE.json and FILE.md; returns both paths.
-
-    Args:
-        report: What was found.
-        path: FILE, with or without the ending .json.
-    """
-    stem = path.with_suffix("") if path.suffix in (".json", ".md") else path
-    written = [stem.parent / f"{stem.name}{ending}" for ending in (".json", ".md")]
-    written[0].write_text(json.dumps(to_json(report), indent=2) + "\n", encoding="utf-8")
-    written[1].write_text("\n".join(markdown_lines(report)) + "\n", encoding="utf-8")
-    return written
+    """Writes FILE.json and FILE.md; see `report_files.write_both`."""
+    return write_both(path, to_json(report), markdown_lines(report))
 
 
 def to_json(report: LinkageReport) -> dict[str, Any]:
