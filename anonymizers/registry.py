@@ -6,6 +6,7 @@ from anonymizers.amun import Amun
 from anonymizers.amun_rigorous import AmunRigorous
 from anonymizers.auto_variants import AutoVariants
 from anonymizers.base import Anonymizer
+from anonymizers.dpim import Dpim
 from anonymizers.hybrid_variants import HybridVariants
 from anonymizers.k_anonymous_subtraces import KAnonymousSubtraces
 from anonymizers.k_anonymous_variants import KAnonymousVariants
@@ -19,6 +20,7 @@ from anonymizers.pripel_rigorous import PripelRigorous
 from anonymizers.private_dfg import PrivateDfg
 from anonymizers.private_log import PrivateLog
 from anonymizers.privtree import PrivTree
+from anonymizers.process_tree_miner import ProcessTreeMiner
 from anonymizers.sacofa import Sacofa
 from anonymizers.sapa import Sapa
 from anonymizers.sparse_histogram import SparseHistogram
@@ -31,6 +33,8 @@ from schemas.errors import UsageError
 _ALL: tuple[Anonymizer, ...] = (
     Amun(),
     PrivateDfg(),
+    ProcessTreeMiner(),
+    Dpim(),
     VariantHistogramMethod(),
     VariantLog(SparseHistogram()),
     VariantLog(PrefixTree()),

@@ -72,6 +72,7 @@ class Watch:
             ("total",),
             ("width",),
             ("activities",),
+            ("fitness",),
             *(("variant", *variant) for variant in self.variants),
             *(("pair", *pair) for pair in distinct),
             *(("pair in its bin", *pair) for pair in distinct),
@@ -86,6 +87,7 @@ class Watch:
             "total": "total of all counts",
             "width": "scale of the noise",
             "activities": "number of activities",
+            "fitness": "fitness of the tree",
         }
         names = ["the release was refused"]
         numbers: Counter[str] = Counter()

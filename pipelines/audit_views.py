@@ -19,6 +19,7 @@ from anonymizers.noisy_graph import SumNoise
 from anonymizers.randomness import Randomness
 from schemas.attributes import Attribute
 from schemas.released_graph import ReleasedGraph
+from schemas.released_tree import ReleasedTree
 from schemas.released_variants import ReleasedVariants
 from schemas.traces import TraceBatch
 from schemas.variants import VariantHistogram
@@ -93,6 +94,8 @@ def before_publication(method: Anonymizer) -> Anonymizer:
     if hasattr(shown, "publish"):
         shown.publish = lambda *sums: (NoisySums(*sums), None)
         return shown
+    if hasattr(method, "noisy_relation"):
+        return _with_noisy_pairs(method)
     add = getattr(method, "add_noise", None)
     if add is None:
         return method
@@ -114,6 +117,27 @@ def before_publication(method: Anonymizer) -> Anonymizer:
     replaced = {"add_noise": noting, "products": products, "log": "none", "original": method}
     for name, value in replaced.items():
         setattr(shown, name, value)
+    return shown
+
+
+def _with_noisy_pairs(method: Any) -> Anonymizer:
+    """Returns a miner of trees that shows the noisy pairs which its candidates follow from."""
+    shown = copy.copy(method)
+    noisy: dict[str, NoisyCells] = {}
+
+    def noting(variants: VariantHistogram, n_names: int, params: Any, randomness: Any) -> Any:
+        relation = method.noisy_relation(variants, n_names, params, randomness)
+        counts = relation.counts.ravel().astype(float)
+        noisy["pairs"] = NoisyCells(counts, np.arange(len(counts)), params.pairs_deviation)
+        return relation
+
+    def products(decisions: Mapping[str, Any], params: Any) -> Products:
+        seen = {**method.products(decisions, params).by_name}
+        seen["noisy histograms"] = NoisyHistograms(dict(noisy))
+        noisy.clear()  # the next release has its own
+        return Products(seen)
+
+    shown.noisy_relation, shown.products, shown.original = noting, products, method
     return shown
 
 
@@ -161,7 +185,7 @@ def seen_in(
     once a case. Times of generated variants are positions, and count as such.
 
     Args:
-        products: Variants, graphs, noisy sums or histograms; others are not looked at.
+        products: Variants, graphs, trees, noisy sums or histograms; others are not looked at.
         log: The released log.
         attributes: The declared ones.
         watched: Which cells of noisy histograms are wanted; None for the first of each.
@@ -177,6 +201,12 @@ def seen_in(
             seen.update({("pair", labels[a], labels[b]): float(count) for a, b, count in rows})
             seen["total",] = float(product.counts.sum())
             seen["activities",] = float(len(product.names))
+        elif isinstance(product, ReleasedTree):
+            found = {node.label for node in product.tree.nodes()} - {None}
+            seen["activities",] = float(len(found))
+            seen["total",] = float(product.weight)
+            if product.fitness is not None:
+                seen["fitness",] = product.fitness
         elif isinstance(product, NoisySums):
             seen.update(_of_sums(product))
         elif isinstance(product, NoisyHistograms):

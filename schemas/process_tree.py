@@ -10,8 +10,9 @@ The text form is the usual one: `->( 'A', X( tau, 'B' ), *( 'C', tau ) )`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from schemas.errors import UsageError
@@ -53,6 +54,22 @@ class ProcessTree:
                 "a loop of a process tree has two children, its body and the way back; got "
                 f"{len(self.children)}"
             )
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it is the silent step."""
+        return self.operator is None and self.label is None
+
+    @cached_property
+    def is_nullable(self) -> bool:
+        """Whether it can be gone through without any activity."""
+        if self.operator is None:
+            return self.label is None
+        if self.operator == "exclusive":
+            return any(child.is_nullable for child in self.children)
+        if self.operator == "loop":
+            return self.children[0].is_nullable
+        return all(child.is_nullable for child in self.children)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -98,6 +115,73 @@ def parallel(*children: ProcessTree) -> ProcessTree:
 def loop(body: ProcessTree, back: ProcessTree) -> ProcessTree:
     """Returns the body, then any number of times the way back and the body again."""
     return ProcessTree("loop", None, (body, back))
+
+
+def optional(tree: ProcessTree) -> ProcessTree:
+    """Returns the choice of a tree or nothing; a tree that can be nothing stays as it is."""
+    return tree if tree.is_nullable else exclusive(SILENT, tree)
+
+
+def flower(labels: Iterable[str]) -> ProcessTree:
+    """Returns the tree of any number of activities in any order, each of these labels."""
+    leaves = [leaf(label) for label in labels]
+    return loop(SILENT, _combined("exclusive", leaves)) if leaves else SILENT
+
+
+def normalise(tree: ProcessTree) -> ProcessTree:
+    """Returns a tree of the same language in a simpler form, the same for trees alike in this way.
+
+    Operators of one child and an operator right below the same operator disappear, silent steps in
+    sequences and parallels too; a choice has equal children once, and the silent step only if no
+    other child can be nothing; choices and parallels are in the order of their text, the silent
+    step first. A loop that only repeats a loop that repeats itself is that loop. Not all trees of
+    one language become equal.
+    """
+    if tree.operator is None:
+        return tree
+    children = [normalise(child) for child in tree.children]
+    if tree.operator == "loop":
+        return _normalised_loop(*children)
+    flat = [
+        part
+        for child in children
+        for part in (child.children if child.operator == tree.operator else (child,))
+    ]
+    if tree.operator == "exclusive":
+        is_covered = any(part.is_nullable and not part.is_silent for part in flat)
+        flat = [part for part in dict.fromkeys(flat) if not (is_covered and part.is_silent)]
+    else:
+        flat = [part for part in flat if not part.is_silent]
+    if tree.operator != "sequence":
+        flat.sort(key=lambda part: (not part.is_silent, str(part)))
+    return _combined(tree.operator, flat)
+
+
+def _normalised_loop(body: ProcessTree, back: ProcessTree) -> ProcessTree:
+    if body.is_silent and back.is_silent:
+        return SILENT
+    if body.operator == "loop" and back.is_silent and _repeats_freely(body):
+        return body
+    if body.is_silent and back.operator == "exclusive":
+        # Going back with nothing to do is nothing as well.
+        parts = [part for part in back.children if not part.is_silent]
+        back = _combined("exclusive", parts)
+    return loop(body, back)
+
+
+def _repeats_freely(tree: ProcessTree) -> bool:
+    """Whether a loop followed by itself is within the loop: it goes back without an activity."""
+    body, back = tree.children
+    return back.is_nullable or body.is_silent
+
+
+def _combined(operator: Operator, children: list[ProcessTree]) -> ProcessTree:
+    if not children:
+        return SILENT
+    return children[0] if len(children) == 1 else ProcessTree(operator, None, tuple(children))
+
+
+# --- Text -------------------------------------------------------------------------------------
 
 
 def _quoted(label: str) -> str:

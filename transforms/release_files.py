@@ -22,6 +22,7 @@ from schemas.errors import InputSchemaError
 from schemas.release import OutputFile, ReleaseManifest
 from schemas.released import merge_rows, part_rows, traces_of_rows
 from schemas.released_graph import ReleasedGraph
+from schemas.released_tree import ReleasedTree
 from schemas.traces import TraceBatch
 from schemas.vocabulary import ActivityVocabulary
 from transforms.formats.base import Writer
@@ -29,6 +30,8 @@ from transforms.formats.csv import CsvWriter
 from transforms.formats.dfg_dot import write_dot
 from transforms.formats.dfg_svg import write_svg
 from transforms.formats.parquet import ParquetWriter
+from transforms.formats.tree_models import write_bpmn, write_pnml, write_ptml
+from transforms.formats.tree_svg import write_tree_svg
 from transforms.formats.xes_writer import XesAttribute, XesWriter, sanitise
 from transforms.release_folder import ReleaseFolder
 from transforms.statement import STATEMENT_NAME, publishable_statement
@@ -145,7 +148,11 @@ def write_dfg(
 def write_products(
     folder: ReleaseFolder, manifest: ReleaseManifest, products: Products
 ) -> list[OutputFile]:
-    """Writes each product as Parquet and JSON; a graph also as DOT and as an SVG picture."""
+    """Writes each product as Parquet and JSON, and graphs and trees in the forms of their own.
+
+    A graph also as DOT and as an SVG picture; a process tree also as text, PTML, PNML, BPMN and as
+    an SVG picture.
+    """
     written = []
     for name, product in sorted(products.by_name.items()):
         forms: dict[str, bytes] = {
@@ -156,9 +163,25 @@ def write_products(
             title = f"{manifest.release_id}: {name}"
             forms["dot"] = write_dot(product, title).encode()
             forms["svg"] = write_svg(product, title, manifest.guarantee.sentence).encode()
+        if isinstance(product, ReleasedTree):
+            forms |= _forms_of_tree(product, f"{manifest.release_id}: {name}", manifest)
         for ending, data in forms.items():
             written.append(folder.write(f"{name}.{ending}", partial(_write_all, data)))
     return written
+
+
+def _forms_of_tree(
+    product: ReleasedTree, title: str, manifest: ReleaseManifest
+) -> dict[str, bytes]:
+    tree = product.tree
+    texts = {
+        "tree": f"{product.text}\n",
+        "ptml": write_ptml(tree, title),
+        "pnml": write_pnml(tree, title),
+        "bpmn": write_bpmn(tree, title),
+        "svg": write_tree_svg(tree, title, manifest.guarantee.sentence),
+    }
+    return {ending: text.encode() for ending, text in texts.items()}
 
 
 def write_statement(folder: ReleaseFolder, manifest: ReleaseManifest) -> OutputFile:

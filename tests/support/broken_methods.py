@@ -19,6 +19,7 @@ from anonymizers.noisy_graph import SumNoise
 from anonymizers.private_attributes import AttributeCounter
 from anonymizers.private_dfg import PrivateDfg
 from anonymizers.private_log import PrivateLog, PrivateLogParams
+from anonymizers.process_tree_miner import ProcessTreeMiner
 from anonymizers.randomness import Randomness, uniform
 from anonymizers.samplers import CellStream, discrete_laplace
 from anonymizers.step_durations import StepDurations
@@ -111,6 +112,14 @@ def private_log_with_half_the_noise(told: str) -> PrivateLog:
         add_noise = staticmethod(half)
 
     return Broken()
+
+
+class MinerWithAThirdOfTheNoise(ProcessTreeMiner):
+    """`process-tree` with a third of the scale of every Laplace noise."""
+
+    @staticmethod
+    def laplace(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
+        return discrete_laplace(stream, numerator, 3 * denominator)
 
 
 class UnclippedPrivateLog(PrivateLog):

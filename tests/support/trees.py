@@ -1,0 +1,83 @@
+"""Process trees for tests: random ones, and their languages by plain recursion."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+
+import numpy as np
+from hypothesis import strategies as st
+
+from schemas.process_tree import (
+    SILENT,
+    ProcessTree,
+    exclusive,
+    leaf,
+    loop,
+    parallel,
+    sequence,
+)
+
+Word = tuple[str, ...]
+
+
+def language(tree: ProcessTree, max_length: int) -> set[Word]:
+    """All words of a tree up to a length."""
+    if tree.operator is None:
+        word = () if tree.label is None else (tree.label,)
+        return {word} if len(word) <= max_length else set()
+    parts = [language(child, max_length) for child in tree.children]
+    if tree.operator == "exclusive":
+        return set().union(*parts)
+    if tree.operator == "sequence":
+        found: set[Word] = {()}
+        for part in parts:
+            found = {a + b for a in found for b in part if len(a) + len(b) <= max_length}
+        return found
+    if tree.operator == "parallel":
+        found = {()}
+        for part in parts:
+            found = set().union(
+                *(shuffles(a, b) for a in found for b in part if len(a) + len(b) <= max_length)
+            )
+        return found
+    body, back = parts
+    found, fresh = set(body), set(body)
+    while fresh:
+        fresh = {
+            a + b + c
+            for a, b, c in itertools.product(fresh, back, body)
+            if len(a) + len(b) + len(c) <= max_length
+        } - found
+        found |= fresh
+    return found
+
+
+def shuffles(a: Word, b: Word) -> set[Word]:
+    """All interleavings of two words."""
+    if not a or not b:
+        return {a + b}
+    return {a[:1] + rest for rest in shuffles(a[1:], b)} | {
+        b[:1] + rest for rest in shuffles(a, b[1:])
+    }
+
+
+def random_tree(random: np.random.Generator, labels: Iterable[str]) -> ProcessTree:
+    """A tree that has each of the labels once, and here and there a silent step."""
+    names = list(labels)
+    if len(names) == 1:
+        kind = random.integers(0, 6)
+        tree = leaf(names[0])
+        if kind == 0:
+            return exclusive(SILENT, tree)
+        return loop(tree, SILENT) if kind == 1 else tree
+    cut = int(random.integers(1, len(names)))
+    left, right = random_tree(random, names[:cut]), random_tree(random, names[cut:])
+    return (sequence, exclusive, parallel, loop)[random.integers(0, 4)](left, right)
+
+
+def trees(labels: str = "ABCDE") -> st.SearchStrategy[ProcessTree]:
+    """Trees that have some of the labels, each once at most, in any order."""
+    return st.tuples(
+        st.permutations(labels), st.integers(1, len(labels)), st.integers(0, 2**32 - 1)
+    ).map(lambda drawn: random_tree(np.random.default_rng(drawn[2]), drawn[0][: drawn[1]]))
