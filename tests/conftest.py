@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import random
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from hypothesis import settings
+
+T = TypeVar("T")
 
 # An example's time says more about the machine's load than about the code.
 settings.register_profile("tests", deadline=None)
@@ -20,3 +25,38 @@ def logs_folder() -> Path:
     if not named:
         pytest.skip("TRACECLOAK_LOGS names no folder of public research logs")
     return Path(named)
+
+
+class _Repeatable:
+    """What `secrets` offers, the same in every run of a test: what fails once fails again."""
+
+    def __init__(self, test: str) -> None:
+        self._random = random.Random(test)
+
+    def token_bytes(self, n_bytes: int) -> bytes:
+        return self._random.randbytes(n_bytes)
+
+    def token_hex(self, n_bytes: int) -> str:
+        return self._random.randbytes(n_bytes).hex()
+
+    def randbelow(self, limit: int) -> int:
+        return self._random.randrange(limit)
+
+    def choice(self, items: Sequence[T]) -> T:
+        return self._random.choice(items)
+
+
+@pytest.fixture(autouse=True)
+def repeatable_keys(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Keys, coins and made-up cases that would come from the operating system are the test's own.
+
+    Other processes than the test's draw theirs as always.
+    """
+    repeatable = _Repeatable(request.node.nodeid)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (
+            "anonymizers.randomness", "pipelines.attack", "pipelines.audit_logs",
+            "pipelines.key_store",
+        ):  # fmt: skip
+            patch.setattr(f"{module}.secrets", repeatable)
+        yield

@@ -133,9 +133,8 @@ def test_a_rigorous_report_sets_claim_account_and_audit_side_by_side(log: Path) 
 
 
 def test_a_published_report_sets_findings_beside_the_papers_claim(
-    log: Path, monkeypatch: pytest.MonkeyPatch
+    log: Path,
 ) -> None:
-    monkeypatch.setattr("pipelines.attack.fresh_keys", keys)
     assert run(log, "amun", "--guessing_advantage", "0.2", releases=60) == 0
     found, text = read(log)
     support = found["log"]["support"]
@@ -156,7 +155,7 @@ def test_a_false_claim_ends_with_5_after_the_report_is_written(
 ) -> None:
     broken = broken_methods.variant_histogram_with(broken_methods.one_sided)
     monkeypatch.setitem(METHODS, "variant-histogram", broken)
-    assert run(log, "variant-histogram", "--epsilon", "1", releases=300) == 5
+    assert run(log, "variant-histogram", "--epsilon", "1", releases=1000) == 5
     found, text = read(log)
     assert found["is_refuted"]
     assert found["verdict"].startswith("the claim is false: ")
