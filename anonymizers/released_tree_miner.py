@@ -17,8 +17,6 @@ from anonymizers.tree_cuts import PartEnds, Relation, Rules, build_tree, top_pai
 from anonymizers.tree_fitness import score_sum
 from schemas.process_tree import Operator, ProcessTree, flower, normalise
 from schemas.released_graph import ReleasedGraph
-from schemas.released_variants import ReleasedVariants
-from schemas.sequences import encode_sequences
 from schemas.variants import VariantHistogram
 
 _RULES: tuple[Rules, ...] = ("structural", "published")
@@ -54,19 +52,16 @@ def tree_of_graph(graph: ReleasedGraph, n_pairs: int | None = None) -> ProcessTr
 
 
 def tree_of_variants(
-    released: ReleasedVariants, n_sizes: int = 20, fitness_power: int = 8
+    variants: VariantHistogram, names: Sequence[str], n_sizes: int = 20, fitness_power: int = 8
 ) -> ProcessTree:
     """Returns the tree of released variants that scores best on them; see `VariantFit.score`.
 
     Args:
-        released: At least one variant.
+        variants: Released ones, at least one.
+        names: By the codes of the variants.
         n_sizes: Candidates, by the number of the most frequent pairs that they are made of.
         fitness_power: How much more a misfit counts than what a tree allows too much.
     """
-    names = released.names.to_pylist()
-    variants = VariantHistogram.from_sequences(
-        encode_sequences(released.offsets, released.codes), released.counts
-    )
     relation = Relation.exact(cases_with_pair(variants, len(names)))
 
     def ends_of_parts(operator: Operator, parts: Sequence[Part], depth: int) -> list[PartEnds]:

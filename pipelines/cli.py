@@ -28,6 +28,7 @@ from pipelines.cli_reports import (
     evaluate_release,
     experiment_on_logs,
     linkage_attack,
+    mine_release,
 )
 from schemas.errors import TracecloakError, UsageError
 
@@ -73,6 +74,8 @@ def _run(argv: list[str], wants_traceback: bool) -> int:
         return linkage_attack(flags) if is_linkage else attack(config, flags)
     if known.command == "evaluate":
         return evaluate_release(flags)
+    if known.command == "mine":
+        return mine_release(flags)
     if known.command == "compare":
         return compare_methods(flags)
     if known.command == "experiment":
@@ -157,6 +160,14 @@ def _parser(argv: Sequence[str], config: str | None) -> argparse.ArgumentParser:
             "--released", required=True, help="folder of a release, or of releases"
         )
         evaluate.add_argument("--output", required=True, help="JSON file to write")
+    mine = command("mine", "mine a process tree of a release, at no cost to privacy")
+    mine.add_argument("--released", required=True, help="folder of a release, or of releases")
+    mine.add_argument("--output", required=True, help="folder to write the tree's files to")
+    mine.add_argument(
+        "--miner",
+        help="precise (default): ours, of a log or a graph; inductive or infrequent: pm4py's, of a "
+        "log",
+    )
     compare = command(
         "compare", "compare methods at the same true epsilon on logs (for the operator only)"
     )

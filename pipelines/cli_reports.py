@@ -1,4 +1,4 @@
-"""The commands that look at private data and make reports of it, for the operator only."""
+"""The commands that make reports: of private data for the operator only, or of a release."""
 
 from __future__ import annotations
 
@@ -87,6 +87,20 @@ def evaluate_release(flags: dict[str, Any]) -> int:
     report = evaluate(source_of(original), released)
     output.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     print(f"evaluation  {output} (not private: for the operator only)")
+    return 0
+
+
+def mine_release(flags: dict[str, Any]) -> int:
+    """Mines a process tree of a release."""
+    from pipelines.mine import mine
+
+    folder = Path(flags.pop("output"))
+    _file_to_write("output", str(folder / "tree.json"))
+    mined = mine(flags.pop("released"), **flags)
+    mined.write(folder)
+    print(f"tree      {mined.tree.text}")
+    print(f"promise   {mined.guarantee}")
+    print(f"files     {folder}/tree.json, .tree, .ptml, .pnml, .bpmn, .svg")
     return 0
 
 

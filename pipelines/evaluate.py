@@ -99,7 +99,7 @@ def evaluate(original: EventSource, released: str) -> dict[str, Any]:
     before = _traces(_with_resource(original))
     source = released_source(folder, manifest)
     if source is None:
-        return {**_heading(folder), **_graph_report(before, _released_edges(folder, manifest))}
+        return {**_heading(folder), **_graph_report(before, released_edges(folder, manifest))}
     after = _traces(_with_released_resource(source, before))
     vocabulary = ActivityVocabulary.merge([before.vocabulary, after.vocabulary])
     a, b = _Log.of(before, vocabulary), _Log.of(after, vocabulary)
@@ -245,7 +245,12 @@ def read_manifest(folder: str) -> dict[str, Any]:
         return cast(dict[str, Any], json.loads(stream.read()))
 
 
-def _released_edges(folder: str, manifest: dict[str, Any]) -> list[dict[str, Any]]:
+def released_edges(folder: str, manifest: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns the edges of the released directly-follows graph: source, target, count.
+
+    Raises:
+        UsageError: The release has none.
+    """
     if DFG_NAME not in [output["path"] for output in manifest["outputs"]]:
         raise UsageError(f"the release in {folder!r} holds neither a log nor {DFG_NAME}")
     with FileSystems.open(FileSystems.join(folder, DFG_NAME)) as stream:

@@ -21,6 +21,7 @@ from itertools import pairwise
 from typing import Any
 
 from schemas.errors import UsageError
+from schemas.process_tree import SIGNS, SILENT, Operator, ProcessTree, exclusive, leaf, loop
 from schemas.variants import VariantHistogram
 from schemas.vocabulary import ActivityVocabulary
 
@@ -29,6 +30,7 @@ from schemas.vocabulary import ActivityVocabulary
 NOISE = 0.2
 
 _ACTIVITY = "concept:name"
+_OPERATORS: dict[str, Operator] = {sign: operator for operator, sign in SIGNS.items()}
 
 
 @dataclass(frozen=True)
@@ -150,16 +152,49 @@ def _counter(
     )
 
 
-def _mined(variants: Counter[tuple[str, ...]]) -> Any:
-    """Returns the process tree of the inductive miner infrequent."""
+def inductive_tree(
+    variants: VariantHistogram, vocabulary: ActivityVocabulary, is_infrequent: bool = True
+) -> ProcessTree:
+    """Returns the process tree of the inductive miner (2013), or of the infrequent one (2014).
+
+    Args:
+        variants: At least one.
+        vocabulary: What their codes mean.
+        is_infrequent: Whether rare edges are left out where no model is found with them.
+
+    Raises:
+        UsageError: pm4py is not installed.
+    """
+    require_pm4py()
+    return own_tree(_mined(_counter(variants, vocabulary), NOISE if is_infrequent else 0.0))
+
+
+def own_tree(tree: Any) -> ProcessTree:
+    """Returns a process tree of pm4py's as one of ours."""
+    if tree.operator is None:
+        return SILENT if tree.label is None else leaf(tree.label)
+    children = tuple(map(own_tree, tree.children))
+    operator = _OPERATORS[tree.operator.value]
+    if operator == "loop" and len(children) > 2:  # ways back to choose from
+        return loop(children[0], exclusive(*children[1:]))
+    return ProcessTree(operator, None, children)
+
+
+def _mined(variants: Counter[tuple[str, ...]], noise: float = NOISE) -> Any:
+    """Returns the process tree of the inductive miner infrequent; with noise 0, of the plain."""
     # The miner's front door takes no counted variants, although it says so.
-    miner = pm4py_module("pm4py.algo.discovery.inductive.variants.imf")
     structures = pm4py_module("pm4py.algo.discovery.inductive.dtypes.im_ds")
     trees = pm4py_module("pm4py.objects.process_tree.utils.generic")
-    params = {miner.IMFParameters.NOISE_THRESHOLD: NOISE}
+    log = structures.IMDataStructureUVCL(variants)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        tree = miner.IMFUVCL(params).apply(structures.IMDataStructureUVCL(variants), params)
+        if noise:
+            miner = pm4py_module("pm4py.algo.discovery.inductive.variants.imf")
+            params = {miner.IMFParameters.NOISE_THRESHOLD: noise}
+            tree = miner.IMFUVCL(params).apply(log, params)
+        else:
+            miner = pm4py_module("pm4py.algo.discovery.inductive.variants.im")
+            tree = miner.IMUVCL({}).apply(log, {})
         tree = trees.fold(tree)
         trees.tree_sort(tree)
     return tree

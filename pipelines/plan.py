@@ -68,7 +68,8 @@ def plan_lines(config: ReleaseConfig) -> Iterator[str]:
                 yield f"  log.{kind}.gz"
         yield f"  {DFG_NAME}"
     if method.writes(params):
-        yield f"  {', '.join(method.writes(params))}, each as Parquet and JSON"
+        names = ", ".join(method.writes(params))
+        yield f"  {names}, each as Parquet and JSON; graphs and trees in forms of their own"
     yield f"  {STATEMENT_NAME}, the promise in words"
     yield "  manifest.json, after all others"
     yield f"  and points {config.output}/latest.json at it"

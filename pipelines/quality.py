@@ -25,18 +25,10 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.mining import MinedProcess, ModelQuality, pm4py_module
+from pipelines.mining import MinedProcess, ModelQuality, own_tree, pm4py_module
 from schemas.errors import UsageError
 from schemas.merging import sum_groups
-from schemas.process_tree import (
-    SIGNS,
-    SILENT,
-    Operator,
-    ProcessTree,
-    exclusive,
-    leaf,
-    loop,
-)
+from schemas.process_tree import ProcessTree
 from schemas.trie import Trie
 from schemas.variants import VariantHistogram
 from schemas.vocabulary import ActivityVocabulary
@@ -88,7 +80,7 @@ class JudgedProcess(MinedProcess):
         value = generality.apply(
             self._log, *converter.apply(tree), parameters={"show_progress_bar": False}
         )
-        return MinedQuality(found.fitness, found.precision, float(value), _own_tree(tree))
+        return MinedQuality(found.fitness, found.precision, float(value), own_tree(tree))
 
 
 class PatientMiner:
@@ -179,20 +171,6 @@ def _end_with_parent() -> None:
     assert parent is not None
     parent.join()
     os._exit(1)
-
-
-_OPERATORS: dict[str, Operator] = {sign: operator for operator, sign in SIGNS.items()}
-
-
-def _own_tree(tree: Any) -> ProcessTree:
-    """Returns a process tree of pm4py's as one of ours."""
-    if tree.operator is None:
-        return SILENT if tree.label is None else leaf(tree.label)
-    children = tuple(map(_own_tree, tree.children))
-    operator = _OPERATORS[tree.operator.value]
-    if operator == "loop" and len(children) > 2:  # ways back to choose from
-        return loop(children[0], exclusive(*children[1:]))
-    return ProcessTree(operator, None, children)
 
 
 # --- Complexity -------------------------------------------------------------------------------

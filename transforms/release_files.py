@@ -164,22 +164,22 @@ def write_products(
             forms["dot"] = write_dot(product, title).encode()
             forms["svg"] = write_svg(product, title, manifest.guarantee.sentence).encode()
         if isinstance(product, ReleasedTree):
-            forms |= _forms_of_tree(product, f"{manifest.release_id}: {name}", manifest)
+            title = f"{manifest.release_id}: {name}"
+            forms |= forms_of_tree(product, title, manifest.guarantee.sentence)
         for ending, data in forms.items():
             written.append(folder.write(f"{name}.{ending}", partial(_write_all, data)))
     return written
 
 
-def _forms_of_tree(
-    product: ReleasedTree, title: str, manifest: ReleaseManifest
-) -> dict[str, bytes]:
+def forms_of_tree(product: ReleasedTree, title: str, promise: str) -> dict[str, bytes]:
+    """Returns a tree's files by the endings of their names."""
     tree = product.tree
     texts = {
         "tree": f"{product.text}\n",
         "ptml": write_ptml(tree, title),
         "pnml": write_pnml(tree, title),
         "bpmn": write_bpmn(tree, title),
-        "svg": write_tree_svg(tree, title, manifest.guarantee.sentence),
+        "svg": write_tree_svg(tree, title, promise),
     }
     return {ending: text.encode() for ending, text in texts.items()}
 
