@@ -20,7 +20,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from schemas.merging import offsets_of, sum_groups
 from schemas.process_tree import ProcessTree, normalise
 from schemas.sequences import encode_sequences
 from schemas.variants import VariantHistogram
@@ -145,72 +144,106 @@ def replay(
     lengths = np.diff(variants.offsets)
     replayed = np.zeros(variants.n_variants, np.int64)
     is_complete = np.ones(variants.n_variants, bool)
-    # Of each place between two events, the ends too: variant v has its from offsets[v] + v on.
-    allowed = np.zeros(len(variants.codes) + variants.n_variants, np.int64)
+    places = _Places.of(variants) if counts_alternatives else None
+    allowed = np.zeros(0 if places is None else places.n, np.int32)
     whole = normalise(tree)
     # Parallel parts have no activity in common, so a case replays each of them by itself.
     parts = whole.children if whole.operator == "parallel" else (whole,)
     for part in parts:
         is_in = np.zeros(len(names), bool)
         is_in[[code_of[label] for label in part.labels]] = True
-        n_replayed, ended = _replay_part(
-            part, code_of, is_in, variants, allowed if counts_alternatives else None
-        )
-        replayed += n_replayed
-        is_complete &= ended
-    if not counts_alternatives:
+        found = _ReplayedPart(part, code_of, is_in, variants)
+        replayed += found.n_replayed
+        is_complete &= found.is_complete
+        if places is not None:
+            allowed += found.n_allowed(places)
+    if places is None:
         return VariantFit(replayed, is_complete, lengths)
-    place_of = np.repeat(np.arange(variants.n_variants), lengths + 1)
-    alternatives = sum_groups(place_of, np.maximum(allowed, 1), variants.n_variants)
+    np.maximum(allowed, 1, out=allowed)
+    # Every variant has a place at least.
+    alternatives = np.add.reduceat(allowed, places.first, dtype=np.int64) if places.n else lengths
     return VariantFit(replayed, is_complete, lengths, alternatives)
 
 
-def _replay_part(
-    part: ProcessTree,
-    code_of: dict[str, int],
-    is_in: np.ndarray,
-    variants: VariantHistogram,
-    allowed: np.ndarray | None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Replays the events of one part: (events replayed, whether it may end), by variant.
+@dataclass(frozen=True, eq=False)
+class _Places:
+    """The places between two events, the ends too: a variant of m events has m + 1.
 
-    Adds to `allowed`, if it is given, the activities of this part that may come at each place.
+    Attributes:
+        first: int64[n_variants], the first place of each variant.
+        after_event: int64[n_positions], the place that follows each event.
+        lengths: int64[n_variants], places of each variant.
     """
-    kept = is_in[variants.codes]
-    row = np.repeat(np.arange(variants.n_variants), np.diff(variants.offsets))[kept]
-    offsets = offsets_of(np.bincount(row, minlength=variants.n_variants))
-    # Variants that look alike in this part are replayed once.
-    alike = encode_sequences(offsets, variants.codes[kept]).dictionary_encode()
-    group = np.asarray(alike.indices)
-    own = VariantHistogram(alike.dictionary, np.ones(len(alike.dictionary), np.int64))
-    longest_first = np.argsort(-np.diff(own.offsets), kind="stable")
-    starts, lengths = own.offsets[:-1][longest_first], np.diff(own.offsets)[longest_first]
-    states = np.zeros(len(starts), np.int64)
-    replayed = np.zeros(len(starts), np.int64)
-    automaton = _Automaton(part, code_of, len(is_in))
-    first_place = own.offsets[:-1] + np.arange(own.n_variants)
-    places = first_place[longest_first]
-    trail = np.zeros(len(own.codes) + own.n_variants, np.int64)  # the state at each place
-    for step in range(int(lengths.max(initial=0))):
-        n_alive = int(np.searchsorted(-lengths, -step, side="left"))
-        codes = own.codes[starts[:n_alive] + step]
-        further = automaton.after(states[:n_alive], codes)
-        is_allowed = further != _NOWHERE
-        states[:n_alive] = np.where(is_allowed, further, states[:n_alive])
-        replayed[:n_alive] += is_allowed
-        trail[places[:n_alive] + step + 1] = states[:n_alive]
-    if allowed is not None:
-        before = np.concatenate([[0], np.cumsum(kept)])  # events of this part before each event
-        lengths_of_all = np.diff(variants.offsets)
-        starts_of_all = np.repeat(variants.offsets[:-1], lengths_of_all + 1)
-        at = np.arange(len(allowed)) - np.repeat(np.arange(variants.n_variants), lengths_of_all + 1)
-        step_of_place = before[at] - before[starts_of_all]
-        group_of_place = np.repeat(group, lengths_of_all + 1)
-        allowed += automaton.n_allowed(trail)[first_place[group_of_place] + step_of_place]
-    back = np.empty(len(starts), np.int64)
-    back[longest_first] = np.arange(len(starts))
-    ended = automaton.may_end(states)
-    return replayed[back][group], ended[back][group]
+
+    first: np.ndarray
+    after_event: np.ndarray
+    lengths: np.ndarray
+
+    @classmethod
+    def of(cls, variants: VariantHistogram) -> _Places:
+        lengths = np.diff(variants.offsets)
+        rows = np.arange(variants.n_variants)
+        after_event = np.arange(1, len(variants.codes) + 1) + np.repeat(rows, lengths)
+        return cls(variants.offsets[:-1] + rows, after_event, lengths + 1)
+
+    @property
+    def n(self) -> int:
+        return len(self.first) + len(self.after_event)
+
+
+class _ReplayedPart:
+    """The events of one part of a tree, replayed.
+
+    Attributes:
+        n_replayed: int64[n_variants], events that the part allows.
+        is_complete: bool[n_variants], whether the part may end after them.
+    """
+
+    def __init__(
+        self,
+        part: ProcessTree,
+        code_of: dict[str, int],
+        is_in: np.ndarray,
+        variants: VariantHistogram,
+    ) -> None:
+        self._kept = is_in[variants.codes]
+        before = np.concatenate([[0], np.cumsum(self._kept)])
+        offsets = before[variants.offsets]
+        # Variants that look alike in this part are replayed once.
+        alike = encode_sequences(offsets, variants.codes[self._kept]).dictionary_encode()
+        self._group = np.asarray(alike.indices)
+        own = VariantHistogram(alike.dictionary, np.ones(len(alike.dictionary), np.int64))
+        longest_first = np.argsort(-np.diff(own.offsets), kind="stable")
+        starts, lengths = own.offsets[:-1][longest_first], np.diff(own.offsets)[longest_first]
+        states = np.zeros(len(starts), np.int32)
+        replayed = np.zeros(len(starts), np.int64)
+        self._automaton = _Automaton(part, code_of, len(is_in))
+        self._first_place = own.offsets[:-1] + np.arange(own.n_variants)
+        places = self._first_place[longest_first]
+        # The state at each place.
+        self._trail = np.zeros(len(own.codes) + own.n_variants, np.int32)
+        for step in range(int(lengths.max(initial=0))):
+            n_alive = int(np.searchsorted(-lengths, -step, side="left"))
+            codes = own.codes[starts[:n_alive] + step]
+            further = self._automaton.after(states[:n_alive], codes)
+            is_allowed = further != _NOWHERE
+            states[:n_alive] = np.where(is_allowed, further, states[:n_alive])
+            replayed[:n_alive] += is_allowed
+            self._trail[places[:n_alive] + step + 1] = states[:n_alive]
+        back = np.empty(len(starts), np.int64)
+        back[longest_first] = np.arange(len(starts))
+        self.n_replayed = replayed[back][self._group]
+        self.is_complete = self._automaton.may_end(states)[back][self._group]
+
+    def n_allowed(self, places: _Places) -> np.ndarray:
+        """Returns int32[n_places], the activities of this part that may come at each place."""
+        # Counts up at the place after each event of this part, and never back.
+        step = np.zeros(places.n, np.int64)
+        step[places.after_event] = self._kept
+        np.cumsum(step, out=step)
+        begin = self._first_place[self._group] - step[places.first]
+        step += np.repeat(begin, places.lengths)
+        return self._automaton.n_allowed(self._trail)[step]
 
 
 # What may still follow at a node: _NEW where none of its events came yet. Then for a leaf _DONE;
@@ -229,10 +262,10 @@ class _Automaton:
         self._states: list[_State] = [_NEW]
         self._number: dict[_State, int] = {_NEW: 0}
         self._may_end = [self._root.may_end(_NEW)]
-        self._next = np.full((64, n_codes), _UNKNOWN, np.int64)
+        self._next = np.full((64, n_codes), _UNKNOWN, np.int32)
 
     def after(self, states: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """Returns int64[n], the state after each state and activity, or _NOWHERE."""
+        """Returns int32[n], the state after each state and activity, or _NOWHERE."""
         further = self._next[states, codes]
         unknown = np.flatnonzero(further == _UNKNOWN)
         if len(unknown):
@@ -247,12 +280,14 @@ class _Automaton:
         return np.array(self._may_end)[states]
 
     def n_allowed(self, states: np.ndarray) -> np.ndarray:
-        """Returns int64[n], how many activities may come next in each state."""
-        distinct, number = np.unique(states, return_inverse=True)
+        """Returns int32[n], how many activities may come next in each state."""
+        n_known = len(self._states)
+        distinct = np.flatnonzero(np.bincount(states, minlength=n_known))
         codes = np.array(sorted(self._root.codes), np.int64)
         following = self.after(np.repeat(distinct, len(codes)), np.tile(codes, len(distinct)))
-        is_allowed = (following != _NOWHERE).reshape(len(distinct), len(codes))
-        return is_allowed.sum(axis=1)[number]
+        counts = np.zeros(n_known, np.int32)
+        counts[distinct] = (following != _NOWHERE).reshape(len(distinct), len(codes)).sum(axis=1)
+        return counts[states]
 
     def _make(self, number: int, code: int) -> None:
         if code not in self._root.codes:

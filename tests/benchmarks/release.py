@@ -1,4 +1,4 @@
-"""Releases of synthetic logs against the bare counting kernels: Amun's, and one with an epsilon."""
+"""Releases of synthetic logs against the bare counting kernels: Amun's, and two with an epsilon."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ def main() -> None:
     """Prints the measurements and their ratios."""
     with tempfile.TemporaryDirectory() as folder:
         log = sample(Path(folder), 250_000)
-        found = in_turn(("bare kernels", "release"), log, rounds=3)
+        found = in_turn(("bare kernels", "release", "process-tree"), log, rounds=3)
         for measured in found.values():
             print(measured)
         release = found["release"].seconds
         ratio("release / bare counting kernels", release / found["bare kernels"].seconds, 10)
+        mined = found["process-tree"].seconds / found["bare kernels"].seconds
+        ratio("process-tree / bare counting kernels", mined, 4)
         tenth = run("release", sample(Path(folder), 25_000))
         print(tenth)
         ratio("10 x the cases, release", release / tenth.seconds, 11)

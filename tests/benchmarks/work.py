@@ -188,12 +188,20 @@ def private_log(path: str, shards: int) -> Counts:
     )  # fmt: skip
 
 
+def process_tree(path: str, shards: int) -> Counts:
+    """A process tree with an epsilon, likewise."""
+    return _release(
+        path, shards, "--method", "process-tree", "--epsilon", "1", "--vocabulary", "VOCABULARY"
+    )
+
+
 WORK: dict[str, Callable[[str, int], Counts]] = {
     "bare kernels": bare_kernels,
     "columnar Beam": columnar_beam,
     "per-event Beam": per_event_beam,
     "release": release,
     "private-log": private_log,
+    "process-tree": process_tree,
 }
 
 

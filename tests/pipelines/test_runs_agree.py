@@ -185,6 +185,11 @@ CONFIGURATIONS: dict[str, Flags] = {
         "activity_resource", "--resources", RESOURCES),
     "merged variants": ("--method", "pretsa", "--k", 3, "--t", 0.8),
     "merged variants by context": ("--method", "pretsa-case", "--k", 3, "--distance", "embedding"),
+    "tree": ("--method", "process-tree", "--epsilon", 4, "--vocabulary", "names.txt"),
+    "tree of individuals, names bought": (
+        "--method", "process-tree", "--epsilon", 400, "--individual_id", "person",
+        "--max_cases_per_individual", 2),
+    "tree, as published": ("--method", "dpim", "--epsilon", 10, "--vocabulary", "names.txt"),
 }  # fmt: skip
 MOST = (
     "variants of individuals",
