@@ -2,9 +2,9 @@
 
 Releases of pairs of logs that differ in one unit are made by the thousand, under fresh keys, and a
 lower bound of epsilon is proved from what tells them apart. Beside it: canaries in the operator's
-log, lone variants that come out, noise that comes again, and the crowds that released cases hide
-in. A finding is a fact about the code that ran; that nothing is found proves nothing. All of it is
-computed on raw data and is for the operator only.
+log, guesses from the difference of two models, lone variants that come out, noise that comes again,
+and the crowds that released cases hide in. A finding is a fact about the code that ran; that
+nothing is found proves nothing. All of it is computed on raw data and is for the operator only.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from pipelines.audit_logs import (
 from pipelines.audit_releases import Releases, Watch, changed_cells, fresh_keys
 from pipelines.audit_views import Key, before_publication, without_noise
 from pipelines.config import ReleaseConfig
+from pipelines.difference_attack import N_QUESTIONS, difference_attack, releases_trees
 from pipelines.in_memory import anonymise, group_into_traces
 from pipelines.release import source_of
 from schemas.columnar import encode
@@ -113,8 +114,10 @@ def attack(
         pairs += own_pairs(own, method, params)
     shown = before_publication(method)
     views = ["release"] if shown is method else ["noisy sums", "release"]
+    has_trees = releases_trees(method, params)
     # One more for the canaries; every bound may be wrong with an equal part of what is left.
-    each = 1 - (1 - confidence) / (len(pairs) * len(views) + 1)
+    n_bounds = len(pairs) * len(views) + 1 + N_QUESTIONS * has_trees
+    each = 1 - (1 - confidence) / n_bounds
     guarantee = method.guarantee(params)
     delta = guarantee.delta or 0.0
     findings = []
@@ -133,11 +136,14 @@ def attack(
     rigorous = guarantee.kind == "rigorous"
     last = method.rounds(params)[-1]
     made = None if own is None else _release_of(own, method, params, keys)
-    counted: dict[Hashable, int] = {}
-    if own is not None:
-        counted = {variant: n for variant, n in variant_counts(own, method, params).items()}
+    counted = {} if own is None else variant_counts(own, method, params)
+    by_variant: dict[Hashable, int] = dict(counted.items())
     variants = {key[1:]: count for key, count in (made or {}).items() if key[0] == "variant"}
     has_variants = made is not None and ("activities",) not in made  # else it is a graph
+    difference = None
+    if own is not None and has_trees:
+        _LOG.info("attack: differences of trees")
+        difference = difference_attack(counted, method, params, each, seconds, keys)
     _LOG.info("attack: canaries and reruns")
     return AttackReport(
         method=method.name,
@@ -153,9 +159,10 @@ def attack(
         confidence=confidence,
         pairs=tuple(findings),
         canaries=None if own is None else _canaries(own, shown, params, delta, each, keys),
-        support=support_attack(counted, variants, delta) if has_variants else None,
+        support=support_attack(by_variant, variants, delta) if has_variants else None,
         crowds=singled_out(np.array([*variants.values()], float)) if has_variants else None,
         reruns=None if own is None or made is None else _reruns(own, method, params, keys),
+        difference=difference,
         n_cases=0 if own is None else own.n_cases,
     )
 

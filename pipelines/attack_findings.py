@@ -83,6 +83,43 @@ class RerunFinding:
 
 
 @dataclass(frozen=True)
+class GuessFinding:
+    """How often one question about a case was answered right from trees before and after it.
+
+    Attributes:
+        asked: The question, in words.
+        n_candidates: Answers that were equally likely.
+        n_games: Times that it was asked.
+        n_right_plain: Answers that were right on trees of the inductive miner without noise.
+        n_right: Answers that were right on trees of the method.
+        largest_share: Of right answers, what the claim allows; None without a finite one.
+        epsilon: The lower bound from `n_right`.
+    """
+
+    asked: str
+    n_candidates: int
+    n_games: int
+    n_right_plain: int
+    n_right: int
+    largest_share: float | None
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class DifferenceFinding:
+    """The difference attack on trees of the operator's log; see `anonymizers.difference_attack`.
+
+    Attributes:
+        n_exposed: Cases of the log with a step that no other case takes; if there are any, they
+            are the ones that are attacked.
+        guesses: By question; none if the log has too little in it.
+    """
+
+    n_exposed: int
+    guesses: tuple[GuessFinding, ...]
+
+
+@dataclass(frozen=True)
 class AttackReport:
     """All findings about one configuration; not private.
 
@@ -99,6 +136,7 @@ class AttackReport:
         support: None if no variants are released.
         crowds: Likewise.
         reruns: What running again gives; None if the method refuses the log.
+        difference: None if no tree is released.
         n_cases: Of the operator's log.
     """
 
@@ -114,7 +152,13 @@ class AttackReport:
     support: SupportFinding | None
     crowds: CrowdSizes | None
     reruns: RerunFinding | None
+    difference: DifferenceFinding | None
     n_cases: int
+
+    @property
+    def guesses(self) -> tuple[GuessFinding, ...]:
+        """Those of the difference attack."""
+        return () if self.difference is None else self.difference.guesses
 
     @property
     def audited_epsilon(self) -> float:
@@ -122,6 +166,7 @@ class AttackReport:
         found = [finding.epsilon for finding in self.pairs]
         if self.canaries is not None:
             found.append(self.canaries.epsilon)
+        found += [guess.epsilon for guess in self.guesses]
         return max(found, default=0.0)
 
     @property
@@ -143,6 +188,12 @@ class AttackReport:
         ]
         if self.canaries is not None and self.canaries.epsilon > claimed:
             reasons.append(f"canaries prove epsilon >= {self.canaries.epsilon:.3f}")
+        reasons += [
+            f"the difference attack proves epsilon >= {guess.epsilon:.3f}: {guess.n_right} of "
+            f"{guess.n_games} guesses {guess.asked} were right"
+            for guess in self.guesses
+            if guess.epsilon > claimed
+        ]
         if self.reruns is not None and not self.reruns.is_identical:
             reasons.append("two runs of one release id differ, so averaging them wears noise off")
         if self.reruns is not None and self.reruns.is_reused:

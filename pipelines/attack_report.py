@@ -7,7 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pipelines.attack_findings import TELLING_VALUES, AttackReport
+from pipelines.attack_findings import (
+    TELLING_VALUES,
+    AttackReport,
+    DifferenceFinding,
+    GuessFinding,
+)
 from pipelines.report_files import INTERNAL, write_both
 
 _ADJACENCY = {"add_remove": "added or removed", "replace_one": "replaced by another"}
@@ -46,6 +51,7 @@ def to_json(report: AttackReport) -> dict[str, Any]:
             "confidence": report.confidence,
             "pairs": [asdict(finding) for finding in report.pairs],
             "canaries": None if report.canaries is None else asdict(report.canaries),
+            "difference_attack": None if report.difference is None else asdict(report.difference),
         },
         "log": {
             "cases": report.n_cases,
@@ -76,7 +82,20 @@ def summary_lines(report: AttackReport) -> Iterator[str]:
         f"audited    epsilon >= {report.audited_epsilon:.4f}{share} (wrong with probability at "
         f"most {1 - report.confidence:.0e})"
     )
+    for guess in report.guesses:
+        yield (
+            f"difference {guess.asked}: {_share(guess.n_right_plain, guess)} right without noise, "
+            f"{_share(guess.n_right, guess)} with, {_allowed(guess)} allowed by the claim"
+        )
     yield f"verdict    {report.verdict}"
+
+
+def _share(n: int, guess: GuessFinding) -> str:
+    return f"{n / guess.n_games:.0%}"
+
+
+def _allowed(guess: GuessFinding) -> str:
+    return "any share" if guess.largest_share is None else f"{guess.largest_share:.1%}"
 
 
 def _claim(report: AttackReport) -> str:
@@ -123,6 +142,9 @@ def markdown_lines(report: AttackReport) -> Iterator[str]:
             f"{finding.epsilon:.4f} | {finding.largest_provable:.2f} | {event} |"
         )
     yield ""
+    if report.difference is not None:
+        yield from _difference_lines(report.difference)
+        yield ""
     yield f"## Your log ({report.n_cases:,} cases)"
     yield ""
     yield from _own_log_lines(report)
@@ -141,6 +163,34 @@ def markdown_lines(report: AttackReport) -> Iterator[str]:
     yield ""
     for name, value in report.params.items():
         yield f"- {name} = {value}"
+
+
+def _difference_lines(difference: DifferenceFinding) -> Iterator[str]:
+    yield "## Difference attack"
+    yield ""
+    yield (
+        "Somebody sees a tree of your log without one case and another tree with a case in its "
+        "place, and guesses from their difference: from activities, starts, ends and pairs that "
+        f"only one of them allows. {difference.n_exposed:,} cases of your log take a step that no "
+        "other case takes; where there are any, these are attacked. In the long run no attacker at "
+        "all is right more often than the claim allows, if it is true."
+    )
+    yield ""
+    if not difference.guesses:
+        yield "The log has too little in it for a question."
+        return
+    yield (
+        "| question | games | by chance | right without noise | right with this method | "
+        "allowed by the claim | epsilon >= |"
+    )
+    yield "|---|---:|---:|---:|---:|---:|---:|"
+    for guess in difference.guesses:
+        yield (
+            f"| {guess.asked} | {guess.n_games} | {1 / guess.n_candidates:.0%} | "
+            f"{guess.n_right_plain} ({_share(guess.n_right_plain, guess)}) | "
+            f"{guess.n_right} ({_share(guess.n_right, guess)}) | {_allowed(guess)} | "
+            f"{guess.epsilon:.4f} |"
+        )
 
 
 def _own_log_lines(report: AttackReport) -> Iterator[str]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from anonymizers.base import Counter
+from anonymizers.difference_attack import plain_tree
 from anonymizers.mechanisms import laplace_by_inversion
 from anonymizers.noisy_cells import add_noise
 from anonymizers.noisy_graph import SumNoise
@@ -20,10 +21,14 @@ from anonymizers.private_attributes import AttributeCounter
 from anonymizers.private_dfg import PrivateDfg
 from anonymizers.private_log import PrivateLog, PrivateLogParams
 from anonymizers.process_tree_miner import ProcessTreeMiner
+from anonymizers.process_tree_params import ProcessTreeParams
 from anonymizers.randomness import Randomness, uniform
 from anonymizers.samplers import CellStream, discrete_laplace
 from anonymizers.step_durations import StepDurations
 from anonymizers.variant_histogram import VariantHistogramMethod, VariantHistogramParams
+from schemas.released_tree import ReleasedTree
+from schemas.variants import VariantHistogram
+from schemas.vocabulary import ActivityVocabulary
 from tests.support import broken_noise
 
 # In lattice steps; no case of these tests has such a norm.
@@ -120,6 +125,20 @@ class MinerWithAThirdOfTheNoise(ProcessTreeMiner):
     @staticmethod
     def laplace(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
         return discrete_laplace(stream, numerator, 3 * denominator)
+
+
+class MinerOfTheExactLog(ProcessTreeMiner):
+    """`process-tree` that mines what is in the log, and claims epsilon all the same."""
+
+    def mined(
+        self,
+        variants: VariantHistogram,
+        vocabulary: ActivityVocabulary,
+        params: ProcessTreeParams,
+        randomness: Randomness,
+    ) -> ReleasedTree:
+        names = vocabulary.names.to_pylist()
+        return ReleasedTree(vocabulary.names, str(plain_tree(variants, names)), True, None)
 
 
 class UnclippedPrivateLog(PrivateLog):
