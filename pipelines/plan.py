@@ -68,8 +68,8 @@ def plan_lines(config: ReleaseConfig) -> Iterator[str]:
                 yield f"  log.{kind}.gz"
         yield f"  {DFG_NAME}"
     if method.writes(params):
-        names = ", ".join(method.writes(params))
-        yield f"  {names}, each as Parquet and JSON; graphs and trees in forms of their own"
+        products = ", ".join(method.writes(params))
+        yield f"  {products}, each as Parquet and JSON; graphs and trees in forms of their own"
     yield f"  {STATEMENT_NAME}, the promise in words"
     yield "  manifest.json, after all others"
     yield f"  and points {config.output}/latest.json at it"
