@@ -28,6 +28,7 @@ from pipelines.compare import Row
 from pipelines.compare_report import INTERNAL
 from pipelines.config import usage_error
 from pipelines.experiment_amun import AmunGrid
+from pipelines.experiment_dpim import DpimGrid
 from pipelines.experiment_grids import Cell, Grid, Log, Released
 from pipelines.experiment_pretsa import PretsaGrid
 from pipelines.experiment_sacofa_sapa import SacofaSapa
@@ -45,7 +46,7 @@ _LOG = logging.getLogger("tracecloak")
 
 # A new experiment is a grid and a line here.
 GRIDS: dict[str, type[Grid]] = {
-    grid.name: grid for grid in (AmunGrid, SacofaSapa, TlkcGrid, PretsaGrid)
+    grid.name: grid for grid in (AmunGrid, SacofaSapa, TlkcGrid, PretsaGrid, DpimGrid)
 }
 DEFAULT_PATIENCE = 120.0
 
@@ -136,7 +137,8 @@ class Experiment:
             raise UsageError(f"none of the methods is there: {', '.join(self.left_out)}")
         for log in self.logs:
             for cell in self._cells(log):
-                _parameters(METHODS[cell.method], cell)
+                if cell.method:
+                    _parameters(METHODS[cell.method], cell)
         if self.grid.has_models:
             require_scikit_learn()
             if self.mined:
@@ -152,7 +154,7 @@ class Experiment:
         return name in METHODS and (self.methods is None or name in self.methods)
 
     def _cells(self, log: Log) -> list[Cell]:
-        return [cell for cell in self.grid.cells(log) if self._has(cell.method)]
+        return [cell for cell in self.grid.cells(log) if not cell.method or self._has(cell.method)]
 
     def rows(self, known: Iterable[Row] = ()) -> Iterator[tuple[Row, bool]]:
         """Yields every row, and whether it was computed now or is one of those known.
@@ -163,7 +165,7 @@ class Experiment:
         found = {_key(row): row for row in known if "experiment" in row}
         version = code_version()
         for log in self.logs:
-            miner = PatientMiner(log.variants, log.vocabulary, self.patience)
+            miner = self.grid.miner(log, self.patience)
             try:
                 yield from self._of_log(log, version, miner, found)
             finally:
@@ -213,13 +215,14 @@ class Experiment:
         begun = time.perf_counter()
         if patience:
             try:
-                quality = miner.mined(released.variants)
+                quality = self.grid.mined(miner, released, cell)
             except (TimeoutError, RuntimeError) as error:
                 _LOG.warning("experiment: %s", error)
         mine_seconds = time.perf_counter() - begun if patience else None
         return {
             **figures,
             **_mined_figures(quality),
+            **{name: getattr(quality, name, None) for name in self.grid.of_models},
             "mine_patience": patience,
             "mine_seconds": mine_seconds,
         }
@@ -265,11 +268,13 @@ def release_of(log: Log, cell: Cell) -> Released:
         [log.traces], method, params, ReleaseKey.generate(), "experiment", "",
     )  # fmt: skip
     begun = time.perf_counter()
-    if not cell.needs_log and "variants" in method.writes(params):
+    if not cell.needs_log and {"variants", "tree"} & {*method.writes(params)}:
         _, decisions = decide(*arguments)
-        variants = method.products(decisions, params).by_name["variants"]
+        products = method.products(decisions, params).by_name
         seconds = time.perf_counter() - begun
-        return Released(log.recoded(variants), None, seconds)
+        if "variants" in products:
+            return Released(log.recoded(products["variants"]), None, seconds)
+        return Released(VariantHistogram.merge(()), None, seconds, products["tree"])
     done = anonymise(*arguments)
     seconds = time.perf_counter() - begun
     if method.verifies:
@@ -290,7 +295,7 @@ def code_version() -> str:
     """Returns the version of tracecloak and a digest of the code that figures depend on."""
     digest = hashlib.sha256(compare.code_version().encode())
     folder = Path(__file__).parent
-    own = ("behaviour_measures", "perspectives", "quality")
+    own = ("behaviour_measures", "perspectives", "quality", "tree_quality")
     for path in sorted([*folder.glob("experiment*.py"), *(folder / f"{n}.py" for n in own)]):
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return f"{TOOL_VERSION} {digest.hexdigest()[:16]}"

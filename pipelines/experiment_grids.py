@@ -18,9 +18,10 @@ import numpy as np
 
 from pipelines.compare import Row, quartiles
 from pipelines.compare_log import Original
-from pipelines.quality import NormalBehaviour
+from pipelines.quality import MinedQuality, NormalBehaviour, PatientMiner
 from schemas.columns import ColumnMapping
 from schemas.errors import UsageError
+from schemas.released_tree import ReleasedTree
 from schemas.traces import TraceBatch
 from schemas.variants import VariantHistogram
 
@@ -55,7 +56,7 @@ class Cell:
         arm: What the charts call it.
         level: Where on their axis it stands, such as an epsilon.
         epsilon: Its epsilon as published, as text.
-        method: Its name in the registry.
+        method: Its name in the registry; an empty text: the log itself is looked at, once.
         params: Its parameters.
         needs_log: Whether a log with times is measured, not just its variants.
         is_mined: Whether a process is mined from the release.
@@ -93,14 +94,16 @@ class Released:
     """One release in memory.
 
     Attributes:
-        variants: In the codes of the original's vocabulary.
+        variants: In the codes of the original's vocabulary; none where a tree is released.
         traces: The cases, or None: none were asked for.
         seconds: What the release took, from cases in memory on.
+        tree: The process tree, or None: that is not what the method releases.
     """
 
     variants: VariantHistogram
     traces: TraceBatch | None
     seconds: float
+    tree: ReleasedTree | None = None
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,7 @@ class Grid(ABC):
         methods: The registry's names of what is compared.
         repetitions: Of each cell, unless told otherwise.
         has_models: Whether processes are mined, which needs pm4py and scikit-learn.
+        of_models: What is said of a model's quality beside what is said in every experiment.
     """
 
     name: ClassVar[str]
@@ -134,6 +138,7 @@ class Grid(ABC):
     methods: ClassVar[tuple[str, ...]]
     repetitions: ClassVar[int] = 10
     has_models: ClassVar[bool] = False
+    of_models: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def __init__(self, flags: Mapping[str, str | None]) -> None: ...
@@ -175,6 +180,19 @@ class Grid(ABC):
         """Returns the cell that stands for the log itself."""
         return Cell(THE_LOG, "", "", "", {}, is_mined=self.has_models)
 
+    def miner(self, log: Log, patience: float) -> PatientMiner:
+        """Returns what mines or judges the models of a log; one may take so many seconds."""
+        return PatientMiner(log.variants, log.vocabulary, patience)
+
+    def mined(self, miner: PatientMiner, released: Released, cell: Cell) -> MinedQuality | None:
+        """Returns the quality of the model of a release, or of the log; None: nothing to mine.
+
+        Raises:
+            TimeoutError: It took too long.
+            RuntimeError: Mining failed.
+        """
+        return miner.mined(released.variants)
+
 
 # --- What a page shows ------------------------------------------------------------------------
 
@@ -203,6 +221,7 @@ class Boxes:
         values: Figures by (arm, group); an arm lacks the groups where it was not run.
         line: The log's own figure, or None.
         is_log: Whether the vertical axis is logarithmic.
+        marks: Further figures to be drawn as lines, by what they are.
     """
 
     y: str
@@ -211,6 +230,7 @@ class Boxes:
     values: Mapping[tuple[str, str], Sequence[float]]
     line: float | None = None
     is_log: bool = False
+    marks: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def arms(self) -> list[str]:

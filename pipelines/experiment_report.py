@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
 import re
 import shlex
 import warnings
@@ -29,6 +30,7 @@ FIGURES = "figures"
 
 # Colours that differ in lightness too.
 _COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb")
+_DASHES = ("-", "--", ":", "-.")
 _DRAWING = {"svg.hashsalt": "tracecloak", "svg.fonttype": "none", "font.size": 9}
 # Leaves of a process model that is still drawn; a larger one is shown as text.
 _MAX_LEAVES = 120
@@ -203,12 +205,13 @@ def _unmined(rows: Sequence[Row]) -> list[str]:
     """The cells of which some model took too long."""
     said: dict[tuple[str, str], int] = {}
     for row in rows:
-        tried = row.get("mine_patience") and row["released_cases"]
+        tried = row.get("mine_patience") and row.get("released_cases") != 0
         if tried and row["f_score"] is None:
             key = row["arm"], row["level"]
             said[key] = said.get(key, 0) + 1
     return [
-        f"{arm} at {level}: {n} models took too long to be judged; they count nowhere."
+        f"{arm}{f' at {level}' if level else ''}: {n} models took too long to be judged; they "
+        "count nowhere."
         for (arm, level), n in said.items()
     ]
 
@@ -291,9 +294,11 @@ def _boxes_figure(boxes: Boxes) -> Any:
         handles.append(drawn["boxes"][0])
     if boxes.line is not None:
         handles.append(axes.axhline(boxes.line, color="black", linewidth=0.8, linestyle="--"))
+    for value, style in zip(boxes.marks.values(), itertools.cycle(_DASHES)):
+        handles.append(axes.axhline(value, color="black", linewidth=0.8, linestyle=style))
     if boxes.is_log:
         axes.set_yscale("log")
-    labels = [*arms, *([THE_LOG] if boxes.line is not None else [])]
+    labels = [*arms, *([THE_LOG] if boxes.line is not None else []), *boxes.marks]
     axes.legend(handles, labels, loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
     axes.set_xticks(range(len(boxes.groups)), boxes.groups)
     axes.set_xlim(-0.6, len(boxes.groups) - 0.4)

@@ -21,7 +21,7 @@ import os
 import threading
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -66,6 +66,15 @@ class JudgedProcess(MinedProcess):
         assert found is None or isinstance(found, MinedQuality)
         return found
 
+    def answer(self, question: Any, vocabulary: ActivityVocabulary) -> MinedQuality | None:
+        """Returns the answer to what a `PatientMiner` is asked: the quality of released variants.
+
+        Args:
+            question: The variants.
+            vocabulary: What their codes mean.
+        """
+        return self.mined(question, vocabulary)
+
     @property
     def of_log(self) -> MinedQuality:
         """The quality of the model of the original itself."""
@@ -95,6 +104,9 @@ class PatientMiner:
         patience: Seconds that one model may take.
     """
 
+    # What answers in the other process.
+    kind: ClassVar[type[JudgedProcess]] = JudgedProcess
+
     def __init__(
         self, original: VariantHistogram, vocabulary: ActivityVocabulary, patience: float
     ) -> None:
@@ -109,11 +121,22 @@ class PatientMiner:
             TimeoutError: It took too long.
             RuntimeError: The process ended, or mining failed there.
         """
+        found = self.answered(released)
+        assert found is None or isinstance(found, MinedQuality)
+        return found
+
+    def answered(self, question: object) -> object:
+        """Returns what the other process answers (`JudgedProcess.answer`).
+
+        Raises:
+            TimeoutError: It took too long.
+            RuntimeError: The process ended, or mining failed there.
+        """
         if self._worker is None:
             self._worker = self._started()
         _, end = self._worker
         try:
-            end.send(released)
+            end.send(question)
             has_answered = end.poll(self._patience)
             found = end.recv() if has_answered else None
         except (EOFError, OSError):
@@ -123,8 +146,7 @@ class PatientMiner:
             self.close()
             raise TimeoutError(f"mining took longer than {self._patience:g} s")
         if isinstance(found, Exception):
-            raise RuntimeError(f"mining failed with {type(found).__name__}")
-        assert found is None or isinstance(found, MinedQuality)
+            raise RuntimeError(f"mining failed with {found}")
         return found
 
     def close(self) -> None:
@@ -139,7 +161,9 @@ class PatientMiner:
     def _started(self) -> tuple[Any, Connection]:
         context = multiprocessing.get_context("spawn")
         own, other = context.Pipe()
-        process = context.Process(target=_mine_all, args=(other, *self._log), daemon=True)
+        process = context.Process(
+            target=_mine_all, args=(other, self.kind, *self._log), daemon=True
+        )
         process.start()
         other.close()
         try:
@@ -149,18 +173,23 @@ class PatientMiner:
         return process, own
 
 
-def _mine_all(end: Connection, original: VariantHistogram, vocabulary: ActivityVocabulary) -> None:
-    """Answers every released log with the quality of its model, until there are no more."""
+def _mine_all(
+    end: Connection,
+    kind: type[JudgedProcess],
+    original: VariantHistogram,
+    vocabulary: ActivityVocabulary,
+) -> None:
+    """Answers every question, until there are no more."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    process = JudgedProcess(original, vocabulary)
+    process = kind(original, vocabulary)
     end.send(None)
     while True:
         try:
-            released = end.recv()
+            question = end.recv()
         except EOFError:
             return
         try:
-            end.send(process.mined(released, vocabulary))
+            end.send(process.answer(question, vocabulary))
         except Exception as error:  # of pm4py: its text may hold data
             end.send(RuntimeError(type(error).__name__))
 

@@ -474,7 +474,7 @@ def test_boxes_are_drawn_where_the_figures_are() -> None:
 @pytest.mark.parametrize(
     ("name", "flags", "said"),
     [
-        ("tlck", [], "experiment must be one of amun, sacofa-sapa, tlkc, pretsa, got 'tlck'"),
+        ("tlck", [], "experiment must be one of amun, sacofa-sapa, tlkc, pretsa, dpim, got 'tlck'"),
         ("amun", ["--epsilons", "1"], "unknown flag --epsilons"),
         ("amun", ["--guessing_advantages", "1"], "guessing_advantages must be above 0"),
         ("amun", ["--pruning", "one"], "pruning must be above 0 and at most 100, got 'one'"),

@@ -9,25 +9,25 @@ beside it. The logs are not part of the project; TRACECLOAK_LOGS names the folde
 from __future__ import annotations
 
 import functools
-import warnings
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from anonymizers import tree_cuts
 from anonymizers.dpim import Dpim
 from anonymizers.dpim_params import DpimParams
+from anonymizers.graph_cuts import exclusive_cut, parallel_cut, sequence_cut
 from anonymizers.process_tree_miner import ProcessTreeMiner
 from anonymizers.process_tree_params import ProcessTreeParams
-from anonymizers.tree_fitness import UNITS, fitness_sum
-from pipelines.in_memory import group_into_traces
+from anonymizers.tree_counts import cases_with_pair
+from pipelines.experiment_grids import Log
+from pipelines.tree_quality import MEASURES, Baseline, TreeJudge, TreeQuality
 from schemas.columns import ColumnMapping
-from schemas.process_tree import ProcessTree, flower
+from schemas.process_tree import ProcessTree, parallel
 from schemas.released_tree import ReleasedTree
 from schemas.variants import VariantHistogram
-from schemas.vocabulary import ActivityVocabulary
 from tests.support.keys import randomness
 from transforms.files import match_files
 from transforms.formats.registry import SourceFormat
@@ -43,117 +43,53 @@ COSELOG, SEPSIS, HOSPITAL = (
 N_RUNS = 10
 
 
-@dataclass(frozen=True)
-class Log:
-    """A log with its activities for public vocabulary, and pm4py's form of it."""
-
-    names: tuple[str, ...]
-    vocabulary: ActivityVocabulary
-    variants: VariantHistogram
-    counts: dict[tuple[str, ...], int]
-    theirs: Any
-
-
-def pm4py_module(name: str) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return pytest.importorskip(f"pm4py.{name}")
-
-
 @functools.cache
 def log(folder: Path, name: str) -> Log:
     source = EventSource(tuple(match_files([str(folder / name)])), SourceFormat(), ColumnMapping())
-    [traces] = group_into_traces([events for f in source.files for events, _ in source.read(f)])
-    names = tuple(traces.vocabulary.names.to_pylist())
-    vocabulary = ActivityVocabulary.public(names)
-    variants = VariantHistogram.from_traces(traces.recode_public(vocabulary))
-    labels = vocabulary.names.to_pylist()
-    counts = {
-        tuple(labels[code] for code in variants.codes[first:last]): int(n)
-        for first, last, n in zip(
-            variants.offsets[:-1], variants.offsets[1:], variants.counts, strict=True
-        )
-    }
-    objects = pm4py_module("objects.log.obj")
-    theirs = objects.EventLog()
-    for variant, n in counts.items():
-        trace = objects.Trace([objects.Event({"concept:name": label}) for label in variant])
-        for _ in range(n):
-            theirs.append(trace)
-    return Log(names, vocabulary, variants, counts, theirs)
+    found = Log.read(name, source)
+    assert isinstance(found, Log)
+    return found
 
 
-def pm4py_tree(tree: ProcessTree) -> Any:
-    objects = pm4py_module("objects.process_tree.obj")
-    operators = {
-        "sequence": objects.Operator.SEQUENCE,
-        "exclusive": objects.Operator.XOR,
-        "parallel": objects.Operator.PARALLEL,
-        "loop": objects.Operator.LOOP,
-    }
-    made = objects.ProcessTree(operators.get(tree.operator or ""), label=tree.label)
-    for child in tree.children:
-        own = pm4py_tree(child)
-        own.parent = made
-        made.children.append(own)
-    return made
+@functools.cache
+def judge(folder: Path, name: str) -> TreeJudge:
+    pytest.importorskip("pm4py")
+    found = log(folder, name)
+    return TreeJudge(found.variants, found.vocabulary)
 
 
-_judged: dict[tuple[str, str], np.ndarray] = {}
+def quality(folder: Path, name: str, tree: ProcessTree | Baseline) -> TreeQuality:
+    return judge(folder, name).judged(tree)
 
 
-def measures(folder: Path, name: str, tree: Any) -> np.ndarray:
-    """float64[4]: fitness, precision, simplicity, generalisation; equal trees are judged once."""
-    key = name, str(tree)
-    if key not in _judged:
-        theirs = pm4py_tree(tree) if isinstance(tree, ProcessTree) else tree
-        found, silent = log(folder, name), {"show_progress_bar": False}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            net = pm4py_module("objects.conversion.process_tree.converter").apply(theirs)
-
-            def evaluation(which: str) -> Any:
-                return pm4py_module(f"algo.evaluation.{which}")
-
-            fitness = evaluation("replay_fitness.variants.token_replay").apply(
-                found.theirs, *net, parameters=silent
-            )["log_fitness"]
-            precision = evaluation("precision.variants.etconformance_token").apply(
-                found.theirs, *net, parameters=silent
-            )
-            simplicity = evaluation("simplicity.variants.arc_degree").apply(net[0])
-            general = evaluation("generalization.variants.token_based").apply(
-                found.theirs, *net, parameters=silent
-            )
-        _judged[key] = np.array([fitness, precision, simplicity, general])
-    return _judged[key]
-
-
-def inductive_miner(folder: Path, name: str) -> Any:
-    miner = pm4py_module("algo.discovery.inductive.variants.im")
-    structures = pm4py_module("algo.discovery.inductive.dtypes.im_ds")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return miner.IMUVCL({}).apply(structures.IMDataStructureUVCL(log(folder, name).counts), {})
+def measures(found: TreeQuality) -> np.ndarray:
+    """float64[4]: fitness, precision, simplicity, generalisation."""
+    return np.array([getattr(found, which) for which in MEASURES])
 
 
 def mined(folder: Path, name: str, number: int, **given: Any) -> ReleasedTree:
+    """With the log's activities for public vocabulary."""
     found = log(folder, name)
     params = ProcessTreeParams(**{"epsilon": "1.25", "vocabulary": found.names, **given})
     return ProcessTreeMiner().mined(found.variants, found.vocabulary, params, randomness(number))
 
 
 def published(folder: Path, name: str, number: int, **given: Any) -> ReleasedTree:
-    """With the bounds of the paper's experiments, and the log's own names."""
-    found = log(folder, name)
-    params = DpimParams(**{"bounds_from_log": True, **given})
-    return Dpim().mined(found.variants, found.vocabulary, params, randomness(number))
+    """With the log's own names."""
+    traces = log(folder, name).traces
+    variants = VariantHistogram.from_traces(traces)
+    return Dpim().mined(variants, traces.vocabulary, DpimParams(**given), randomness(number))
 
 
-def share(folder: Path, name: str, tree: ProcessTree) -> float:
+def of_every_pair(folder: Path, name: str) -> ReleasedTree:
+    """Of `dpim` without noise: all pairs that occur and no other, whatever the tree's fitness."""
     found = log(folder, name)
-    total = fitness_sum(tree, found.vocabulary.names.to_pylist(), found.variants, "share")
-    return total / UNITS / found.variants.n_cases
+    n_pairs = int((cases_with_pair(found.variants, len(found.vocabulary.names)) > 0).sum())
+    given = {"size_bounds": (n_pairs, n_pairs), "fitness_threshold": "0"}
+    return published(folder, name, 0, epsilon="100000", **given)
+
+
+# --- at epsilon 1.25 --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", [COSELOG, SEPSIS])
@@ -165,57 +101,116 @@ def test_at_epsilon_1_25_trees_fit_and_say_more_than_the_flower(
     The flower allows all; its precision is the control, and what it has beside fitness 1.
     """
     runs = [mined(logs_folder, name, i) for i in range(N_RUNS)]
-    medians = np.median([measures(logs_folder, name, run.tree) for run in runs], axis=0)
-    shares = [share(logs_folder, name, run.tree) for run in runs]
-    everything = measures(logs_folder, name, flower(log(logs_folder, name).names))
-    print(name, medians.round(3), everything.round(3), np.median(shares))  # noqa: T201
-    assert everything[0] == pytest.approx(1)
-    assert everything[1] == pytest.approx({COSELOG: 0.106, SEPSIS: 0.179}[name], abs=0.001)
-    assert medians[0] >= 0.9 and np.median(shares) >= 0.9
-    assert medians[1] >= 1.5 * everything[1]
+    judged = [quality(logs_folder, name, run.tree) for run in runs]
+    fitness, precision, *_ = np.median([measures(one) for one in judged], axis=0)
+    everything = quality(logs_folder, name, "flower")
+    assert everything.fitness == pytest.approx(1) and everything.share == 1
+    assert everything.precision == pytest.approx({COSELOG: 0.106, SEPSIS: 0.179}[name], abs=0.001)
+    assert fitness >= 0.9 and np.median([one.share for one in judged]) >= 0.9
+    assert precision >= 1.5 * everything.precision
     # What is said of the fitness is near it: noise of a scale of 16 cases in more than 1,000.
-    for run, own in zip(runs, shares, strict=True):
-        assert run.fitness == pytest.approx(own, abs=0.2)
+    for run, one in zip(runs, judged, strict=True):
+        assert run.fitness == pytest.approx(one.share, abs=0.2)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [COSELOG, SEPSIS])
 def test_without_a_delta_and_without_questions(logs_folder: Path, name: str) -> None:
-    everything = measures(logs_folder, name, flower(log(logs_folder, name).names))
+    everything = quality(logs_folder, name, "flower")
     for given in ({"delta": "0"}, {"ends_share": "0"}):
-        runs = [mined(logs_folder, name, i, **given) for i in range(2)]
-        medians = np.median([measures(logs_folder, name, run.tree) for run in runs], axis=0)
-        assert medians[0] >= 0.9 and medians[1] >= 1.4 * everything[1], given
-
-
-# Where DPIM without noise is further than 0.10 from the inductive miner: the random number of pairs
-# leaves out some, or has some that do not occur; and it never looks at the log again, so where the
-# inductive miner splits the log it takes a flower, or finds structure where that has a flower.
-FAR = {COSELOG: {"simplicity"}, SEPSIS: {"simplicity"}, HOSPITAL: {"precision"}}
-FURTHEST = 0.2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FAR)
-def test_dpim_without_noise_is_near_the_inductive_miner(logs_folder: Path, name: str) -> None:
-    """At epsilon 100,000, medians of 2 runs; what is further off than 0.10 is listed above."""
-    runs = [published(logs_folder, name, i, epsilon="100000").tree for i in range(2)]
-    medians = np.median([measures(logs_folder, name, tree) for tree in runs], axis=0)
-    theirs = measures(logs_folder, name, inductive_miner(logs_folder, name))
-    print(name, medians.round(3), theirs.round(3))  # noqa: T201
-    for which, own, other in zip(
-        ("fitness", "precision", "simplicity", "generalisation"), medians, theirs, strict=True
-    ):
-        allowed = FURTHEST if which in FAR[name] else 0.10
-        assert abs(own - other) <= allowed, which
+        trees = [mined(logs_folder, name, i, **given).tree for i in range(2)]
+        found = [measures(quality(logs_folder, name, tree)) for tree in trees]
+        fitness, precision, *_ = np.median(found, axis=0)
+        assert fitness >= 0.9 and precision >= 1.4 * everything.precision, given
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [COSELOG, SEPSIS])
 def test_dpim_as_published_is_not_to_be_told_from_a_flower(logs_folder: Path, name: str) -> None:
     """At epsilon 1.25 with the paper's bounds: it fits, as almost everything is allowed."""
-    runs = [published(logs_folder, name, i, epsilon="1.25") for i in range(2)]
-    medians = np.median([measures(logs_folder, name, run.tree) for run in runs], axis=0)
-    everything = measures(logs_folder, name, flower(log(logs_folder, name).names))
-    assert all(run.is_found for run in runs)
-    assert medians[0] >= 0.95 and medians[1] <= 1.25 * everything[1]
+    given = {"epsilon": "1.25", "bounds_from_log": True}
+    runs = [published(logs_folder, name, i, **given) for i in range(N_RUNS)]
+    found = [measures(quality(logs_folder, name, run.tree)) for run in runs]
+    fitness, precision, *_ = np.median(found, axis=0)
+    assert sum(run.is_found for run in runs) >= N_RUNS / 2
+    assert fitness >= 0.95
+    assert precision <= 1.25 * quality(logs_folder, name, "flower").precision
+
+
+# --- without noise ----------------------------------------------------------------------------
+
+# The paper finds nearly all deviations from the inductive miner within 0.10. Two are not.
+# CoSeLoG, simplicity: where no cut is found, DPIM's algorithm 3 takes a flower of all that is left,
+# here of 24 activities; the inductive miner first sets one activity apart, parallel to the others,
+# and looks for cuts of these. A place of a flower has arcs from and to each activity.
+# The hospital log, precision, which is better: an activity that some cases skip, and others have
+# several times, is as frequent as cases are, so it is not optional; the inductive miner sees the
+# cases that skip it.
+NEAR = 0.10
+FAR = {COSELOG: {"simplicity": -0.146}, SEPSIS: {}, HOSPITAL: {"precision": 0.201}}
+
+
+def deviation(folder: Path, name: str, tree: ProcessTree) -> dict[str, float]:
+    """What a tree has more of each measure than the inductive miner's."""
+    both = [measures(quality(folder, name, one)) for one in (tree, "IM")]
+    return dict(zip(MEASURES, (both[0] - both[1]).tolist(), strict=True))
+
+
+@pytest.mark.parametrize("name", FAR)
+def test_dpim_without_noise_is_near_the_inductive_miner(logs_folder: Path, name: str) -> None:
+    """At epsilon 100,000 with every pair, as the authors' code has it without privacy."""
+    tree = of_every_pair(logs_folder, name).tree
+    for which, value in deviation(logs_folder, name, tree).items():
+        if which in FAR[name]:
+            assert value == pytest.approx(FAR[name][which], abs=0.005), which
+        else:
+            assert abs(value) <= NEAR, which
+
+
+class WithFallThrough(tree_cuts._Published):
+    """DPIM's rules, and where no cut is found the inductive miner's "activity concurrent".
+
+    An activity is set apart, parallel to the others, if there is a cut of these.
+    """
+
+    def of_flower(self, place: tree_cuts._Place) -> ProcessTree:
+        for activity in place.part:
+            others = tuple(one for one in place.part if one != activity)
+            inner, rows = place.entered(others), np.ix_(others, others)
+            starts, ends = inner.starts[list(others)], inner.ends[list(others)]
+            follows = inner.follows[rows]
+            if len(others) > 1 and (
+                sequence_cut(follows)
+                or exclusive_cut(follows)
+                or parallel_cut(self.without_loops(inner)[rows], starts, ends)
+            ):
+                apart = place.within((activity,), place.starts, place.ends)
+                return parallel(self.mined(apart), self.mined(inner))
+        return super().of_flower(place)
+
+
+def test_what_makes_the_inductive_miner_simpler_is_that_it_sets_activities_apart(
+    logs_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With that, CoSeLoG's tree of the very same pairs is near in all four measures."""
+    monkeypatch.setattr(tree_cuts, "_Published", WithFallThrough)
+    found = deviation(logs_folder, COSELOG, of_every_pair(logs_folder, COSELOG).tree)
+    assert all(abs(value) <= 0.05 for value in found.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [COSELOG, SEPSIS])
+def test_dpim_without_noise_but_with_the_paper_s_bounds(logs_folder: Path, name: str) -> None:
+    """A number of pairs is drawn: some are left out, or some do not occur; medians of 10 runs.
+
+    All but simplicity are near nevertheless. On Sepsis the tree of the very pairs that occur stays
+    below the threshold, as fitness is that of cases here and not of tokens; what reaches it is
+    mostly a flower with little around it.
+    """
+    given = {"epsilon": "100000", "bounds_from_log": True}
+    trees = [published(logs_folder, name, i, **given).tree for i in range(N_RUNS)]
+    found = [deviation(logs_folder, name, tree) for tree in trees]
+    medians = {which: np.median([one[which] for one in found]) for which in MEASURES}
+    simplicity = {COSELOG: -0.114, SEPSIS: -0.107}[name]  # runs: -0.168 to -0.022
+    assert medians.pop("simplicity") == pytest.approx(simplicity, abs=0.005)
+    assert all(abs(value) <= NEAR for value in medians.values())
