@@ -3,11 +3,18 @@ PYTHON ?= python3
 BIN := .venv/bin
 DEMO_CASES ?= 2000
 
-.PHONY: demo test test-slow lint bench comparison schema clean
+DEMO_SECONDS ?= 60
+SOAK_SECONDS ?= 1800
+
+.PHONY: demo stream-demo soak test test-slow lint bench comparison schema clean
 
 .venv/core: setup.py
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+.venv/pubsub: .venv/core setup.py
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[pubsub]'
 	touch $@
 
 .venv/dev: .venv/core setup.py
@@ -44,6 +51,21 @@ demo: .venv/core
 	@echo "manifest    demo/releases/run_id=hospital-demo/manifest.json"
 	@echo "evaluation  demo/evaluation.json"
 
+# The same hospital in fast motion: its events go to a topic, the graph of all cases so far is
+# published step by step, and a page on this machine shows it. The Pub/Sub server is Google's test
+# server where Go can build it, and the double of tests/support elsewhere.
+stream-demo: .venv/pubsub
+	rm -rf build/stream-demo
+	PYTHON=$(CURDIR)/$(BIN)/python tests/with_pubsub.sh any $(BIN)/python -m pipelines.stream_demo \
+	  --seconds $(DEMO_SECONDS) --output build/stream-demo
+
+# The stream at a steady rate for half an hour; fails if its memory grows. Google's test server keeps
+# all messages that it ever had, so the double serves.
+soak: export SOAK_SECONDS := $(SOAK_SECONDS)
+soak: .venv/pubsub
+	rm -rf build/soak && mkdir -p build
+	PYTHON=$(CURDIR)/$(BIN)/python tests/with_pubsub.sh double $(BIN)/python -m tests.benchmarks.soak
+
 test: .venv/dev
 	$(BIN)/python -m pytest -n auto -m "not slow"
 
@@ -60,6 +82,7 @@ bench: .venv/dev
 	$(BIN)/python -m tests.benchmarks.counting
 	$(BIN)/python -m tests.benchmarks.release
 	$(BIN)/python -m tests.benchmarks.samplers
+	$(BIN)/python -m tests.benchmarks.streaming
 
 # RESULTS.md: the methods at the same true epsilon on public research logs, which are not part of the
 # project. About half an hour, most of it mining; a run that was cut off goes on where it was.

@@ -12,7 +12,7 @@ setup(
     packages=["schemas", "anonymizers", "transforms", "transforms.formats", "pipelines"],
     package_data={
         "schemas": ["*.avsc", "*.json", "*.xesext"],
-        "transforms": ["templates/*.md.j2"],
+        "transforms": ["templates/*.j2"],
     },
     install_requires=[
         "apache-beam>=2.77,<2.78",
@@ -37,9 +37,11 @@ setup(
         "kafka": ["confluent-kafka>=2.5"],
         "mining": ["pm4py>=2.7.20,<2.8", "scikit-learn>=1.4"],
         "postgresql": ["psycopg[binary]>=3.1"],
+        "pubsub": ["google-cloud-pubsub>=2.1,<3"],
         "report": ["matplotlib>=3.8"],
         "dev": [
             "gensim>=4.3,<5",
+            "google-cloud-pubsub>=2.1,<3",
             "hypothesis>=6.100",
             "markdown-it-py>=3",
             "matplotlib>=3.8",

@@ -1,6 +1,6 @@
 """The command `tracecloak`.
 
-This module, `cli_flags` and `cli_reports` are the only ones that parse flags and print.
+This module and those whose names begin with `cli_` are the only ones that parse flags and print.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ from pipelines.cli_reports import (
     linkage_attack,
     mine_release,
 )
+from pipelines.cli_stream import add_stream_flags, publish
 from schemas.errors import TracecloakError, UsageError
+
+_OF_THE_IMPORT = ("apitools not found", "Failed to import GCSFileSystem")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,7 +62,8 @@ def _run(argv: list[str], wants_traceback: bool) -> int:
     # Beam and its file systems are imported by the commands that need them.
     config = None
     is_linkage = argv[:1] == ["attack"] and "--linkage" in argv
-    takes_config = argv[:1] in (["release"], ["plan"], ["attack"]) and not is_linkage
+    with_config = (["release"], ["plan"], ["attack"], ["stream"])
+    takes_config = argv[:1] in with_config and not is_linkage
     if takes_config and len(argv) > 1 and not argv[1].startswith("-"):
         config = argv.pop(1)
     parser = _parser(argv, config)
@@ -68,6 +72,8 @@ def _run(argv: list[str], wants_traceback: bool) -> int:
     if known.command in ("release", "plan"):
         ours = [f"--{name}" for name in vars(known)]
         return _release(known.command, config, flags, rest, ours, wants_traceback)
+    if known.command == "stream":
+        return publish(config, flags, rest, [f"--{n}" for n in vars(known)], wants_traceback)
     if rest:
         raise UsageError(f"unknown flag {rest[0]}")
     if known.command == "attack":
@@ -90,9 +96,9 @@ def _run(argv: list[str], wants_traceback: bool) -> int:
 
 
 def _quiet_beam_import() -> None:
-    """Drops the line that Beam logs when it is imported without the extra for Google Cloud."""
+    """Drops what Beam logs when it is imported without all libraries of Google Cloud."""
     handler = logging.StreamHandler()
-    handler.addFilter(lambda record: "apitools not found" not in record.getMessage())
+    handler.addFilter(lambda record: not record.getMessage().startswith(_OF_THE_IMPORT))
     logging.getLogger().addHandler(handler)
 
 
@@ -152,6 +158,9 @@ def _parser(argv: Sequence[str], config: str | None) -> argparse.ArgumentParser:
             )
         if name == asked:
             add_release_flags(added, argv, config)
+    stream = command("stream", "publish what closes in a stream of events, step by step")
+    if asked == "stream":
+        add_stream_flags(stream)
     evaluate = command("evaluate", "compare a release with its original (for the operator only)")
     if asked == "evaluate":
         add_reading_flags(evaluate)

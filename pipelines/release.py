@@ -26,7 +26,7 @@ from pipelines.books import (
 from pipelines.build import build_release
 from pipelines.config import ReleaseConfig, SourceConfig
 from pipelines.key_store import KeyStore
-from pipelines.runners import IN_MEMORY, is_local, pipeline_options
+from pipelines.runners import IN_MEMORY, check_ready, is_local, pipeline_options
 from schemas import errors
 from schemas.directly_follows import DirectlyFollows
 from schemas.errors import BudgetExhausted, TracecloakError, UsageError
@@ -128,6 +128,8 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
     )
 
     ledger = open_ledger(config, store)
+    if options is not None:
+        check_ready(options)
     with store.alone(output, release_id):
         books = Books(store, ledger, folder)
         if folder.committed() is not None:

@@ -1,0 +1,147 @@
+"""Audited epsilon of whole streams, all steps together, and of streams that are wrong on purpose.
+
+The two inputs differ in one case whose messages are spread over many steps. False alarms: a bound
+exceeds the claim with probability at most 1e-9 where the claim holds (`epsilon_lower_bound`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from anonymizers.audit import epsilon_lower_bound
+from anonymizers.continual import ContinualNoise
+from anonymizers.stream_params import StreamParams
+from anonymizers.stream_steps import StreamName, product_of
+from schemas.closing_rule import ClosingRule
+from schemas.columns import ColumnMapping
+from schemas.open_cases import OpenCases
+from schemas.step_release import StepRelease
+from schemas.traces import TraceBatch
+from tests.support.keys import release_key
+from tests.support.stream_runs import S, Sent
+from transforms.assemble import Identities
+from transforms.messages import MessageFormat
+
+N_STEPS, PERIOD_US = 10, 10 * S
+EPSILON = "1.5"
+RULE = ClosingRule(("A", "B"), PERIOD_US, 12 * S, 300 * S, 0, 9, 1_000 * S)
+NAME = StreamName("ward", "1", "configuration", 0, PERIOD_US)
+# Of others, two in each step; and the one, with an event in each of the first nine steps.
+OTHERS = [Sent(10 * i + j, f"o{i}.{j}", "AB"[j], f"{i}") for i in range(9) for j in range(2)]
+ONE = [Sent(10 * i + 5, "one", "A", f"{i}") for i in range(9)]
+
+
+def steps_of(sent: Sequence[Sent], rule: ClosingRule) -> list[TraceBatch | None]:
+    """The cases that close in each step."""
+    messages = [s.message() for s in sent]
+    layout = MessageFormat(ColumnMapping(timestamp_unit="us"))
+    events, rejects = layout.decode(
+        [m.value for m in messages], [m.timestamp.micros for m in messages]
+    )
+    assert rejects.num_rows == 0
+    keyed = Identities(release_key()).keyed(events, rule, False)
+    _, steps = OpenCases.none().add(keyed, rule).close(2**60, rule)
+    closed = dict(steps)
+    assert set(closed) <= set(range(N_STEPS + 1))
+    return [closed.get(step) for step in range(N_STEPS)]
+
+
+def steps_of_windows(sent: Sequence[Sent]) -> list[TraceBatch | None]:
+    """A case counts in every window with what it did there: another case for each."""
+    parts = [s._replace(case=f"{s.case}/{int(s.publish // 10)}") for s in sent]
+    return steps_of(parts, ClosingRule(("A", "B"), PERIOD_US, 1 * S, 2 * S, 0, 9, S))
+
+
+def features(
+    steps: Sequence[TraceBatch | None], params: StreamParams, n: int, first_key: int
+) -> np.ndarray:
+    """float64[n, n_features], all counts of n streams, each under a key of its own."""
+    made = product_of(params)
+    nothing = made.count(TraceBatch.from_events([]))
+    counted = [nothing if step is None else made.count(step) for step in steps]
+    rows = []
+    for key in range(first_key, first_key + n):
+        past: list[object] = []
+        row: list[np.ndarray] = []
+        for step, statistics in enumerate(counted):
+            released, kept = made.publish(step, statistics, past, NAME, release_key(key))
+            assert isinstance(released, StepRelease)
+            past += [] if kept is None else [kept]
+            row.append(released.counts)
+        rows.append(np.concatenate(row).astype(float))
+    return np.array(rows)
+
+
+def params(**changes: str) -> StreamParams:
+    return StreamParams(
+        epsilon=EPSILON,
+        vocabulary=("A", "B"),
+        max_trace_length=9,
+        horizon=N_STEPS,
+        **changes,  # type: ignore[arg-type]
+    )
+
+
+def short() -> StreamParams:
+    """With noise for cases of one event, as those of a window are."""
+    return StreamParams(**{**params(delta="0").model_dump(), "max_trace_length": 1})
+
+
+def audited(
+    asked: StreamParams,
+    assemble: Callable[[Sequence[Sent]], list[TraceBatch | None]],
+    n: int = 1_500,
+) -> float:
+    with_one = features(assemble([*OTHERS, *ONE]), asked, n, 0)
+    without = features(assemble(OTHERS), asked, n, n)
+    return epsilon_lower_bound(with_one, without, float(asked.delta)).epsilon
+
+
+def in_one_step(sent: Sequence[Sent]) -> list[TraceBatch | None]:
+    return steps_of(sent, RULE)
+
+
+def test_the_one_case_counts_in_one_step_and_in_every_window() -> None:
+    """What tells the claim from the control."""
+    alone = [step for step in in_one_step(ONE) if step is not None]
+    assert [step.n_events for step in alone] == [9]
+    everywhere = [step for step in steps_of_windows(ONE) if step is not None]
+    assert [step.n_events for step in everywhere] == [1] * 9
+
+
+@pytest.mark.parametrize(
+    ("view", "delta"),
+    [
+        ("window", "0"),
+        pytest.param("window", "1e-6", marks=pytest.mark.slow),
+        pytest.param("total", "1e-6", marks=pytest.mark.slow),
+    ],
+)
+def test_a_whole_stream_keeps_its_epsilon(view: str, delta: str) -> None:
+    assert audited(params(view=view, delta=delta), in_one_step) <= float(EPSILON)
+
+
+def test_noise_that_is_too_small_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenth of what it should be: as if each step could have an epsilon of its own."""
+    add = ContinualNoise.add
+
+    def small(self: ContinualNoise, *arguments: object) -> np.ndarray:
+        own = replace(self, scale=(self.scale[0], self.scale[1] * N_STEPS))
+        return add(own, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ContinualNoise, "add", small)
+    assert audited(params(delta="0"), in_one_step) > float(EPSILON)
+
+
+def test_a_case_that_counts_in_every_window_is_caught() -> None:
+    """Cut to what it does in a window, with noise for a case of one event in one window."""
+    assert audited(short(), steps_of_windows) > float(EPSILON)
+
+
+def test_a_case_in_one_window_with_that_noise_is_not() -> None:
+    """The control's own control: of the same lengths and noise, but in one step."""
+    assert audited(short(), in_one_step) <= float(EPSILON)

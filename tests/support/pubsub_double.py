@@ -1,0 +1,354 @@
+"""A Pub/Sub service in this process, or in one of its own: the part of it that streams use.
+
+It speaks gRPC as the service does, so that Google's client and Beam's own connector meet it through
+the variable PUBSUB_EMULATOR_HOST. Topics, subscriptions, publishing, unary and streaming pull,
+acknowledgement, deadlines and redelivery are there; push, filters, ordering keys, snapshots, seek,
+retention, dead-letter topics and the flow control of streams are not. Nothing is stored: what no
+subscription waits for is gone.
+
+Where the service leaves something open the double does what is worse for the subscriber: a late
+acknowledgement does not count, so the message comes again.
+
+`python -m tests.support.pubsub_double` starts one and writes its address.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import itertools
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NoReturn
+
+import grpc
+from google.protobuf.empty_pb2 import Empty
+from google.pubsub_v1 import types
+
+# The messages themselves; the client's classes around them cost ten times the time.
+_RECEIVED = types.ReceivedMessage.pb()
+_PULLED = types.PullResponse.pb()
+_STREAMED = types.StreamingPullResponse.pb()
+
+_DEFAULT_ACK_SECONDS = 10
+_LONGEST_DEADLINE = 600  # of a subscription, and of one delivery, which 0 gives back
+_DELETED_TOPIC = "_deleted-topic_"
+_MOST_PULLED = 1000
+_TICK = 0.05  # seconds between two looks at the deadlines
+_THREADS = 32  # a streaming pull keeps one
+
+
+class Refused(Exception):  # noqa: N818 - what the caller gets is a status
+    """What the service answers instead of a result."""
+
+    def __init__(self, code: grpc.StatusCode, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class _Subscription:
+    """Messages that wait, and those that were delivered and have a deadline."""
+
+    def __init__(self, proto: Any) -> None:
+        self.proto = proto
+        self._waiting: deque[Any] = deque()
+        self._outstanding: dict[str, tuple[float, Any]] = {}
+        self._deadlines: list[tuple[float, str]] = []
+        self._numbers = itertools.count(1)
+
+    def add(self, message: Any) -> None:
+        self._waiting.append(message)
+
+    def take(self, most: int, seconds: float) -> list[Any]:
+        """Delivers messages; what is not acknowledged in time waits again, before the others."""
+        now = time.monotonic()
+        self._expire(now)
+        taken = []
+        while self._waiting and len(taken) < most:
+            message = self._waiting.popleft()
+            ack_id = f"{self.proto.name}:{next(self._numbers)}"
+            self._keep(ack_id, now + seconds, message)
+            taken.append(_RECEIVED(ack_id=ack_id, message=message))
+        return taken
+
+    def acknowledge(self, ack_ids: Any) -> None:
+        self._expire(time.monotonic())
+        for ack_id in ack_ids:
+            self._outstanding.pop(ack_id, None)
+
+    def extend(self, ack_ids: Any, seconds: float) -> None:
+        """Sets deadlines anew; those of late or unknown deliveries stay as they are."""
+        now = time.monotonic()
+        self._expire(now)
+        for ack_id in ack_ids:
+            if ack_id in self._outstanding:
+                self._keep(ack_id, now + seconds, self._outstanding[ack_id][1])
+        self._expire(now)
+
+    def _keep(self, ack_id: str, deadline: float, message: Any) -> None:
+        self._outstanding[ack_id] = (deadline, message)
+        heapq.heappush(self._deadlines, (deadline, ack_id))
+
+    def _expire(self, now: float) -> None:
+        late = []
+        while self._deadlines and self._deadlines[0][0] <= now:
+            deadline, ack_id = heapq.heappop(self._deadlines)
+            if self._outstanding.get(ack_id, (None,))[0] == deadline:  # else it was set anew
+                late.append(self._outstanding.pop(ack_id)[1])
+        self._waiting.extendleft(reversed(late))
+
+
+class PubSubDouble:
+    """The service on a free port of this machine, from entering the context to leaving it.
+
+    Attributes:
+        address: HOST:PORT, for PUBSUB_EMULATOR_HOST.
+    """
+
+    def __init__(
+        self, port: int = 0, empty_pull_seconds: float = 0.5, least_ack_seconds: int = 10
+    ) -> None:
+        """Takes the port; nothing answers yet.
+
+        Args:
+            port: To listen at on 127.0.0.1; 0: any free one.
+            empty_pull_seconds: How long a pull waits for a first message before it returns none.
+            least_ack_seconds: The shortest deadline of a subscription; the service has 10.
+        """
+        self._empty_pull_seconds = empty_pull_seconds
+        self._ack_seconds = (least_ack_seconds, _LONGEST_DEADLINE)
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._topics: dict[str, Any] = {}
+        self._subscriptions: dict[str, _Subscription] = {}
+        self._message_ids = itertools.count(1)
+        self._last_published = 0
+        self._server = grpc.server(
+            ThreadPoolExecutor(_THREADS),
+            options=[("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", 20 << 20)],
+        )
+        self._server.add_generic_rpc_handlers(self._handlers())
+        bound = self._server.add_insecure_port(f"127.0.0.1:{port}")
+        self.address = f"127.0.0.1:{bound}"
+
+    def __enter__(self) -> PubSubDouble:
+        self._server.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        self._server.stop(grace=1).wait()
+
+    # --- Topics -------------------------------------------------------------------------------
+
+    def _create_topic(self, request: Any) -> Any:
+        if request.name in self._topics:
+            _refuse(grpc.StatusCode.ALREADY_EXISTS, f"topic {request.name!r} exists")
+        _named(request.name, "topics")
+        self._topics[request.name] = request
+        return request
+
+    def _get_topic(self, request: Any) -> Any:
+        return self._topic(request.topic)
+
+    def _delete_topic(self, request: Any) -> Any:
+        self._topic(request.topic)
+        del self._topics[request.topic]
+        for subscription in self._subscriptions.values():
+            if subscription.proto.topic == request.topic:
+                subscription.proto.topic = _DELETED_TOPIC
+        return Empty()
+
+    def _publish(self, request: Any) -> Any:
+        self._topic(request.topic)
+        if not all(message.data or message.attributes for message in request.messages):
+            _refuse(grpc.StatusCode.INVALID_ARGUMENT, "a message needs data or attributes")
+        takers = [s for s in self._subscriptions.values() if s.proto.topic == request.topic]
+        response = types.PublishResponse.pb()()
+        for message in request.messages:
+            message.message_id = str(next(self._message_ids))
+            # Clocks of machines are set back; the service's is not.
+            self._last_published = max(self._last_published, time.time_ns() // 1000)
+            message.publish_time.FromMicroseconds(self._last_published)
+            response.message_ids.append(message.message_id)
+            for subscription in takers:
+                subscription.add(message)
+        self._changed.notify_all()
+        return response
+
+    # --- Subscriptions ------------------------------------------------------------------------
+
+    def _create_subscription(self, request: Any) -> Any:
+        if request.name in self._subscriptions:
+            _refuse(grpc.StatusCode.ALREADY_EXISTS, f"subscription {request.name!r} exists")
+        _named(request.name, "subscriptions")
+        self._topic(request.topic)
+        low, high = self._ack_seconds
+        request.ack_deadline_seconds = request.ack_deadline_seconds or _DEFAULT_ACK_SECONDS
+        if not low <= request.ack_deadline_seconds <= high:
+            _refuse(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"ack_deadline_seconds must be between {low} and {high}",
+            )
+        self._subscriptions[request.name] = _Subscription(request)
+        return request
+
+    def _get_subscription(self, request: Any) -> Any:
+        return self._subscription(request.subscription).proto
+
+    def _delete_subscription(self, request: Any) -> Any:
+        self._subscription(request.subscription)
+        del self._subscriptions[request.subscription]
+        self._changed.notify_all()
+        return Empty()
+
+    def _pull(self, request: Any) -> Any:
+        if request.max_messages < 1:
+            _refuse(grpc.StatusCode.INVALID_ARGUMENT, "max_messages must be at least 1")
+        most = min(request.max_messages, _MOST_PULLED)
+        wait = 0.0 if request.return_immediately else self._empty_pull_seconds
+        end = time.monotonic() + wait
+        while True:
+            subscription = self._subscription(request.subscription)
+            taken = subscription.take(most, subscription.proto.ack_deadline_seconds)
+            left = end - time.monotonic()
+            if taken or left <= 0 or self._stopping:
+                return _PULLED(received_messages=taken)
+            self._changed.wait(min(left, _TICK))
+
+    def _acknowledge(self, request: Any) -> Any:
+        self._subscription(request.subscription).acknowledge(request.ack_ids)
+        return Empty()
+
+    def _modify(self, request: Any) -> Any:
+        subscription = self._subscription(request.subscription)
+        _extend(subscription, request.ack_ids, request.ack_deadline_seconds)
+        self._changed.notify_all()
+        return Empty()
+
+    def _streaming_pull(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
+        try:
+            first = next(requests, None)
+            if first is None:
+                return
+            with self._changed:
+                self._subscription(first.subscription)
+            seconds = [first.stream_ack_deadline_seconds or _DEFAULT_ACK_SECONDS]
+            name = first.subscription
+            threading.Thread(
+                target=self._listen, args=(name, requests, seconds), daemon=True
+            ).start()
+            while context.is_active() and not self._stopping:
+                with self._changed:
+                    taken = self._subscription(name).take(_MOST_PULLED, seconds[0])
+                    if not taken:
+                        self._changed.wait(_TICK)
+                if taken:
+                    yield _STREAMED(received_messages=taken)
+        except Refused as refusal:
+            context.abort(refusal.code, str(refusal))
+
+    def _listen(self, name: str, requests: Iterator[Any], seconds: list[int]) -> None:
+        """Takes the acknowledgements that come in on a stream until it ends."""
+        try:
+            for request in requests:
+                with self._changed:
+                    subscription = self._subscription(name)
+                    subscription.acknowledge(request.ack_ids)
+                    for ack_id, its_seconds in zip(
+                        request.modify_deadline_ack_ids,
+                        request.modify_deadline_seconds,
+                        strict=True,
+                    ):
+                        _extend(subscription, [ack_id], its_seconds)
+                    seconds[0] = request.stream_ack_deadline_seconds or seconds[0]
+        except (grpc.RpcError, Refused):
+            return  # the subscriber has gone, or the subscription
+
+    # --- What the service is made of ----------------------------------------------------------
+
+    def _topic(self, name: str) -> Any:
+        if name not in self._topics:
+            _refuse(grpc.StatusCode.NOT_FOUND, f"no topic {name!r}")
+        return self._topics[name]
+
+    def _subscription(self, name: str) -> _Subscription:
+        if name not in self._subscriptions:
+            _refuse(grpc.StatusCode.NOT_FOUND, f"no subscription {name!r}")
+        return self._subscriptions[name]
+
+    def _handlers(self) -> tuple[Any, Any]:
+        publisher: dict[str, tuple[Callable[[Any], Any], Any]] = {
+            "CreateTopic": (self._create_topic, types.Topic),
+            "GetTopic": (self._get_topic, types.GetTopicRequest),
+            "DeleteTopic": (self._delete_topic, types.DeleteTopicRequest),
+            "Publish": (self._publish, types.PublishRequest),
+        }
+        subscriber: dict[str, tuple[Callable[[Any], Any], Any]] = {
+            "CreateSubscription": (self._create_subscription, types.Subscription),
+            "GetSubscription": (self._get_subscription, types.GetSubscriptionRequest),
+            "DeleteSubscription": (self._delete_subscription, types.DeleteSubscriptionRequest),
+            "Pull": (self._pull, types.PullRequest),
+            "Acknowledge": (self._acknowledge, types.AcknowledgeRequest),
+            "ModifyAckDeadline": (self._modify, types.ModifyAckDeadlineRequest),
+        }
+        of_publisher = {name: self._unary(*call) for name, call in publisher.items()}
+        of_subscriber = {name: self._unary(*call) for name, call in subscriber.items()}
+        of_subscriber["StreamingPull"] = grpc.stream_stream_rpc_method_handler(
+            self._streaming_pull,
+            types.StreamingPullRequest.pb().FromString,
+            lambda response: response.SerializeToString(),
+        )
+        return (
+            grpc.method_handlers_generic_handler("google.pubsub.v1.Publisher", of_publisher),
+            grpc.method_handlers_generic_handler("google.pubsub.v1.Subscriber", of_subscriber),
+        )
+
+    def _unary(self, call: Callable[[Any], Any], request_type: Any) -> Any:
+        def answer(request: Any, context: Any) -> bytes:
+            try:
+                with self._changed:
+                    return call(request).SerializeToString()
+            except Refused as refusal:
+                context.abort(refusal.code, str(refusal))
+
+        return grpc.unary_unary_rpc_method_handler(answer, request_type.pb().FromString)
+
+
+def _extend(subscription: _Subscription, ack_ids: Any, seconds: int) -> None:
+    if not 0 <= seconds <= _LONGEST_DEADLINE:
+        _refuse(
+            grpc.StatusCode.INVALID_ARGUMENT,
+            f"ack_deadline_seconds must be between 0 and {_LONGEST_DEADLINE}",
+        )
+    subscription.extend(ack_ids, seconds)
+
+
+def _named(name: str, kind: str) -> None:
+    parts = name.split("/")
+    if len(parts) != 4 or parts[::2] != ["projects", kind] or not all(parts):
+        _refuse(grpc.StatusCode.INVALID_ARGUMENT, f"a name is projects/PROJECT/{kind}/NAME")
+
+
+def _refuse(code: grpc.StatusCode, text: str) -> NoReturn:
+    raise Refused(code, text)
+
+
+def main() -> None:
+    """Serves until the process is ended."""
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser.add_argument("--port", type=int, default=0, help="of 127.0.0.1 (default: a free one)")
+    with PubSubDouble(parser.parse_args().port) as double:
+        sys.stdout.write(f"{double.address}\n")
+        sys.stdout.flush()
+        threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()
