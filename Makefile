@@ -67,7 +67,7 @@ soak: .venv/pubsub
 	PYTHON=$(CURDIR)/$(BIN)/python tests/with_pubsub.sh double $(BIN)/python -m tests.benchmarks.soak
 
 test: .venv/dev
-	$(BIN)/python -m pytest -n auto -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
 test-slow: .venv/dev
 	$(BIN)/python -m pytest -n auto -m slow
