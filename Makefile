@@ -102,3 +102,5 @@ clean:
 schema: .venv/core
 	$(BIN)/python -c "import json; from pipelines.config import json_schema; \
 	  open('schemas/release.schema.json', 'w').write(json.dumps(json_schema(), indent=2) + '\n')"
+	$(BIN)/python -c "import json; from pipelines.stream_config import stream_json_schema as made; \
+	  open('schemas/stream.schema.json', 'w').write(json.dumps(made(), indent=2) + '\n')"

@@ -25,11 +25,12 @@ import numpy as np
 import pyarrow as pa
 
 from anonymizers.randomness import Randomness, below, cell_numbers
-from anonymizers.tree_counts import Part, cases_by_ends, cases_with_pair
-from anonymizers.tree_cuts import PartEnds, Relation, build_tree
+from anonymizers.tree_counts import cases_with_pair
+from anonymizers.tree_cuts import Relation, build_tree
+from anonymizers.tree_questions import exact_ends
 from schemas.guarantee import Adjacency
 from schemas.merging import offsets_of
-from schemas.process_tree import Operator, ProcessTree
+from schemas.process_tree import ProcessTree
 from schemas.sequences import encode_sequences
 from schemas.variants import VariantHistogram
 
@@ -55,22 +56,9 @@ def plain_tree(variants: VariantHistogram, names: Sequence[str]) -> ProcessTree:
         names: By code.
     """
     n = len(names)
-
-    def ends_of_parts(operator: Operator, parts: Sequence[Part], depth: int) -> list[PartEnds]:
-        starts, ends = cases_by_ends(variants, n, parts)
-        n_cases = [int(starts[list(part)].sum()) for part in parts]
-        return [
-            PartEnds(
-                frozenset(code for code in part if starts[code]),
-                frozenset(code for code in part if ends[code]),
-                own < max(n_cases),
-            )
-            for part, own in zip(parts, n_cases, strict=True)
-        ]
-
     relation = Relation.exact(cases_with_pair(variants, n))
     # Any case more is more.
-    return build_tree(relation, names, 0.5, ends_of_parts, "structural")
+    return build_tree(relation, names, 0.5, exact_ends(variants, n), "structural")
 
 
 @dataclass(frozen=True)

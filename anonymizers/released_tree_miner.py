@@ -12,9 +12,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from anonymizers.tree_counts import Part, cases_by_ends, cases_with_pair
+from anonymizers.tree_counts import Part, cases_with_pair
 from anonymizers.tree_cuts import PartEnds, Relation, Rules, build_tree, top_pairs
 from anonymizers.tree_fitness import score_sum
+from anonymizers.tree_questions import exact_ends
 from schemas.process_tree import Operator, ProcessTree, flower, normalise
 from schemas.released_graph import ReleasedGraph
 from schemas.variants import VariantHistogram
@@ -64,24 +65,13 @@ def tree_of_variants(
     """
     relation = Relation.exact(cases_with_pair(variants, len(names)))
 
-    def ends_of_parts(operator: Operator, parts: Sequence[Part], depth: int) -> list[PartEnds]:
-        starts, ends = cases_by_ends(variants, len(names), parts)
-        n_cases = [int(starts[list(part)].sum()) for part in parts]
-        return [
-            PartEnds(
-                frozenset(code for code in part if starts[code]),
-                frozenset(code for code in part if ends[code]),
-                own < max(n_cases),
-            )
-            for part, own in zip(parts, n_cases, strict=True)
-        ]
-
+    ends = exact_ends(variants, len(names))
     n_pairs = int(relation.holds.sum())
     found = {normalise(flower(names)): None}
     for size in {math.ceil(n_pairs * (i + 1) / n_sizes) for i in range(n_sizes)}:
         for rules in _RULES:
             chosen = top_pairs(relation, size)
-            found[build_tree(chosen, names, _TOLERANCE, ends_of_parts, rules)] = None
+            found[build_tree(chosen, names, _TOLERANCE, ends, rules)] = None
 
     def merit(tree: ProcessTree) -> tuple[int, int, str]:
         """Of equal scores the smallest tree is best."""

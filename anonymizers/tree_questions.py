@@ -23,6 +23,8 @@ from anonymizers.calibration import laplace_scale
 from anonymizers.randomness import Randomness, cell_numbers
 from anonymizers.samplers import CellStream, discrete_laplace
 from anonymizers.tree_counts import Part, cases_by_ends
+from anonymizers.tree_cuts import EndsOfParts, PartEnds
+from schemas.process_tree import Operator
 from schemas.variants import VariantHistogram
 
 
@@ -107,3 +109,26 @@ def scale_of(epsilon: Fraction, n_parts: int, max_units: int) -> tuple[int, int]
 def clearly_above_zero(scale: tuple[int, int]) -> float:
     """Returns two standard deviations of Laplace noise, sqrt(8) scales: DPIM's threshold."""
     return math.sqrt(8) * scale[0] / scale[1]
+
+
+def exact_ends(variants: VariantHistogram, n_activities: int) -> EndsOfParts:
+    """Answers questions by counting without noise, which is for released logs, and for attacks.
+
+    Args:
+        variants: Of the log.
+        n_activities: Names of its vocabulary.
+    """
+
+    def answer(operator: Operator, parts: Sequence[Part], depth: int) -> list[PartEnds]:
+        starts, ends = cases_by_ends(variants, n_activities, parts)
+        n_cases = [int(starts[list(part)].sum()) for part in parts]
+        return [
+            PartEnds(
+                frozenset(code for code in part if starts[code]),
+                frozenset(code for code in part if ends[code]),
+                own < max(n_cases),
+            )
+            for part, own in zip(parts, n_cases, strict=True)
+        ]
+
+    return answer

@@ -6,7 +6,7 @@ import logging
 import os
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, cast
+from typing import Literal, Protocol, cast
 
 from apache_beam.io.filesystems import FileSystems
 
@@ -33,7 +33,31 @@ class AfterReleaseError(TracecloakError):
     exit_code = 7
 
 
-def open_ledger(config: ReleaseConfig, store: KeyStore) -> Ledger:
+class PayingConfig(Protocol):
+    """What a configuration says of who pays."""
+
+    @property
+    def ledger(self) -> str | None:
+        """URL of the ledger, or None for that of the key store."""
+        ...
+
+    @property
+    def account(self) -> str:
+        """Which account pays."""
+        ...
+
+    @property
+    def accounts(self) -> str | None:
+        """File of the accounts' caps."""
+        ...
+
+    @property
+    def runner(self) -> str:
+        """Beam runner."""
+        ...
+
+
+def open_ledger(config: PayingConfig, store: KeyStore) -> Ledger:
     """Returns the ledger of a configuration.
 
     Raises:

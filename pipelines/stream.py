@@ -14,7 +14,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
@@ -108,8 +108,7 @@ def run_stream(
         others.append(PublishToTopic(config.output_topic))
     store = KeyStore(Path(config.key_store) if config.key_store else KeyStore.default_folder())
     output = _absolute(config.output)
-    # It reads the keys that both kinds of configuration have.
-    ledger = open_ledger(cast(Any, config), store)
+    ledger = open_ledger(config, store)
     check_ready(options)
     name = config.name
     with store.alone(output, name.both):

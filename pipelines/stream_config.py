@@ -98,7 +98,23 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-Duration = Annotated[int, pydantic.BeforeValidator(_duration)]
+def _or_text(kind: dict[str, Any]) -> pydantic.WithJsonSchema:
+    """Of a list that as text is separated by commas, or has one member."""
+    return pydantic.WithJsonSchema({"anyOf": [kind, {"type": "string"}]})
+
+
+_TEXTS = {"type": "array", "items": {"type": "string"}}
+Duration = Annotated[
+    int,
+    pydantic.BeforeValidator(_duration),
+    pydantic.WithJsonSchema({"type": "string", "pattern": f"^{_DURATION.pattern}$"}),
+]
+# YAML reads a date without quotes as a date.
+Moment = Annotated[
+    int,
+    pydantic.BeforeValidator(_moment),
+    pydantic.WithJsonSchema({"type": "string", "format": "date-time"}),
+]
 Name = Annotated[str, pydantic.AfterValidator(_named)]
 
 # What does not change what is published: where it goes, who pays, and what runs it.
@@ -161,7 +177,7 @@ class StreamConfig(pydantic.BaseModel):
     """Probability with which epsilon may not hold, for all steps together."""
     max_cases: int | None = None
     """Public upper bound on the number of cases of all steps, which bounds delta."""
-    vocabulary: Annotated[tuple[str, ...], pydantic.BeforeValidator(_vocabulary)]
+    vocabulary: Annotated[tuple[str, ...], pydantic.BeforeValidator(_vocabulary), _or_text(_TEXTS)]
     """Public file of activity names, one a line; any other activity counts as __other__."""
     max_trace_length: int = Field(50, ge=1)
     """Events of a case that count, public; those published after so many are dropped."""
@@ -183,7 +199,7 @@ class StreamConfig(pydantic.BaseModel):
     """Length of a step, such as 1h or 1d."""
     horizon: int
     """Steps that are published, public; then the budget is spent and nothing more is."""
-    start: Annotated[int, pydantic.BeforeValidator(_moment)]
+    start: Moment
     """Where step 0 begins, ISO 8601, UTC without an offset; fixed, so that a restart has the same
     steps."""
     gap: Duration
@@ -192,7 +208,9 @@ class StreamConfig(pydantic.BaseModel):
     """Age at which a case is over, whatever still comes of it."""
     max_disorder: Duration = 0
     """How much later than its successors a message may be published."""
-    end_activity: Annotated[tuple[str, ...], pydantic.BeforeValidator(_as_list)] = ()
+    end_activity: Annotated[
+        tuple[str, ...], pydantic.BeforeValidator(_as_list), _or_text(_TEXTS)
+    ] = ()
     """Public activity that ends a case; may be repeated."""
     tombstone: Duration = 7 * _UNITS_US["d"]
     """How long a closed case is remembered, so that what still comes of it is dropped; at least as
@@ -203,7 +221,10 @@ class StreamConfig(pydantic.BaseModel):
     output: str = Field(min_length=1)
     """Folder of all releases, on any Beam file system. It always gets the JSON of every step: that
     a file is there keeps its step from being published again."""
-    formats: Annotated[tuple[StepFormat, ...], pydantic.BeforeValidator(_listed)] | None = None
+    formats: (
+        Annotated[tuple[StepFormat, ...], pydantic.BeforeValidator(_listed), _or_text(_TEXTS)]
+        | None
+    ) = None
     """Forms of the files beside JSON: parquet, and xes for product log (default all)."""
     output_topic: str | None = None
     """Pub/Sub topic that gets the JSON of every step as well."""
@@ -381,6 +402,19 @@ def load_stream(path: str | None, flags: Mapping[str, Any]) -> StreamConfig:
         raise usage_error(error) from None
     _ = config.made_product(), config.rule, config.layout  # checked before anything else happens
     return config
+
+
+def stream_json_schema() -> dict[str, Any]:
+    """Returns the JSON Schema of the configuration file of a stream."""
+    schema = StreamConfig.model_json_schema()
+    schema["properties"]["log_params"] |= {
+        "propertyNames": {"enum": [*log_keys(), "attributes"]},
+    }
+    for name, text in (("max_disorder", "0s"), ("tombstone", "7d"), ("release_delay", "60s")):
+        schema["properties"][name]["default"] = text  # which the fields have in microseconds
+    equals = schema["$defs"]["Where"]["properties"]
+    equals["equals"] = {"anyOf": [equals["equals"], {"type": "string"}]}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def stream_keys() -> dict[str, str]:

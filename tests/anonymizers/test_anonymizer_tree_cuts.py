@@ -26,8 +26,8 @@ from anonymizers.tree_cuts import (
     build_tree,
     top_pairs,
 )
+from anonymizers.tree_questions import exact_ends
 from schemas.process_tree import Operator, ProcessTree, normalise
-from schemas.variants import VariantHistogram
 from tests.support.logs import Variant, histogram, variant_counts
 from tests.support.trees import language, random_tree
 
@@ -38,24 +38,6 @@ def pm4py_module(name: str) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return pytest.importorskip(f"pm4py.{name}")
-
-
-def exact_ends(variants: VariantHistogram, n: int) -> Any:
-    """Answers questions by counting without noise."""
-
-    def answer(operator: Operator, parts: Sequence[Part], depth: int) -> list[PartEnds]:
-        starts, ends = cases_by_ends(variants, n, parts)
-        n_cases = [int(starts[list(part)].sum()) for part in parts]
-        return [
-            PartEnds(
-                frozenset(code for code in part if starts[code]),
-                frozenset(code for code in part if ends[code]),
-                own < max(n_cases),
-            )
-            for part, own in zip(parts, n_cases, strict=True)
-        ]
-
-    return answer
 
 
 def mined(counts: dict[Variant, int], names: str = NAMES, rules: Rules = "structural") -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+import jsonschema
 import pydantic
 import pytest
 import yaml
@@ -16,13 +18,21 @@ from apache_beam.options.pipeline_options import StandardOptions
 from pipelines import stream
 from pipelines.runners import beam_flags
 from pipelines.stream import StreamOutcome, stream_options
-from pipelines.stream_config import StreamConfig, load_stream, log_keys, stream_keys
+from pipelines.stream_config import (
+    StreamConfig,
+    load_stream,
+    log_keys,
+    stream_json_schema,
+    stream_keys,
+)
 from schemas.errors import BudgetExhausted, UsageError
 from tests.support.releasing import tracecloak
 from tests.support.stream_runs import S, stream_of
 from transforms.keys import KeyReference
 
 HOUR = 3_600 * S
+ROOT = Path(__file__).parents[2]
+SCHEMA = json.loads((ROOT / "schemas" / "stream.schema.json").read_text())
 
 
 def given(folder: Path, **changes: Any) -> dict[str, Any]:
@@ -133,6 +143,36 @@ def test_a_spent_budget_has_an_exit_code_of_its_own(
 
     monkeypatch.setattr(stream, "run_stream", refused)
     assert tracecloak("stream", *as_flags(given(tmp_path))) == 4
+
+
+@pytest.mark.parametrize(
+    "schema", [SCHEMA, stream_json_schema()], ids=["in the tree", "of the code"]
+)
+def test_the_schema_of_the_file_takes_what_the_code_takes(
+    tmp_path: Path, schema: dict[str, Any]
+) -> None:
+    validator = jsonschema.Draft202012Validator(schema)
+    body = {**given(tmp_path), "horizon": 24, "epsilon": 1, "columns": {"individual_id": "who"}}
+    for more in (
+        {},
+        {"schema": "avro", "end_activity": ["A"], "where": [{"column": "x", "equals": "y"}]},
+        {"view": "sliding", "sliding_steps": 7, "delta": 1e-6, "max_disorder": "1.5s"},
+        {"product": "log", "log_params": {"variants": "privtree"}, "formats": "xes"},
+    ):
+        validator.validate({**body, **more})
+        path = tmp_path / "stream.yaml"
+        path.write_text(yaml.safe_dump({**body, **more}))
+        load_stream(str(path), {})
+    for wrong in ({"period": "1 fortnight"}, {"view": "week"}, {"colums": {}}, {"horizon": "many"}):
+        with pytest.raises(jsonschema.ValidationError):
+            validator.validate({**body, **wrong})
+
+
+def test_the_schema_in_the_tree_is_that_of_the_code() -> None:
+    def described(schema: dict[str, Any]) -> dict[str, str]:
+        return {key: part.get("description", "") for key, part in schema["properties"].items()}
+
+    assert described(SCHEMA) == described(stream_json_schema()), "run: make schema"
 
 
 @pytest.mark.parametrize(
