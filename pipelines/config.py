@@ -289,13 +289,16 @@ def usage_error(error: pydantic.ValidationError) -> UsageError:
     """Returns pydantic's findings as one line a key; the values are parameters and may be shown."""
     lines = []
     for found in error.errors(include_url=False):
-        where = ".".join(str(part) for part in found["loc"]) or "configuration"
+        where = ".".join(str(part) for part in found["loc"])
+        told = found["msg"].removeprefix("Value error, ")  # which pydantic puts before ours
         if found["type"] == "extra_forbidden":
             lines.append(f"{where}: unknown key")
         elif found["type"] == "missing":
             lines.append(f"{where}: required")
-        else:
-            lines.append(f"{where}: {found['msg']}, got {found['input']!r}")
+        elif where:
+            lines.append(f"{where}: {told}, got {found['input']!r}")
+        else:  # of several keys together: all that was given would be too much to show
+            lines.append(told)
     return UsageError("; ".join(lines))
 
 

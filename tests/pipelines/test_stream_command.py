@@ -285,3 +285,11 @@ def test_rejects_go_to_a_topic_as_well(tmp_path: Path, monkeypatch: pytest.Monke
         manifest = stream.manifest_of(config, product, "fingerprint")
         stream.build_stream(pipeline, stream_of([]), config, product, keys, "out", manifest)
         assert ("RejectTopic" in pipeline.applied_labels) == is_there
+
+
+def test_what_keys_are_wrong_together_is_said_without_all_that_was_given(tmp_path: Path) -> None:
+    """A ledger's URL can hold a password."""
+    both = given(tmp_path, input_topic="projects/p/topics/t", ledger="postgresql://u:secret@h/d")
+    with pytest.raises(UsageError) as caught:
+        load_stream(None, both)
+    assert str(caught.value) == "give input_subscription or input_topic, one of them"
