@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -11,11 +10,10 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pytest
-from apache_beam.io.gcp.pubsub import PubsubMessage
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing import test_stream
 from apache_beam.transforms.trigger import AccumulationMode, AfterWatermark
-from apache_beam.transforms.window import FixedWindows, IntervalWindow, TimestampedValue
+from apache_beam.transforms.window import FixedWindows, IntervalWindow
 from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import PaneInfoTiming
 
@@ -24,6 +22,8 @@ from schemas.columns import ColumnMapping
 from schemas.errors import UsageError
 from schemas.open_cases import OpenCases, hex_names
 from schemas.traces import TraceBatch
+from tests.support.beam_state import Bag, Cell
+from tests.support.stream_runs import Sent
 from transforms import assemble
 from transforms.assemble import AssembleCases, CaseCap, Identities
 from transforms.keys import KeyReference
@@ -48,28 +48,6 @@ MAPPING = ColumnMapping(timestamp_unit="us")
 @pytest.fixture(autouse=True)
 def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_KEY", "5a" * 32)
-
-
-class Sent(NamedTuple):
-    """One message, published at a second; its event is as old as it says."""
-
-    publish: float
-    case: str
-    activity: str
-    event_id: str | None = None
-    age: float = 0
-    individual: str | None = None
-
-    def message(self) -> TimestampedValue:
-        body = {
-            "case_id": self.case,
-            "activity": self.activity,
-            "timestamp": int((self.publish - self.age) * S),
-            "event_id": self.event_id,
-            "individual_id": self.individual,
-        }
-        data = json.dumps({k: v for k, v in body.items() if v is not None}).encode()
-        return TimestampedValue(PubsubMessage(data, {}), self.publish)
 
 
 # What happens to a stream: messages arrive together, or the watermark moves to a second.
@@ -336,41 +314,10 @@ def test_a_bundle_that_is_tried_again_gives_each_case_once(
     assert sorted(seen) == expected
 
 
-class FakeCell:
-    """A value of state, or a timer, that keeps what it is given last."""
-
-    def __init__(self) -> None:
-        self.value: Any = None
-
-    def read(self) -> Any:
-        return self.value
-
-    def write(self, value: Any) -> None:
-        self.value = value
-
-    set = write
-
-
-class FakeBag:
-    """A bag of state."""
-
-    def __init__(self) -> None:
-        self.values: list[Any] = []
-
-    def read(self) -> list[Any]:
-        return self.values
-
-    def add(self, value: Any) -> None:
-        self.values.append(value)
-
-    def clear(self) -> None:
-        self.values = []
-
-
 def test_a_timer_closes_what_is_complete_when_it_fires_and_nothing_else() -> None:
     """Another may be in the book by then: a late message sets one while this is under way."""
-    timer = FakeCell()
-    state = FakeCell(), FakeBag(), FakeCell(), timer
+    timer = Cell()
+    state = Cell(), Bag(), Cell(), timer
     fn = assemble._Assemble(RULE, False)
 
     def send(sent: Sent) -> None:
@@ -394,7 +341,7 @@ def test_a_timer_closes_what_is_complete_when_it_fires_and_nothing_else() -> Non
 def test_messages_wait_until_merging_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     """From a number on, or from half as many as the open cases have."""
     monkeypatch.setattr(assemble, "_MERGE_EVENTS", 3)
-    state = FakeCell(), FakeBag(), FakeCell(), FakeCell()
+    state = Cell(), Bag(), Cell(), Cell()
     fn = assemble._Assemble(RULE, False)
     waiting = []
     for i in range(17):
@@ -429,7 +376,7 @@ def test_a_case_that_never_ends_is_closed_by_its_lifetime() -> None:
 
 
 def test_a_case_of_two_individuals_is_one_of_each() -> None:
-    layout = MessageFormat(replace(MAPPING, individual_id="individual_id"))
+    layout = MessageFormat(replace(MAPPING, individual_id="person"))
     sent = [
         Sent(1, "c", "A", "1", individual="anna"),
         Sent(2, "c", "B", "1", individual="bert"),
@@ -501,7 +448,7 @@ def test_steps_begin_where_the_rule_says() -> None:
     ],
 )
 def test_so_many_cases_of_an_individual_come_out(cap: CaseCap, counted: set[str]) -> None:
-    layout = MessageFormat(ColumnMapping(timestamp_unit="us", individual_id="individual_id"))
+    layout = MessageFormat(ColumnMapping(timestamp_unit="us", individual_id="person"))
     sent = [Sent(10 * i + 1, f"c{i}", "END", f"{i}", 0, "p") for i in range(3)]
     sent += [Sent(11.5, "c1b", "END", "3", 0, "p"), Sent(12, "d", "END", "4", 0, "q")]
     _, panes = run(in_time(sent, 60), layout=layout, by_individual=True, cap=cap)

@@ -19,6 +19,7 @@ from schemas.columnar import encode
 from schemas.errors import GuaranteeError
 from schemas.merging import Statistics
 from schemas.traces import TraceBatch
+from tests.support.beam_state import Bag, Cell
 from tests.support.keys import key_in_environment, release_key
 from tests.support.stream_runs import batch_of
 from transforms import publish_steps
@@ -43,37 +44,6 @@ def product(view: str = "window", horizon: int = 4) -> DfgSteps:
 
 def counted(made: DfgSteps, *variants: str) -> Statistics:
     return made.count(batch_of(*variants))
-
-
-class Cell:
-    """A value of state, or a timer."""
-
-    def __init__(self) -> None:
-        self.value: Any = None
-
-    def read(self) -> Any:
-        return self.value
-
-    def write(self, value: Any) -> None:
-        self.value = value
-
-    set = write
-
-
-class Bag:
-    """A bag of state, in whatever order a runner gives it."""
-
-    def __init__(self) -> None:
-        self.values: list[Any] = []
-
-    def read(self) -> list[Any]:
-        return self.values[::-1]
-
-    def add(self, value: Any) -> None:
-        self.values.append(value)
-
-    def clear(self) -> None:
-        self.values = []
 
 
 class Stage:
