@@ -6,6 +6,7 @@ import logging
 import os
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Literal, Protocol, cast
 
 from apache_beam.io.filesystems import FileSystems
@@ -37,6 +38,16 @@ class PayingConfig(Protocol):
     """What a configuration says of who pays."""
 
     @property
+    def key_store(self) -> str | None:
+        """Folder of the key store, or None for the usual one."""
+        ...
+
+    @property
+    def worker_keys(self) -> str | None:
+        """Folder where workers elsewhere find keys."""
+        ...
+
+    @property
     def ledger(self) -> str | None:
         """URL of the ledger, or None for that of the key store."""
         ...
@@ -55,6 +66,39 @@ class PayingConfig(Protocol):
     def runner(self) -> str:
         """Beam runner."""
         ...
+
+
+def open_store(config: PayingConfig) -> KeyStore:
+    """Returns the key store of a configuration.
+
+    Raises:
+        UsageError: worker_keys is on an unknown file system.
+    """
+    if config.worker_keys is not None:
+        try:
+            FileSystems.get_filesystem(config.worker_keys)
+        except ValueError:
+            raise UsageError(
+                f"worker_keys {config.worker_keys!r} is on a file system that Beam does not know "
+                "here; install what has it, such as tracecloak[gcp]"
+            ) from None
+    folder = Path(config.key_store) if config.key_store else KeyStore.default_folder()
+    return KeyStore(folder, config.worker_keys)
+
+
+def check_worker_keys(config: PayingConfig) -> None:
+    """Makes sure that workers can find the key, as far as it can be told.
+
+    Raises:
+        UsageError: They run where nobody sees this machine's disk.
+    """
+    if config.runner == "DataflowRunner" and (
+        config.worker_keys is None or FileSystems.get_scheme(config.worker_keys) is None
+    ):
+        raise UsageError(
+            "runner DataflowRunner has workers that cannot read this machine's key store; name a "
+            "folder that they alone can read with worker_keys, such as gs://BUCKET/keys"
+        )
 
 
 def open_ledger(config: PayingConfig, store: KeyStore) -> Ledger:

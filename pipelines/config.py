@@ -119,6 +119,9 @@ class ReleaseConfig(SourceConfig):
     """Folder for the places of malformed records; by default _internal/ in the output."""
     key_store: str | None = None
     """Folder of keys and receipts; by default TRACECLOAK_KEY_STORE or one in the home folder."""
+    worker_keys: str | None = None
+    """Folder on a file system that workers elsewhere can read, such as gs://BUCKET/keys, where they
+    find the keys in use; DataflowRunner needs it. Whoever can read it can subtract noise."""
     ledger: str | None = None
     """SQLAlchemy URL of the ledger of privacy budgets; by default an SQLite file in the key store,
     which does for runs on this machine."""

@@ -16,6 +16,7 @@ import os
 import secrets
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -76,8 +77,16 @@ class Receipt:
 class KeyStore:
     """The store in one folder; see the module."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, worker_keys: str | None = None) -> None:
+        """Opens a store.
+
+        Args:
+            folder: On this machine.
+            worker_keys: Folder on any Beam file system where workers that cannot read this one find
+                the keys that are in use; whoever reads it can subtract noise.
+        """
         self._folder = folder
+        self._worker_keys = worker_keys
 
     @classmethod
     def default_folder(cls) -> Path:
@@ -175,7 +184,7 @@ class KeyStore:
             found.check_same(input_fingerprint, config_digest)
             if leaves_machine and not found.left_machine:
                 self._note(replace(found, left_machine=True))
-            return KeyReference(f"file:{key_path}")
+            return self._reference(key_path)
         key = ReleaseKey.generate()
         with self._in_use():
             _write_private(key_path, key.hex())
@@ -190,7 +199,7 @@ class KeyStore:
                 leaves_machine,
             )
         )
-        return KeyReference(f"file:{key_path}")
+        return self._reference(key_path)
 
     def commit(self, output: str, release_id: str) -> None:
         """Deletes the key of a release, and notes that it is visible.
@@ -198,6 +207,7 @@ class KeyStore:
         In this order: whoever is stopped in between is found reserved, and asked to finish.
         """
         receipt = self.receipt(output, release_id)
+        self._forget_for_workers(output, release_id)
         with self._in_use():
             self._path(output, release_id, ".key").unlink(missing_ok=True)
         if receipt is not None:
@@ -205,9 +215,33 @@ class KeyStore:
 
     def void(self, output: str, release_id: str) -> None:
         """Forgets a release of which nothing became visible."""
+        self._forget_for_workers(output, release_id)
         with self._in_use():
             for ending in (".key", ".json"):
                 self._path(output, release_id, ending).unlink(missing_ok=True)
+
+    def _reference(self, key_path: Path) -> KeyReference:
+        """Where workers find the key at a path of this machine; puts it there."""
+        if self._worker_keys is None:
+            return KeyReference(f"file:{key_path}")
+        path = FileSystems.join(self._worker_keys, key_path.name)
+        with self._in_use():
+            if not FileSystems.exists(path):
+                if FileSystems.get_scheme(path) is None:
+                    _write_private(Path(path), key_path.read_text())
+                else:
+                    with closing(FileSystems.create(path)) as stream:
+                        stream.write(key_path.read_bytes())
+        return KeyReference(f"file:{path}")
+
+    def _forget_for_workers(self, output: str, release_id: str) -> None:
+        if self._worker_keys is None:
+            return
+        name = self._path(output, release_id, ".key").name
+        path = FileSystems.join(self._worker_keys, name)
+        with self._in_use():
+            if FileSystems.exists(path):
+                FileSystems.delete([path])
 
     def _reserved(self, output: str, release_id: str) -> Receipt | None:
         """The receipt whose key is there; a run cut off between the two left none."""
@@ -232,7 +266,8 @@ class KeyStore:
             raise
         except OSError as error:
             raise KeyStoreError(
-                f"key store {self._folder} cannot be used: {error.strerror}; mend its disk or its "
+                f"key store {self._folder} cannot be used: {error.strerror or type(error).__name__}"
+                "; mend its disk or its "
                 "permissions and run again, or give another key_store for another release"
             ) from error
 

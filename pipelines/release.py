@@ -16,16 +16,17 @@ from pipelines import in_memory
 from pipelines.books import (
     Books,
     after_release,
+    check_worker_keys,
     internal_statement_path,
     manifest_of,
     open_ledger,
+    open_store,
     reason_of,
     reservation_of,
     write_internal_statement,
 )
 from pipelines.build import build_release
 from pipelines.config import ReleaseConfig, SourceConfig
-from pipelines.key_store import KeyStore
 from pipelines.runners import IN_MEMORY, check_ready, is_local, pipeline_options
 from schemas import errors
 from schemas.directly_follows import DirectlyFollows
@@ -117,7 +118,7 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
     if options is None and beam_arguments:
         raise UsageError(f"runner {IN_MEMORY} takes no flags of Beam, got {beam_arguments[0]}")
     source = source_of(config)
-    store = KeyStore(Path(config.key_store) if config.key_store else KeyStore.default_folder())
+    store = open_store(config)
     output = _absolute(config.output)
     fingerprint = store.fingerprint(source.files)
     release_id = config.release_id or store.digest(f"{fingerprint}\n{config.digest}")[:16]
@@ -128,6 +129,7 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
     )
 
     ledger = open_ledger(config, store)
+    check_worker_keys(config)
     if options is not None:
         check_ready(options)
     with store.alone(output, release_id):

@@ -22,7 +22,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 
 from anonymizers.accounting import total
 from anonymizers.stream_steps import StepProduct
-from pipelines.books import open_ledger, reason_of
+from pipelines.books import check_worker_keys, open_ledger, open_store, reason_of
 from pipelines.key_store import KeyStore
 from pipelines.ledger import Ledger, Reservation
 from pipelines.local_streaming import mend_local_streaming
@@ -106,9 +106,10 @@ def run_stream(
     others = list(sinks)
     if config.output_topic is not None:
         others.append(PublishToTopic(config.output_topic))
-    store = KeyStore(Path(config.key_store) if config.key_store else KeyStore.default_folder())
+    store = open_store(config)
     output = _absolute(config.output)
     ledger = open_ledger(config, store)
+    check_worker_keys(config)
     check_ready(options)
     name = config.name
     with store.alone(output, name.both):

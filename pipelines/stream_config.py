@@ -126,6 +126,7 @@ _AROUND = (
     "dead_letter",
     "reject_topic",
     "key_store",
+    "worker_keys",
     "ledger",
     "account",
     "accounts",
@@ -234,6 +235,9 @@ class StreamConfig(pydantic.BaseModel):
     """Pub/Sub topic that gets these as well."""
     key_store: str | None = None
     """Folder of keys and receipts; by default TRACECLOAK_KEY_STORE or one in the home folder."""
+    worker_keys: str | None = None
+    """Folder on a file system that workers elsewhere can read, such as gs://BUCKET/keys, where they
+    find the keys in use; DataflowRunner needs it. Whoever can read it can subtract noise."""
     ledger: str | None = None
     """SQLAlchemy URL of the ledger of privacy budgets; by default an SQLite file in the key
     store."""

@@ -75,3 +75,24 @@ def test_key_references_show_no_key_when_they_fail(tmp_path: Path) -> None:
     for wrong in ("k", "file:", "ftp:x"):
         with pytest.raises(UsageError):
             KeyReference(wrong)
+
+
+def test_workers_elsewhere_find_the_key_in_use_and_no_other(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    store = KeyStore(tmp_path / "own", str(shared))
+    given = store.reserve("out", "r", "input", "configuration")
+    [copy] = shared.iterdir()
+    assert given == KeyReference(f"file:{copy}")
+    assert store.reserve("out", "r", "input", "configuration") == given
+    own = KeyStore(tmp_path / "own").reserve("out", "r", "input", "configuration")
+    assert own.resolve().hex() == given.resolve().hex()
+    copy.unlink()  # as by somebody who cleans up: a repetition puts it there again
+    assert (
+        store.reserve("out", "r", "input", "configuration").resolve().hex() == own.resolve().hex()
+    )
+    other = store.reserve("out", "s", "input", "configuration")
+    store.commit("out", "r")
+    assert [KeyReference(f"file:{path}") for path in shared.iterdir()] == [other]
+    store.void("out", "s")
+    assert list(shared.iterdir()) == []

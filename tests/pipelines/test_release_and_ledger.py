@@ -533,6 +533,31 @@ def test_a_ledger_on_this_machine_is_refused_for_a_runner_that_leaves_it(
     assert visible(out) == key_files(keys) == ledger_entries(keys) == []
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ([], "with worker_keys, such as gs://BUCKET/keys"),
+        (["--worker_keys", "/on/this/machine"], "with worker_keys, such as gs://BUCKET/keys"),
+        (["--worker_keys", "nowhere://bucket"], "'nowhere://bucket' is on a file system that"),
+    ],
+)
+def test_dataflow_without_a_place_for_keys_is_refused(
+    common: list[object],
+    out: Path,
+    keys: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    given: list[str],
+    told: str,
+) -> None:
+    """Catches a job that is paid for and fails on its workers."""
+    nothing_was_read(monkeypatch)
+    monkeypatch.setattr(Ledger, "is_shared", True)
+    assert tracecloak(*common, "--runner", "DataflowRunner", *given) == 2
+    assert told in capsys.readouterr().err
+    assert visible(out) == key_files(keys) == ledger_entries(keys) == []
+
+
 # --- Budgets --------------------------------------------------------------------------------------
 
 
