@@ -53,7 +53,7 @@ class LogSteps:
 
     def count(self, traces: TraceBatch) -> Statistics:
         """Returns the cases themselves."""
-        return Statistics({"cases": ClosedCases(traces)})
+        return Statistics({"cases": ClosedCases.of(traces)})
 
     def publish(
         self, step: int, counted: Statistics, past: Sequence[Any], name: StreamName, key: ReleaseKey

@@ -31,6 +31,7 @@ from schemas.lengths import TraceLengths
 from schemas.merging import Pieces, offsets_of, ranges, sum_groups
 from schemas.ranks import CaseRanks
 from schemas.relations import ActivityRelations
+from schemas.stream_cases import ClosedCases
 from schemas.timeline import StartRange
 from schemas.traces import TraceBatch
 from schemas.variants import VariantHistogram
@@ -71,6 +72,7 @@ COUNTS: dict[type, Callable[[TraceBatch], Any]] = {
     CaseRanks: _ranks,
     ClippedCells: _cells,
     ClippedFlows: lambda traces: ClippedFlows.from_traces(traces, 20, 10, np.array([2])),
+    ClosedCases: ClosedCases.of,
     DirectlyFollows: DirectlyFollows.from_traces,
     DurationTable: lambda traces: DurationTable.from_events(traces.activities, traces.durations),
     KFollows: KFollows.from_traces,
@@ -156,6 +158,9 @@ def test_nothing_merged_is_the_statistic_of_an_empty_log(kind):
 def test_weight_is_the_number_of_elements(kind, drawn):
     value = count(kind, drawn[0])
     assert type(value.weight) is int
+    if kind is ClosedCases:
+        assert value.weight == value.traces.n_events
+        return
     columns = [part for part in vars(value).values() if hasattr(part, "__len__")]
     assert value.weight == (len(columns[0]) if columns else 1)
 
