@@ -24,9 +24,9 @@ import numpy as np
 from anonymizers import base
 from anonymizers.accounting import Spend, decimal_text
 from anonymizers.bounding import ContributionBounds
-from anonymizers.counters import CollectNames
+from anonymizers.counters import CollectNames, CountVariants
 from anonymizers.dpim_params import DpimParams
-from anonymizers.process_tree_miner import TreeDecision, Variants
+from anonymizers.process_tree_miner import TreeDecision
 from anonymizers.randomness import Randomness, below, cell_numbers
 from anonymizers.samplers import LARGEST_SCALE, CellStream, discrete_laplace
 from anonymizers.tree_counts import Part, cases_with_pair
@@ -220,7 +220,7 @@ class Dpim(base.Anonymizer):
 
     def requires(self, round_name: str, params: DpimParams) -> Mapping[str, base.Counter]:
         """Returns the counters."""
-        return {"variants": Variants(), "names": CollectNames()}
+        return {"variants": CountVariants(), "names": CollectNames()}
 
     def decide(
         self,

@@ -91,8 +91,8 @@ def run_stream(
     Args:
         config: What is published, of what.
         beam_arguments: Flags of Beam.
-        messages: What gives the messages (`transforms.messages.Message`, each with the time of its
-            publishing for its element time) in place of the configured source.
+        messages: What gives the messages (`transforms.formats.messages.Message`, each with the
+            time of its publishing for its element time) in place of the configured source.
         sinks: What takes the releases beside the files and the configured topic.
 
     Raises:

@@ -23,10 +23,11 @@ from pipelines.stream_log import LogSteps
 from schemas.closing_rule import ClosingRule
 from schemas.columns import ColumnMapping, RowFilter
 from schemas.errors import UsageError
+from schemas.events import EVENT_ID
 from schemas.step_release import Product, View
 from schemas.vocabulary import read_vocabulary
 from transforms.assemble import DEFAULT_SHARDS, CaseCap
-from transforms.messages import EVENT_ID, MessageFormat
+from transforms.formats.messages import MessageFormat
 from transforms.step_files import StepFormat
 
 STREAMING_RUNNER = "BundleBasedDirectRunner"

@@ -19,6 +19,9 @@ _TEXT = pa.dictionary(pa.int32(), pa.string())
 CASE_ID = "case_id"
 ACTIVITY = "activity"
 TIMESTAMP = "timestamp"
+# Of messages of a stream alone.
+EVENT_ID = "event_id"
+PUBLISH_TIME = "publish_time"
 EVENT_INDEX = "event_index"
 
 # Stamps lie in the years 1 to 9999, which every format can write; differences fit int64 with room.

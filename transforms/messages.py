@@ -1,30 +1,19 @@
-"""DecodeMessages: messages of a subscription to columnar batches of canonical events.
+"""DecodeMessages: a stream of messages to batches of events and of what cannot be read.
 
-A message holds one event: an Avro datum of `schemas/event.avsc`, or a JSON object. Which of the two
-it is tells its first byte, for no datum of that schema begins with a brace. What cannot be read
-goes to the dead letter with the time of its publishing and a reason, and with nothing of itself; no
-message makes the pipeline fail.
-
-Messages are gathered and decoded together, because all that follows works on batches. It is not
-decided here which messages count: one that is delivered twice is two events with one id.
+Messages are gathered and decoded together, because all that follows works on batches; no message
+makes the pipeline fail (`transforms.formats.messages`). It is not decided here which messages
+count: one that is delivered twice is two events with one id.
 """
 
 from __future__ import annotations
 
-import functools
-import io
-import json
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from importlib.resources import files
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import apache_beam as beam
-import fastavro
-import numpy as np
 import pyarrow as pa
 from apache_beam import pvalue
 from apache_beam.transforms.window import GlobalWindow, TimestampedValue
@@ -32,305 +21,15 @@ from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
 import transforms.arrow_coder  # noqa: F401  # registers the coders
-from schemas.columns import NO_RECORD, ColumnMapping
-from schemas.errors import UsageError
-from schemas.events import (
-    ACTIVITY,
-    CASE_ID,
-    EVENT_INDEX,
-    MAX_TIME_US,
-    MIN_TIME_US,
-    TIMESTAMP,
-    event_schema,
-)
-from schemas.traces import INDIVIDUAL_ID
+from transforms.formats.messages import Message, MessageFormat
 
 _LOG = logging.getLogger("tracecloak")
 EVENTS = "events"
 REJECTS = "rejects"
 
-EVENT_ID = "event_id"
-PUBLISH_TIME = "publish_time"
-
 # A batch ends at so many messages, or bytes of them.
 _BATCH_MESSAGES = 1 << 14
 _BATCH_BYTES = 16 << 20
-
-# What tells the operator of a message that cannot be read.
-MESSAGE_REJECT_SCHEMA = pa.schema(
-    [
-        pa.field(PUBLISH_TIME, pa.int64(), nullable=False),  # microseconds since 1970 UTC
-        pa.field("reason", pa.string(), nullable=False),  # one of REJECT_REASONS
-    ]
-)
-
-_UNITS_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
-# Set by Pub/Sub on messages of a topic that has an Avro schema and takes them as JSON: such a
-# number is of the schema's unit.
-_ENCODING = "googclient_schemaencoding"
-
-
-class Message(Protocol):
-    """What a message service delivers; `apache_beam.io.gcp.pubsub.PubsubMessage` is one."""
-
-    data: bytes
-    attributes: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class MessageFormat:
-    """Where a message says what.
-
-    Attributes:
-        mapping: Names of the fields of a JSON object, how their times are read, and filters. Of a
-            datum of `event.avsc` only the filters count, for its names and times are the schema's.
-            No attributes are carried. Where it names individuals, every message must name one.
-        event_id: Field of a JSON object that identifies the event.
-        id_attribute: Attribute of the message that does, before any field; None: there is none.
-        time_attribute: Attribute of the message with the time of the event, before any field:
-            milliseconds since 1970 or ISO 8601; None: there is none.
-        kind: `avro` or `json`, where messages of the other kind are not to be read; None: both are.
-
-    Raises:
-        UsageError: The mapping names attributes to carry, or filters by time.
-    """
-
-    mapping: ColumnMapping = field(default_factory=ColumnMapping)
-    event_id: str = EVENT_ID
-    id_attribute: str | None = None
-    time_attribute: str | None = None
-    kind: Literal["avro", "json"] | None = None
-
-    def __post_init__(self) -> None:
-        if self.mapping.attributes:
-            raise UsageError("attributes cannot be carried by a stream; leave them out")
-        if any(row_filter.column == TIMESTAMP for row_filter in self.mapping.filters):
-            raise UsageError("a stream cannot be filtered by timestamp; leave out that filter")
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The schema of the events: canonical ones, their ids, and when they were published.
-
-        An event that has no id is null there. `event_index` is the place in the batch.
-        """
-        return pa.schema(
-            [
-                *event_schema(self._optional),
-                pa.field(EVENT_ID, pa.string()),
-                pa.field(PUBLISH_TIME, pa.int64(), nullable=False),  # microseconds since 1970 UTC
-            ]
-        )
-
-    @property
-    def _optional(self) -> list[str]:
-        return [INDIVIDUAL_ID] if self.mapping.individual_id is not None else []
-
-    @functools.cached_property
-    def _canonical(self) -> ColumnMapping:
-        """The mapping of what `_Rows` has made of a message: every column has its own name."""
-        return ColumnMapping(
-            case_id=CASE_ID,
-            activity=ACTIVITY,
-            timestamp=TIMESTAMP,
-            individual_id=INDIVIDUAL_ID if self._optional else None,
-            time_zone=self.mapping.time_zone,
-            timestamp_format=self.mapping.timestamp_format,
-            filters=self.mapping.filters,
-            needs_individual=bool(self._optional),
-        )
-
-    @functools.cached_property
-    def _sources(self) -> tuple[dict[str, str], dict[str, str]]:
-        """Column to the field of a JSON object, and to that of a datum."""
-        found = self.mapping.resolve(None, xes_names=False)
-        wanted = (CASE_ID, ACTIVITY, TIMESTAMP, *self._optional)
-        in_json = {**found.filtered, **{name: found.names[name] for name in wanted}}
-        # A filter may name the column by what the source calls it.
-        canonical = {source: name for name, source in found.names.items()}
-        in_datum = {name: canonical.get(name, name) for name in found.filtered}
-        return in_json, {**in_datum, **{name: name for name in wanted}}
-
-    def decode(
-        self, messages: Sequence[Message], publish: Sequence[int] | np.ndarray
-    ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        """Decodes messages together.
-
-        Args:
-            messages: The messages.
-            publish: int64[n], microseconds since 1970-01-01 UTC at which each was published.
-
-        Returns:
-            The events (`schema`, in the order of the messages) and the rejects
-            (MESSAGE_REJECT_SCHEMA). A message that a filter drops is in neither.
-        """
-        stamps = np.clip(np.asarray(publish, np.int64), MIN_TIME_US, MAX_TIME_US)
-        rows = _Rows(self, self._sources)
-        for number, message in enumerate(messages):
-            rows.read(number, message)
-        parts, reasons = [], [(number, NO_RECORD) for number in rows.malformed]
-        for mapping, numbers, columns in rows.groups(self._canonical):
-            resolved = mapping.resolve(columns.schema.names, xes_names=False)
-            none = np.zeros(0, np.int64)
-            events, rejects = resolved.canonicalise(columns, numbers, none, 0)
-            parts.append(events)
-            reasons += [(row["record"], row["reason"]) for row in rejects.to_pylist()]
-        table = pa.Table.from_batches(parts, event_schema(self._optional))
-        if len(parts) > 1:
-            table = table.unify_dictionaries().combine_chunks().sort_by(EVENT_INDEX)
-        index = table[EVENT_INDEX].combine_chunks()
-        ids = pa.array(rows.event_ids, pa.string()).take(index)
-        columns = [column.combine_chunks() for column in table.columns]
-        columns += [ids, pa.array(stamps[np.asarray(index)])]
-        reasons.sort()
-        rejected = pa.RecordBatch.from_arrays(
-            [
-                pa.array(stamps[[number for number, _ in reasons]]),
-                pa.array([reason for _, reason in reasons], pa.string()),
-            ],
-            schema=MESSAGE_REJECT_SCHEMA,
-        )
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema), rejected
-
-
-class _Rows:
-    """Gathers the fields of messages as columns; times as microseconds, or as texts to be read."""
-
-    def __init__(
-        self, layout: MessageFormat, sources: tuple[dict[str, str], dict[str, str]]
-    ) -> None:
-        self._layout = layout
-        self._json, self._datum = ({**s} for s in sources)
-        self._json_time, self._datum_time = (s.pop(TIMESTAMP) for s in (self._json, self._datum))
-        self._unit = _UNITS_US.get(layout.mapping.timestamp_unit or "")
-        self.malformed: list[int] = []
-        self.event_ids: list[str | None] = []
-        # By how the time came: as text of a field, as text of an attribute, or as a number.
-        self._texts = _Group(self._json)
-        self._attributes = _Group(self._json)
-        self._numbers = _Group(self._json)
-
-    def read(self, number: int, message: Message) -> None:
-        """Takes in one message; what it cannot read it notes."""
-        try:
-            self._read(number, message)
-        except Exception:  # whatever a message leads to concerns that message alone
-            del self.event_ids[number:]
-            self.event_ids.append(None)
-            self.malformed.append(number)
-
-    def _read(self, number: int, message: Message) -> None:
-        data, attributes = message.data, message.attributes or {}
-        layout = self._layout
-        is_json = data[:1] == b"{"
-        if layout.kind not in (None, "json" if is_json else "avro"):
-            raise ValueError("a message is of the other kind")
-        if is_json:
-            body, sources, time_field = json.loads(data), self._json, self._json_time
-            unit = 1 if attributes.get(_ENCODING) == "JSON" else self._unit
-            id_field = layout.event_id
-        else:
-            body, sources, time_field, unit = _datum(data), self._datum, self._datum_time, 1
-            id_field = EVENT_ID
-        values = [_text(body.get(source)) for source in sources.values()]
-        event_id = _text(body.get(id_field))
-        if layout.id_attribute is not None:
-            event_id = _text(attributes.get(layout.id_attribute)) or event_id
-        group, time = self._time(body.get(time_field), unit)
-        if layout.time_attribute is not None and layout.time_attribute in attributes:
-            group, time = self._attribute_time(_text(attributes[layout.time_attribute]) or "")
-        self.event_ids.append(event_id or None)
-        group.add(number, values, time)
-
-    def _time(self, value: Any, unit: int | None) -> tuple[_Group, Any]:
-        if type(value) is dict:
-            (value,) = value.values()
-        if type(value) is str:
-            return self._texts, _text(value)
-        if unit is None or type(value) not in (int, float) or not math.isfinite(value):
-            return self._numbers, None
-        return self._numbers, _in_range(value * unit)
-
-    def _attribute_time(self, text: str) -> tuple[_Group, Any]:
-        if text.isascii() and text.removeprefix("-").isdecimal():
-            return self._numbers, _in_range(int(text) * _UNITS_US["ms"])
-        return self._attributes, text
-
-    def groups(
-        self, mapping: ColumnMapping
-    ) -> Iterable[tuple[ColumnMapping, np.ndarray, pa.RecordBatch]]:
-        """Yields (mapping, message numbers, columns) of the messages whose times are alike."""
-        iso = replace(mapping, timestamp_format=None)
-        for group, its_mapping, kind in (
-            (self._texts, mapping, pa.string()),
-            (self._attributes, iso, pa.string()),
-            (self._numbers, iso, pa.int64()),
-        ):
-            if group.numbers:
-                yield its_mapping, np.array(group.numbers, np.int64), group.columns(kind)
-
-
-class _Group:
-    def __init__(self, names: Iterable[str]) -> None:
-        self._names = list(names)
-        self.numbers: list[int] = []
-        self._values: list[list[str | None]] = []
-        self._times: list[Any] = []
-
-    def add(self, number: int, values: list[str | None], time: Any) -> None:
-        self.numbers.append(number)
-        self._values.append(values)
-        self._times.append(time)
-
-    def columns(self, time_type: pa.DataType) -> pa.RecordBatch:
-        times = pa.array(self._times, time_type)
-        if pa.types.is_integer(time_type):
-            times = times.cast(pa.timestamp("us", "UTC"))
-        texts = [pa.array(column, pa.string()) for column in zip(*self._values, strict=True)]
-        return pa.RecordBatch.from_arrays([*texts, times], [*self._names, TIMESTAMP])
-
-
-def _in_range(micros: int | float) -> int | None:
-    return round(micros) if MIN_TIME_US <= micros <= MAX_TIME_US else None
-
-
-def _text(value: Any) -> str | None:
-    """A field as text; None where there is none.
-
-    Raises:
-        ValueError: It is no text and no integer, or no UTF-8.
-    """
-    kind = type(value)
-    if kind is str:
-        if not value.isascii():
-            value.encode()
-        return value
-    if value is None:
-        return None
-    if kind is int:
-        return str(value)
-    if kind is dict:  # a branch of an Avro union, as JSON has it
-        (branch,) = value.items()
-        if branch[0] == "string" and type(branch[1]) is str:
-            return _text(branch[1])
-    raise ValueError("a field is no text")
-
-
-def _datum(data: bytes) -> dict[str, Any]:
-    stream = io.BytesIO(data)
-    found = fastavro.schemaless_reader(stream, _avro_schema(), None)
-    if stream.read(1):
-        raise ValueError("a message is longer than its event")
-    return found
-
-
-@functools.cache
-def _avro_schema() -> Any:
-    """The schema of events, whose times stay numbers."""
-    schema = json.loads(files("schemas").joinpath("event.avsc").read_text("utf-8"))
-    for its_field in schema["fields"]:
-        if its_field["name"] == TIMESTAMP:
-            its_field["type"] = "long"
-    return fastavro.parse_schema(schema)
 
 
 class DecodeMessages(beam.PTransform):

@@ -25,14 +25,15 @@ from apache_beam.transforms.userstate import BagStateSpec, TimerSpec, on_timer
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
+from anonymizers.stream_identities import Identities
 from schemas.closing_rule import ClosingRule
 from schemas.columns import ColumnMapping
 from schemas.open_cases import OpenCases
 from schemas.traces import TraceBatch
 from tests.benchmarks.harness import ratio
-from transforms.assemble import AssembleCases, Identities
+from transforms.assemble import AssembleCases
+from transforms.formats.messages import MessageFormat
 from transforms.keys import KeyReference
-from transforms.messages import MessageFormat
 
 N_CASES = int(os.environ.get("BENCHMARK_CASES", 100_000))
 STEPS_OF_A_CASE = ("Registration", "Triage", "CRP", "Discharge home")

@@ -16,7 +16,7 @@ import pytest
 from pipelines.hospital_feed import HospitalFeed, Sending, Sent, send
 from pipelines.sample import END_ACTIVITIES, hospital_log
 from schemas.errors import UsageError
-from transforms.messages import MessageFormat
+from transforms.formats.messages import MessageFormat
 
 BEGIN = 1_767_225_600_000_000  # 2026-01-01 in microseconds UTC
 N_CASES = 1000

@@ -37,8 +37,9 @@ from schemas.errors import UsageError
 from tests.support.releasing import hospital_files
 from transforms.anonymize import Run
 from transforms.assemble import AssembleCases
+from transforms.formats.messages import MessageFormat
 from transforms.keys import KeyReference
-from transforms.messages import EVENTS, DecodeMessages, MessageFormat
+from transforms.messages import EVENTS, DecodeMessages
 from transforms.release_folder import ReleaseFolder
 from transforms.validate import DeadLetter
 

@@ -14,6 +14,7 @@ import pytest
 
 from anonymizers.audit import epsilon_lower_bound
 from anonymizers.continual import ContinualNoise
+from anonymizers.stream_identities import Identities
 from anonymizers.stream_params import StreamParams
 from anonymizers.stream_steps import StreamName, product_of
 from schemas.closing_rule import ClosingRule
@@ -23,8 +24,7 @@ from schemas.step_release import StepRelease
 from schemas.traces import TraceBatch
 from tests.support.keys import release_key
 from tests.support.stream_runs import S, Sent
-from transforms.assemble import Identities
-from transforms.messages import MessageFormat
+from transforms.formats.messages import MessageFormat
 
 N_STEPS, PERIOD_US = 10, 10 * S
 EPSILON = "1.5"

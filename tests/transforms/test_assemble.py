@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from apache_beam.transforms.window import FixedWindows, IntervalWindow
 from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import PaneInfoTiming
 
+from anonymizers.stream_identities import Identities
 from schemas.closing_rule import ClosingRule
 from schemas.columns import ColumnMapping
 from schemas.errors import UsageError
@@ -24,10 +25,12 @@ from schemas.open_cases import OpenCases, hex_names
 from schemas.traces import TraceBatch
 from tests.support.beam_state import Bag, Cell
 from tests.support.stream_runs import Sent
+from tests.support.streams import Keep
 from transforms import assemble
-from transforms.assemble import AssembleCases, CaseCap, Identities
+from transforms.assemble import AssembleCases, CaseCap
+from transforms.formats.messages import MessageFormat
 from transforms.keys import KeyReference
-from transforms.messages import DecodeMessages, MessageFormat
+from transforms.messages import DecodeMessages
 
 S = 1_000_000
 KEY = KeyReference("env:TEST_KEY")
@@ -80,29 +83,14 @@ def counted_of(step: int, traces: TraceBatch, names: dict[str, str]) -> list[Cou
     ]
 
 
-class Keep(beam.DoFn):
-    """Keeps what a pipeline of this process gives."""
-
-    def __init__(self, into: Callable[[Any], None]) -> None:
-        self._into = into
-
-    def process(
-        self,
-        element: Any,
-        window: Any = beam.DoFn.WindowParam,
-        pane: Any = beam.DoFn.PaneInfoParam,
-    ) -> None:
-        self._into((element, window, pane))
-
-
 _kept: dict[str, list[Any]] = {}
 
 
-def keep_closed(found: Any) -> None:
+def keep_closed(*found: Any) -> None:
     _kept["closed"].append(found)
 
 
-def keep_panes(found: Any) -> None:
+def keep_panes(*found: Any) -> None:
     _kept["panes"].append(found)
 
 

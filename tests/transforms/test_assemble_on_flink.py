@@ -16,6 +16,7 @@ from apache_beam.io.gcp.pubsub import PubsubMessage
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.utils.windowed_value import PaneInfoTiming
 
+from anonymizers.stream_identities import Identities
 from schemas.closing_rule import ClosingRule
 from schemas.columns import ColumnMapping
 from schemas.open_cases import OpenCases
@@ -31,9 +32,10 @@ from tests.support.replay import (
     read_messages,
     write_messages,
 )
-from transforms.assemble import AssembleCases, Identities
+from transforms.assemble import AssembleCases
+from transforms.formats.messages import MessageFormat
 from transforms.keys import KeyReference
-from transforms.messages import EVENTS, DecodeMessages, MessageFormat
+from transforms.messages import EVENTS, DecodeMessages
 
 S = 1_000_000
 RULE = ClosingRule(

@@ -26,7 +26,8 @@ from schemas.columns import REJECT_REASONS, ColumnMapping, RowFilter
 from schemas.errors import UsageError
 from schemas.events import MAX_TIME_US, MIN_TIME_US
 from transforms import messages
-from transforms.messages import DecodeMessages, MessageFormat, WarnOfBacklog
+from transforms.formats.messages import MessageFormat
+from transforms.messages import DecodeMessages, WarnOfBacklog
 
 NEW_YEAR = 1_767_225_600_000_000  # 2026-01-01 in microseconds UTC
 SCHEMA = json.loads(files("schemas").joinpath("event.avsc").read_text("utf-8"))

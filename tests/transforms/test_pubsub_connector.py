@@ -45,8 +45,9 @@ from tests.support.pubsub import Service, running, until
 from tests.support.pubsub_double import PubSubDouble
 from tests.support.streams import Keep, streaming
 from transforms.assemble import AssembleCases
+from transforms.formats.messages import MessageFormat
 from transforms.keys import KeyReference
-from transforms.messages import DecodeMessages, MessageFormat
+from transforms.messages import DecodeMessages
 
 S = 1_000_000
 RULE = ClosingRule(

@@ -19,7 +19,7 @@ from schemas.release import ReleaseManifest
 from schemas.step_release import StepLog, StepRelease
 from tests.support.stream_runs import batch_of
 from transforms import step_files
-from transforms.messages import MESSAGE_REJECT_SCHEMA
+from transforms.formats.messages import MESSAGE_REJECT_SCHEMA
 from transforms.step_files import log_bytes, step_path, write_once
 
 PARAMS = PrivateLogParams(epsilon="1", vocabulary=("A", "B"), max_trace_length=4)
