@@ -6,7 +6,7 @@ DEMO_CASES ?= 2000
 DEMO_SECONDS ?= 60
 SOAK_SECONDS ?= 1800
 
-.PHONY: demo stream-demo soak test test-slow lint bench comparison schema clean
+.PHONY: demo stream-demo soak test test-slow golden lint bench comparison schema clean
 
 .venv/core: setup.py
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -71,6 +71,11 @@ test: .venv/dev
 
 test-slow: .venv/dev
 	$(BIN)/python -m pytest -n auto -m slow
+
+# Records the digests of every kind of release anew (tests/golden/); the commit says which changed on
+# purpose, and why.
+golden: .venv/dev
+	$(BIN)/python -m tests.golden.releases
 
 lint: .venv/dev
 	$(BIN)/ruff check .

@@ -1,0 +1,284 @@
+"""Releases of everything that there is, under one key, and the digests of what they are made of.
+
+`python -m tests.golden.releases` records them in golden.json (`make golden`); test_golden.py
+compares with it. Who records anew says in the commit which releases changed and why.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import importlib.metadata
+import io
+import json
+import random
+import sys
+import tempfile
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from anonymizers.registry import METHODS
+from pipelines.sample_file import write_sample
+from tests.support.releasing import fix_key, tracecloak
+from tests.support.stream_runs import (
+    Sent,
+    files_of,
+    in_time,
+    one_key,
+    random_messages,
+    run,
+    stream_config,
+)
+
+RECORDED = Path(__file__).with_name("golden.json")
+EXIT_CODE = "exit code"
+"""The entry of a release that its method refuses."""
+_DISTRIBUTIONS = ("pyarrow", "numpy", "scipy", "fastavro")
+_VARIANTS = ("ABC", "ABC", "AB", "ABBC", "AC", "ABAB", "CBA", "ABCD")
+_DAY_S = 86_400
+_COLUMNS = {
+    "org:resource": "who",
+    "case:age": "age",
+    "case:diagnosis": "diagnosis",
+    "cost:units": "cost",
+}
+
+
+@dataclass(frozen=True)
+class Digests:
+    """SHA-256 of one file: of its bytes, and of the rows or the text in it."""
+
+    of_bytes: str
+    of_rows: str
+
+
+def versions() -> dict[str, str]:
+    """What the bytes of a file depend on beside its content, or its content to the last digit."""
+    found = {name: importlib.metadata.version(name) for name in _DISTRIBUTIONS}
+    return {**found, "zlib": zlib.ZLIB_RUNTIME_VERSION}
+
+
+def scenarios() -> dict[str, Callable[[Path], dict[str, Digests]]]:
+    """All that is recorded, by name: makes files in a folder and returns their digests by path."""
+    made: dict[str, Callable[[Path], dict[str, Digests]]] = {}
+    for name, method in METHODS.items():
+        for number, example in enumerate(method.examples):
+            made[f"{name} {number}"] = _release(name, example)
+    made["process-tree, mined"] = _mined_tree
+    for name, changes in _STREAMS.items():
+        made[f"stream of {name}"] = _stream(changes)
+    for ending in ("xes", "xes.gz", "csv", "csv.gz", "jsonl", "jsonl.gz", "parquet", "avro"):
+        made[f"sample as {ending}"] = _sample(ending)
+    return made
+
+
+# --- What is released -----------------------------------------------------------------------------
+
+
+def _log_file(folder: Path) -> Path:
+    """A log of 400 cases of some 130 people, with attributes, that looks the same everywhere."""
+    draw = random.Random("golden")
+    path = folder / "log.csv"
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(
+            ["case_id", "activity", "timestamp", "person", "who", "age", "diagnosis", "cost"]
+        )
+        for case in range(400):
+            second = draw.randrange(300 * _DAY_S)
+            for activity in draw.choice(_VARIANTS):
+                writer.writerow(
+                    [
+                        case, activity, _stamp(second), f"p{case // 3}", f"R{1 + case % 3}",
+                        case % 90, "ABC"[case % 7 % 3], draw.randrange(500),
+                    ]
+                )  # fmt: skip
+                second += draw.randrange(1, 2 * _DAY_S)
+    return path
+
+
+def _stamp(second: int) -> str:
+    day, rest = divmod(second, _DAY_S)
+    month, of_month = divmod(day, 28)
+    year, of_year = divmod(month, 12)
+    hour, rest = divmod(rest, 3600)
+    return (
+        f"{2020 + year}-{of_year + 1:02}-{of_month + 1:02}"
+        f"T{hour:02}:{rest // 60:02}:{rest % 60:02}+00:00"
+    )
+
+
+def _release(method: str, example: Mapping[str, Any]) -> Callable[[Path], dict[str, Digests]]:
+    def made(folder: Path) -> dict[str, Digests]:
+        params = json.loads(json.dumps(example))
+        columns = {"resource": "who"}
+        if params.get("max_cases_per_individual") is not None:
+            columns["individual_id"] = "person"
+        declared = [
+            params.get(key) or {} for key in ("attributes", "resources", "sensitive", "duration")
+        ]
+        for name, given in [item for section in declared for item in section.items()]:
+            given["column"] = _COLUMNS[name]
+        words = params.pop("vocabulary", None)
+        if words is not None:
+            params["vocabulary"] = str(folder / "vocabulary.txt")
+            (folder / "vocabulary.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+        body = {
+            "input": str(_log_file(folder)),
+            "output": str(folder / "out"),
+            "key_store": str(folder / "keys"),
+            "release_id": "golden",
+            "method": method,
+            "params": params,
+            "columns": columns,
+            "formats": ["parquet", "xes", "csv"],
+            "parts": 2,
+            "runner": "InMemory",
+        }
+        (folder / "release.yaml").write_text(yaml.safe_dump(body), encoding="utf-8")
+        code = tracecloak("release", folder / "release.yaml")
+        if code != 0:
+            return {EXIT_CODE: Digests(str(code), str(code))}
+        return digests_of(_files(folder / "out" / "run_id=golden"))
+
+    return made
+
+
+def _mined_tree(folder: Path) -> dict[str, Digests]:
+    assert _release("variant-histogram", METHODS["variant-histogram"].examples[0])(
+        folder
+    ).keys() != {EXIT_CODE}
+    code = tracecloak("mine", "--released", folder / "out", "--output", folder / "tree")
+    assert code == 0
+    return digests_of(_files(folder / "tree"))
+
+
+_STREAMS: Mapping[str, Mapping[str, Any]] = {
+    "graphs": {},
+    "graphs without delta": {"delta": "0"},
+    "graphs in total": {"view": "total"},
+    "sliding graphs": {"view": "sliding", "sliding_steps": 3},
+    "variants": {"product": "variants", "epsilon": "20"},
+    "variants in total": {"product": "variants", "view": "total", "epsilon": "40"},
+    "graphs of individuals": {"individual_id": "person", "max_cases_per_individual": 2},
+    "logs": {
+        "product": "log", "horizon": 2, "epsilon": "40", "n_duration_bins": 4,
+        "first_date": "1970-01-01", "last_date": "1970-01-02", "l2_clip": "4",
+    },
+}  # fmt: skip
+
+
+def _stream(changes: Mapping[str, Any]) -> Callable[[Path], dict[str, Digests]]:
+    def made(folder: Path) -> dict[str, Digests]:
+        sent = random_messages(120)
+        if changes.get("product") != "log":  # many alike, so that some variants pass
+            sent += [Sent(i % 40, f"d{i}", name, name) for i in range(80) for name in ("A", "END")]
+        if "individual_id" in changes:
+            sent = [s._replace(individual=f"p{s.case[:2]}") for s in sent]
+        config = stream_config(folder, **changes)
+        with pytest.MonkeyPatch.context() as patch:
+            one_key(patch)
+            run(config, in_time(sent, 80))
+        return digests_of(files_of(config))
+
+    return made
+
+
+def _sample(ending: str) -> Callable[[Path], dict[str, Digests]]:
+    def made(folder: Path) -> dict[str, Digests]:
+        write_sample(60, str(folder / f"log.{ending}"))
+        return digests_of(_files(folder))
+
+    return made
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+# --- Digests --------------------------------------------------------------------------------------
+
+
+def digests_of(files: Mapping[str, bytes]) -> dict[str, Digests]:
+    """Digests by path; of manifests without the version of the tool and what depends on others."""
+    return {path: _digest(path, data) for path, data in files.items()}
+
+
+def _digest(path: str, data: bytes) -> Digests:
+    name = path.rpartition("/")[2]
+    if name in ("manifest.json", "step.json") or (
+        name.startswith("step-") and name.endswith(".json")
+    ):
+        data, rows = _of_json(json.loads(data))
+        return Digests(_sha256(data), _sha256(rows))
+    rows = _content(name, data)
+    return Digests(_sha256(data), _sha256(rows))
+
+
+def _of_json(body: dict[str, Any]) -> tuple[bytes, bytes]:
+    """(with the digests of other files, without them); the tool's version is in neither."""
+    body.pop("tool", None)
+    exact = json.dumps(body, sort_keys=True).encode()
+    body.pop("outputs", None)
+    return exact, json.dumps(body, sort_keys=True).encode()
+
+
+def _content(name: str, data: bytes) -> bytes:
+    if name.endswith(".gz"):
+        return _content(name.removesuffix(".gz"), gzip.decompress(data))
+    if name.endswith(".parquet"):
+        table = pq.read_table(io.BytesIO(data))
+        return json.dumps([table.schema.names, table.to_pylist()], default=str).encode()
+    if name.endswith(".avro"):
+        return json.dumps(list(fastavro.reader(io.BytesIO(data))), default=str).encode()
+    return data
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+# --- Recording ------------------------------------------------------------------------------------
+
+
+def recorded() -> dict[str, Any]:
+    """What golden.json holds: `versions`, and `digests` by scenario and path."""
+    return dict(json.loads(RECORDED.read_text(encoding="utf-8")))
+
+
+def as_json(found: Mapping[str, Digests]) -> dict[str, list[str]]:
+    """Digests as golden.json has them: one text where rows are the bytes."""
+    return {
+        path: [d.of_bytes] if d.of_bytes == d.of_rows else [d.of_bytes, d.of_rows]
+        for path, d in sorted(found.items())
+    }
+
+
+def record(names: Sequence[str] = ()) -> None:
+    """Writes golden.json, anew for the scenarios of these names or for all."""
+    body: dict[str, Any] = recorded() if names else {"digests": {}}
+    body["versions"] = versions()
+    for name, made in scenarios().items():
+        if names and name not in names:
+            continue
+        with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+            fix_key(patch)
+            body["digests"][name] = as_json(made(Path(folder)))
+    RECORDED.write_text(json.dumps(body, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    record(sys.argv[1:])

@@ -1,0 +1,45 @@
+"""No release changes by a byte unless somebody means it: see releases.py and `make golden`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.golden.releases import Digests, as_json, recorded, scenarios, versions
+from tests.support.releasing import fix_key
+
+RECORDED = recorded()
+SCENARIOS = scenarios()
+
+
+def test_everything_that_there_is_was_recorded() -> None:
+    assert set(RECORDED["digests"]) == set(SCENARIOS)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_release_is_the_recorded_one(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the byte under the versions that were recorded, and else by rows and texts.
+
+    Catches any change of what is released: of noise, of an order, of a name, of a number's digits.
+    """
+    fix_key(monkeypatch)
+    found = as_json(SCENARIOS[name](tmp_path))
+    expected = RECORDED["digests"][name]
+    if versions() != RECORDED["versions"]:
+        found, expected = ({p: d[-1] for p, d in both.items()} for both in (found, expected))
+    assert found == expected
+
+
+def test_another_row_is_another_digest() -> None:
+    """The control: bytes and rows are both looked at."""
+    assert as_json({"a": Digests("1", "2")}) == {"a": ["1", "2"]}
+    from tests.golden.releases import digests_of
+
+    first = digests_of({"log.csv": b"a\n1\n", "manifest.json": b'{"tool": 1, "x": 2}'})
+    same = digests_of({"log.csv": b"a\n1\n", "manifest.json": b'{"tool": 7, "x": 2}'})
+    other = digests_of({"log.csv": b"a\n2\n", "manifest.json": b'{"tool": 1, "x": 3}'})
+    assert first == same
+    assert all(first[path] != other[path] for path in first)
