@@ -8,9 +8,15 @@ SOAK_SECONDS ?= 1800
 
 .PHONY: demo stream-demo soak test test-slow golden lint bench comparison schema clean
 
+# The folders of the repository are installed as one package, in a tree of links of its own that type
+# checkers read; files that come or go are not seen in it before it is made again.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+  --config-settings editable_mode=strict -e
+SOURCES := $(shell find face schemas anonymizers transforms pipelines -name '*.py*' -o -name '*.j2' | grep -v '\.pyc')
+
 .venv/core: setup.py
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(INSTALL) .
 	touch $@
 
 .venv/pubsub: .venv/core setup.py
@@ -56,7 +62,7 @@ demo: .venv/core
 # server where Go can build it, and the double of tests/support elsewhere.
 stream-demo: .venv/pubsub
 	rm -rf build/stream-demo
-	PYTHON=$(CURDIR)/$(BIN)/python tests/with_pubsub.sh any $(BIN)/python -m pipelines.stream_demo \
+	PYTHON=$(CURDIR)/$(BIN)/python tests/with_pubsub.sh any $(BIN)/python -m pipelines.demo.stream_demo \
 	  --seconds $(DEMO_SECONDS) --output build/stream-demo
 
 # The stream at a steady rate for half an hour; fails if its memory grows. Google's test server keeps
@@ -105,7 +111,7 @@ clean:
 
 # The JSON Schema of the configuration file, for editors; a test tells when it is out of date.
 schema: .venv/core
-	$(BIN)/python -c "import json; from pipelines.config import json_schema; \
-	  open('schemas/release.schema.json', 'w').write(json.dumps(json_schema(), indent=2) + '\n')"
-	$(BIN)/python -c "import json; from pipelines.stream_config import stream_json_schema as made; \
-	  open('schemas/stream.schema.json', 'w').write(json.dumps(made(), indent=2) + '\n')"
+	$(BIN)/python -c "import json; from pipelines.release.config import json_schema; \
+	  open('schemas/files/release.schema.json', 'w').write(json.dumps(json_schema(), indent=2) + '\n')"
+	$(BIN)/python -c "import json; from pipelines.stream.config import stream_json_schema as made; \
+	  open('schemas/files/stream.schema.json', 'w').write(json.dumps(made(), indent=2) + '\n')"

@@ -1,18 +1,35 @@
 """Packaging of tracecloak: what a worker installs, and the command."""
 
-from setuptools import setup
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+TOPS = ("schemas", "anonymizers", "transforms", "pipelines")
+
+
+def _rooms(top: str) -> list[str]:
+    return [f"{top}.{name}" for name in find_packages(str(HERE / top))]
+
 
 setup(
     name="tracecloak",
     version="0.1.0",
     description="Anonymises process-mining event logs with Apache Beam",
-    long_description="See README.md.",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11",
-    packages=["schemas", "anonymizers", "transforms", "transforms.formats", "pipelines"],
+    # The folders of the repository are packages of one package; `face` is its public face.
+    packages=["tracecloak"]
+    + [f"tracecloak.{name}" for top in TOPS for name in (top, *_rooms(top))],
+    package_dir={"tracecloak": "face", **{f"tracecloak.{top}": top for top in TOPS}},
     package_data={
-        "schemas": ["*.avsc", "*.json", "*.xesext"],
-        "transforms": ["templates/*.j2"],
+        "": ["*.pyi"],
+        "tracecloak": ["py.typed"],
+        "tracecloak.schemas.files": ["*.avsc", "*.json", "*.xesext"],
+        "tracecloak.transforms.publish": ["templates/*.j2"],
+        "tracecloak.pipelines.demo": ["templates/*.j2"],
     },
     install_requires=[
         "apache-beam>=2.77,<2.78",
@@ -20,6 +37,7 @@ setup(
         "dp-accounting>=0.6,<0.7",
         "fastavro[snappy,zstandard]>=1.9,<2",
         "Jinja2>=3.1",
+        "lazy-loader>=0.4",
         "jsonschema>=4.20",
         "numpy>=1.26,<2.5",
         "POT>=0.9.4",
@@ -64,5 +82,5 @@ setup(
             "types-tqdm",
         ],
     },
-    entry_points={"console_scripts": ["tracecloak=pipelines.cli:main"]},
+    entry_points={"console_scripts": ["tracecloak=tracecloak.pipelines.commands.main:main"]},
 )

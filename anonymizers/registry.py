@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from anonymizers.amun import Amun
-from anonymizers.amun_rigorous import AmunRigorous
-from anonymizers.auto_variants import AutoVariants
-from anonymizers.base import Anonymizer
-from anonymizers.dpim import Dpim
-from anonymizers.hybrid_variants import HybridVariants
-from anonymizers.k_anonymous_subtraces import KAnonymousSubtraces
-from anonymizers.k_anonymous_variants import KAnonymousVariants
-from anonymizers.laplace_dfg import LaplaceDfg
-from anonymizers.laplace_variants import LaplaceVariants
-from anonymizers.markov_variants import MarkovVariants, MarkovVariantsPure
-from anonymizers.prefix_tree_variants import PrefixTree
-from anonymizers.pretsa import Pretsa, PretsaCase
-from anonymizers.pripel import Pripel
-from anonymizers.pripel_rigorous import PripelRigorous
-from anonymizers.private_dfg import PrivateDfg
-from anonymizers.private_log import PrivateLog
-from anonymizers.privtree import PrivTree
-from anonymizers.process_tree_miner import ProcessTreeMiner
-from anonymizers.sacofa import Sacofa
-from anonymizers.sapa import Sapa
-from anonymizers.sparse_histogram import SparseHistogram
-from anonymizers.tlkc import Tlkc
-from anonymizers.trace_variant_query import LaplaceLevels
-from anonymizers.variant_histogram import VariantHistogramMethod
-from anonymizers.variant_log import VariantLog
-from schemas.errors import UsageError
+from tracecloak.anonymizers.amun.method import Amun
+from tracecloak.anonymizers.contract.method import Anonymizer
+from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg
+from tracecloak.anonymizers.logs.amun_rigorous import AmunRigorous
+from tracecloak.anonymizers.logs.pripel_rigorous import PripelRigorous
+from tracecloak.anonymizers.logs.private_log import PrivateLog
+from tracecloak.anonymizers.pretsa.method import Pretsa, PretsaCase
+from tracecloak.anonymizers.pripel.method import Pripel
+from tracecloak.anonymizers.queries.laplace_dfg import LaplaceDfg
+from tracecloak.anonymizers.queries.laplace_levels import LaplaceLevels
+from tracecloak.anonymizers.queries.laplace_variants import LaplaceVariants
+from tracecloak.anonymizers.queries.sacofa import Sacofa
+from tracecloak.anonymizers.queries.sapa import Sapa
+from tracecloak.anonymizers.tlkc.k_anonymous_subtraces import KAnonymousSubtraces
+from tracecloak.anonymizers.tlkc.k_anonymous_variants import KAnonymousVariants
+from tracecloak.anonymizers.tlkc.method import Tlkc
+from tracecloak.anonymizers.trees.dpim import Dpim
+from tracecloak.anonymizers.trees.process_tree_miner import ProcessTreeMiner
+from tracecloak.anonymizers.variants.auto import AutoVariants
+from tracecloak.anonymizers.variants.hybrid import HybridVariants
+from tracecloak.anonymizers.variants.markov import MarkovVariants, MarkovVariantsPure
+from tracecloak.anonymizers.variants.method import VariantLog
+from tracecloak.anonymizers.variants.prefix_tree import PrefixTree
+from tracecloak.anonymizers.variants.privtree import PrivTree
+from tracecloak.anonymizers.variants.sparse_histogram import SparseHistogram
+from tracecloak.anonymizers.variants.stability_histogram import VariantHistogramMethod
+from tracecloak.schemas.errors import UsageError
 
 _ALL: tuple[Anonymizer, ...] = (
     Amun(),

@@ -1,1 +1,1 @@
-"""Flags, configuration, runners and the command; the only package that prints."""
+"""What is run: commands, releases, streams, budgets, attacks, experiments."""

@@ -1,1 +1,1 @@
-"""The columnar data model: Arrow and numpy types with exact operations; no Beam, no noise."""
+"""Values and exact arithmetic: events, statistics, models, what is published. No noise, no Beam."""

@@ -55,8 +55,10 @@ def repeatable_keys(request: pytest.FixtureRequest) -> Iterator[None]:
     repeatable = _Repeatable(request.node.nodeid)
     with pytest.MonkeyPatch.context() as patch:
         for module in (
-            "anonymizers.randomness", "pipelines.attack", "pipelines.audit_logs",
-            "pipelines.key_store",
-        ):  # fmt: skip
+            "tracecloak.anonymizers.noise.randomness",
+            "tracecloak.pipelines.attack.run",
+            "tracecloak.pipelines.attack.neighbours",
+            "tracecloak.pipelines.budget.key_store",
+        ):
             patch.setattr(f"{module}.secrets", repeatable)
         yield

@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from schemas.guarantee import Kind
+from tracecloak.schemas.published.guarantee import Kind
 
 ROOT = Path(__file__).parents[1]
 
@@ -64,7 +64,7 @@ def test_the_image_is_pinned_to_the_tested_beam_and_runs_without_privileges() ->
 
 
 def test_every_command_of_the_readme_exists() -> None:
-    from pipelines.cli import _parser
+    from tracecloak.pipelines.commands.main import _parser
 
     help_text = _parser([], None).format_help()
     text = (ROOT / "README.md").read_text()
@@ -76,7 +76,7 @@ def test_every_command_of_the_readme_exists() -> None:
 
 def test_every_method_is_documented_with_its_guarantee() -> None:
     """In a row of the README's table, and under a heading of its own in METHODS.md."""
-    from anonymizers.registry import METHODS
+    from tracecloak.anonymizers.registry import METHODS
 
     rows = {}
     for line in (ROOT / "README.md").read_text().splitlines():

@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("schemas", "anonymizers", "transforms", "pipelines")  # each may import those before it
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
-PM4PY_ADAPTER = "pipelines/mining.py"
+PM4PY_ADAPTER = "pipelines/measure/mining.py"
 
 Rule = Callable[[str, str], list[str]]
 
@@ -110,11 +110,14 @@ def takes_no_seed(path: str, source: str) -> list[str]:
 RULES: dict[Rule, list[tuple[str, str]]] = {
     # A rule, and (path, source) pairs that break it.
     imports_no_package_above: [
-        ("schemas/a.py", "from anonymizers.base import Params"),
-        ("anonymizers/a.py", "def f():\n    import transforms.read"),
+        ("schemas/a.py", "from tracecloak.anonymizers.contract.method import Params"),
+        ("anonymizers/a.py", "def f():\n    import tracecloak.transforms.batch.read"),
         ("transforms/a.py", "from pipelines import cli"),
         ("pipelines/a.py", "from tests.support.keys import release_key"),
-        ("schemas/a.py", "import importlib\nimportlib.import_module('pipelines.cli')"),
+        (
+            "schemas/a.py",
+            "import importlib\nimportlib.import_module('tracecloak.pipelines.commands.main')",
+        ),
     ],
     imports_no_beam: [
         ("schemas/a.py", "import apache_beam as beam"),
@@ -122,7 +125,7 @@ RULES: dict[Rule, list[tuple[str, str]]] = {
         ("transforms/formats/a.py", "if True:\n    import apache_beam"),
     ],
     imports_pm4py_in_its_adapter_only: [
-        ("pipelines/evaluate.py", "def f():\n    import pm4py"),
+        ("pipelines/measure/evaluate.py", "def f():\n    import pm4py"),
         ("schemas/a.py", "from pm4py.objects.log import obj"),
     ],
     uses_no_unkeyed_randomness: [
@@ -168,7 +171,12 @@ def test_a_source_that_breaks_the_rule_is_found(rule: Rule, path: str, source: s
 
 
 def test_what_a_lower_package_imports_is_allowed() -> None:
-    assert imports_no_package_above("pipelines/a.py", "from schemas.traces import TraceBatch") == []
+    assert (
+        imports_no_package_above(
+            "pipelines/a.py", "from tracecloak.schemas.events.traces import TraceBatch"
+        )
+        == []
+    )
 
 
 _IMPORT_ALL = """

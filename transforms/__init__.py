@@ -1,1 +1,1 @@
-"""Beam wiring around the kernels of `schemas` and `anonymizers`; no arithmetic of its own."""
+"""Beam wiring, and the formats and files that it reads and writes. No arithmetic."""

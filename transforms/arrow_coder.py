@@ -12,24 +12,24 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
-from anonymizers.base import Decision, Products
-from anonymizers.input_digest import InputDigest
-from schemas.activity_counts import ActivityCounts
-from schemas.background_knowledge import KnownCases
-from schemas.clipped_cells import ClippedCells
-from schemas.clipped_flows import CaseNorms, ClippedFlows
-from schemas.columnar import decode, encode
-from schemas.directly_follows import DirectlyFollows
-from schemas.durations import DurationTable
-from schemas.k_follows import KFollows
-from schemas.lengths import TraceLengths
-from schemas.merging import Mergeable, Pieces, Statistics
-from schemas.ranks import CaseRanks
-from schemas.relations import ActivityRelations
-from schemas.timeline import StartRange
-from schemas.traces import TraceBatch
-from schemas.variants import VariantHistogram
-from schemas.vocabulary import ActivityVocabulary
+from tracecloak.anonymizers.contract.input_digest import InputDigest
+from tracecloak.anonymizers.contract.method import Decision, Products
+from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.arrays.merging import Mergeable, Pieces, Statistics
+from tracecloak.schemas.arrays.ranks import CaseRanks
+from tracecloak.schemas.events.timeline import StartRange
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.statistics.activity_counts import ActivityCounts
+from tracecloak.schemas.statistics.background_knowledge import KnownCases
+from tracecloak.schemas.statistics.clipped_cells import ClippedCells
+from tracecloak.schemas.statistics.clipped_flows import CaseNorms, ClippedFlows
+from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.schemas.statistics.durations import DurationTable
+from tracecloak.schemas.statistics.k_follows import KFollows
+from tracecloak.schemas.statistics.lengths import TraceLengths
+from tracecloak.schemas.statistics.relations import ActivityRelations
+from tracecloak.schemas.statistics.variants import VariantHistogram
 
 
 class RecordBatchCoder(beam.coders.Coder):
@@ -62,7 +62,7 @@ _OPTIONS = pa.ipc.IpcWriteOptions(use_threads=False, compression="lz4")
 
 
 class ColumnarCoder(beam.coders.Coder):
-    """A columnar value (schemas.columnar)."""
+    """A columnar value (schemas.arrays.columnar)."""
 
     def encode(self, value: Any) -> bytes:
         """Returns the value as one IPC stream."""

@@ -13,7 +13,7 @@ from typing import BinaryIO, cast
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
-from schemas.errors import InputSchemaError, UsageError
+from tracecloak.schemas.errors import InputSchemaError, UsageError
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from apache_beam.io.filesystems import FileSystems
 
-from anonymizers.randomness import ReleaseKey
-from schemas.errors import UsageError
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.schemas.errors import UsageError
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.sample_file import write_sample
+from tracecloak.pipelines.demo.hospital_file import write_sample
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,14 @@ from collections.abc import Callable
 import numpy as np
 import opendp.prelude as dp
 
-from anonymizers.keyed_stream import CellStream
-from anonymizers.randomness import Randomness, ReleaseKey, cell_numbers
-from anonymizers.samplers import discrete_gaussian, discrete_laplace, truncated_discrete_laplace
 from tests.benchmarks.harness import ratio
+from tracecloak.anonymizers.noise.keyed_stream import CellStream
+from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey, cell_numbers
+from tracecloak.anonymizers.noise.samplers import (
+    discrete_gaussian,
+    discrete_laplace,
+    truncated_discrete_laplace,
+)
 
 N = 1_000_000
 OPENDP_N = 50_000

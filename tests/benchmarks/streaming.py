@@ -25,15 +25,15 @@ from apache_beam.transforms.userstate import BagStateSpec, TimerSpec, on_timer
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
-from anonymizers.stream_identities import Identities
-from schemas.closing_rule import ClosingRule
-from schemas.columns import ColumnMapping
-from schemas.open_cases import OpenCases
-from schemas.traces import TraceBatch
 from tests.benchmarks.harness import ratio
-from transforms.assemble import AssembleCases
-from transforms.formats.messages import MessageFormat
-from transforms.keys import KeyReference
+from tracecloak.anonymizers.streams.identities import Identities
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.streams.closing_rule import ClosingRule
+from tracecloak.schemas.streams.open_cases import OpenCases
+from tracecloak.transforms.formats.messages import MessageFormat
+from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.stream.assemble import AssembleCases
 
 N_CASES = int(os.environ.get("BENCHMARK_CASES", 100_000))
 STEPS_OF_A_CASE = ("Registration", "Triage", "CRP", "Discharge home")

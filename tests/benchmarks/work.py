@@ -22,24 +22,24 @@ import numpy as np
 import pyarrow.parquet as pq
 
 # What the command would import while it is timed.
-import pipelines.progress
-import pipelines.release  # noqa: F401
-from pipelines import cli
-from pipelines.in_memory import group_into_traces
-from pipelines.runners import keep_freed_memory
-from pipelines.sample_file import write_vocabulary
-from schemas.columns import ColumnMapping
-from schemas.dafsa import Dafsa
-from schemas.directly_follows import DirectlyFollows
-from schemas.merging import Statistics
-from schemas.sequences import encode_sequences
-from schemas.traces import TraceBatch
-from schemas.variants import VariantHistogram
-from transforms.count import MergeStatistics
-from transforms.files import match_files
-from transforms.formats.registry import SourceFormat
-from transforms.read import EventSource, ReadEventLog
-from transforms.traces import GroupIntoTraces
+import tracecloak.pipelines.commands.progress
+import tracecloak.pipelines.release.run  # noqa: F401
+from tracecloak.anonymizers.contract.in_memory import group_into_traces
+from tracecloak.pipelines.commands import main as cli
+from tracecloak.pipelines.demo.hospital_file import write_vocabulary
+from tracecloak.pipelines.runners.options import keep_freed_memory
+from tracecloak.schemas.arrays.merging import Statistics
+from tracecloak.schemas.arrays.sequences import encode_sequences
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.statistics.dafsa import Dafsa
+from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.transforms.batch.count import MergeStatistics
+from tracecloak.transforms.batch.read import EventSource, ReadEventLog
+from tracecloak.transforms.batch.traces import GroupIntoTraces
+from tracecloak.transforms.files import match_files
+from tracecloak.transforms.formats.registry import SourceFormat
 
 Counts = dict[str, int]
 

@@ -26,8 +26,6 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from anonymizers.registry import METHODS
-from pipelines.sample_file import write_sample
 from tests.support.releasing import fix_key, tracecloak
 from tests.support.stream_runs import (
     Sent,
@@ -38,6 +36,8 @@ from tests.support.stream_runs import (
     run,
     stream_config,
 )
+from tracecloak.anonymizers.registry import METHODS
+from tracecloak.pipelines.demo.hospital_file import write_sample
 
 RECORDED = Path(__file__).with_name("golden.json")
 EXIT_CODE = "exit code"

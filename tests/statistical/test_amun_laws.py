@@ -13,16 +13,19 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from anonymizers.amun import Amun, AmunParams
-from anonymizers.amun_release import Released
-from anonymizers.guessing_advantage import epsilon_of_counts, epsilon_of_oversampling
-from pipelines.in_memory import anonymise
-from schemas.ranks import case_bytes
-from schemas.traces import TraceBatch
 from tests.support.chi_square import ALPHA, laplace_p_value, p_value_of_law
 from tests.support.keys import randomness, release_key
 from tests.support.paper_log import DAY_US, traces_of
 from tests.support.rounds import rows_of, run_rounds
+from tracecloak.anonymizers.amun.guessing_advantage import (
+    epsilon_of_counts,
+    epsilon_of_oversampling,
+)
+from tracecloak.anonymizers.amun.method import Amun, AmunParams
+from tracecloak.anonymizers.amun.release import Released
+from tracecloak.anonymizers.contract.in_memory import anonymise
+from tracecloak.schemas.arrays.ranks import case_bytes
+from tracecloak.schemas.events.traces import TraceBatch
 
 AMUN = Amun()
 G = 0.3

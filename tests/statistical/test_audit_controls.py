@@ -14,7 +14,10 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from anonymizers.audit import (
+from tests.support import broken_noise
+from tests.support.broken_noise import BROKEN, Sampler
+from tests.support.chi_square import ALPHA, p_value
+from tracecloak.anonymizers.audit.bounds import (
     averaging_gain,
     epsilon_lower_bound,
     hockey_stick_lower_bound,
@@ -22,9 +25,6 @@ from anonymizers.audit import (
     one_run_epsilon,
     support_attack,
 )
-from tests.support import broken_noise
-from tests.support.broken_noise import BROKEN, Sampler
-from tests.support.chi_square import ALPHA, p_value
 
 N = 400_000
 COUNT = 5

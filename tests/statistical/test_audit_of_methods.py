@@ -16,25 +16,32 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from anonymizers.audit import epsilon_lower_bound, hockey_stick_lower_bound, lowest_bit
-from anonymizers.base import Anonymizer
-from anonymizers.calibration import discrete_gaussian_delta
-from anonymizers.guessing_advantage import epsilon_of_counts, epsilon_of_oversampling
-from anonymizers.private_dfg import UNITS, PrivateDfg
-from anonymizers.private_log import PrivateLog
-from anonymizers.process_tree_miner import ProcessTreeMiner
-from anonymizers.randomness import ReleaseKey
-from anonymizers.registry import METHODS
-from anonymizers.variant_histogram import VariantHistogramMethod
-from pipelines.attack import audit_pair
-from pipelines.attack_findings import PairFinding
-from pipelines.audit_logs import Pair, made_up_pairs
-from pipelines.audit_releases import Releases, Watch
-from pipelines.audit_views import before_publication
-from schemas.clipped_flows import ClippedFlows
-from schemas.vocabulary import ActivityVocabulary
 from tests.support import broken_methods
 from tests.support.keys import release_key
+from tracecloak.anonymizers.accounting.calibration import discrete_gaussian_delta
+from tracecloak.anonymizers.amun.guessing_advantage import (
+    epsilon_of_counts,
+    epsilon_of_oversampling,
+)
+from tracecloak.anonymizers.audit.bounds import (
+    epsilon_lower_bound,
+    hockey_stick_lower_bound,
+    lowest_bit,
+)
+from tracecloak.anonymizers.contract.method import Anonymizer
+from tracecloak.anonymizers.graphs.private_dfg import UNITS, PrivateDfg
+from tracecloak.anonymizers.logs.private_log import PrivateLog
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.anonymizers.registry import METHODS
+from tracecloak.anonymizers.trees.process_tree_miner import ProcessTreeMiner
+from tracecloak.anonymizers.variants.stability_histogram import VariantHistogramMethod
+from tracecloak.pipelines.attack.findings import PairFinding
+from tracecloak.pipelines.attack.neighbours import Pair, made_up_pairs
+from tracecloak.pipelines.attack.releases import Releases, Watch
+from tracecloak.pipelines.attack.run import audit_pair
+from tracecloak.pipelines.attack.views import before_publication
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.statistics.clipped_flows import ClippedFlows
 
 ALPHA = 1e-9
 # One count that changes by 99 of 101: a case that repeats one activity a hundred times.

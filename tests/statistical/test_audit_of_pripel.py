@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import itertools
 
-from anonymizers.base import Anonymizer
-from anonymizers.pripel import Pripel
-from anonymizers.pripel_rigorous import PripelRigorous
-from pipelines.attack import audit_pair
-from pipelines.attack_findings import PairFinding
-from pipelines.audit_logs import made_up_pairs
-from pipelines.audit_views import before_publication
 from tests.support.keys import release_key
+from tracecloak.anonymizers.contract.method import Anonymizer
+from tracecloak.anonymizers.logs.pripel_rigorous import PripelRigorous
+from tracecloak.anonymizers.pripel.method import Pripel
+from tracecloak.pipelines.attack.findings import PairFinding
+from tracecloak.pipelines.attack.neighbours import made_up_pairs
+from tracecloak.pipelines.attack.run import audit_pair
+from tracecloak.pipelines.attack.views import before_publication
 
 CONFIDENCE = 1 - 1e-9
 

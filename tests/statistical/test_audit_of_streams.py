@@ -12,19 +12,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from anonymizers.audit import epsilon_lower_bound
-from anonymizers.continual import ContinualNoise
-from anonymizers.stream_identities import Identities
-from anonymizers.stream_params import StreamParams
-from anonymizers.stream_steps import StreamName, product_of
-from schemas.closing_rule import ClosingRule
-from schemas.columns import ColumnMapping
-from schemas.open_cases import OpenCases
-from schemas.step_release import StepRelease
-from schemas.traces import TraceBatch
 from tests.support.keys import release_key
 from tests.support.stream_runs import S, Sent
-from transforms.formats.messages import MessageFormat
+from tracecloak.anonymizers.audit.bounds import epsilon_lower_bound
+from tracecloak.anonymizers.streams.continual import ContinualNoise
+from tracecloak.anonymizers.streams.identities import Identities
+from tracecloak.anonymizers.streams.params import StreamParams
+from tracecloak.anonymizers.streams.steps import StreamName, product_of
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.step import StepRelease
+from tracecloak.schemas.streams.closing_rule import ClosingRule
+from tracecloak.schemas.streams.open_cases import OpenCases
+from tracecloak.transforms.formats.messages import MessageFormat
 
 N_STEPS, PERIOD_US = 10, 10 * S
 EPSILON = "1.5"

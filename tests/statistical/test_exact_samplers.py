@@ -17,17 +17,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from anonymizers.keyed_stream import CellStream
-from anonymizers.randomness import cell_numbers
-from anonymizers.samplers import (
+from tests.support.chi_square import ALPHA, p_value, p_value_of_law
+from tests.support.keys import randomness
+from tracecloak.anonymizers.noise.keyed_stream import CellStream
+from tracecloak.anonymizers.noise.randomness import cell_numbers
+from tracecloak.anonymizers.noise.samplers import (
     bernoulli_exp,
     discrete_gaussian,
     discrete_laplace,
     permute_and_flip,
     truncated_discrete_laplace,
 )
-from tests.support.chi_square import ALPHA, p_value, p_value_of_law
-from tests.support.keys import randomness
 
 N = 1_000_000
 OPENDP_N = 100_000

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from anonymizers.mechanisms import laplace_by_inversion
-from anonymizers.randomness import below, cell_numbers, uniform
 from tests.support.chi_square import ALPHA, laplace_p_value, p_value
 from tests.support.keys import randomness
+from tracecloak.anonymizers.noise.published import laplace_by_inversion
+from tracecloak.anonymizers.noise.randomness import below, cell_numbers, uniform
 
 N = 1_000_000
 SCALE = 3.0

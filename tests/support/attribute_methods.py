@@ -12,23 +12,25 @@ import pyarrow as pa
 import pytest
 from pydantic import Field
 
-from anonymizers import base
-from anonymizers.new_ids import hex_ids
-from anonymizers.private_attributes import (
+from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.logs.attributes import (
     AttributeCounter,
     attribute_noise,
     attribute_of_traces,
     decide_attribute,
 )
-from anonymizers.randomness import Randomness
-from anonymizers.registry import METHODS
-from anonymizers.variant_histogram import VariantHistogramMethod, VariantHistogramParams
-from schemas.activity_counts import ActivityCounts
-from schemas.attributes import Attribute, Declarations, declared
-from schemas.guarantee import Guarantee
-from schemas.release import Operation
-from schemas.traces import TraceBatch
-from schemas.vocabulary import ActivityVocabulary
+from tracecloak.anonymizers.noise.randomness import Randomness, hex_ids
+from tracecloak.anonymizers.registry import METHODS
+from tracecloak.anonymizers.variants.stability_histogram import (
+    VariantHistogramMethod,
+    VariantHistogramParams,
+)
+from tracecloak.schemas.events.attributes import Attribute, Declarations, declared
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.statistics.activity_counts import ActivityCounts
 
 _CLIP_UNITS = 4 * 1024
 
@@ -58,7 +60,7 @@ class Generating(VariantHistogramMethod):
     def _declared(self, params: GeneratingParams, name: str) -> Attribute:
         return Attribute(name, params.attributes[name])
 
-    def requires(self, round_name: str, params: GeneratingParams) -> Mapping[str, base.Counter]:
+    def requires(self, round_name: str, params: GeneratingParams) -> Mapping[str, contract.Counter]:
         if round_name == "variants":
             return super().requires(round_name, params)
         own = self._declared(params, round_name)
@@ -68,7 +70,7 @@ class Generating(VariantHistogramMethod):
         self,
         round_name: str,
         statistics: Mapping[str, Any],
-        decisions: base.Decisions,
+        decisions: contract.Decisions,
         params: GeneratingParams,
         randomness: Randomness,
     ) -> Any:
@@ -84,7 +86,7 @@ class Generating(VariantHistogramMethod):
         self,
         piece: int,
         n_pieces: int,
-        decisions: base.Decisions,
+        decisions: contract.Decisions,
         params: GeneratingParams,
         randomness: Randomness,
     ) -> TraceBatch:
@@ -98,7 +100,7 @@ class Generating(VariantHistogramMethod):
         return replace(made, attributes=values)
 
 
-class PassingParams(base.Params):
+class PassingParams(contract.Params):
     """What `passing` takes."""
 
     attributes: Declarations = Field(default_factory=dict)
@@ -114,7 +116,7 @@ class _Nothing:
         return ActivityCounts.merge([])
 
 
-class Passing(base.Anonymizer):
+class Passing(contract.Anonymizer):
     """Releases every case under a new id, its attributes as the middle of their bins: not private.
 
     A method whose log is transformed, of which no batch is released where none came in.
@@ -139,11 +141,11 @@ class Passing(base.Anonymizer):
     def explain(self, params: PassingParams) -> tuple[str, ...]:
         return ("nothing: nothing is protected",)
 
-    def requires(self, round_name: str, params: PassingParams) -> Mapping[str, base.Counter]:
+    def requires(self, round_name: str, params: PassingParams) -> Mapping[str, contract.Counter]:
         return {"nothing": _Nothing()}
 
-    def decide(self, *_: Any) -> base.Decision:
-        return base.Decision()
+    def decide(self, *_: Any) -> contract.Decision:
+        return contract.Decision()
 
     def apply(
         self, traces: TraceBatch, decisions: Any, params: PassingParams, randomness: Randomness

@@ -12,24 +12,26 @@ from typing import Any
 
 import numpy as np
 
-from anonymizers.base import Counter
-from anonymizers.difference_attack import plain_tree
-from anonymizers.mechanisms import laplace_by_inversion
-from anonymizers.noisy_cells import add_noise
-from anonymizers.noisy_graph import SumNoise
-from anonymizers.private_attributes import AttributeCounter
-from anonymizers.private_dfg import PrivateDfg
-from anonymizers.private_log import PrivateLog, PrivateLogParams
-from anonymizers.process_tree_miner import ProcessTreeMiner
-from anonymizers.process_tree_params import ProcessTreeParams
-from anonymizers.randomness import Randomness, uniform
-from anonymizers.samplers import CellStream, discrete_laplace
-from anonymizers.step_durations import StepDurations
-from anonymizers.variant_histogram import VariantHistogramMethod, VariantHistogramParams
-from schemas.released_tree import ReleasedTree
-from schemas.variants import VariantHistogram
-from schemas.vocabulary import ActivityVocabulary
 from tests.support import broken_noise
+from tracecloak.anonymizers.audit.difference_attack import plain_tree
+from tracecloak.anonymizers.contract.method import Counter
+from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg
+from tracecloak.anonymizers.logs.attributes import AttributeCounter
+from tracecloak.anonymizers.logs.private_log import PrivateLog, PrivateLogParams
+from tracecloak.anonymizers.logs.step_durations import StepDurations
+from tracecloak.anonymizers.noise.published import laplace_by_inversion
+from tracecloak.anonymizers.noise.randomness import Randomness, uniform
+from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
+from tracecloak.anonymizers.noise.sums import SumNoise, add_noise
+from tracecloak.anonymizers.trees.process_tree_miner import ProcessTreeMiner
+from tracecloak.anonymizers.trees.process_tree_params import ProcessTreeParams
+from tracecloak.anonymizers.variants.stability_histogram import (
+    VariantHistogramMethod,
+    VariantHistogramParams,
+)
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.tree import ReleasedTree
+from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # In lattice steps; no case of these tests has such a norm.
 _NO_CLIP = 1 << 30

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anonymizers.randomness import Randomness, ReleaseKey
+from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 
 
 def release_key(number: int = 0) -> ReleaseKey:

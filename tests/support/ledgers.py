@@ -11,10 +11,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from pipelines.accounts import Account
-from pipelines.ledger import Ledger, Reservation
-from pipelines.ledger_database import Database
-from schemas.errors import BudgetExhausted, TracecloakError
+from tracecloak.pipelines.budget.accounts import Account
+from tracecloak.pipelines.budget.database import Database
+from tracecloak.pipelines.budget.ledger import Ledger, Reservation
+from tracecloak.schemas.errors import BudgetExhausted, TracecloakError
 
 ROOT = Path(__file__).parents[2]
 

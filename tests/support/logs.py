@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from schemas.directly_follows import DirectlyFollows
-from schemas.events import EVENT_SCHEMA, event_schema
-from schemas.traces import TraceBatch
-from schemas.variants import VariantHistogram
-from schemas.vocabulary import ActivityVocabulary
+from tracecloak.schemas.events.events import EVENT_SCHEMA, event_schema
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.schemas.statistics.variants import VariantHistogram
 
 MINUTE = 60_000_000  # microseconds
 

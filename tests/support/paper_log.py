@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 import numpy as np
 import pyarrow as pa
 
-from pipelines.in_memory import group_into_traces
-from schemas.events import EVENT_SCHEMA
-from schemas.traces import TraceBatch
+from tracecloak.anonymizers.contract.in_memory import group_into_traces
+from tracecloak.schemas.events.events import EVENT_SCHEMA
+from tracecloak.schemas.events.traces import TraceBatch
 
 MINUTE_US = 60_000_000
 DAY_US = 86_400_000_000

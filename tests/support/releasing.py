@@ -24,13 +24,13 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
-from anonymizers.randomness import ReleaseKey
-from pipelines import cli
-from pipelines.ledger import Entry, Ledger
-from pipelines.ledger_balance import charges
-from pipelines.sample import hospital_log
-from transforms.formats.csv import CsvWriter
-from transforms.formats.jsonl import JsonLinesWriter
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.pipelines.budget.balance import charges
+from tracecloak.pipelines.budget.ledger import Entry, Ledger
+from tracecloak.pipelines.commands import main as cli
+from tracecloak.pipelines.demo.hospital import hospital_log
+from tracecloak.transforms.formats.csv import CsvWriter
+from tracecloak.transforms.formats.jsonl import JsonLinesWriter
 
 ROOT = Path(__file__).parents[2]
 
@@ -220,9 +220,14 @@ class Commands:
 STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
     name: (module, called, which)
     for name, module, called, which in (
-        ("key", "pipelines.key_store", "KeyStore.reserve", lambda *_: True),
-        ("private file", "pipelines.key_store", "_write_private", lambda *_, **__: True),
-        ("charge", "pipelines.ledger", "Ledger.reserve", lambda *_: True),
+        ("key", "tracecloak.pipelines.budget.key_store", "KeyStore.reserve", lambda *_: True),
+        (
+            "private file",
+            "tracecloak.pipelines.budget.key_store",
+            "_write_private",
+            lambda *_, **__: True,
+        ),
+        ("charge", "tracecloak.pipelines.budget.ledger", "Ledger.reserve", lambda *_: True),
         # Inside a transaction of the ledger: the row is written and not committed.
         (
             "insert",
@@ -230,27 +235,71 @@ STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
             "Connection.execute",
             lambda _, statement, *__: isinstance(statement, sa.Insert),
         ),
-        ("count", "anonymizers.input_digest", "InputDigest.from_traces", lambda *_: True),
-        ("decide variants", "anonymizers.variant_histogram", "VariantHistogramMethod.decide",
-         lambda *_: True),
-        ("decide graph", "anonymizers.private_dfg", "PrivateDfg.decide", lambda *_: True),
-        ("write", "transforms.release_folder", "ReleaseFolder.write", lambda *_: True),
-        ("bytes", "transforms.release_folder", "_HashingStream.write", lambda *_: True),
-        ("commit", "transforms.release_folder", "ReleaseFolder.commit", lambda *_: True),
+        (
+            "count",
+            "tracecloak.anonymizers.contract.input_digest",
+            "InputDigest.from_traces",
+            lambda *_: True,
+        ),
+        (
+            "decide variants",
+            "tracecloak.anonymizers.variants.stability_histogram",
+            "VariantHistogramMethod.decide",
+            lambda *_: True,
+        ),
+        (
+            "decide graph",
+            "tracecloak.anonymizers.graphs.private_dfg",
+            "PrivateDfg.decide",
+            lambda *_: True,
+        ),
+        (
+            "write",
+            "tracecloak.transforms.publish.release_folder",
+            "ReleaseFolder.write",
+            lambda *_: True,
+        ),
+        (
+            "bytes",
+            "tracecloak.transforms.publish.release_folder",
+            "_HashingStream.write",
+            lambda *_: True,
+        ),
+        (
+            "commit",
+            "tracecloak.transforms.publish.release_folder",
+            "ReleaseFolder.commit",
+            lambda *_: True,
+        ),
         ("rename", "apache_beam.io.filesystems", "FileSystems.rename", lambda *_: True),
-        ("latest", "transforms.release_folder", "ReleaseFolder.point_latest", lambda *_: True),
-        ("ledger", "pipelines.ledger", "Ledger.commit", lambda *_: True),
-        ("receipt", "pipelines.key_store", "KeyStore.commit", lambda *_: True),
+        (
+            "latest",
+            "tracecloak.transforms.publish.release_folder",
+            "ReleaseFolder.point_latest",
+            lambda *_: True,
+        ),
+        ("ledger", "tracecloak.pipelines.budget.ledger", "Ledger.commit", lambda *_: True),
+        ("receipt", "tracecloak.pipelines.budget.key_store", "KeyStore.commit", lambda *_: True),
         ("key's end", "pathlib", "Path.unlink", lambda path, *_, **__: path.suffix == ".key"),
-        ("discard", "transforms.release_folder", "ReleaseFolder.discard", lambda *_: True),
-        ("statement", "pipelines.release", "write_internal_statement", lambda *_: True),
+        (
+            "discard",
+            "tracecloak.transforms.publish.release_folder",
+            "ReleaseFolder.discard",
+            lambda *_: True,
+        ),
+        (
+            "statement",
+            "tracecloak.pipelines.release.run",
+            "write_internal_statement",
+            lambda *_: True,
+        ),
     )
-}  # fmt: skip
+}
 
 
 def serve() -> None:
     """Forks a command for each line of standard input; see `Commands`."""
-    importlib.import_module("pipelines.release")  # with all of Beam, once
+    importlib.import_module("tracecloak.pipelines.release.run")  # with all of Beam, once
     for line in sys.stdin:
         request = json.loads(line)
         if "resume" in request:

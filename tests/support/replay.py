@@ -20,7 +20,7 @@ from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
-from schemas.traces import TraceBatch
+from tracecloak.schemas.events.traces import TraceBatch
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """A method's rounds one by one, so that tests can look at the decisions in between.
 
-The same loop as `pipelines.in_memory.anonymise`; a test holds the two against each other.
+The same loop as `anonymizers.contract.in_memory.anonymise`; a test holds the two against each
+other.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from anonymizers.base import Anonymizer
-from anonymizers.input_digest import InputDigest
-from anonymizers.randomness import Randomness, ReleaseKey
-from pipelines.in_memory import bound
-from schemas.traces import TraceBatch
+from tracecloak.anonymizers.contract.in_memory import bound
+from tracecloak.anonymizers.contract.input_digest import InputDigest
+from tracecloak.anonymizers.contract.method import Anonymizer
+from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
+from tracecloak.schemas.events.traces import TraceBatch
 
 RELEASE_ID = "release"
 CONFIG_DIGEST = "configuration"

@@ -16,18 +16,18 @@ from apache_beam.io.gcp.pubsub import PubsubMessage
 from apache_beam.testing.test_stream import TestStream
 from apache_beam.transforms.window import TimestampedValue
 
-from anonymizers import continual
-from pipelines.in_memory import group_into_traces
-from pipelines.stream import StreamOutcome, run_stream
-from pipelines.stream_config import StreamConfig, load_stream
-from schemas.directly_follows import DirectlyFollows
-from schemas.events import EVENT_SCHEMA
-from schemas.step_release import StepRelease
-from schemas.traces import TraceBatch
-from schemas.vocabulary import ActivityVocabulary
 from tests.support.logs import trace_batch
 from tests.support.releasing import fix_key
-from transforms.step_files import epoch_folder
+from tracecloak.anonymizers.contract.in_memory import group_into_traces
+from tracecloak.anonymizers.streams import continual
+from tracecloak.pipelines.stream.config import StreamConfig, load_stream
+from tracecloak.pipelines.stream.run import StreamOutcome, run_stream
+from tracecloak.schemas.events.events import EVENT_SCHEMA
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.step import StepRelease
+from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.transforms.stream.step_files import epoch_folder
 
 S = 1_000_000
 VOCABULARY = ("A", "B", "C", "END")

@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.in_memory import group_into_traces
-from schemas.columns import ColumnMapping, RowFilter
-from schemas.traces import TraceBatch
 from tests.support.logs import trace_batch
-from transforms.files import match_files
-from transforms.formats.registry import SourceFormat
-from transforms.read import EventSource
+from tracecloak.anonymizers.contract.in_memory import group_into_traces
+from tracecloak.schemas.events.columns import ColumnMapping, RowFilter
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.transforms.batch.read import EventSource
+from tracecloak.transforms.files import match_files
+from tracecloak.transforms.formats.registry import SourceFormat
 
 HOUR_US = 3_600_000_000
 MINUTE_US = 60_000_000
@@ -208,7 +208,7 @@ def release_of(
     traces: Sequence[TraceBatch], method: object, params: object, number: int = 0
 ) -> list[TraceBatch]:
     """Returns what a method releases of traces."""
-    from pipelines.in_memory import anonymise
     from tests.support.keys import release_key
+    from tracecloak.anonymizers.contract.in_memory import anonymise
 
     return anonymise(traces, method, params, release_key(number), "release", "config").traces

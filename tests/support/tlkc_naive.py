@@ -13,8 +13,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from schemas.traces import TraceBatch
 from tests.support.tlkc_logs import DISEASE, HOUR_US, RESOURCE, Case
+from tracecloak.schemas.events.traces import TraceBatch
 
 KINDS = ("set", "multiset", "sequence", "relative")
 PERSPECTIVES = ("activity", "resource", "activity_resource")

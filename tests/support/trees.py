@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 from hypothesis import strategies as st
 
-from schemas.process_tree import (
+from tracecloak.schemas.models.process_tree import (
     SILENT,
     ProcessTree,
     exclusive,

@@ -23,9 +23,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from fastavro.write import Writer as ContainerWriter
 
-from schemas.errors import InputSchemaError
-from schemas.events import RELEASED_SCHEMA
-from transforms.formats.base import RawBatch, require_columns
+from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.events.events import RELEASED_SCHEMA
+from tracecloak.transforms.formats.base import RawBatch, require_columns
 
 # A block is held whole; what claims to be longer is damage or not meant for streaming.
 BLOCK_BYTES = 256 << 20
@@ -368,10 +368,12 @@ def _damage_reported(source: _Source) -> Iterator[None]:
 
 
 class AvroWriter:
-    """Writes released rows as an Avro object container of `schemas/event.avsc`."""
+    """Writes released rows as an Avro object container of `schemas/files/event.avsc`."""
 
     def __init__(self, stream: BinaryIO) -> None:
-        schema = json.loads(files("schemas").joinpath("event.avsc").read_text("utf-8"))
+        schema = json.loads(
+            files("tracecloak.schemas.files").joinpath("event.avsc").read_text("utf-8")
+        )
         self._writer = ContainerWriter(stream, schema, codec="deflate", sync_marker=SYNC_MARKER)
 
     def write(self, rows: pa.RecordBatch) -> None:

@@ -1,8 +1,8 @@
 """What a file format owes the pipeline: raw record batches in, released rows out.
 
 A reader knows bytes and nothing of event logs: it hands over the source's own columns, named as in
-the source, in the order of the records. `schemas.columns.ColumnMapping` makes canonical events of
-them, so all formats share one rule for case ids, times, filters and malformed records.
+the source, in the order of the records. `schemas.events.columns.ColumnMapping` makes canonical
+events of them, so all formats share one rule for case ids, times, filters and malformed records.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import BinaryIO, Protocol
 import numpy as np
 import pyarrow as pa
 
-from schemas.errors import InputSchemaError
+from tracecloak.schemas.errors import InputSchemaError
 
 # What an error shows of the columns that a file has.
 _SHOWN_COLUMNS = 20

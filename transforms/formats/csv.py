@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
-from schemas.errors import InputSchemaError, UsageError
-from schemas.events import RELEASED_SCHEMA
-from transforms.formats.base import RawBatch, missing_columns
+from tracecloak.schemas.errors import InputSchemaError, UsageError
+from tracecloak.schemas.events.events import RELEASED_SCHEMA
+from tracecloak.transforms.formats.base import RawBatch, missing_columns
 
 # Text is parsed in blocks that end where a record does; a longer record makes a longer block.
 BLOCK_BYTES = 4 << 20

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.errors import InputSchemaError
-from schemas.events import RELEASED_SCHEMA
-from transforms.formats.base import RawBatch, missing_columns
-from transforms.formats.csv import iso_utc
+from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.events.events import RELEASED_SCHEMA
+from tracecloak.transforms.formats.base import RawBatch, missing_columns
+from tracecloak.transforms.formats.csv import iso_utc
 
 LINE_BYTES = 16 << 20
 # A batch ends at so many bytes of lines, for its objects are held whole until then.

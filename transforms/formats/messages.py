@@ -1,8 +1,9 @@
 """MessageFormat: messages of a subscription to columnar batches of canonical events.
 
-A message holds one event: an Avro datum of `schemas/event.avsc`, or a JSON object. Which of the two
-it is tells its first byte, for no datum of that schema begins with a brace. What cannot be read
-goes to the dead letter with the time of its publishing and a reason, and with nothing of itself.
+A message holds one event: an Avro datum of `schemas/files/event.avsc`, or a JSON object. Which of
+the two it is tells its first byte, for no datum of that schema begins with a brace. What cannot be
+read goes to the dead letter with the time of its publishing and a reason, and with nothing of
+itself.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 
-from schemas.columns import NO_RECORD, ColumnMapping
-from schemas.errors import UsageError
-from schemas.events import (
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.columns import NO_RECORD, ColumnMapping
+from tracecloak.schemas.events.events import (
     ACTIVITY,
     CASE_ID,
     EVENT_ID,
@@ -33,7 +34,7 @@ from schemas.events import (
     TIMESTAMP,
     event_schema,
 )
-from schemas.traces import INDIVIDUAL_ID
+from tracecloak.schemas.events.traces import INDIVIDUAL_ID
 
 # What tells the operator of a message that cannot be read.
 MESSAGE_REJECT_SCHEMA = pa.schema(
@@ -305,7 +306,7 @@ def _datum(data: bytes) -> dict[str, Any]:
 @functools.cache
 def _avro_schema() -> Any:
     """The schema of events, whose times stay numbers."""
-    schema = json.loads(files("schemas").joinpath("event.avsc").read_text("utf-8"))
+    schema = json.loads(files("tracecloak.schemas.files").joinpath("event.avsc").read_text("utf-8"))
     for its_field in schema["fields"]:
         if its_field["name"] == TIMESTAMP:
             its_field["type"] = "long"

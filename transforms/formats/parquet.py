@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.errors import InputSchemaError
-from schemas.events import RELEASED_SCHEMA
-from transforms.formats.base import RawBatch, require_columns
+from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.events.events import RELEASED_SCHEMA
+from tracecloak.transforms.formats.base import RawBatch, require_columns
 
 ROW_GROUP_ROWS = 1_000_000
 METADATA_PREFIX = "tracecloak."

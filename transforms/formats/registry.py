@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from schemas.errors import UsageError
-from transforms.formats.avro import AvroReader
-from transforms.formats.base import Reader
-from transforms.formats.csv import CsvReader
-from transforms.formats.jsonl import JsonLinesReader
-from transforms.formats.parquet import ParquetReader
-from transforms.formats.xes import XesReader
+from tracecloak.schemas.errors import UsageError
+from tracecloak.transforms.formats.avro import AvroReader
+from tracecloak.transforms.formats.base import Reader
+from tracecloak.transforms.formats.csv import CsvReader
+from tracecloak.transforms.formats.jsonl import JsonLinesReader
+from tracecloak.transforms.formats.parquet import ParquetReader
+from tracecloak.transforms.formats.xes import XesReader
 
 _ENDINGS = {
     ".xes": "xes",

@@ -24,8 +24,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.errors import InputSchemaError
-from transforms.formats.base import RawBatch, missing_columns
+from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.transforms.formats.base import RawBatch, missing_columns
 
 CASE_PREFIX = "case:"
 

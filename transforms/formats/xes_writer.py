@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.events import (
+from tracecloak.schemas.events.events import (
     ACTIVITY,
     CASE_ID,
     CASE_PREFIX,
@@ -37,10 +37,11 @@ XesKind = Literal["string", "int", "float", "boolean", "date"]
 
 TRACECLOAK_PREFIX = "tracecloak"
 # A name, not an address: tools may try to load the extensions that they do not know, and this must
-# neither reach anyone nor promise that something is there. `schemas/tracecloak.xesext` defines it.
+# neither reach anyone nor promise that something is there. `schemas/files/tracecloak.xesext`
+# defines it.
 TRACECLOAK_URI = "urn:tracecloak:xes:1"
 
-# The attributes of a log that schemas/tracecloak.xesext defines.
+# The attributes of a log that schemas/files/tracecloak.xesext defines.
 TRACECLOAK_KEYS: dict[str, XesKind] = {
     "tracecloak:release_id": "string",
     "tracecloak:method": "string",
@@ -151,7 +152,7 @@ class XesAttribute:
         if colon and prefix not in _EXTENSIONS:
             raise ValueError(f"prefix of {self.key!r} must be one of {', '.join(_EXTENSIONS)}")
         if prefix == TRACECLOAK_PREFIX and TRACECLOAK_KEYS.get(self.key) != self.kind:
-            raise ValueError(f"schemas/tracecloak.xesext has no {self.kind} {self.key!r}")
+            raise ValueError(f"schemas/files/tracecloak.xesext has no {self.kind} {self.key!r}")
         _check_keys(self.children)
 
 

@@ -1,0 +1,356 @@
+"""From epsilon and delta to noise scales and thresholds that provably keep them.
+
+Epsilons and deltas are exact fractions. Scales and thresholds are rounded up and bounds on what an
+attacker gains are rounded up; whether a candidate keeps its promise is decided on enclosures of the
+true value (`anonymizers.accounting.intervals`), never on floats, and what cannot be decided counts
+as not kept. The unit is one case or one individual that is added or removed.
+
+Notation: b is the scale of discrete Laplace noise X, a = exp(-1/b), and
+P(X = x) = (1 - a) / (1 + a) a^|x|, so that P(X >= s) = a^s / (1 + a) for s >= 0.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from functools import lru_cache
+
+from tracecloak.anonymizers.accounting.gaussian_loss import (
+    COORDINATES_LOSS,
+    ROUNDING_DEVIATION,
+    discrete_gaussian_interval,
+    gaussian_delta,
+)
+from tracecloak.anonymizers.accounting.intervals import Interval, is_proven, smallest
+from tracecloak.schemas.errors import UsageError
+
+_SCALE_LIMIT = 2**50  # numerators and denominators of scales, so that the samplers stay in int64
+_MAX_DECIMALS = 400
+_MAX_EPSILON = 10**6
+
+_MIN_GAUSSIAN_EPSILON = Fraction(1, 10**9)
+_ONE_COUNT_GRID = 1000
+
+
+def exact(value: str | int | Decimal | Fraction) -> Fraction:
+    """Returns the exact value of a decimal such as "0.1" or "1e-6".
+
+    Args:
+        value: Text or decimal of at most 400 decimal places; whole numbers and fractions as well. A
+            float is refused, because 0.1 is not the number that one writes.
+
+    Raises:
+        UsageError: It is no such number.
+    """
+    if isinstance(value, Fraction) or (isinstance(value, int) and not isinstance(value, bool)):
+        return Fraction(value)
+    if isinstance(value, str | Decimal):
+        try:
+            number = Decimal(value)
+        except InvalidOperation:
+            number = Decimal("nan")
+        # An exponent of a billion would be a fraction of a billion digits.
+        if number.is_finite() and (not number or abs(number.adjusted()) <= _MAX_DECIMALS):
+            return Fraction(number)
+    raise UsageError(f"expected a decimal number such as 0.1 or 1e-6 as text, got {value!r}")
+
+
+def check_epsilon(epsilon: Fraction | int) -> Fraction:
+    """Returns epsilon as a fraction.
+
+    Raises:
+        UsageError: It is not an exact number in (0, 10^6].
+    """
+    if isinstance(epsilon, float) or not 0 < epsilon <= _MAX_EPSILON:
+        raise UsageError(
+            f"epsilon must be an exact number above 0 and at most {_MAX_EPSILON}, got {epsilon!r}"
+        )
+    return Fraction(epsilon)
+
+
+def _check_delta(delta: Fraction | int) -> Fraction:
+    if isinstance(delta, float) or not 0 < delta <= Fraction(1, 2):
+        raise UsageError(
+            f"delta must be an exact number above 0 and at most 1/2 here, got {delta!r}; with "
+            "delta 0 choose a method that needs no threshold and no Gaussian noise"
+        )
+    return Fraction(delta)
+
+
+def _check_whole(name: str, value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise UsageError(f"{name} must be a whole number of at least 1, got {value!r}")
+    return value
+
+
+def laplace_scale(epsilon: Fraction | int, sensitivity: int) -> tuple[int, int]:
+    """Returns the scale of discrete Laplace noise on counts of a known L1 sensitivity.
+
+    Noise of scale b on each of any number of counts is (k / b)-DP if one unit changes the counts by
+    at most k in total (Ghosh, Roughgarden, Sundararajan 2009; Dwork, McSherry, Nissim, Smith 2006).
+
+    Args:
+        epsilon: Above 0.
+        sensitivity: k, at least 1.
+
+    Returns:
+        (numerator, denominator) in lowest terms, both at most 2^50 - 1: sensitivity / epsilon if it
+        fits, else a larger fraction next to it.
+
+    Raises:
+        UsageError: A parameter is out of range, or the scale is 2^50 or more.
+    """
+    scale = _check_whole("sensitivity", sensitivity) / check_epsilon(epsilon)
+    if scale.numerator >= _SCALE_LIMIT or scale.denominator >= _SCALE_LIMIT:
+        shift = 49
+        while shift and math.ceil(scale * 2**shift) >= _SCALE_LIMIT:
+            shift -= 1
+        scale = Fraction(math.ceil(scale * 2**shift), 2**shift)
+        if scale.numerator >= _SCALE_LIMIT:
+            raise UsageError(
+                f"epsilon {epsilon} needs noise of scale 2^50 or more at sensitivity {sensitivity}:"
+                " raise epsilon"
+            )
+    return scale.numerator, scale.denominator
+
+
+def _decay(epsilon: Fraction | int, max_units: int, digits: int) -> Interval:
+    """The number a of the noise that `laplace_scale` gives."""
+    numerator, denominator = laplace_scale(epsilon, max_units)
+    return (-Interval.of(Fraction(denominator, numerator), digits)).exp()
+
+
+def stability_threshold(epsilon: Fraction | int, delta: Fraction | int, max_units: int = 1) -> int:
+    """Returns the threshold of a stability histogram: a noisy count is published iff it reaches it.
+
+    The histogram counts what occurs (variants, say), adds discrete Laplace noise of the scale that
+    `laplace_scale(epsilon, max_units)` gives, and publishes the keys and noisy counts >= t
+    (Korolova, Kenthapadi, Mishra, Ntoulas 2009). One unit adds j_v to the count of key v, with
+    sum j_v <= m = max_units: one key m times, m keys once, or anything between. The result is the
+    smallest t that makes the whole histogram (epsilon, delta)-DP for every such unit.
+
+    Proof. Let the unit add k in total to keys that occur without it, and j_1, …, j_r to keys that
+    do not, with k + j_1 + … + j_r <= m. The common part of the histogram is (k / b)-DP, b >= m /
+    epsilon. Key i of the others is published with probability p(j_i) = P(X >= t - j_i) with the
+    unit and never without it; let q = prod (1 - p(j_i)). With the unit against without it, all
+    outputs that publish such a key are lost, 1 - q, and the others have a ratio of at most
+    e^(k/b) q <= e^epsilon, so the divergence is exactly 1 - q for the worst common part. Without
+    against with, outputs have a ratio of at most e^(k/b) / q, and the divergence at epsilon is at
+    most 1 - q e^(epsilon - k/b) <= 1 - q. So (epsilon, delta) holds iff 1 - q <= delta for all
+    splits. For t > m, p(j) = a^(t-j) / (1 + a) is convex in j, hence g(j) = -log(1 - p(j)) is, and
+    the sum of g over r parts of a given total is largest with r - 1 parts of 1, at
+    (r - 1) g(1) + g(m - r + 1), which is convex in r: the worst split is one key m times or m keys
+    once. Both occur, so the conditions p(m) <= delta and 1 - (1 - p(1))^m <= delta are necessary
+    and sufficient; delta <= 1/2 implies t > m by the first, as P(X >= 0) > 1/2.
+
+    Args:
+        epsilon: Above 0, of the whole histogram.
+        delta: In (0, 1/2], of the whole histogram.
+        max_units: m, at least 1; 1 where the unit is the case.
+
+    Returns:
+        t > max_units.
+
+    Raises:
+        UsageError: A parameter is out of range, or t would pass 2^62.
+    """
+    epsilon, delta = check_epsilon(epsilon), _check_delta(delta)
+    _check_whole("max_units", max_units)
+
+    def is_enough(t: int) -> bool:
+        def claim(digits: int) -> bool | None:
+            a = _decay(epsilon, max_units, digits)
+            total = a + 1
+            of_many = (1 - a.power(t - 1) / total).power(max_units)
+            verdicts = (
+                (a.power(t - max_units) / total).is_at_most(delta),
+                Interval.of(1 - delta, digits).is_at_most(of_many),
+            )
+            return False if False in verdicts else (None if None in verdicts else True)
+
+        return is_proven(claim)
+
+    return smallest(is_enough, max_units + 1, "threshold")
+
+
+def truncated_noise_bound(
+    epsilon: Fraction | int, delta: Fraction | int, max_units: int = 1
+) -> int:
+    """Returns the bound k of truncated noise, with which a count is published iff n + X > k.
+
+    X is discrete Laplace noise of the scale of `laplace_scale(epsilon, max_units)`, conditioned on
+    |X| <= k, so a count of 0 is never published (Desfontaines, Voss, Gipson, Mandayam 2022, for
+    one unit in one partition; there k = ceil(ln((e^eps + 2 delta - 1) / ((e^eps + 1) delta)) /
+    eps)). The result is the smallest k that makes the whole histogram (epsilon, delta)-DP if one
+    unit adds j_v to the count of key v with sum j_v <= m = max_units.
+
+    Proof. Let T(j) = P(X > k - j), the j largest values. For one key that the unit raises by j, the
+    outputs of n + j + X outside the reach of n + X have probability T(j), and on the others the
+    ratio is at most e^(j/b); the other way round it is the j smallest values, again T(j) by
+    symmetry. For a key that does not occur without the unit, its publication has probability T(j)
+    with the unit and 0 without it, and not to publish it loses at most the mass T(j) either way.
+    Publishing or not is post-processing. So over all keys the divergence is at most
+    1 - prod (1 - T(j_v)). With c = (1 - a) / (1 + a - 2 a^(k+1)), the norm of the law,
+    T(j) = c (a^(k+1-j) - a^(k+1)) / (1 - a) for j <= k + 1, which is convex in j with T(0) = 0. So
+    -log(1 - T) is convex with value 0 at 0, hence superadditive: the worst unit puts everything on
+    one key, and (epsilon, delta) holds if T(m) <= delta. It is necessary, for a new key of m cases
+    is published with probability T(m). Multiplied out: a^(k+1) (a^-m - 1 + 2 delta) <= delta
+    (1 + a).
+
+    Args:
+        epsilon: Above 0, of the whole histogram.
+        delta: In (0, 1/2], of the whole histogram.
+        max_units: m, at least 1.
+
+    Returns:
+        k >= max_units.
+
+    Raises:
+        UsageError: A parameter is out of range, or k would pass 2^62.
+    """
+    epsilon, delta = check_epsilon(epsilon), _check_delta(delta)
+    _check_whole("max_units", max_units)
+
+    def is_enough(k: int) -> bool:
+        def claim(digits: int) -> bool | None:
+            a, d = _decay(epsilon, max_units, digits), Interval.of(delta, digits)
+            left = a.power(k + 1 - max_units) - a.power(k + 1) * (1 - d * 2)
+            return left.is_at_most(d * (a + 1))
+
+        return is_proven(claim)
+
+    return smallest(is_enough, max_units, "bound")
+
+
+@lru_cache(maxsize=256)
+def _deviation_of_one(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """A standard deviation that keeps (epsilon, delta) at L2 sensitivity 1, at most 1e-9 over."""
+
+    def is_enough(deviation: Fraction) -> bool:
+        return gaussian_delta(deviation, epsilon).is_at_most(delta) is True
+
+    high = Fraction(1)
+    while not is_enough(high):
+        high *= 2
+    low = high / 2
+    while is_enough(low):
+        low, high = low / 2, low
+    while high - low > high / 10**9:
+        middle = (low + high) / 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high
+
+
+def gaussian_scale(
+    epsilon: Fraction | int, delta: Fraction | int, l2_sensitivity: Fraction | int
+) -> tuple[int, int]:
+    """Returns the parameter sigma of discrete Gaussian noise on integers, in any dimension.
+
+    The noise N_Z(sigma^2) has P(x) proportional to exp(-x^2 / (2 sigma^2)) on the integers and is
+    drawn for each of at most 10^9 coordinates (Canonne, Kamath, Steinke 2020).
+
+    Proof. Let rho_r(x) = exp(-x^2 / (2 r^2)), sigma^2 = s^2 + r^2 and r = 2. Post-process the
+    continuous Gaussian mechanism of deviation s, coordinate by coordinate: from its output u draw
+    the integer y with probability rho_r(y - u) / rho_r(Z - u). By Poisson's formula rho_r(Z - u) =
+    r sqrt(2 pi) (1 + 2 sum_{i>=1} exp(-2 pi^2 r^2 i^2) cos(2 pi i u)), within a factor 1 +- h of
+    r sqrt(2 pi), with h < 2.01 exp(-2 pi^2 r^2) < 1.1e-34 (regularity of discrete Gaussians:
+    Micciancio and Regev 2007; Genise, Micciancio, Peikert, Walter 2020). The convolution of both
+    densities is the Gaussian of variance sigma^2, so y has probability N(y - f; sigma^2) up to a
+    factor in [1 / (1 + h), 1 / (1 - h)] around the exact value f, and the discrete Gaussian
+    N(y - f; sigma^2) up to a factor in [1 / (1 + h), 1]. Their log ratio is at most eta =
+    2 artanh(h) < 3e-34 per coordinate, d eta < 3e-25 in d <= 10^9 coordinates. If the continuous
+    mechanism is (epsilon - 2 d eta, delta e^(-d eta))-DP, the discrete one is (epsilon, delta)-DP.
+    s comes from `gaussian_delta`, evaluated in enclosures.
+
+    Args:
+        epsilon: At least 10^-9.
+        delta: In (0, 1/2].
+        l2_sensitivity: Upper bound on the L2 norm of what one unit changes, in lattice units. The
+            counts that it changes are whole numbers.
+
+    Returns:
+        (numerator, denominator): sigma, rounded up to 8 digits. It is sqrt(s^2 + 4): less than
+        1.00001 times s from s = 500 on, but a third more than the noise of
+        `discrete_gaussian_scale_of_one_count` at sensitivity 1 and epsilon 2.
+
+    Raises:
+        UsageError: A parameter is out of range, or sigma would be 2^50 or more.
+    """
+    epsilon, delta = check_epsilon(epsilon), _check_delta(delta)
+    if isinstance(l2_sensitivity, float) or not l2_sensitivity > 0:
+        raise UsageError(f"l2_sensitivity must be an exact number above 0, got {l2_sensitivity!r}")
+    if epsilon < _MIN_GAUSSIAN_EPSILON:
+        raise UsageError(f"epsilon of Gaussian noise must be at least 1e-9, got {epsilon}")
+    one = _deviation_of_one(epsilon - COORDINATES_LOSS, delta * (1 - COORDINATES_LOSS))
+    variance = (one * l2_sensitivity) ** 2 + ROUNDING_DEVIATION**2
+    denominator = 1
+    while variance * denominator**2 < 10**14:
+        denominator *= 10
+    scaled = variance * denominator**2
+    # The smallest integer whose square is not below: isqrt rounds down.
+    numerator = math.isqrt(math.ceil(scaled) - 1) + 1
+    if numerator >= _SCALE_LIMIT:
+        raise UsageError(
+            f"sensitivity {l2_sensitivity} needs noise of scale 2^50 or more at epsilon {epsilon}: "
+            "use a coarser lattice or raise epsilon"
+        )
+    sigma = Fraction(numerator, denominator)
+    return sigma.numerator, sigma.denominator
+
+
+def discrete_gaussian_delta(
+    sigma: tuple[int, int], sensitivity: int, epsilon: Fraction | int
+) -> float:
+    """Returns an upper bound of the delta of one integer with discrete Gaussian noise.
+
+    See `anonymizers.accounting.gaussian_loss.discrete_gaussian_interval`.
+
+    Args:
+        sigma: (numerator, denominator) of the parameter, both positive.
+        sensitivity: At least 1: the most that one unit changes the integer by.
+        epsilon: Above 0.
+
+    Returns:
+        A float in [0, 1], not below the exact hockey-stick sum.
+
+    Raises:
+        UsageError: A parameter is out of range.
+    """
+    epsilon, k = check_epsilon(epsilon), _check_whole("sensitivity", sensitivity)
+    if min(sigma) < 1:
+        raise UsageError(f"sigma must be positive, got {sigma[0]}/{sigma[1]}")
+    bound = discrete_gaussian_interval(Fraction(*sigma), k, epsilon).float_above()
+    return min(max(bound, 0.0), 1.0)
+
+
+def discrete_gaussian_scale_of_one_count(
+    epsilon: Fraction | int, delta: Fraction | int
+) -> tuple[int, int]:
+    """Returns sigma for one whole number that one unit changes by at most 1.
+
+    It also serves any number of counts if one unit changes just one of them, by 1.
+
+    Args:
+        epsilon: Above 0.
+        delta: In (0, 1/2].
+
+    Returns:
+        (numerator, denominator): the multiple of 1/1000 at which a bisection of
+        `discrete_gaussian_delta` crosses delta, from above.
+    """
+    epsilon, delta = check_epsilon(epsilon), _check_delta(delta)
+
+    def is_enough(thousandths: int) -> bool:
+        sigma = (thousandths, _ONE_COUNT_GRID)
+        return Fraction(discrete_gaussian_delta(sigma, 1, epsilon)) <= delta
+
+    sigma = Fraction(smallest(is_enough, 1, "sigma"), _ONE_COUNT_GRID)
+    return sigma.numerator, sigma.denominator
+
+
+def laplace_interval(scale: Fraction, confidence: float = 0.95) -> int:
+    """Returns the smallest h with P(|X| > h) <= 1 - confidence for discrete Laplace noise X."""
+    # P(|X| > h) = 2 e^(-(h+1)/scale) / (1 + e^(-1/scale))
+    rest = (1 - confidence) * (1 + math.exp(-1 / scale)) / 2
+    return max(0, math.ceil(-math.log(rest) * scale) - 1)

@@ -1,0 +1,86 @@
+"""The exact delta of Gaussian noise, continuous and on the integers, in enclosures."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from tracecloak.anonymizers.accounting.intervals import Interval
+
+# Discrete Gaussian noise counts as continuous one of a variance smaller by the square of this, with
+# a rounding behind it. `anonymizers.accounting.calibration.gaussian_scale` proves it for this
+# deviation and the next constant, which is 2 d eta there, rounded up.
+ROUNDING_DEVIATION = 2
+COORDINATES_LOSS = Fraction(1, 10**23)
+# Beyond this deviation the hockey-stick sum has too many terms and the continuous bound is used.
+_MAX_SUMMED_DEVIATION = 1000
+
+
+def gaussian_delta(deviation: Fraction, epsilon: Fraction | Interval) -> Interval:
+    """Encloses the smallest delta of continuous Gaussian noise at L2 sensitivity 1.
+
+    Phi(1 / (2 s) - epsilon s) - e^epsilon Phi(-1 / (2 s) - epsilon s) (Balle and Wang 2018,
+    Theorem 8), in any number of dimensions.
+
+    Args:
+        deviation: s, the standard deviation, above 0.
+        epsilon: At least 0.
+    """
+    if not isinstance(epsilon, Interval):
+        epsilon = Interval.of(epsilon)
+    s = Interval.of(deviation)
+    half, shift = Interval.of(1 / (2 * deviation)), epsilon * s
+    return (half - shift).normal_cdf() - epsilon.exp() * (-half - shift).normal_cdf()
+
+
+def continuous_deviation(sigma: Fraction) -> Fraction:
+    """Returns the s of the proof in `gaussian_scale` for a sigma above 2, rounded down."""
+    variance = sigma**2 - ROUNDING_DEVIATION**2
+    unit = 10**12
+    return Fraction(math.isqrt(math.floor(variance * unit**2)), unit)
+
+
+def discrete_gaussian_interval(deviation: Fraction, k: int, epsilon: Fraction) -> Interval:
+    """Encloses a bound of the delta of one integer that changes by k, with discrete Gaussian noise.
+
+    P(Y >= t) - e^epsilon P(Y >= t + k), with t the smallest integer above epsilon sigma^2 / k -
+    k / 2 (Canonne, Kamath, Steinke 2020, Theorem 7), summed in enclosures that leave less than
+    1e-40 open. For sigma above 1000 it is the continuous bound of `gaussian_scale` instead, which
+    at sensitivity 1 and a delta of 1e-6 is larger by less than 0.01 %.
+
+    Args:
+        deviation: sigma, above 0.
+        k: At least 1.
+        epsilon: Above 0.
+    """
+    if deviation > _MAX_SUMMED_DEVIATION:
+        bound = gaussian_delta(continuous_deviation(deviation) / k, epsilon - COORDINATES_LOSS)
+        return bound * Interval.of(1 + COORDINATES_LOSS)
+    start = math.floor(epsilon * deviation**2 / k - Fraction(k, 2)) + 1
+    total, lower, upper = _gaussian_tails(deviation, (start, start + k))
+    return (lower - Interval.of(epsilon).exp() * upper) / total
+
+
+def _gaussian_tails(deviation: Fraction, starts: tuple[int, int]) -> list[Interval]:
+    """The sums of exp(-x^2 / (2 sigma^2)) over all integers, and over those from each start on."""
+    # Behind the reach terms are below exp(-115) < 1e-49 and bounded by a geometric series.
+    reach = math.isqrt(math.ceil(230 * deviation**2)) + 1
+    # The sum from t <= 0 on is all but the one from 1 - t on, by symmetry.
+    mirrored = [start if start > 0 else 1 - start for start in starts]
+    zero = Interval.of(0)
+    positive, tails = zero, [zero for _ in starts]
+    term = (-Interval.of(1 / (2 * deviation**2))).exp()
+    square = term * term
+    step = term * square  # from x to x + 1 the term falls by the power 2 x + 1 of the first one
+    for x in range(1, reach + 1):
+        positive = positive + term
+        for i, start in enumerate(mirrored):
+            if x >= start:
+                tails[i] = tails[i] + term
+        term, step = term * step, step * square
+    rest = Interval(zero.low, (term / (1 - step)).high, zero.digits)
+    total = (positive + rest) * 2 + 1
+    tails = [tail + rest for tail in tails]
+    return [total] + [
+        tail if start > 0 else total - tail for start, tail in zip(starts, tails, strict=True)
+    ]

@@ -1,0 +1,399 @@
+"""Amun: a log released by sampling its cases and adding noise to its times.
+
+Elkoumy, Pankova, Dumas: Differentially Private Release of Event Logs for Process Mining. Sections
+3.2 to 3.7, Algorithm 1, Propositions A.6 and A.7. One parameter, the guessing advantage, sets all
+noise. As published; `guarantee` says what really holds, which is no finite epsilon.
+
+Readings that the paper leaves open, fixed here: a relative time is the difference to the
+predecessor; a start is counted in whole days since the log's first; a noised relative time below 0
+becomes 0 and the order of a case's events never changes, so no new variant appears (R1); noise is
+rounded to the nearest integer; an epsilon of replicated cases is divided by the number of released
+cases that stem from the same one. The profiles `paper` and `reference` fix the rest
+(`amun_state.PROFILES`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.amun.case_moves import draw_moves
+from tracecloak.anonymizers.amun.guessing_advantage import (
+    PriorKnowledge,
+    PriorRule,
+    epsilon_of_counts,
+    epsilon_of_oversampling,
+)
+from tracecloak.anonymizers.amun.params import (
+    DAY_US,
+    AmunParams,
+    CompressionDecision,
+    DafsaDecision,
+    FilterDecision,
+    SamplingDecision,
+    SelectionDecision,
+    kept_cases,
+    ticks_of,
+)
+from tracecloak.anonymizers.amun.release import Released
+from tracecloak.anonymizers.contract.counters import RangeOfStarts
+from tracecloak.anonymizers.noise.published import laplace_by_inversion
+from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers, hex_ids
+from tracecloak.schemas.arrays.merging import offsets_of, ranges
+from tracecloak.schemas.arrays.ranks import CaseRanks
+from tracecloak.schemas.errors import GuaranteeError, UsageError
+from tracecloak.schemas.events.timeline import StartRange, cumulated_stamps
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.statistics.dafsa import Dafsa
+from tracecloak.schemas.statistics.durations import DurationTable
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+
+class Amun(contract.Anonymizer):
+    """The method; see the module."""
+
+    name: ClassVar[str] = "amun"
+    summary: ClassVar[str] = "samples cases over a DAFSA and adds noise to times (published)"
+    Params: ClassVar[type[AmunParams]] = AmunParams
+    log: ClassVar[Literal["transformed"]] = "transformed"
+    operations: ClassVar[tuple[Operation, ...]] = (
+        Operation("suppression", "case", "case"),
+        Operation("addition", "case", "case"),
+        Operation("substitution", "case", "concept:name"),
+        Operation("substitution", "event", "time:timestamp"),
+    )
+    exact_noise: ClassVar[bool] = False
+
+    def rounds(self, params: AmunParams) -> tuple[str, ...]:
+        """Returns the rounds: one more to filter by, and one less without compression."""
+        prior = ("prior-knowledge",) if params.mode == "filtering" else ()
+        last = () if params.choices.compression == "none" else ("compression",)
+        return ("dafsa", *prior, "sampling", "selection", *last)
+
+    def guarantee(self, params: AmunParams) -> Guarantee:
+        """Returns the published claim, and why no finite epsilon holds."""
+        reality = [
+            "No finite epsilon holds: released variants are a subset of the input's, so a variant "
+            "that only one case follows proves that case's presence when it is released.",
+            "The counts' noise alone, were the automaton public, would cost epsilon_d times the "
+            "length of the longest case; which cases are copied or deleted is decided on the "
+            "unprotected log.",
+        ]
+        if params.mode == "oversampling":
+            reality.append(
+                "Oversampling never lowers a count, so its counts are not differentially private "
+                "for delta below 1 - e^-epsilon."
+            )
+        if params.mode == "filtering":
+            reality.append("Which cases the filter drops depends on the other cases.")
+        if params.choices.compression == "noise":
+            reality.append(
+                "The compression multiplies the noise, after it was drawn, by at most 1/2."
+            )
+        divided = "; here each was divided by the length of the longest case."
+        has_public_range = params.log_start is not None and params.log_end is not None
+        return Guarantee(
+            kind="published",
+            unit="case",
+            adjacency="add_remove",
+            epsilon=None,
+            delta=None,
+            claim=(
+                f"epsilon_d = {_epsilon_d(params):.4f} for the control flow and a personalised "
+                "epsilon for each time, so that an attacker's guessing advantage stays at or below "
+                f"{params.guessing_advantage:g}."
+            ),
+            reality=" ".join(reality),
+            not_covered=(
+                "The activity names and the set of variants are the input's own.",
+                "The noise of a time is scaled by the range of its group in the input; a group "
+                "whose times are all equal, such as that of a single case, is released without "
+                "noise.",
+                "The epsilons of a case's times add up over its events"
+                + (divided if params.correlated_times else "."),
+                "The first and the last start of the log are taken as public"
+                + ("." if has_public_range else ", and were read from the input."),
+            ),
+        )
+
+    def explain(self, params: AmunParams) -> tuple[str, ...]:
+        """Returns one sentence per round."""
+        c = params.choices
+        sentences = {
+            "dafsa": "counts variants and builds their minimal DAFSA",
+            "prior-knowledge": "counts the times of all cases, and drops the cases with P + g >= 1",
+            "sampling": (
+                f"counts durations per transition and starts per day; priors by {c.prior} within "
+                f"{c.time_precision_us / 1e6:g} s; adds Laplace noise with epsilon "
+                f"{_epsilon_d(params):.4f} to the count of each transition, and moves whole cases "
+                "until every transition has its noise"
+            ),
+            "selection": "chooses which cases those are, by keyed ranks",
+            "compression": f"brings times back towards the public range ({c.compression})",
+        }
+        return tuple(f"{name}: {sentences[name]}" for name in self.rounds(params))
+
+    def requires(self, round_name: str, params: AmunParams) -> Mapping[str, contract.Counter]:
+        """Returns the counters of a round."""
+        if round_name == "dafsa":
+            return {"variants": _Variants(), "starts": RangeOfStarts()}
+        if round_name == "prior-knowledge":
+            return {"times": _Times(params)}
+        if round_name == "sampling":
+            kept = {"variants": _Variants(params)} if params.mode == "filtering" else {}
+            return {**kept, "times": _Times(params)}
+        if round_name == "selection":
+            return {"ranks": _Ranks(params)}
+        return {"starts": _NoisedStarts(params)}
+
+    def decide(
+        self,
+        round_name: str,
+        statistics: Mapping[str, Any],
+        decisions: contract.Decisions,
+        params: AmunParams,
+        randomness: Randomness,
+    ) -> contract.Decision:
+        """Decides a round.
+
+        Raises:
+            GuaranteeError: The log is empty, or the filter left nothing of it.
+        """
+        if round_name == "dafsa":
+            return _decide_dafsa(statistics["variants"], statistics["starts"], params)
+        dafsa = decisions["dafsa"].dafsa
+        if round_name == "prior-knowledge":
+            times: DurationTable = statistics["times"]
+            dropped = _prior(times, dafsa, params).exceeds(params.guessing_advantage)
+            return FilterDecision(times.index(dafsa.n_transitions + 1), dropped)
+        if round_name == "sampling":
+            return _decide_sampling(statistics, dafsa, params, randomness)
+        if round_name == "selection":
+            return _decide_selection(statistics["ranks"], decisions["sampling"], randomness)
+        return CompressionDecision(statistics["starts"])
+
+    def apply(
+        self,
+        traces: TraceBatch,
+        decisions: contract.Decisions,
+        params: AmunParams,
+        randomness: Randomness,
+    ) -> TraceBatch:
+        """Copies, deletes and re-times the cases of one batch, under new ids."""
+        released = Released.of(traces, decisions, params, randomness)
+        starts, durations = released.retimed(decisions, params, randomness)
+        ids = randomness.words("amun/case-id", released.cells, released.replica)
+        return TraceBatch(
+            hex_ids(ids),
+            released.traces.offsets,
+            released.traces.activities,
+            cumulated_stamps(starts, durations, released.traces),
+            traces.vocabulary,
+        )
+
+
+def _epsilon_d(params: AmunParams) -> float:
+    g = params.guessing_advantage
+    return epsilon_of_oversampling(g) if params.mode == "oversampling" else epsilon_of_counts(g)
+
+
+def _microseconds(stamp: datetime) -> int:
+    return (stamp - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+# Beyond this the draws alone take gigabytes, and next to nothing is left of the log.
+_MAX_MOVES = 100_000_000
+
+
+# --- Rounds -----------------------------------------------------------------------------------
+
+
+def _decide_dafsa(
+    variants: VariantHistogram, starts: StartRange, params: AmunParams
+) -> DafsaDecision:
+    if variants.n_variants == 0:
+        raise GuaranteeError("the log has no events, so there is nothing to anonymise")
+    first, last = params.log_start, params.log_end
+    first_us = starts.first_us if first is None else _microseconds(first)
+    last_us = starts.last_us if last is None else _microseconds(last)
+    if first_us > last_us:
+        raise UsageError(
+            "log_start and log_end must enclose the log: the one that was given lies on the other "
+            "side of all starts"
+        )
+    return DafsaDecision(Dafsa.from_variants(variants), first_us, last_us)
+
+
+def _decide_sampling(
+    statistics: Mapping[str, Any], dafsa: Dafsa, params: AmunParams, randomness: Randomness
+) -> SamplingDecision:
+    kept: VariantHistogram = statistics.get("variants", dafsa.variants)
+    if kept.n_variants == 0:
+        raise GuaranteeError(
+            "the filter dropped every case: each has a time that is too easy to guess; lower "
+            "guessing_advantage or time_precision_us, or use mode sampling"
+        )
+    counts = dafsa.counts_of(kept)
+    times: DurationTable = statistics["times"]
+    scales = _scales(times, dafsa, params, longest=int(np.diff(kept.offsets).max()))
+    present = np.flatnonzero(dafsa.contingency_table_of(counts))
+    noise = np.zeros(dafsa.n_transitions, np.int64)
+    words = randomness.words("amun/count", cell_numbers(present.astype(np.uint64)))
+    noise[present] = laplace_by_inversion(words, 1 / _epsilon_d(params))
+    if np.abs(noise).sum(dtype=np.float64) > _MAX_MOVES:
+        raise UsageError(
+            f"guessing_advantage={params.guessing_advantage:g} asks for more than {_MAX_MOVES:,} "
+            "cases to copy or delete; raise it"
+        )
+    if params.mode == "oversampling":
+        more, fewer = np.abs(noise), np.zeros_like(noise)
+    else:
+        more, fewer = np.maximum(noise, 0), np.maximum(-noise, 0)
+    gains = draw_moves(dafsa, counts, more, randomness, "amun/gain")
+    losses = draw_moves(dafsa, counts, fewer, randomness, "amun/loss")
+    # A deletion that finds no case left still counted for its transitions; it deletes nothing.
+    losses = np.minimum(losses, counts + gains)
+    index = times.index(dafsa.n_transitions + 1)
+    return SamplingDecision(index, scales.astype(np.float32), gains, losses)
+
+
+def _decide_selection(
+    ranks: CaseRanks, sampling: SamplingDecision, randomness: Randomness
+) -> SelectionDecision:
+    """Chooses the copied and the deleted cases of each variant.
+
+    A copy is of a case drawn uniformly from its variant's, with replacement; a deletion takes any
+    of the variant's cases and copies, without replacement.
+    """
+    variants = np.flatnonzero(sampling.gains + sampling.losses)
+    gains, losses = sampling.gains[variants], sampling.losses[variants]
+    first = np.searchsorted(ranks.groups, variants)
+    n_cases = np.searchsorted(ranks.groups, variants, side="right") - first
+
+    variant_cells = cell_numbers(variants.astype(np.uint64))
+    copy_number = ranges(np.zeros(len(variants), np.int64), gains)
+    words = randomness.words("amun/copy", np.repeat(variant_cells, gains, axis=0), copy_number)
+    copied = np.repeat(first, gains) + below(words[:, 0], np.repeat(n_cases, gains))
+
+    n_instances = n_cases + gains
+    instance_offsets = offsets_of(n_instances)
+    instance = np.empty(int(instance_offsets[-1]), np.int64)  # position in ranks
+    instance[ranges(instance_offsets[:-1], n_cases)] = ranges(first, n_cases)
+    instance[ranges(instance_offsets[:-1] + n_cases, gains)] = copied
+    number = ranges(np.zeros(len(variants), np.int64), n_instances)
+    words = randomness.words("amun/delete", np.repeat(variant_cells, n_instances, axis=0), number)
+    row = np.repeat(np.arange(len(variants)), n_instances)
+    order = np.lexsort((words[:, 1], words[:, 0], row))
+    survives = number >= losses[row]  # in the order of the keyed ranks, the first ones go
+    copies = np.bincount(instance[order][survives], minlength=len(ranks.groups))
+    changed = copies != 1
+    return SelectionDecision(ranks.cases.filter(pa.array(changed)), copies[changed])
+
+
+# --- Priors and scales of noise ---------------------------------------------------------------
+
+
+def _prior(times: DurationTable, dafsa: Dafsa, params: AmunParams) -> PriorKnowledge:
+    choices = params.choices
+    n_groups = dafsa.n_transitions + 1
+    smallest, largest = times.extremes(n_groups)
+    widths = largest - smallest
+    # Section 3.3: a precision is a share of the range, so at most all of it.
+    precision, unit = choices.time_precision_us, choices.time_unit_us
+    under, over = np.minimum(-(-precision // unit), widths), np.minimum(precision // unit, widths)
+    days = choices.start_precision_days
+    reach = 1 / max(int(widths[-1]), 1) if days == "authors" else min(float(days), widths[-1])
+    under[-1], over[-1] = int(np.ceil(reach)), int(np.floor(reach))
+    clamped = np.full(n_groups, choices.prior == "clamped")
+    clamped[-1] = False
+    return PriorKnowledge.of(times, n_groups, PriorRule(under, over, clamped))
+
+
+def _scales(times: DurationTable, dafsa: Dafsa, params: AmunParams, longest: int) -> np.ndarray:
+    choices = params.choices
+    g = params.guessing_advantage
+    prior = _prior(times, dafsa, params)
+    saturated = choices.saturated_epsilon
+    epsilons = prior.epsilons(
+        g,
+        epsilon_of_counts(g) if saturated == "epsilon_d" else float(saturated),
+        params.zero_prior_epsilon,
+    )
+    if params.correlated_times:
+        epsilons = epsilons / longest
+    tick = np.where(times.groups == dafsa.n_transitions, DAY_US, choices.time_unit_us)
+    return prior.widths * tick / epsilons
+
+
+# --- What one batch contributes ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Variants:
+    """Variants of all cases, or of those that the filter leaves."""
+
+    params: AmunParams | None = None
+    kind: ClassVar[type[VariantHistogram]] = VariantHistogram
+
+    def count(
+        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
+    ) -> VariantHistogram:
+        if self.params is not None:
+            traces = kept_cases(traces, decisions, self.params)
+        return VariantHistogram.from_traces(traces)
+
+
+@dataclass(frozen=True)
+class _Times:
+    """Relative times per transition and days of the starts, of the cases that the filter leaves."""
+
+    params: AmunParams
+    kind: ClassVar[type[DurationTable]] = DurationTable
+
+    def count(
+        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
+    ) -> DurationTable:
+        traces = kept_cases(traces, decisions, self.params)
+        _, group, ticks = ticks_of(traces, decisions, self.params)
+        return DurationTable.from_events(group, ticks)
+
+
+@dataclass(frozen=True)
+class _Ranks:
+    """Keyed identities of the cases of the variants that gain or lose."""
+
+    params: AmunParams
+    kind: ClassVar[type[CaseRanks]] = CaseRanks
+
+    def count(
+        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
+    ) -> CaseRanks:
+        traces = kept_cases(traces, decisions, self.params)
+        variant, _ = decisions["dafsa"].dafsa.annotate(traces)
+        sampling: SamplingDecision = decisions["sampling"]
+        moved = (sampling.gains + sampling.losses)[variant] > 0
+        chosen = traces.case_ids.filter(pa.array(moved))
+        return CaseRanks.of(variant[moved], randomness.identify("case", chosen))
+
+
+@dataclass(frozen=True)
+class _NoisedStarts:
+    """Range of the starts of the released cases, after noise and before compression."""
+
+    params: AmunParams
+    kind: ClassVar[type[StartRange]] = StartRange
+
+    def count(
+        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
+    ) -> StartRange:
+        released = Released.of(traces, decisions, self.params, randomness)
+        noise = released.start_noise(decisions, randomness)
+        return StartRange.of(released.traces.starts + noise)

@@ -1,0 +1,214 @@
+"""What Amun's rounds and its transformation share: parameters, decisions, and the filter.
+
+See `anonymizers.amun.method` for the method. A time is looked at as (group, ticks): the group is
+the DAFSA transition of its event, or one group of its own for all starts; ticks are relative times
+in units of `time_unit_us`, or days since the log's first start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pydantic
+from pydantic import AwareDatetime, Field
+
+from tracecloak.anonymizers import contract
+from tracecloak.schemas.events.timeline import StartRange
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.statistics.dafsa import Dafsa
+from tracecloak.schemas.statistics.durations import DurationIndex
+
+DAY_US = 86_400_000_000
+_MINUTE_US = 60_000_000
+
+Profile = Literal["default", "paper", "reference"]
+Compression = Literal["starts", "equation_4", "noise", "none"]
+_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class AmunParams(contract.Params):
+    """Parameters of Amun."""
+
+    guessing_advantage: float = Field(0.3, ge=1e-6, lt=1)
+    """How much the release may raise an attacker's probability of guessing, from 0.000001 to below
+    1; the paper uses 0.2, 0.3 and 0.4. Smaller is noisier."""
+
+    mode: Literal["sampling", "filtering", "oversampling"] = "sampling"
+    """sampling copies and deletes cases; filtering first drops the cases that are too easy to
+    guess; oversampling only copies, by an epsilon of its own (Proposition A.6)."""
+
+    profile: Profile = "default"
+    """Which reading the other parameters default to: paper, reference (the authors' code), or
+    default (paper with compression of the starts)."""
+
+    prior: Literal["equation_1", "clamped"] | None = None
+    """Prior of a relative time: equation_1, or clamped, where the lower end of the window stops at
+    the group's smallest value."""
+
+    time_precision_us: int | None = Field(None, gt=0, le=10**17)
+    """Microseconds within which a guessed relative time counts as right."""
+
+    time_unit_us: int | None = Field(None, gt=0, le=10**17)
+    """Microseconds of a tick in which relative times are compared for the prior; noise is always
+    drawn in microseconds."""
+
+    start_precision_days: _Positive | Literal["authors"] | None = None
+    """Days within which a guessed start counts as right, or authors: 1 / (range of starts in
+    days)."""
+
+    saturated_epsilon: _Positive | Literal["epsilon_d"] | None = None
+    """Epsilon of a time whose prior plus g reaches 1, where Equation 3 has no value: a number > 0,
+    or epsilon_d, that of the counts."""
+
+    zero_prior_epsilon: _Positive = 10.0
+    """Epsilon of a time whose prior is 0, where Equation 3 is infinite; only a clamped prior meets
+    it."""
+
+    compression: Compression | None = None
+    """How times are brought back towards the public range: starts (affinely, durations are left),
+    equation_4 (all relative times shrink by Equation 4), noise (only the noise does), or none."""
+
+    correlated_times: bool = False
+    """Divide the epsilons of times by the length of the longest case (Proposition A.7)."""
+
+    log_start: AwareDatetime | None = None
+    """Public start of the first case; None takes it from the log, as the paper does."""
+
+    log_end: AwareDatetime | None = None
+    """Public start of the last case; None takes it from the log, as the paper does."""
+
+    @pydantic.model_validator(mode="after")
+    def _range_is_not_inverted(self) -> AmunParams:
+        if self.log_start and self.log_end and self.log_start > self.log_end:
+            raise ValueError("log_start must not be after log_end")
+        return self
+
+    @property
+    def choices(self) -> Choices:
+        """The profile with the parameters that were given in its place."""
+        given = {name: getattr(self, name) for name in Choices.__dataclass_fields__}
+        return replace(PROFILES[self.profile], **{k: v for k, v in given.items() if v is not None})
+
+    def resolved(self) -> dict[str, Any]:
+        """Returns the parameters in effect, with the profile's choices filled in."""
+        return {**super().resolved(), **asdict(self.choices)}
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The choices in which the paper, its examples and its authors' code differ."""
+
+    prior: str
+    time_precision_us: int
+    time_unit_us: int
+    start_precision_days: float | str
+    saturated_epsilon: float | str
+    compression: str
+
+
+_PAPER = Choices("equation_1", 10_000_000, 1, 1.0, "epsilon_d", "equation_4")
+PROFILES: dict[Profile, Choices] = {
+    "default": replace(_PAPER, compression="starts"),
+    "paper": _PAPER,
+    "reference": Choices("clamped", 10 * _MINUTE_US, _MINUTE_US, "authors", 0.7, "noise"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class DafsaDecision(contract.Decision):
+    """Round `dafsa`.
+
+    Attributes:
+        dafsa: The automaton of the whole log's variants.
+        log_start_us: Public start of the first case.
+        log_end_us: Public start of the last case.
+    """
+
+    dafsa: Dafsa
+    log_start_us: int
+    log_end_us: int
+
+
+@dataclass(frozen=True, eq=False)
+class FilterDecision(contract.Decision):
+    """Round `prior-knowledge`: the filter of section 3.4 on distinct (group, ticks) pairs.
+
+    Attributes:
+        times: The pairs of all cases.
+        is_dropped: bool[n_pairs], those whose cases are dropped.
+    """
+
+    times: DurationIndex
+    is_dropped: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class SamplingDecision(contract.Decision):
+    """Round `sampling`.
+
+    Attributes:
+        times: The (group, ticks) pairs of the kept cases; the last group is the starts'.
+        scales: float32[n_pairs], Laplace scale of each pair in microseconds, before replication.
+        gains: int64[n_variants], cases to copy.
+        losses: int64[n_variants], cases to delete.
+    """
+
+    times: DurationIndex
+    scales: np.ndarray
+    gains: np.ndarray
+    losses: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class SelectionDecision(contract.Decision):
+    """Round `selection`.
+
+    Attributes:
+        changed: fixed_size_binary(16)[n], identities of the cases released other than once.
+        copies: int64[n], how often each of them is released.
+    """
+
+    changed: pa.Array
+    copies: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class CompressionDecision(contract.Decision):
+    """Round `compression`.
+
+    Attributes:
+        noised_starts: Range of the noised starts.
+    """
+
+    noised_starts: StartRange
+
+
+def ticks_of(
+    traces: TraceBatch, decisions: contract.Decisions, params: AmunParams
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns (variant int64[n_cases], group int32[n_events], ticks int64[n_events])."""
+    known: DafsaDecision = decisions["dafsa"]
+    variant, group = known.dafsa.annotate(traces)
+    ticks = traces.durations // params.choices.time_unit_us
+    group[traces.is_first] = known.dafsa.n_transitions
+    ticks[traces.is_first] = start_days(traces, decisions)
+    return variant, group, ticks
+
+
+def start_days(traces: TraceBatch, decisions: contract.Decisions) -> np.ndarray:
+    """Returns int64[n_cases], whole days from the log's first start to each case's."""
+    known: DafsaDecision = decisions["dafsa"]
+    return (traces.starts - known.log_start_us) // DAY_US
+
+
+def kept_cases(traces: TraceBatch, decisions: contract.Decisions, params: AmunParams) -> TraceBatch:
+    """Returns the cases that the filter leaves."""
+    dropped: FilterDecision | None = decisions.get("prior-knowledge")
+    if dropped is None or traces.n_cases == 0:
+        return traces
+    _, group, ticks = ticks_of(traces, decisions, params)
+    drops = dropped.is_dropped[dropped.times.find(group, ticks)]
+    return traces.take(np.flatnonzero(~np.logical_or.reduceat(drops, traces.offsets[:-1])))

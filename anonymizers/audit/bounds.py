@@ -1,0 +1,310 @@
+"""What releases themselves say about epsilon: lower bounds from samples of them.
+
+A lower bound here is a fact about the code that ran, with a stated confidence, and needs no trust
+in how the code reasons: if it exceeds the epsilon that is claimed, the claim is false. The converse
+does not hold. A small bound proves nothing, because another pair of logs or another event may tell
+the releases apart better.
+
+Everything here is computed from raw data or from releases of logs made for the audit. It draws no
+randomness of its own, and its results are for the operator: they are not private.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from scipy import special, stats
+
+from tracecloak.anonymizers.audit.attacks import (
+    AveragingGain,
+    CrowdSizes,
+    SupportFinding,
+    averaging_gain,
+    lowest_bit,
+    singled_out,
+    support_attack,
+)
+from tracecloak.anonymizers.audit.events import Column, Objective, chosen_events, learnt_columns
+from tracecloak.schemas.errors import UsageError
+
+# Two to learn the scores on, two to choose the event on, four to measure it on.
+_FEWEST_RELEASES = 8
+# One bound for each side of the ratio, in each of its two directions.
+_N_BOUNDS = 4
+
+# The audit's whole surface is here, whatever file it is computed in.
+__all__ = [
+    "AuditedEpsilon",
+    "AveragingGain",
+    "CrowdSizes",
+    "SupportFinding",
+    "averaging_gain",
+    "clopper_pearson",
+    "epsilon_lower_bound",
+    "hockey_stick_lower_bound",
+    "lowest_bit",
+    "one_run_epsilon",
+    "singled_out",
+    "support_attack",
+]
+
+
+@dataclass(frozen=True)
+class AuditedEpsilon:
+    """A lower bound of epsilon and the event that proves it.
+
+    Attributes:
+        epsilon: The mechanism has no smaller epsilon; 0 if nothing told the logs apart.
+        confidence: Probability at least that the bound is right, over the mechanism's randomness.
+        n_releases: Releases of each of the two logs, those that the event was chosen on included.
+        event: Which event of which feature was measured, such as "cases of a,b ≥ 3".
+        p_with: Clopper-Pearson interval of the event's probability with the unit in the log.
+        p_without: The same without the unit. Each end of both is missed with probability at most
+            (1 - confidence) / 4; epsilon uses the lower end of one and the upper of the other.
+    """
+
+    epsilon: float
+    confidence: float
+    n_releases: int
+    event: str
+    p_with: tuple[float, float]
+    p_without: tuple[float, float]
+
+
+def clopper_pearson(successes: int, trials: int, alpha: float) -> tuple[float, float]:
+    """Returns the exact interval of a binomial's probability (Clopper and Pearson, 1934).
+
+    Args:
+        successes: Between 0 and `trials`.
+        trials: At least 1.
+        alpha: In (0, 1); each end is missed with probability at most alpha / 2.
+
+    Raises:
+        UsageError: An argument is outside its range.
+    """
+    if trials < 1 or not 0 <= successes <= trials:
+        raise UsageError(
+            f"successes must lie between 0 and trials, and trials be at least 1, got {successes} of"
+            f" {trials}"
+        )
+    if not 0 < alpha < 1:
+        raise UsageError(f"alpha must lie strictly between 0 and 1, got {alpha!r}")
+    low, high = 0.0, 1.0
+    if successes > 0:
+        low = float(special.betaincinv(successes, trials - successes + 1, alpha / 2))
+    if successes < trials:
+        high = float(special.betainccinv(successes + 1, trials - successes, alpha / 2))
+    return low, high
+
+
+def epsilon_lower_bound(
+    with_unit: np.ndarray,
+    without_unit: np.ndarray,
+    delta: float = 0.0,
+    confidence: float = 1 - 1e-9,
+    names: Sequence[str] | None = None,
+) -> AuditedEpsilon:
+    """Bounds from below the epsilon at which the mechanism is (epsilon, delta)-private.
+
+    An event is chosen on the first half of the releases: a feature is at least, at most or exactly
+    a value, absent or present, or a score of all features passes a threshold. The scores are learnt
+    on the first quarter: a linear discriminant, which sees noise shared between features, and a sum
+    of each feature's log-likelihood ratio, which adds up small differences. On the second half the
+    event is counted, and ln((p - delta) / q) is bounded by exact binomial intervals, for an event
+    more likely with the unit and for one more likely without it. No correction for the number of
+    events tried is needed, as none was tried on the half that is counted. (Jagielski, Ullman and
+    Oprea, 2020; Bichsel, Steffen, Bogunovic and Vechev, 2021.)
+
+    Whoever takes the largest of several bounds divides 1 - confidence by their number.
+
+    Args:
+        with_unit: float64[n_releases, n_features], features of independent releases of a log; NaN
+            where a release lacks the feature.
+        without_unit: float64[n_releases, n_features], the same of the log that lacks one unit.
+        delta: In [0, 1), the delta that is claimed beside epsilon.
+        confidence: In (0, 1).
+        names: What the features are called in the event; by default "feature 0" and so on.
+
+    Raises:
+        UsageError: The two shapes differ, there are fewer than 8 releases or no feature, a feature
+            is infinite, or a parameter is outside its range.
+    """
+    if not 0 <= delta < 1:
+        raise UsageError(f"delta must be at least 0 and below 1, got {delta!r}")
+
+    def log_ratio(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        over = low - delta
+        # Where delta explains it all there is no logarithm: such events come last, in their order.
+        return np.where(over > 0, np.log(np.maximum(over, 1e-300) / high), over - 1e3)
+
+    finding = _best_finding(with_unit, without_unit, confidence, names, log_ratio)
+    return AuditedEpsilon(
+        epsilon=max(0.0, finding.bound),
+        confidence=confidence,
+        n_releases=len(with_unit),
+        event=finding.event,
+        p_with=finding.p_with,
+        p_without=finding.p_without,
+    )
+
+
+def hockey_stick_lower_bound(
+    with_unit: np.ndarray,
+    without_unit: np.ndarray,
+    epsilon: float,
+    confidence: float = 1 - 1e-9,
+) -> float:
+    """Bounds from below the delta at which the mechanism is (epsilon, delta)-private.
+
+    It is the hockey-stick divergence p - e^epsilon q of one event, chosen and measured as in
+    `epsilon_lower_bound`, whose arguments and errors it shares; the larger of the two directions.
+
+    Args:
+        with_unit: float64[n_releases, n_features].
+        without_unit: float64[n_releases, n_features].
+        epsilon: Not negative, finite.
+        confidence: In (0, 1).
+
+    Returns:
+        A lower bound of delta in [0, 1]; 0 if nothing exceeds epsilon.
+    """
+    if not 0 <= epsilon <= 700:  # e^700 is about the largest float
+        raise UsageError(f"epsilon must be at least 0 and at most 700, got {epsilon!r}")
+
+    def excess(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        return low - math.exp(epsilon) * high
+
+    return max(0.0, _best_finding(with_unit, without_unit, confidence, None, excess).bound)
+
+
+@dataclass(frozen=True)
+class _Finding:
+    bound: float
+    event: str
+    p_with: tuple[float, float]
+    p_without: tuple[float, float]
+
+
+def _best_finding(
+    with_unit: np.ndarray,
+    without_unit: np.ndarray,
+    confidence: float,
+    names: Sequence[str] | None,
+    objective: Objective,
+) -> _Finding:
+    """Learns on the first quarter, chooses on the second, measures on the second half."""
+    with_unit, without_unit = np.asarray(with_unit, float), np.asarray(without_unit, float)
+    names = _checked_names(with_unit, without_unit, confidence, names)
+    n = len(with_unit)
+    learn, choose, measure = slice(n // 4), slice(n // 4, n // 2), slice(n // 2, n)
+    columns = [
+        *(Column(name, partial(_feature, j)) for j, name in enumerate(names)),
+        *learnt_columns(with_unit[learn], without_unit[learn]),
+    ]
+    alpha = 2 * (1 - confidence) / _N_BOUNDS  # of an interval, which has two ends
+    n_measured = n - n // 2
+    events = chosen_events(
+        columns, with_unit[choose], without_unit[choose], n_measured, alpha, objective
+    )
+    findings = []
+    for event, is_likelier_with in zip(events, (True, False), strict=True):
+        p_with = clopper_pearson(event.count(with_unit[measure]), n_measured, alpha)
+        p_without = clopper_pearson(event.count(without_unit[measure]), n_measured, alpha)
+        likelier, other = (p_with, p_without) if is_likelier_with else (p_without, p_with)
+        bound = float(objective(np.array(likelier[0]), np.array(other[1])))
+        findings.append(_Finding(bound, str(event), p_with, p_without))
+    return max(findings, key=lambda finding: finding.bound)
+
+
+def _feature(j: int, releases: np.ndarray) -> np.ndarray:
+    return releases[:, j]
+
+
+def _checked_names(
+    with_unit: np.ndarray,
+    without_unit: np.ndarray,
+    confidence: float,
+    names: Sequence[str] | None,
+) -> Sequence[str]:
+    if with_unit.ndim != 2 or with_unit.shape != without_unit.shape:
+        raise UsageError(
+            "with_unit and without_unit must both be [n_releases, n_features], got shapes"
+            f" {with_unit.shape} and {without_unit.shape}"
+        )
+    n, n_features = with_unit.shape
+    if n < _FEWEST_RELEASES:
+        raise UsageError(
+            f"an audit takes at least {_FEWEST_RELEASES} releases of each log, got {n}"
+        )
+    if n_features == 0:
+        raise UsageError("an audit takes at least one feature of the releases, got none")
+    if np.isinf(with_unit).any() or np.isinf(without_unit).any():
+        raise UsageError("features must be finite, or NaN where a release lacks the feature")
+    if not 0 < confidence < 1:
+        raise UsageError(f"confidence must lie strictly between 0 and 1, got {confidence!r}")
+    if names is None:
+        return [f"feature {j}" for j in range(n_features)]
+    if len(names) != n_features:
+        raise UsageError(f"names must be one for each of {n_features} features, got {len(names)}")
+    return names
+
+
+# --- epsilon from one run -------------------------------------------------------------------------
+
+
+def one_run_epsilon(
+    n_canaries: int, n_guesses: int, n_right: int, delta: float, confidence: float
+) -> float:
+    """Bounds epsilon from below by guesses about canaries of a single release.
+
+    Each canary is a unit put into the log by a fair coin of its own; the auditor sees the release
+    and guesses some coins, abstaining on the rest. An (epsilon, delta)-private release (adding or
+    removing a unit) lets no more be right than coins of bias e^epsilon / (1 + e^epsilon), but for
+    a term in delta: Steinke, Nasr and Jagielski, "Privacy Auditing with One (1) Training Run",
+    2023, Theorem 5.2.
+
+    Args:
+        n_canaries: Canaries that had a coin, at least 1.
+        n_guesses: Coins guessed, fixed beforehand if delta is not 0.
+        n_right: Guesses that were right.
+        delta: In [0, 1].
+        confidence: In (0, 1).
+
+    Returns:
+        Epsilon, or 0 if so many right guesses may be luck.
+
+    Raises:
+        UsageError: An argument is outside its range.
+    """
+    if not 0 <= n_right <= n_guesses <= n_canaries or n_canaries < 1:
+        raise UsageError(
+            "n_right must be at most n_guesses, and n_guesses at most n_canaries, got"
+            f" {n_right}, {n_guesses} and {n_canaries}"
+        )
+    if not 0 <= delta <= 1:
+        raise UsageError(f"delta must lie between 0 and 1, got {delta!r}")
+    if not 0 < confidence < 1:
+        raise UsageError(f"confidence must lie strictly between 0 and 1, got {confidence!r}")
+
+    def is_refuted(epsilon: float) -> bool:
+        bias = 1 / (1 + math.exp(-epsilon))
+        chance = float(stats.binom.sf(n_right - 1, n_guesses, bias))
+        if delta > 0 and n_right > 0:
+            missed = np.arange(1, n_right + 1)
+            close = np.cumsum(stats.binom.pmf(n_right - missed, n_guesses, bias))
+            chance += 2 * n_canaries * delta * float((close / missed).max())
+        return chance < 1 - confidence
+
+    if not is_refuted(0.0):
+        return 0.0
+    low, high = 0.0, 1.0
+    while is_refuted(high):
+        low, high = high, 2 * high
+    for _ in range(60):  # halves the gap to below a float's last bit
+        middle = (low + high) / 2
+        low, high = (middle, high) if is_refuted(middle) else (low, middle)
+    return low

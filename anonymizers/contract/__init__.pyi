@@ -1,0 +1,16 @@
+from .bounding import ContributionBounds as ContributionBounds
+from .bounding import distinct_activities as distinct_activities
+from .counters import CollectNames as CollectNames
+from .counters import CountVariants as CountVariants
+from .counters import RangeOfStarts as RangeOfStarts
+from .in_memory import anonymise as anonymise
+from .in_memory import bound as bound
+from .in_memory import decide as decide
+from .in_memory import group_into_traces as group_into_traces
+from .input_digest import InputDigest as InputDigest
+from .method import Anonymizer as Anonymizer
+from .method import Counter as Counter
+from .method import Decision as Decision
+from .method import Decisions as Decisions
+from .method import Params as Params
+from .method import Products as Products

@@ -1,0 +1,145 @@
+"""The in-memory driver: the same rounds as the Beam pipeline, in one process and without Beam.
+
+The reference that the pipeline must equal bit for bit, the fast path for a log that fits one
+process, and the floor that the benchmarks compare with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from tracecloak.anonymizers.contract.input_digest import InputDigest
+from tracecloak.anonymizers.contract.method import Anonymizer, Decision, Products
+from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
+from tracecloak.schemas.arrays.merging import Pieces
+from tracecloak.schemas.events.events import CASE_ID
+from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch, split_by_shard
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+
+
+@dataclass(frozen=True)
+class Anonymised:
+    """What a run in memory gives.
+
+    Attributes:
+        traces: The released cases, under new ids, in the batches in which they were made.
+        products: What is released beside them.
+        input_digest: Keyed digest of what went in.
+    """
+
+    traces: list[TraceBatch]
+    products: Products
+    input_digest: str
+
+
+def group_into_traces(
+    events: Iterable[pa.RecordBatch], n_shards: int = 1, by_individual: bool = False
+) -> list[TraceBatch]:
+    """Sorts canonical events into complete cases, one batch per shard that has any, one vocabulary.
+
+    Args:
+        events: Batches of EVENT_SCHEMA, the events of a case anywhere in them.
+        n_shards: Number of shards; results do not depend on it.
+        by_individual: All cases of an individual come in one batch; see TraceBatch.from_events.
+
+    Raises:
+        InputSchemaError: `by_individual`, and an event names no individual.
+    """
+    key = INDIVIDUAL_ID if by_individual else CASE_ID
+    shards: dict[int, list[pa.RecordBatch]] = {}
+    for batch in events:
+        for shard, part in split_by_shard(batch, n_shards, key):
+            shards.setdefault(shard, []).append(part)
+    local = [TraceBatch.from_events(shards[shard], by_individual) for shard in sorted(shards)]
+    vocabulary = ActivityVocabulary.merge([batch.vocabulary for batch in local])
+    return [batch.recode(vocabulary) for batch in local]
+
+
+def anonymise(
+    traces: Sequence[TraceBatch],
+    method: Anonymizer,
+    params: Any,
+    key: ReleaseKey,
+    release_id: str,
+    config_digest: str,
+    progress: Callable[[str], None] = lambda step: None,
+) -> Anonymised:
+    """Runs all rounds of a method and applies what they decided.
+
+    Args:
+        traces: Batches of complete cases, of one vocabulary.
+        method: The method.
+        params: Its parameters.
+        key: The release's key.
+        release_id: The release's name, which its randomness depends on.
+        config_digest: Digest of the configuration, likewise.
+        progress: Called with the name of each step before it runs.
+
+    Raises:
+        GuaranteeError: The method cannot keep its promise on this input.
+    """
+    randomness, decisions = decide(traces, method, params, key, release_id, config_digest, progress)
+    progress("release")
+    released: list[TraceBatch] = []
+    if method.log == "transformed":
+        bounded = bound(traces, method, params, randomness)
+        released = [method.apply(batch, decisions, params, randomness) for batch in bounded]
+    elif method.log == "generated":
+        released = [method.generate(0, 1, decisions, params, randomness)]
+    return Anonymised(released, method.products(decisions, params), randomness.input_digest)
+
+
+def decide(
+    traces: Sequence[TraceBatch],
+    method: Anonymizer,
+    params: Any,
+    key: ReleaseKey,
+    release_id: str,
+    config_digest: str,
+    progress: Callable[[str], None] = lambda step: None,
+) -> tuple[Randomness, dict[str, Decision]]:
+    """Runs all rounds of a method; returns the release's randomness and what was decided.
+
+    Raises:
+        GuaranteeError: The method cannot keep its promise on this input.
+    """
+    declared = [_declared_only(batch, method, params) for batch in traces]
+    digest = InputDigest.merge([InputDigest.from_traces(batch, key) for batch in declared]).hex
+    randomness = Randomness(key, release_id, digest, config_digest)
+    bounded = bound(traces, method, params, randomness)
+    decisions: dict[str, Decision] = {}
+    for i, round_name in enumerate(method.rounds(params)):
+        progress(round_name)
+        statistics = {}
+        for name, counter in method.requires(round_name, params).items():
+            pieces = Pieces(counter.kind)
+            for batch in bounded:
+                pieces.add(
+                    counter.count(batch, decisions, randomness if i else randomness.of_units)
+                )
+            statistics[name] = pieces.result()
+        decisions[round_name] = method.decide(round_name, statistics, decisions, params, randomness)
+    return randomness, decisions
+
+
+def bound(
+    traces: Sequence[TraceBatch], method: Anonymizer, params: Any, randomness: Randomness
+) -> list[TraceBatch]:
+    """Brings every trace under the method's public caps, with the declared attributes alone."""
+    bounds = method.bounds(params)
+    return [
+        bounds.bound(_declared_only(batch, method, params), randomness.of_units) for batch in traces
+    ]
+
+
+def _declared_only(traces: TraceBatch, method: Anonymizer, params: Any) -> TraceBatch:
+    """Drops attributes that are not declared, on which nothing may depend, nor may the digest."""
+    names = [attribute.name for attribute in method.attributes(params)]
+    if list(traces.attributes) == names:
+        return traces
+    kept = {name: traces.attributes[name] for name in names if name in traces.attributes}
+    return replace(traces, attributes=kept)

@@ -1,0 +1,213 @@
+"""What a method is: rounds of counting and deciding, then, for some, a transformation of the log.
+
+The drivers (`anonymizers.contract.in_memory` and `transforms.batch.anonymize`) run every method
+alike:
+
+    `bounds` limit what one case or individual can contribute, on all traces
+    for each round:  COUNT what `requires` names on all traces, then `decide` on the totals
+    if the method transforms the log:  `apply` to every batch of traces
+    if it generates a log:  `generate` piece by piece
+    `products`: the tables and graphs that it releases beside a log or instead of one
+
+`decide` is called once a round and is the only place where noise is drawn on counts. `apply` and
+the counters see one batch at a time, in any order, so what they draw is keyed by case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NoReturn, Protocol
+
+import pydantic
+
+from tracecloak.anonymizers.accounting.composition import Spend
+from tracecloak.anonymizers.contract.bounding import ContributionBounds
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.schemas.arrays.merging import Mergeable
+from tracecloak.schemas.events.attributes import Attribute
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.manifest import Operation
+
+
+class Params(pydantic.BaseModel):
+    """Parameters of a method; frozen, unknown names refused, every field described.
+
+    A field's description says what it is, its unit and range, and what it costs in utility: it is
+    the help of the flag of the same name.
+    """
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    def resolved(self) -> dict[str, Any]:
+        """Returns the parameters in effect as JSON values, what a profile decides filled in."""
+        return self.model_dump(mode="json")
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a round decided: a columnar value that every worker receives."""
+
+
+# What the rounds so far decided, by the name of the round.
+Decisions = Mapping[str, Any]
+
+
+class Counter(Protocol):
+    """Counts one statistic on one batch; pickles, holds no data."""
+
+    @property
+    def kind(self) -> type[Mergeable]:
+        """The statistic's type, whose `merge` totals the batches."""
+        ...
+
+    def count(self, traces: TraceBatch, decisions: Decisions, randomness: Randomness) -> Mergeable:
+        """Returns the statistic of a batch.
+
+        Args:
+            traces: Complete cases, within the method's bounds.
+            decisions: Those of the rounds before.
+            randomness: The release's randomness; in the first round just its `of_units`, because
+                the input's digest, on which all else depends, is still being counted.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Products:
+    """What a method releases beside a log or instead of one; safe to publish.
+
+    Attributes:
+        by_name: Products (schemas.products) by the name of their files.
+    """
+
+    by_name: dict[str, Any]
+
+
+class Anonymizer(Protocol):
+    """One method; see the module.
+
+    Attributes:
+        name: As in the configuration and the manifest.
+        summary: What it does, in a line, and whether it is published or rigorous.
+        log: Where the released log comes from: `transformed` by `apply`, `generated` by
+            `generate`, or `none`: only products are released.
+        operations: What it does to a log, in the words of the XES privacy extension.
+        exact_noise: Whether all noise comes from exact samplers.
+        verifies: Whether the promise is one of the released log, which `verify` checks on the files
+            before they are committed.
+        examples: Parameters that show the method: the first in the catalogue, all of them in the
+            contract's tests and in audits. Together they go through every round.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    log: ClassVar[Literal["transformed", "generated", "none"]]
+    operations: ClassVar[tuple[Operation, ...]]
+    exact_noise: ClassVar[bool]
+    verifies: ClassVar[bool] = False
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
+
+    @property
+    def Params(self) -> type[Params]:  # noqa: N802  # a type, named as one
+        """The type of the method's parameters."""
+        ...
+
+    def bounds(self, params: Any) -> ContributionBounds:
+        """Returns the public caps that every trace is brought under before it is counted."""
+        return ContributionBounds()
+
+    def attributes(self, params: Any) -> tuple[Attribute, ...]:
+        """Returns the declared attributes that the method reads and releases, and none else.
+
+        The traces carry the texts of the source under their names, and the released ones must carry
+        values of their types, in this order; `apply` and `generate` make them from what was
+        decided. Traces that were made up can lack them, which is as if no event had a value.
+        """
+        return ()
+
+    def spends(self, params: Any) -> tuple[Spend, ...]:
+        """Returns the parts of the guarantee; they add up to it. Without a finite one, none."""
+        return ()
+
+    def rounds(self, params: Any) -> tuple[str, ...]:
+        """Returns the names of the rounds that these parameters need, in order."""
+        ...
+
+    def guarantee(self, params: Any) -> Guarantee:
+        """Returns what really holds, before anything runs."""
+        ...
+
+    def explain(self, params: Any) -> tuple[str, ...]:
+        """Returns a sentence for each round or part of one: what it counts, decides and spends."""
+        ...
+
+    def requires(self, round_name: str, params: Any) -> Mapping[str, Counter]:
+        """Returns what must be counted for a round, by name."""
+        ...
+
+    def decide(
+        self,
+        round_name: str,
+        statistics: Mapping[str, Any],
+        decisions: Decisions,
+        params: Any,
+        randomness: Randomness,
+    ) -> Decision:
+        """Decides a round on the totals; pure, and the only place for noise on counts.
+
+        Raises:
+            GuaranteeError: The promise cannot be kept on this input.
+        """
+        ...
+
+    def apply(
+        self, traces: TraceBatch, decisions: Decisions, params: Any, randomness: Randomness
+    ) -> TraceBatch:
+        """Transforms one batch; its case ids are new ones, distinct over all batches.
+
+        Only called where `log` is `transformed`.
+        """
+        return _has_no(self.name, "apply")
+
+    def generate(
+        self,
+        piece: int,
+        n_pieces: int,
+        decisions: Decisions,
+        params: Any,
+        randomness: Randomness,
+    ) -> TraceBatch:
+        """Makes one piece of the log from the decisions alone; reads no trace.
+
+        The union of the pieces does not depend on their number. Only called where `log` is
+        `generated`.
+        """
+        return _has_no(self.name, "generate")
+
+    def verify(self, released: Sequence[TraceBatch], params: Any) -> None:
+        """Checks the promise on a whole released log, and looks at nothing else.
+
+        Only called where `verifies` is set.
+
+        Args:
+            released: All its cases, in batches of one vocabulary, as read from the files.
+            params: Those of the release.
+
+        Raises:
+            GuaranteeError: It does not hold.
+        """
+        _has_no(self.name, "verify")
+
+    def writes(self, params: Any) -> tuple[str, ...]:
+        """Returns the names of the products, before anything runs."""
+        return ()
+
+    def products(self, decisions: Decisions, params: Any) -> Products:
+        """Returns what is released beside the log, from the decisions alone."""
+        return Products({})
+
+
+def _has_no(method: str, step: str) -> NoReturn:
+    raise NotImplementedError(f"{method} has no {step}: its `log` or `verifies` says so")

@@ -1,0 +1,256 @@
+"""When cases start: noisy histograms over dates and over hours of the week, and draws from them.
+
+Each case counts once by the local date of its first event and once by the local hour of the week. A
+start out of the range or out of working hours counts as the next working moment in it, or the last.
+So one case changes all counts by 2 in total, whatever they are added up to, and discrete Laplace
+noise of scale 2 / epsilon on each covers it (Dwork, McSherry, Nissim and Smith 2006; Ghosh,
+Roughgarden and Sundararajan 2009). Which counts are added up depends on the noisy number of cases
+and on the noise only.
+
+A start is drawn as if each hour had a rate of its own that date and hour of the week multiply up
+to: what the two histograms say of each other, and no more, is not kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.accounting.calibration import laplace_scale
+from tracecloak.anonymizers.logs.time_range import LogTime
+from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers, uniform
+from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_sums, variance_of
+from tracecloak.anonymizers.rigorous.params import drawable
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.working_time import HOURS_OF_WEEK, WorkingTime
+from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
+
+_HOURS_OF_DAY = 24
+_HOURS_OF_BLOCK = 6
+_WORKDAYS = 5
+# Days that a count by date is about: a day, a week, 4, 13 and 52 weeks.
+_BUCKET_DAYS = (1, 7, 28, 91, 364)
+# Least noisy number of cases a cell, in scales of the noise, at which a histogram is fine enough.
+# Noise of scale b on n cells moves shares of N cases by up to n b / 2N in total variation: 1/8 for
+# dates, and 1/4 for hours, of which many are empty and soon found to be. Chosen among powers of 2
+# by the distance of drawn starts from those of the Sepsis and CoSeLoG logs.
+_LEAST_CASES_BY_DATE = 4
+_LEAST_CASES_BY_HOUR = 2
+# Occurrences of a case in both histograms, and so the most that it changes them.
+_SENSITIVITY = 2
+
+
+@dataclass(frozen=True)
+class CaseStarts:
+    """Starts by day of the range and by hour of the week: cells of `ClippedCells`.
+
+    Cell d < n_days is day d since the Monday before the range; the hours follow.
+    """
+
+    time: LogTime
+    kind: ClassVar[type[ClippedCells]] = ClippedCells
+
+    def count(
+        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
+    ) -> ClippedCells:
+        """Counts a batch; every case is 2 in all."""
+        time = self.time.working_time(decisions)
+        days, hours = time.days_and_hours(time.at_us(time.elapsed_us(traces.starts)))
+        cases = np.arange(traces.n_cases)
+        cells = CaseCells.of(
+            np.concatenate([cases, cases]),
+            np.concatenate([days, time.n_days + hours]),
+            traces.n_cases,
+            time.n_days + HOURS_OF_WEEK,
+        )
+        return ClippedCells.of_cases(cells, _SENSITIVITY, 1)  # of a norm of root 2: never clipped
+
+
+@dataclass(frozen=True)
+class StartsDecision(contract.Decision):
+    """What starts are drawn from.
+
+    Attributes:
+        time: The range and its working time.
+        bucket_days: Days of the buckets of dates that noise was added to; the first begins on the
+            Monday before the range.
+        buckets: float64[n_buckets], chance of each; they sum to 1, and those without working time
+            have 0.
+        n_hours: Cells of the week that noise was added to: 168 hours; 24 of workdays and 24 of
+            weekends; 24 of workdays and 4 quarters of days of weekends; or 4 of either.
+        rates: float64[168], starts in a microsecond of working time by hour of the week, relative
+            to each other.
+    """
+
+    time: WorkingTime
+    bucket_days: int
+    buckets: np.ndarray
+    n_hours: int
+    rates: np.ndarray
+
+
+def starts_scale(epsilon: Fraction, max_units: int) -> tuple[int, int]:
+    """Returns the scale of the discrete Laplace noise on each count of starts.
+
+    Raises:
+        UsageError: Noise so wide cannot be drawn.
+    """
+    return drawable(laplace_scale(epsilon, _SENSITIVITY * max_units))
+
+
+def decide_starts(
+    counted: ClippedCells,
+    time: WorkingTime,
+    n_cases_noisy: float,
+    epsilon: Fraction,
+    max_units: int,
+    randomness: Randomness,
+) -> StartsDecision:
+    """Adds noise to the counts of buckets and hours that are large enough, and smooths them.
+
+    The buckets are the shortest, and the cells of the week the finest, of which the noisy number of
+    cases gives each at least 4 and 2 times the scale of the noise; else the coarsest. So of a
+    typical count the noise leaves something, and of what it does not, the coarser counts decide
+    (`backed_off`, from coarse to fine; without any, cases start evenly over the working time).
+    Cells without working time are not counted. Spends epsilon and no delta.
+
+    Args:
+        counted: What `CaseStarts` counts, exactly.
+        time: The range and its working time; public or paid for.
+        n_cases_noisy: Number of cases, noisy and paid for elsewhere; of any sign.
+        epsilon: What both histograms spend together.
+        max_units: Cases of one unit.
+        randomness: The release's.
+
+    Raises:
+        UsageError: Noise so wide cannot be drawn.
+    """
+    scale = starts_scale(epsilon, max_units)
+    cases = n_cases_noisy * scale[1] / scale[0]  # in scales of the noise
+    counts = counted.dense(np.arange(time.n_days + HOURS_OF_WEEK))
+    begins, ends = time.slots_us
+    slot_day, slot_hour = time.days_and_hours(begins)
+    open_days = np.bincount(slot_day, ends - begins, time.n_days)
+    open_hours = np.bincount(slot_hour, ends - begins, HOURS_OF_WEEK)
+
+    days = np.arange(time.n_days)
+    by_date = [days // length for length in _BUCKET_DAYS]
+    level = _finest(by_date, open_days, cases / _LEAST_CASES_BY_DATE)
+    buckets = _noisy_shares(
+        counts[: time.n_days], open_days, by_date[level:], scale, "starts by date", randomness
+    )
+    by_hour = _labels_of_hours()
+    fineness = _finest(by_hour, open_hours, cases / _LEAST_CASES_BY_HOUR)
+    labels = by_hour[fineness]
+    cells = _noisy_shares(
+        counts[time.n_days :], open_hours, by_hour[fineness:], scale, "starts by hour", randomness
+    )
+    open_cells = np.bincount(labels, open_hours, len(cells))
+    rates = np.divide(cells, open_cells, out=np.zeros(len(cells)), where=open_cells > 0)
+    return StartsDecision(time, _BUCKET_DAYS[level], buckets, len(cells), rates[labels])
+
+
+def _labels_of_hours() -> list[np.ndarray]:
+    """int64[168] each: cells of the hours of the week, from fine to coarse."""
+    hours = np.arange(HOURS_OF_WEEK)
+    of_day = hours % _HOURS_OF_DAY
+    is_weekend = hours >= _WORKDAYS * _HOURS_OF_DAY
+    block = of_day // _HOURS_OF_BLOCK
+    n_blocks = _HOURS_OF_DAY // _HOURS_OF_BLOCK
+    return [
+        hours,
+        of_day + _HOURS_OF_DAY * is_weekend,
+        np.where(is_weekend, _HOURS_OF_DAY + block, of_day),
+        block + n_blocks * is_weekend,
+    ]
+
+
+def _finest(labels: list[np.ndarray], open_us: np.ndarray, worth: float) -> int:
+    """The place of the first labelling, from fine to coarse, with so few cells; else of the last.
+
+    Args:
+        labels: int64[n] each, cells of the n finest ones.
+        open_us: float64[n], working time of the finest; cells without any do not count.
+        worth: Number of cells that there may be.
+    """
+    for place, cells in enumerate(labels[:-1]):
+        if len(np.unique(cells[open_us > 0])) <= worth:
+            return place
+    return len(labels) - 1
+
+
+def _noisy_shares(
+    counts: np.ndarray,
+    open_us: np.ndarray,
+    labels: list[np.ndarray],
+    scale: tuple[int, int],
+    purpose: str,
+    randomness: Randomness,
+) -> np.ndarray:
+    """float64[n_cells], shares of the cells of the first labelling, from counts with noise.
+
+    Args:
+        counts: int64[n], exact counts of the finest cells.
+        open_us: float64[n], their working time.
+        labels: Cells of the finest ones, the wanted labelling first, then coarser ones.
+        scale: Of the noise on each wanted cell that has working time.
+        purpose: What the noise is for.
+        randomness: The release's.
+    """
+    wanted = labels[0]
+    n_cells = int(wanted.max()) + 1
+    open_cells = np.bincount(wanted, open_us, n_cells)
+    domain = np.flatnonzero(open_cells)
+    noise = SumNoise(scale, 1, True)
+    sums = np.bincount(wanted, counts, n_cells)[domain]
+    noisy = noisy_sums(sums, noise, purpose, domain, randomness)
+    variance = variance_of(noise)
+
+    shares = open_cells[domain] / open_cells.sum()
+    within = np.zeros((len(labels), n_cells), np.int64)
+    within[:, wanted] = labels  # cells of a labelling lie within those of the coarser ones
+    for coarser in within[::-1, domain]:
+        _, group = np.unique(coarser, return_inverse=True)
+        expected = np.bincount(group, shares)
+        n_summed = len(domain) / len(expected)
+        found = backed_off(np.bincount(group, noisy)[None], variance * n_summed, expected)[0]
+        # Where the coarser counts left nothing, it is divided by working time.
+        shares = np.where(expected[group] > 0, shares, open_cells[domain])
+        shares = shares / np.bincount(group, shares)[group] * found[group]
+    dense = np.zeros(n_cells)
+    dense[domain] = shares
+    return dense
+
+
+def sample_starts(
+    decision: StartsDecision, case_numbers: np.ndarray, randomness: Randomness
+) -> np.ndarray:
+    """Draws when cases start: the bucket, then an hour of it by the rates, then a moment of it.
+
+    Args:
+        decision: What from.
+        case_numbers: int64[n], distinct over the release; the number decides the start.
+        randomness: The release's.
+
+    Returns:
+        int64[n], microseconds since 1970-01-01 UTC, in the range and in working time.
+    """
+    begins, ends = decision.time.slots_us
+    lengths = ends - begins
+    days, hours = decision.time.days_and_hours(begins)
+    bucket = days // decision.bucket_days
+    n_buckets = len(decision.buckets)
+    weights = decision.rates[hours] * lengths
+    sums = np.bincount(bucket, weights, n_buckets)
+    # A bucket that has no hour in which anything starts takes all its working time alike.
+    weights = np.where(sums[bucket] > 0, weights, lengths)
+    sums = np.bincount(bucket, weights, n_buckets)
+    reached = np.cumsum(weights * (decision.buckets / np.where(sums > 0, sums, 1))[bucket])
+    words = randomness.words("case start", cell_numbers(case_numbers))
+    slot = np.searchsorted(reached, uniform(words[:, 0]) * reached[-1], side="right")
+    slot = np.minimum(slot, len(begins) - 1)
+    return begins[slot] + below(words[:, 1], lengths[slot])

@@ -1,0 +1,279 @@
+"""The parameters of `private-log` and how they divide the budget."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+import pydantic
+from pydantic import Field
+
+from tracecloak.anonymizers.logs.attributes import UNITS
+from tracecloak.anonymizers.logs.step_durations import DEFAULT_BINS, excess_of_durations
+from tracecloak.anonymizers.logs.time_bins import MIN_BINS
+from tracecloak.anonymizers.logs.time_range import LogTime, TimeRange
+from tracecloak.anonymizers.rigorous.params import Exact, RigorousParams
+from tracecloak.anonymizers.variants.auto import AutoVariants
+from tracecloak.anonymizers.variants.generator import VariantGenerator
+from tracecloak.anonymizers.variants.hybrid import HybridVariants
+from tracecloak.anonymizers.variants.markov import MarkovVariants, MarkovVariantsPure
+from tracecloak.anonymizers.variants.prefix_tree import PrefixTree
+from tracecloak.anonymizers.variants.privtree import PrivTree
+from tracecloak.anonymizers.variants.sparse_histogram import SparseHistogram
+from tracecloak.anonymizers.variants.stable_variants import StableVariants
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.attributes import Attribute, Declarations, declared
+from tracecloak.schemas.events.vocabulary import OTHER
+from tracecloak.schemas.events.working_time import WorkingCalendar
+
+GENERATORS: dict[str, VariantGenerator] = {
+    generator.name: generator
+    for generator in (
+        StableVariants(),
+        SparseHistogram(),
+        PrefixTree(),
+        PrivTree(),
+        MarkovVariants(),
+        MarkovVariantsPure(),
+        HybridVariants(),
+    )
+}
+_AUTO, _AUTO_PURE = AutoVariants(), PrivTree()
+
+# Relative to each other; `bought` is for each thing that is, `attributes` for all of them together.
+DEFAULT_SPLIT = {
+    "variants": Fraction(42, 100),
+    "durations": Fraction(28, 100),
+    "spans": Fraction(10, 100),
+    "starts": Fraction(10, 100),
+    "sizes": Fraction(5, 100),
+    "attributes": Fraction(20, 100),
+    "bought": Fraction(5, 100),
+}
+# Shares are decimals of so many places, so that every part's epsilon is a finite decimal.
+_PLACES = 10**6
+_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_HOURS = re.compile(r"^(\d{1,2})-(\d{1,2})$")
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
+
+
+def _texts(value: Any) -> Any:
+    """YAML reads an unquoted date as one."""
+    listed = _listed(value)
+    return tuple(str(item) for item in listed) if isinstance(listed, list | tuple) else listed
+
+
+def _weights(value: Any) -> Any:
+    """`variants=0.5,starts=0.2` as a flag."""
+    if not isinstance(value, str):
+        return value
+    parts = [part.partition("=") for part in value.split(",") if part.strip()]
+    return {name.strip(): weight.strip() for name, _, weight in parts}
+
+
+Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+
+
+class PrivateLogParams(RigorousParams):
+    """Parameters of `private-log`."""
+
+    products: Literal["log", "variants"] = "log"
+    """log: a log with times, and attributes if any are declared. variants: all of the budget is for
+    the variants, whose log has positions for times."""
+    variants: str = "auto"
+    """How variants are made: a method that releases variants, or auto: auto-variants, and at delta
+    0 privtree."""
+    length_quantile: Exact = Field(Decimal("0.95"), gt=0, lt=1, decimal_places=3)
+    """Share of the cases that a bought max_trace_length shall not cut."""
+    max_activities: int = Field(16, ge=1, le=1000)
+    """Distinct activities of a case that count where the vocabulary is bought."""
+    first_date: str | None = None
+    """First date of the log, public, such as 2026-01-01; without it the range of time is bought."""
+    last_date: str | None = None
+    """Last date of the log, public; every released stamp lies in the range."""
+    calendar_time_zone: str = "UTC"
+    """IANA time zone of dates, hours and weekdays; public."""
+    working_days: Annotated[tuple[Day, ...] | None, pydantic.BeforeValidator(_listed)] = None
+    """Days of the week on which work is done, public, such as mon,tue,wed,thu,fri; by default every
+    day. Times are counted in working time, and every released stamp lies in it."""
+    working_hours: str | None = None
+    """Hours between which it is done, such as 8-18; by default all."""
+    holidays: Annotated[tuple[str, ...], pydantic.BeforeValidator(_texts)] = ()
+    """Dates without work, such as 2026-12-25."""
+    n_duration_bins: int = Field(DEFAULT_BINS, ge=MIN_BINS, le=200)
+    """Bins of the time between two events: none, below a second, evenly in the logarithm, from ten
+    years on. More are finer and have more noise."""
+    l2_clip: Exact | None = Field(None, ge=1, le=100_000)
+    """Largest L2 norm of one case's counts of steps and of values, public; without it, a quantile
+    of the norms is bought. Noise is proportional to it."""
+    clip_quantile: Exact = Field(Decimal("0.5"), gt=0, lt=1, decimal_places=3)
+    """Share of the cases whose norm the bought clip shall reach; others weigh less."""
+    attributes: Declarations = Field(default_factory=dict)
+    """Attributes to release, by name, each with all its values or its bounds; a name that begins
+    with case: is one of the case."""
+    budget_split: Annotated[dict[str, Exact], pydantic.BeforeValidator(_weights)] = Field(
+        default_factory=dict
+    )
+    """Weights of the parts, in place of the defaults: variants 0.42, durations (between events)
+    0.28, spans (of whole cases) 0.1, starts 0.1, sizes 0.05, attributes (all together) 0.2, and
+    bought (each thing that is not public) 0.05."""
+
+    @pydantic.field_validator("first_date", "last_date", mode="before")
+    @classmethod
+    def _dates_are_texts(cls, date: Any) -> Any:
+        return None if date is None else str(date)
+
+    @pydantic.model_validator(mode="after")
+    def _check(self) -> PrivateLogParams:
+        if self.variants != "auto" and self.variants not in GENERATORS:
+            names = ", ".join(["auto", *sorted(GENERATORS)])
+            raise ValueError(f"variants must be one of {names}, got {self.variants!r}")
+        if self.delta == 0:
+            self._check_pure()
+        if (self.first_date is None) != (self.last_date is None):
+            raise ValueError("first_date and last_date go together")
+        for name, weight in self.budget_split.items():
+            if name not in DEFAULT_SPLIT:
+                raise ValueError(f"budget_split has parts {', '.join(DEFAULT_SPLIT)}, not {name!r}")
+            if not weight > 0:
+                raise ValueError(f"budget_split: the weight of {name} must be above 0")
+        if self.products == "variants" and (self.attributes or self.budget_split):
+            raise ValueError("attributes and budget_split are for products: log")
+        try:
+            _ = self.log_time
+        except UsageError as error:
+            raise ValueError(str(error)) from None
+        if self.shares["variants"][0] < self.budget[0] / 1000:
+            raise ValueError("budget_split leaves too little for the variants: raise their weight")
+        if self.vocabulary is not None:
+            excess = excess_of_durations(len({*self.vocabulary, OTHER}), self.n_duration_bins)
+            if excess and self.is_timed:
+                raise ValueError(excess)
+        return self
+
+    def _check_pure(self) -> None:
+        if not self.generator.is_pure:
+            names = ", ".join(["auto", *sorted(n for n, g in GENERATORS.items() if g.is_pure)])
+            raise ValueError(f"delta 0 needs variants that do without: one of {names}")
+        if self.vocabulary is None:
+            raise ValueError("delta 0 needs a public vocabulary: names are bought with delta")
+        if self.max_trace_length is None:
+            raise ValueError("delta 0 needs a public max_trace_length")
+        if self.l2_clip is not None:
+            raise ValueError("l2_clip is for delta above 0; with delta 0 max_trace_length bounds")
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether a log with times is released, and not its variants alone."""
+        return self.products == "log"
+
+    @property
+    def generator(self) -> VariantGenerator:
+        """What makes the variants."""
+        if self.variants == "auto":
+            return _AUTO_PURE if self.delta == 0 else _AUTO
+        return GENERATORS[self.variants]
+
+    @property
+    def log_time(self) -> LogTime:
+        """When the log takes place.
+
+        Raises:
+            UsageError: The dates, the zone or the working time make no sense.
+        """
+        hours = _HOURS.match(self.working_hours or "0-24")
+        if hours is None:
+            raise UsageError(f"working_hours must be like 8-18, got {self.working_hours!r}")
+        calendar = WorkingCalendar(
+            self.calendar_time_zone,
+            tuple(sorted({_DAYS.index(day) for day in self.working_days or _DAYS})),
+            int(hours[1]),
+            int(hours[2]),
+            self.holidays,
+        )
+        span = None
+        if self.first_date is not None and self.last_date is not None:
+            span = TimeRange.of_dates(self.first_date, self.last_date, self.calendar_time_zone)
+        return LogTime(calendar, span)
+
+    @property
+    def declared(self) -> tuple[Attribute, ...]:
+        """The declared attributes."""
+        return declared(self.attributes)
+
+    @property
+    def buys_clip(self) -> bool:
+        """Whether the clip is chosen on the log, and paid for."""
+        return self.is_timed and self.delta > 0 and self.l2_clip is None
+
+    @property
+    def public_clip_units(self) -> int | None:
+        """The clip where it is public: an L2 norm in lattice steps; None at delta 0 as well."""
+        return None if self.l2_clip is None else int(Fraction(self.l2_clip) * UNITS)
+
+    @property
+    def bought(self) -> tuple[str, ...]:
+        """What is not public, by the names of its decisions."""
+        found = {
+            "vocabulary": self.vocabulary is None,
+            "length": self.max_trace_length is None,
+            "time_range": self.is_timed and self.first_date is None,
+            "clip": self.buys_clip,
+        }
+        return tuple(name for name, buys in found.items() if buys)
+
+    @property
+    def shares(self) -> dict[str, tuple[Fraction, Fraction]]:
+        """(epsilon, delta) of each part; they add up to those of the release exactly.
+
+        Of delta, parts that need none have 0.
+        """
+        epsilon, delta = self.budget
+        share = _rounded(self._relative())
+        uses_delta = [name for name in share if self._uses_delta(name)]
+        of_delta = _rounded({name: share[name] for name in uses_delta})
+        return {
+            name: (epsilon * own, delta * of_delta.get(name, Fraction(0)))
+            for name, own in share.items()
+        }
+
+    def _relative(self) -> dict[str, Fraction]:
+        split = {**DEFAULT_SPLIT, **{n: Fraction(w) for n, w in self.budget_split.items()}}
+        weights = {name: split["bought"] for name in self.bought}
+        if not self.is_timed:
+            weights["variants"] = 1 - sum(weights.values(), Fraction(0))
+            return weights
+        weights |= {
+            name: split[name] for name in ("sizes", "variants", "durations", "spans", "starts")
+        }
+        for attribute in self.declared:
+            weights[f"attribute {attribute.name}"] = split["attributes"] / len(self.declared)
+        return weights
+
+    def _uses_delta(self, part: str) -> bool:
+        if part == "durations" or part.startswith("attribute "):
+            return self.delta > 0 and not part.startswith("attribute case:")
+        return part in ("vocabulary", "variants")
+
+
+def _rounded(weights: Mapping[str, Fraction]) -> dict[str, Fraction]:
+    """The shares that weights stand for, rounded down but for that of the variants; they sum to 1.
+
+    None is 0, so long as no weight is below a millionth of all together.
+    """
+    total = sum(weights.values(), Fraction(0))
+    shares = {
+        name: Fraction(max(int(weight / total * _PLACES), 1), _PLACES)
+        for name, weight in weights.items()
+        if name != "variants"
+    }
+    rest = 1 - sum(shares.values(), Fraction(0))
+    return {**shares, "variants": rest}

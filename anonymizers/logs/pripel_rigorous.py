@@ -1,0 +1,104 @@
+"""`pripel-rigorous`: PRIPEL's parameters and kind of release, by `private-log`.
+
+PRIPEL (Fahrenkrog-Petersen, van der Aa, Weidlich, 2020) releases sequences from a noisy query with
+times and attribute values that stem from single cases of the log. Here nothing of a case is copied
+or matched: variants, times and values come from noisy counts, and epsilon and delta hold for all of
+them together (`anonymizers.logs.private_log`). `max_prefix_length` is the number of events of a
+case that count, and `p_harmful` prunes as in PRIPEL: a released variant with fewer cases is left
+out. That looks at what is released alone and costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pydantic
+from pydantic import Field
+
+from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.logs.params import PrivateLogParams
+from tracecloak.anonymizers.logs.private_log import LOG, LogDecision, PrivateLog
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.noise.samplers import LARGEST_TERM
+from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
+
+
+class PripelRigorousParams(PrivateLogParams):
+    """Parameters of `pripel-rigorous`."""
+
+    max_prefix_length: int = Field(ge=1, le=1000)
+    """Events of a case that count; what comes later is cut off. Public."""
+    p_harmful: int = Field(1, ge=1, le=LARGEST_TERM)
+    """Smallest number of cases of a released variant, noise included; others are left out, with 1
+    none. Higher invents less and loses more. Few variants that are drawn from a model have many."""
+    max_trace_length: int | None = Field(None, ge=1)
+    """Follows from max_prefix_length, to which it is equal; not to be given."""
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _derive_length(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping) or "max_prefix_length" not in values:
+            return values
+        length, given = values["max_prefix_length"], values.get("max_trace_length")
+        if given is not None and str(given) != str(length):
+            raise ValueError(
+                "max_trace_length follows from max_prefix_length; leave it out, or use private-log"
+            )
+        return {**values, "max_trace_length": length}
+
+
+class PripelRigorous(PrivateLog):
+    """The method; see the module."""
+
+    name: ClassVar[str] = "pripel-rigorous"
+    summary: ClassVar[str] = "a log with times and values under PRIPEL's parameters (rigorous)"
+    Params: ClassVar[type[PrivateLogParams]] = PripelRigorousParams
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {
+            "epsilon": "1",
+            "vocabulary": ("A", "B", "C"),
+            "max_prefix_length": 4,
+            "first_date": "2020-01-01",
+            "last_date": "2020-12-31",
+            "l2_clip": "4",
+            "n_duration_bins": 4,
+            "attributes": {"org:resource": {"values": ["R1", "R2"]}},
+        },
+        {
+            "epsilon": "4",
+            "delta": "0",
+            "vocabulary": ("A", "B"),
+            "max_prefix_length": 3,
+            "p_harmful": 2,
+            "max_cases_per_individual": 2,
+            "n_duration_bins": 4,
+        },
+    )
+
+    def decide(
+        self,
+        round_name: str,
+        statistics: Mapping[str, Any],
+        decisions: contract.Decisions,
+        params: Any,
+        randomness: Randomness,
+    ) -> contract.Decision:
+        """Decides a round as `private-log` does, and prunes what comes of it.
+
+        Raises:
+            UsageError: A bought vocabulary has too many cells.
+        """
+        decided = super().decide(round_name, statistics, decisions, params, randomness)
+        if round_name != LOG:
+            return decided
+        assert isinstance(decided, LogDecision)
+        return replace(decided, variants=pruned(decided.variants, params.p_harmful))
+
+
+def pruned(variants: ReleasedVariants, least: int) -> ReleasedVariants:
+    """Returns the variants of at least so many cases, without intervals."""
+    counts = np.where(variants.counts >= least, variants.counts, 0)
+    return most_frequent_first(variants.names, variants.offsets, variants.codes, counts)

@@ -1,0 +1,319 @@
+"""How long steps take: noisy histograms by pair of activities, and draws from them.
+
+A step is an event and its predecessor in the case. Its time, in working time if there is a
+calendar, falls into public bins: exactly zero, below a second, evenly in the logarithm up to ten
+years, and beyond. A case is the vector of its steps counted twice over: by source, target and bin,
+and by target and bin. The second says more of a target than the sum over its sources does, whose
+noise is that of as many cells as there are activities.
+
+With delta the vector of both is scaled down to a public or privately chosen L2 norm, on a lattice
+and exactly (schemas.statistics.clipped_cells), and gets discrete Gaussian noise. Without, cases
+have at most `max_trace_length` events, n, hence n - 1 steps that count 2 each: a case changes the
+sums by at most 2 (n - 1) in L1, and they get discrete Laplace noise. Where n is 1 there is no step,
+nothing changes, and any noise will do. Canonne, Kamath and Steinke (NeurIPS 2020) for the noise;
+Balle and Wang (ICML 2018) for its scale.
+
+From the noisy sums shares of the bins are made for each pair of activities, by looking at coarser
+sums where noise has left little.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.accounting.calibration import gaussian_scale, laplace_scale
+from tracecloak.anonymizers.logs.time_bins import (
+    estimated_shares,
+    largest_noise,
+    step_borders,
+    times_in_bins,
+)
+from tracecloak.anonymizers.logs.time_range import LogTime
+from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
+from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
+from tracecloak.anonymizers.rigorous.bought import in_vocabulary, norm_grid, within_length
+from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
+from tracecloak.anonymizers.rigorous.params import drawable
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.events.working_time import WorkingTime
+from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
+from tracecloak.schemas.statistics.clipped_flows import CaseNorms
+
+UNITS = 1024
+"""Lattice steps of one occurrence where cases are clipped."""
+
+DURATION_CLIP_QUANTILE = Fraction(1, 2)
+"""Share of the cases whose norm a bought clip shall reach.
+
+Like the next two it is public, and was chosen on the Sepsis and CoSeLoG logs at epsilon 0.38 and
+delta 4e-7, by the error of the bins and of the cases' durations.
+"""
+
+DEFAULT_BINS = 16
+# Below so many deviations of its noise a bin of the whole log is taken for empty.
+_LEAST_DEVIATIONS = 3
+
+# Events whose distributions are gathered at a time.
+_CHUNK = 1 << 15
+
+
+def n_cells_of(n_names: int, n_bins: int) -> int:
+    """Returns the number of cells of both levels, for so many names, OTHER included, and bins."""
+    return n_names * (n_names + 1) * n_bins
+
+
+def excess_of_durations(n_names: int, n_bins: int) -> str:
+    """Returns what is wrong with so many names, OTHER included, and bins; empty if nothing is."""
+    if n_cells_of(n_names, n_bins) <= MAX_CELLS:
+        return ""
+    return (
+        f"a vocabulary of {n_names:,} activities with {n_bins} duration bins has more than "
+        f"{MAX_CELLS:,} cells to draw noise for; give a smaller vocabulary or fewer bins "
+        "(n_duration_bins)"
+    )
+
+
+def whole_norm(max_trace_length: int) -> int:
+    """Returns the largest L1 norm of a case of so many events, or 1 if that would be 0."""
+    return max(2 * (max_trace_length - 1), 1)
+
+
+def durations_noise(
+    epsilon: Fraction, delta: Fraction, clip_units: int, max_units: int
+) -> SumNoise:
+    """Returns the noise of each sum.
+
+    Args:
+        epsilon: What all sums spend together.
+        delta: Likewise; 0 for discrete Laplace noise on whole counts.
+        clip_units: Largest norm of a case: with delta in L2, in lattice steps of which UNITS are an
+            occurrence; without in L1, see `whole_norm`.
+        max_units: Cases of one unit.
+
+    Raises:
+        UsageError: Noise so wide cannot be drawn.
+    """
+    if delta == 0:
+        return SumNoise(drawable(laplace_scale(epsilon, clip_units * max_units)), 1, True)
+    return SumNoise(drawable(gaussian_scale(epsilon, delta, clip_units * max_units)), UNITS, False)
+
+
+def cells_of_steps(traces: TraceBatch, time: WorkingTime, borders_us: np.ndarray) -> CaseCells:
+    """Returns each case's vector.
+
+    With n names and k bins the cell of a step from a to b in bin d is `(a n + b) k + d`, and that
+    of b and d is `n² k + b k + d`.
+
+    Args:
+        traces: Complete cases, in the public vocabulary.
+        time: In which the steps' times are measured; what is out of its range takes no time.
+        borders_us: int64[k-1], see `step_borders`.
+    """
+    n, k = len(traces.vocabulary), len(borders_us) + 1
+    elapsed = time.elapsed_us(traces.times)
+    step = np.flatnonzero(~traces.is_first)
+    bins = np.searchsorted(borders_us, elapsed[step] - elapsed[step - 1], side="right")
+    target = traces.activities[step].astype(np.int64)
+    source = traces.activities[step - 1].astype(np.int64)
+    case = np.repeat(np.arange(traces.n_cases), traces.lengths)[step]
+    return CaseCells.of(
+        np.concatenate([case, case]),
+        np.concatenate([(source * n + target) * k + bins, (n * n + target) * k + bins]),
+        traces.n_cases,
+        n_cells_of(n, k),
+    )
+
+
+@dataclass(frozen=True)
+class StepDurations:
+    """Clipped sums over the cells of `cells_of_steps`.
+
+    Attributes:
+        time: When the log takes place.
+        n_bins: See `step_borders`.
+        clip: Largest norm of a case in lattice steps, or the name of the round whose decision has
+            it as `clip_units`.
+        units: Lattice steps of an occurrence: UNITS, or 1 with `whole_norm` for a clip, which no
+            case then exceeds.
+    """
+
+    time: LogTime
+    n_bins: int
+    clip: int | str
+    units: int
+    kind: ClassVar[type[ClippedCells]] = ClippedCells
+
+    def count(
+        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
+    ) -> ClippedCells:
+        """Counts a batch."""
+        cells = _decided_cells(traces, self.time, self.n_bins, decisions)
+        clip = decisions[self.clip].clip_units if isinstance(self.clip, str) else self.clip
+        return ClippedCells.of_cases(cells, clip, self.units)
+
+
+@dataclass(frozen=True)
+class StepNorms:
+    """How many cases have a vector of which norm, on `bought.norm_grid`: what to choose a clip by.
+
+    A case of one event has the norm 0, one of two the root of 2, with which the grid begins.
+
+    Attributes:
+        time: When the log takes place.
+        n_bins: See `step_borders`.
+    """
+
+    time: LogTime
+    n_bins: int
+    kind: ClassVar[type[CaseNorms]] = CaseNorms
+
+    def count(
+        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
+    ) -> CaseNorms:
+        """Counts a batch, each case once."""
+        cells = _decided_cells(traces, self.time, self.n_bins, decisions)
+        return CaseNorms.of_squares(cells.squares, norm_grid())
+
+
+def _decided_cells(
+    traces: TraceBatch, time: LogTime, n_bins: int, decisions: contract.Decisions
+) -> CaseCells:
+    cut = within_length(in_vocabulary(traces, decisions), decisions)
+    return cells_of_steps(cut, time.working_time(decisions), step_borders(n_bins))
+
+
+@dataclass(frozen=True)
+class DurationsDecision(contract.Decision):
+    """What the times of steps are drawn from.
+
+    Attributes:
+        borders_us: int64[k-1], borders of the bins.
+        reached: float64[n, n, k], by source and target, the chance of each bin or a lower one; the
+            last is 1.
+        longest_us: No step takes longer: the working time of the range.
+    """
+
+    borders_us: np.ndarray
+    reached: np.ndarray
+    longest_us: int
+
+
+def decide_durations(
+    counted: ClippedCells,
+    vocabulary: ActivityVocabulary,
+    n_bins: int,
+    longest_us: int,
+    noise: SumNoise,
+    randomness: Randomness,
+) -> DurationsDecision:
+    """Adds noise to all cells, and makes shares of the bins for each pair of activities.
+
+    A target's bins are what the cells of the target and the sums over its sources say together,
+    each weighted by the inverse of its variance (Hay, Rastogi, Miklau and Suciu, VLDB 2010). The
+    log's are the sums over the targets that stand out of the noise; bins that do not are taken for
+    empty, because a stray thousandth of all steps in a bin of years outlasts the rest of a case.
+    The shares of a target are estimated from its bins and the log's shares, and those of a pair
+    from its bins and its target's shares: a count x where the coarser level leads one to expect m
+    becomes m + m² / (m² + s²) (x - m), as for a normal prior of mean and deviation m and noise of
+    deviation s. So what the coarser level takes for empty stays so, unless x itself is beyond what
+    noise reaches in any of the N cells of its level, s times the root of 2 ln N (Donoho and
+    Johnstone, 1994); then it is taken as it is.
+
+    Args:
+        counted: What `StepDurations` counts, exactly.
+        vocabulary: The public activities.
+        n_bins: See `step_borders`.
+        longest_us: Working time of the public range; no step takes longer.
+        noise: What is added to each cell; calibrated to the clip by the caller.
+        randomness: The release's.
+
+    Raises:
+        UsageError: The vocabulary has too many cells, whatever the counts.
+    """
+    n = len(vocabulary)
+    if excess := excess_of_durations(n, n_bins):
+        raise UsageError(excess)
+    borders = step_borders(n_bins)
+    noisy = noisy_counts(counted, n_cells_of(n, n_bins), noise, "step duration", randomness)
+    pairs = noisy[: n * n * n_bins].reshape(n, n, n_bins)
+    direct = noisy[n * n * n_bins :].reshape(n, n_bins)
+    deviation = math.sqrt(variance_of(noise))
+    targets = (n * direct + pairs.sum(axis=0)) / (n + 1)
+    deviation_of_targets = deviation * math.sqrt(n / (n + 1))
+    is_possible = np.concatenate([[0], borders]) <= longest_us
+    is_large = (targets > largest_noise(targets.size) * deviation_of_targets) & is_possible
+    of_log = _shares_of_log(targets, deviation_of_targets, is_possible, is_large)
+    of_targets = estimated_shares(targets, deviation_of_targets, of_log, is_large)
+    # One target after the other: memory for one copy of the cells is enough.
+    reached = np.empty((n, n, n_bins))
+    for target in range(n):
+        rows = pairs[:, target]
+        is_large = (rows > largest_noise(pairs.size) * deviation) & is_possible
+        shares = estimated_shares(rows, deviation, of_targets[target], is_large)
+        reached[:, target] = np.cumsum(shares, axis=1)
+    reached /= reached[:, :, -1:]
+    return DurationsDecision(borders, reached, longest_us)
+
+
+def _shares_of_log(
+    targets: np.ndarray, deviation: float, is_possible: np.ndarray, is_large: np.ndarray
+) -> np.ndarray:
+    """float64[k], shares of the bins in the whole log; equal where nothing stands out.
+
+    Args:
+        targets: float64[n, k], noisy counts by target.
+        deviation: Of the noise of each.
+        is_possible: bool[k], whether a step can be in the bin.
+        is_large: bool[n, k], the cells that are beyond all noise, whatever their bin.
+    """
+    k = targets.shape[1]
+    in_sum = targets.sum(axis=1) > deviation * math.sqrt(k)
+    if not in_sum.any():
+        in_sum[:] = True
+    sums = targets[in_sum].sum(axis=0)
+    is_kept = is_possible & (sums > _LEAST_DEVIATIONS * deviation * math.sqrt(in_sum.sum()))
+    kept = np.where(is_kept, sums, np.where(is_large, targets, 0).sum(axis=0))
+    if not kept.any():
+        kept = is_possible.astype(np.float64)
+    return kept / kept.sum()
+
+
+def sample_durations(
+    decision: DurationsDecision,
+    sources: np.ndarray,
+    targets: np.ndarray,
+    cases: np.ndarray,
+    positions: np.ndarray,
+    randomness: Randomness,
+) -> np.ndarray:
+    """Draws the times of steps: the bin, then evenly in the logarithm within it.
+
+    Args:
+        decision: What from.
+        sources: int[m], codes of the activities before.
+        targets: int[m], codes of the activities that they lead to.
+        cases: int64[m], numbers of their cases, distinct over the release.
+        positions: int64[m], places of the targets in their cases; with the case's number they
+            decide what is drawn.
+        randomness: The release's.
+
+    Returns:
+        int64[m], microseconds: 0 in the first bin, and below twice its border in the last; never
+        more than the longest.
+    """
+    words = randomness.words("step duration of a case", cell_numbers(cases), positions)
+    chance = uniform(words[:, 0])
+    bins = np.empty(len(cases), np.int64)
+    for first in range(0, len(cases), _CHUNK):
+        part = slice(first, first + _CHUNK)
+        rows = decision.reached[sources[part], targets[part]]
+        bins[part] = (rows <= chance[part, None]).sum(axis=1)
+    return times_in_bins(bins, decision.borders_us, decision.longest_us, uniform(words[:, 1]))

@@ -1,0 +1,255 @@
+"""The range of time of a log: public, or chosen on the log and paid for, and its working time.
+
+The end points of a log cannot be bought as quantiles near 0 and 1: before the first case nothing is
+counted, so every month from 1970 on lacks just a few cases to such a quantile, and a choice with a
+budget that is worth giving falls on any of them. What can be bought is where most cases are. So a
+window is chosen that holds two thirds of the cases, first its length, of which there are few, then
+its place, where a wrong one lacks nearly all cases; and it is widened to twice its length. If cases
+arrive evenly, two thirds of them take two thirds of the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
+from tracecloak.anonymizers.noise.samplers import CellStream, permute_and_flip
+from tracecloak.anonymizers.rigorous.bought import choose_quantile
+from tracecloak.schemas.arrays.merging import sum_groups
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.local_time import DAY_US, LocalClock, date_of, day_start_us
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.working_time import WorkingCalendar, WorkingTime
+
+TIME_RANGE = "time_range"
+"""The name of the round that buys the range."""
+
+_FIRST_YEAR, _LAST_YEAR = 1970, 2100
+# Months of the public grid that a range is bought on.
+N_MONTHS = 12 * (_LAST_YEAR - _FIRST_YEAR)
+# Share of the cases in the chosen window, and by how much it is widened. With nearly all cases as
+# the goal, every longer window would be as good.
+_SHARE = Fraction(2, 3)
+_WIDENED = 2
+# A window begins at every eighth of its length.
+_PLACES = 8
+# Its length in months: 1, 2, 3, 4, 6, 8, 12, …, the grid.
+_LENGTHS = (1, *sorted(m << k for m in (2, 3) for k in range(10)), N_MONTHS)
+
+
+@dataclass(frozen=True)
+class TimeRange:
+    """A range of time.
+
+    Attributes:
+        first_us: Where it begins, microseconds since 1970-01-01 UTC.
+        last_us: Where it ends, exclusive.
+    """
+
+    first_us: int
+    last_us: int
+
+    @classmethod
+    def of_dates(cls, first: str, last: str, time_zone: str) -> TimeRange:
+        """Returns the range from the begin of one date to the end of another, both included.
+
+        Args:
+            first: ISO date.
+            last: ISO date, not before `first`.
+            time_zone: IANA name of the place whose dates they are.
+
+        Raises:
+            UsageError: They are no dates from 1970 to 2099, or in the wrong order.
+        """
+        begin, end = date_of("first_date", first), date_of("last_date", last)
+        for name, date in (("first_date", begin), ("last_date", end)):
+            if not _FIRST_YEAR <= date.year < _LAST_YEAR:
+                raise UsageError(f"{name}: expected a date from 1970 to 2099, got {date}")
+        if begin > end:
+            raise UsageError(f"first_date {first} is after last_date {last}; swap them")
+        following = end.fromordinal(end.toordinal() + 1)
+        return cls(day_start_us(begin, time_zone), day_start_us(following, time_zone))
+
+
+@dataclass(frozen=True)
+class TimeRangeDecision(contract.Decision):
+    """The range that was bought.
+
+    Attributes:
+        time_range: The range.
+    """
+
+    time_range: TimeRange
+
+
+@dataclass(frozen=True)
+class LogTime:
+    """When a log takes place and when work is done: public parameters, without data.
+
+    Attributes:
+        calendar: The working hours; a calendar of all hours where there is none.
+        time_range: The public range; None if it is bought in the round TIME_RANGE.
+
+    Raises:
+        UsageError: The public range has no working hour.
+    """
+
+    calendar: WorkingCalendar
+    time_range: TimeRange | None
+
+    def __post_init__(self) -> None:
+        if self.time_range is not None:
+            self.calendar.over(self.time_range.first_us, self.time_range.last_us)
+
+    def working_time(self, decisions: contract.Decisions) -> WorkingTime:
+        """Returns the working time of the range, public or bought."""
+        span = self.time_range
+        if span is None:
+            span = decisions[TIME_RANGE].time_range
+        return self.calendar.over(span.first_us, span.last_us)
+
+
+@dataclass(frozen=True, eq=False)
+class CaseMonths:
+    """How many cases begin in which month and end in which.
+
+    Attributes:
+        keys: int64[n], ascending: month of the begin times N_MONTHS, plus that of the end; months
+            of the grid, from 0.
+        counts: int64[n], cases, all positive.
+    """
+
+    keys: np.ndarray
+    counts: np.ndarray
+
+    @classmethod
+    def from_traces(cls, traces: TraceBatch, time_zone: str) -> CaseMonths:
+        """Counts the cases of a batch, each once; what is beyond the grid counts at its end."""
+        first = _months(traces.starts, time_zone)
+        last = _months(traces.times[traces.offsets[1:] - 1], time_zone)
+        keys, counts = np.unique(first * N_MONTHS + last, return_counts=True)
+        return cls(keys.astype(np.int64), counts.astype(np.int64))
+
+    @classmethod
+    def merge(cls, pieces: Sequence[CaseMonths]) -> CaseMonths:
+        """Returns the counts of the union of the pieces' cases."""
+        if len(pieces) == 1:
+            return pieces[0]
+        keys = np.concatenate([np.zeros(0, np.int64), *(p.keys for p in pieces)])
+        counts = np.concatenate([np.zeros(0, np.int64), *(p.counts for p in pieces)])
+        distinct, inverse = np.unique(keys, return_inverse=True)
+        return cls(distinct, sum_groups(inverse, counts, len(distinct)))
+
+    @property
+    def weight(self) -> int:
+        """Number of pairs of months that have a case."""
+        return len(self.counts)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, CaseMonths)
+            and np.array_equal(self.keys, other.keys)
+            and np.array_equal(self.counts, other.counts)
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # holds arrays
+
+    def within(self, length: int) -> np.ndarray:
+        """Returns int64[n_windows], the cases wholly within each window of some months.
+
+        Windows begin at every multiple of an eighth of their length, rounded up to months, and the
+        last ones reach beyond the grid.
+
+        Args:
+            length: In months, at least 1.
+        """
+        step = -(-length // _PLACES)
+        first, last = np.divmod(self.keys, N_MONTHS)
+        # Windows that begin at low * step up to high * step have both months.
+        low = np.maximum(-((length - 1 - last) // step), 0)
+        high = first // step
+        held = low <= high
+        n_windows = (N_MONTHS - 1) // step + 1
+        change = sum_groups(low[held], self.counts[held], n_windows + 1)
+        change -= sum_groups(high[held] + 1, self.counts[held], n_windows + 1)
+        return np.cumsum(change)[:n_windows]
+
+
+@dataclass(frozen=True)
+class MonthsOfCases:
+    """Cases by the months in which they begin and end."""
+
+    time_zone: str
+    kind: ClassVar[type[CaseMonths]] = CaseMonths
+
+    def count(
+        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
+    ) -> CaseMonths:
+        """Counts a batch."""
+        return CaseMonths.from_traces(traces, self.time_zone)
+
+
+def choose_time_range(
+    counted: CaseMonths,
+    epsilon: Fraction,
+    max_units: int,
+    calendar: WorkingCalendar,
+    randomness: Randomness,
+) -> TimeRangeDecision:
+    """Chooses a range of whole months about where the cases are; see the module.
+
+    Half of epsilon chooses the length, with the largest number of cases that any window of each
+    length holds: it does not fall with the length, and one case more raises it by 0 or 1, which is
+    what `choose_quantile` asks of its cumulative counts. The other half chooses the place by
+    permute-and-flip on the numbers of cases, all of which one case more raises by 0 or 1. Spends
+    epsilon and no delta.
+
+    The range has whole months of the calendar's time zone, at least two, and working time: if the
+    calendar leaves none in it, it is all of 1970 to 2099.
+
+    Args:
+        counted: Cases by months.
+        epsilon: What the choice spends.
+        max_units: Cases of one unit.
+        calendar: The working hours and the time zone.
+        randomness: The release's.
+
+    Raises:
+        UsageError: The calendar has no working hour from 1970 to 2099.
+    """
+    # They begin so often that each window lies within one of those of the next length.
+    most = [counted.within(length).max() for length in _LENGTHS]
+    cases = np.diff(most, prepend=0, append=counted.counts.sum())
+    purpose = f"{TIME_RANGE} length"
+    length = _LENGTHS[choose_quantile(cases, epsilon / 2, _SHARE, max_units, randomness, purpose)]
+    scores = counted.within(length)
+    stream = CellStream(randomness, f"{TIME_RANGE} place", cell_numbers(np.arange(len(scores))))
+    place = permute_and_flip(stream, scores, epsilon / 2, Fraction(max_units), monotone=True)
+    begin = place * -(-length // _PLACES)
+    margin = -(-length * (_WIDENED - 1) // 2)
+    first, last = max(begin - margin, 0), min(begin + length + margin, N_MONTHS)
+    span = TimeRange(*(_month_start_us(month, calendar.time_zone) for month in (first, last)))
+    if not calendar.is_open_within(span.first_us, span.last_us):
+        span = TimeRange(*(_month_start_us(month, calendar.time_zone) for month in (0, N_MONTHS)))
+        calendar.over(span.first_us, span.last_us)
+    return TimeRangeDecision(span)
+
+
+def _months(times_us: np.ndarray, time_zone: str) -> np.ndarray:
+    """int64[n], months of the grid; times beyond it have its first or last."""
+    bounds = [_month_start_us(month, time_zone) for month in (0, N_MONTHS)]
+    within = np.clip(times_us, bounds[0], bounds[1] - 1)
+    local = LocalClock.of(time_zone, *bounds).local_us(within)
+    return (local // DAY_US).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+
+
+def _month_start_us(month: int, time_zone: str) -> int:
+    year, of_year = divmod(month, 12)
+    date = date_of("month", f"{_FIRST_YEAR + year}-{of_year + 1:02}-01")
+    return day_start_us(date, time_zone)

@@ -1,0 +1,9 @@
+"""Noise, drawn exactly and keyed: the same for a cell whatever asks for it, and never twice.
+
+Here: keys, keyed streams, samplers, and the noise that sums and published queries get. Not here:
+how wide noise must be (accounting) and what it is added to (the families).
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,356 @@
+"""Exact samplers: integers whose law is the stated one, not an approximation of it.
+
+Given uniform random words every draw has exactly its law: no float error enters, no tail is cut,
+and nothing overflows. They follow Canonne, Kamath and Steinke, "The Discrete Gaussian for
+Differential Privacy" (2020), algorithms 1 to 3, over many rows at a time: a round makes one attempt
+for every row that still needs one, from further words of that row alone. So a row's value depends
+on its cell and its parameters and never on the other rows of the call. In place of their Bernoulli
+trials with probability exp(-x) made of fractions, a uniform number is compared with exp(-x)
+(`anonymizers.noise.keyed_stream`), which is the same law for fewer words.
+
+Why it matters: noise made of floats tells by its last bits what it was added to (Mironov, "On
+Significance of the Least Significant Bits for Differential Privacy", 2012).
+
+The number of attempts depends on the values drawn, so the time a call takes does too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+
+from tracecloak.anonymizers.noise.keyed_stream import (
+    GEOMETRIC_BITS,
+    CellStream,
+    are_below_exp,
+    geometric,
+)
+from tracecloak.schemas.errors import UsageError
+
+__all__ = [
+    "CellStream",
+    "bernoulli_exp",
+    "discrete_gaussian",
+    "discrete_laplace",
+    "permute_and_flip",
+    "truncated_discrete_laplace",
+]
+
+LARGEST_SCALE = 2**40
+LARGEST_TERM = 2**62  # of a numerator or a denominator
+
+_BATCH = 1 << 15  # rows of a round: its arrays stay in the cache of the processor
+
+# Values drawn for some of the rows of a round: (positions within the rows, int64 values there).
+_Drawn = tuple[np.ndarray, np.ndarray]
+
+
+def discrete_laplace(
+    stream: CellStream, numerators: np.ndarray | int, denominators: np.ndarray | int
+) -> np.ndarray:
+    """Returns int64[n] with P(x) proportional to exp(-|x| / scale), one value for each row.
+
+    Args:
+        stream: Of n cells. The scale as a reduced fraction and the cell decide the value.
+        numerators: int64[n] or one for all, of the scales numerator / denominator; at least 1.
+        denominators: int64[n] or one for all, at least 1. For a count of sensitivity s and an
+            epsilon a / b the scale is s b / a.
+
+    Raises:
+        UsageError: A scale is above 2^40, a term of it is not in 1 … 2^62, or the shape is wrong.
+    """
+    numerators, denominators = _scales(numerators, denominators, len(stream))
+
+    def attempt(rows: np.ndarray) -> _Drawn:
+        return _attempt_laplace(stream, rows, numerators.take(rows), denominators.take(rows))
+
+    values = np.zeros(len(stream), np.int64)
+    _fill(values, np.arange(len(stream)), attempt)
+    return values
+
+
+def truncated_discrete_laplace(
+    stream: CellStream,
+    numerators: np.ndarray | int,
+    denominators: np.ndarray | int,
+    bounds: np.ndarray | int,
+) -> np.ndarray:
+    """Returns int64[n], discrete Laplace conditioned on |x| <= bound, one value for each row.
+
+    A bound below the scale is no trouble: there the candidates are uniform, so that whatever the
+    bound about one in three attempts succeeds.
+
+    Args:
+        stream: Of n cells.
+        numerators: As of `discrete_laplace`.
+        denominators: As of `discrete_laplace`.
+        bounds: int64[n] or one for all, 0 … 2^62.
+
+    Raises:
+        UsageError: As of `discrete_laplace`, or a bound is outside its range.
+    """
+    numerators, denominators = _scales(numerators, denominators, len(stream))
+    bounds = np.broadcast_to(_whole("bounds", bounds, len(stream), 0), len(stream)).copy()
+    is_narrow = bounds <= numerators // denominators
+
+    def attempt_uniform(rows: np.ndarray) -> _Drawn:
+        bound, above, under = (a.take(rows) for a in (bounds, numerators, denominators))
+        words = stream.words(rows)
+        values, is_fair = _below(words[:, 0], 2 * bound + 1)
+        values -= bound
+        sizes = np.abs(values)
+        kept = is_fair & are_below_exp(
+            stream,
+            rows,
+            words[:, 1],
+            64,
+            sizes * (under / above),  # in [0, 1] after four roundings: wrong by less than 2^-50
+            lambda i: Fraction(int(sizes[i]) * int(under[i]), int(above[i])),
+        )
+        at = np.flatnonzero(kept)
+        return at, values[at]
+
+    def attempt_laplace(rows: np.ndarray) -> _Drawn:
+        at, values = _attempt_laplace(stream, rows, numerators.take(rows), denominators.take(rows))
+        inside = np.abs(values) <= bounds[rows[at]]
+        return at[inside], values[inside]
+
+    values = np.zeros(len(stream), np.int64)
+    _fill(values, np.flatnonzero(is_narrow), attempt_uniform)
+    _fill(values, np.flatnonzero(~is_narrow), attempt_laplace)
+    return values
+
+
+def discrete_gaussian(
+    stream: CellStream, numerators: np.ndarray | int, denominators: np.ndarray | int
+) -> np.ndarray:
+    """Returns int64[n] with P(x) proportional to exp(-x² / (2 sigma²)), one value for each row.
+
+    The variance is at most sigma², and nearly equal to it unless sigma is well below 1.
+
+    Args:
+        stream: Of n cells. Sigma as a reduced fraction and the cell decide the value.
+        numerators: int64[n] or one for all, of sigma = numerator / denominator; at least 1.
+        denominators: int64[n] or one for all, at least 1.
+
+    Raises:
+        UsageError: A sigma is above 2^40, a term of it is not in 1 … 2^62, or the shape is wrong.
+    """
+    numerators, denominators = _scales(numerators, denominators, len(stream))
+    sigmas = numerators / denominators
+    scales = numerators // denominators + 1
+    shifts = sigmas / scales
+    ones = np.ones(len(stream), np.int64)
+
+    def exact_exponent(row: int, size: int) -> Fraction:
+        """(size - sigma² / t)² / (2 sigma²) with t the scale of the candidate."""
+        n, d, t = int(numerators[row]), int(denominators[row]), int(scales[row])
+        return Fraction((size * d * d * t - n * n) ** 2, 2 * (n * d * t) ** 2)
+
+    def attempt(rows: np.ndarray) -> _Drawn:
+        at, values = _attempt_laplace(stream, rows, scales.take(rows), ones.take(rows))
+        rows = rows[at]
+        sizes = np.abs(values)
+        # With z = size / sigma - sigma / t the exponent is z² / 2. Five roundings of each term put
+        # z wrong by less than 2^-50 (|z| + 2), hence exp(-z² / 2) by less than 2^-49.
+        z = sizes / sigmas[rows] - shifts[rows]
+        kept = are_below_exp(
+            stream,
+            rows,
+            stream.words(rows)[:, 0],
+            64,
+            z * z / 2,
+            lambda i: exact_exponent(int(rows[i]), int(sizes[i])),
+        )
+        return at[kept], values[kept]
+
+    values = np.zeros(len(stream), np.int64)
+    _fill(values, np.arange(len(stream)), attempt)
+    return values
+
+
+def bernoulli_exp(
+    stream: CellStream,
+    rows: np.ndarray,
+    numerators: np.ndarray | int,
+    denominators: np.ndarray | int,
+) -> np.ndarray:
+    """Returns bool[m], true with probability exp(-numerator / denominator), which may exceed 1.
+
+    Args:
+        stream: Whose words are used.
+        rows: int64[m], distinct row numbers of the stream.
+        numerators: int64[m] or one for all, at least 0.
+        denominators: int64[m] or one for all, at least 1.
+
+    Raises:
+        UsageError: A numerator is not in 0 … 2^62, a denominator is not in 1 … 2^62, or the shape
+            is wrong.
+    """
+    above = np.broadcast_to(_whole("numerators", numerators, len(rows), 0), len(rows))
+    under = np.broadcast_to(_whole("denominators", denominators, len(rows), 1), len(rows))
+    return are_below_exp(
+        stream,
+        rows,
+        stream.words(rows)[:, 0],
+        64,
+        above / under,  # x wrong by less than 2^-51 x puts exp(-x) wrong by less than 2^-51
+        lambda i: Fraction(int(above[i]), int(under[i])),
+    )
+
+
+def permute_and_flip(
+    stream: CellStream,
+    scores: np.ndarray,
+    epsilon: Fraction,
+    sensitivity: Fraction,
+    *,
+    monotone: bool = False,
+) -> int:
+    """Chooses a candidate of nearly the highest score; epsilon-differentially private.
+
+    McKenna and Sheldon, "Permute-and-Flip: A new mechanism for differentially private selection"
+    (2020): the candidates are visited in a random order, and the first is taken whose coin comes up
+    with probability exp(-epsilon (highest - score) / (2 sensitivity)). Each has one coin, so it is
+    the same to toss all of them and to take any of the heads with equal chance.
+
+    Args:
+        stream: One row for each candidate.
+        scores: int64[n], higher is better. A candidate's chance depends on all of them.
+        epsilon: Above 0.
+        sensitivity: By how much one score may differ between neighbouring inputs; above 0.
+        monotone: Whether between neighbours all scores move in one direction, for which the factor
+            2 is not needed.
+
+    Returns:
+        The position of the chosen candidate.
+
+    Raises:
+        UsageError: There is no candidate or not one row for each, or a parameter is not above 0.
+    """
+    for name, value in (("epsilon", epsilon), ("sensitivity", sensitivity)):
+        if value <= 0:
+            raise UsageError(f"{name}: expected a number above 0, got {value}")
+    if scores.dtype != np.int64 or scores.shape != (len(stream),) or not len(scores):
+        raise UsageError(
+            f"scores: expected int64[{len(stream)}], one for each row of the stream and at least "
+            f"one, got {scores.dtype}{list(scores.shape)}"
+        )
+    # Also a float is taken for what it is. Differences of int64 may need 64 bits, which they have.
+    rate = Fraction(epsilon) / Fraction(sensitivity) / (1 if monotone else 2)
+    gaps = scores.max().view(np.uint64) - scores.view(np.uint64)
+    words = stream.words(np.arange(len(scores)))
+    heads = are_below_exp(
+        stream,
+        np.arange(len(scores)),
+        words[:, 0],
+        64,
+        # A gap is 0 or at least 1, so beyond 2^64 the rate changes no float of exp(-x).
+        gaps * float(min(rate, Fraction(2**64))),
+        lambda i: int(gaps[i]) * rate,
+    )
+    candidates, ranks = np.flatnonzero(heads), words[heads, 1]
+    while True:  # the first in a random order; equal ranks are ordered by further ones
+        candidates = candidates[ranks == ranks.min()]
+        if len(candidates) == 1:
+            return int(candidates[0])
+        ranks = stream.words(candidates)[:, 0]
+
+
+def _fill(values: np.ndarray, rows: np.ndarray, attempt: Callable[[np.ndarray], _Drawn]) -> None:
+    """Sets the values of these rows: repeats attempts at each of them until one succeeds."""
+    active, n_begun = rows[:0], 0
+    while n_begun < len(rows) or len(active):
+        more = rows[n_begun : n_begun + _BATCH - len(active)]
+        n_begun += len(more)
+        active = np.concatenate([active, more])
+        at, drawn = attempt(active)
+        values[active[at]] = drawn
+        is_open = np.ones(len(active), bool)
+        is_open[at] = False
+        active = active[is_open]
+
+
+def _attempt_laplace(
+    stream: CellStream, rows: np.ndarray, numerators: np.ndarray, denominators: np.ndarray
+) -> _Drawn:
+    """One attempt at discrete Laplace for each row: algorithm 2 with t / s = num / den.
+
+    X = U + num V has P(X = x) proportional to exp(-x / num) if U < num is kept with probability
+    exp(-U / num) and P(V >= k) = exp(-k). The value is X // den with a random sign, and -0 is no
+    success. The first word of a block gives U; the second gives 32 bits of the number that decides
+    on U, 31 of the number that V counts, and the sign.
+    """
+    words = stream.words(rows)
+    rest, is_fair = _below(words[:, 0], numerators)
+    kept = is_fair & are_below_exp(
+        stream,
+        rows,
+        words[:, 1] >> np.uint64(32),
+        32,
+        rest / numerators,  # three roundings in [0, 1]: wrong by less than 2^-51
+        lambda i: Fraction(int(rest[i]), int(numerators[i])),
+    )
+    at = np.flatnonzero(kept)
+    low = words[at, 1].astype(np.uint32)
+    negative = (low & np.uint32(1)).astype(bool)
+    counts = geometric(stream, rows[at], (low >> np.uint32(32 - GEOMETRIC_BITS)).astype(np.int64))
+    sizes = _quotients(rest[at], counts, numerators[at], denominators[at])
+    success = ~(negative & (sizes == 0))
+    return at[success], np.where(negative, -sizes, sizes)[success]
+
+
+def _quotients(
+    rest: np.ndarray, counts: np.ndarray, numerators: np.ndarray, denominators: np.ndarray
+) -> np.ndarray:
+    """Returns int64[m], (rest + numerator count) // denominator.
+
+    It is at most scale (count + 1), which int64 holds up to a count of 2^22, of probability
+    exp(-2^22); but the numerator alone may leave no room, and then Python's integers divide.
+    """
+    if len(counts) and int(numerators.max()) * (int(counts.max()) + 1) >= 2**63:
+        numerators, counts = numerators.astype(object), counts.astype(object)
+        return ((rest + numerators * counts) // denominators).astype(np.int64)
+    return (rest + numerators * counts) // denominators
+
+
+def _below(words: np.ndarray, bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns int64[m] in [0, bound), and bool[m] where they are uniform; the others are void.
+
+    Of the 2^64 words the first 2^64 mod bound are void, so that each value has equally many.
+    """
+    n = bounds.view(np.uint64)
+    return (words % n).view(np.int64), words >= (np.uint64(0) - n) % n
+
+
+def _scales(
+    numerators: np.ndarray | int, denominators: np.ndarray | int, n: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Checks scales; returns them as reduced fractions, int64[n] each."""
+    above = _whole("numerators", numerators, n, 1)
+    under = _whole("denominators", denominators, n, 1)
+    too_large = np.atleast_1d((above - 1) // under >= LARGEST_SCALE)
+    if too_large.any():
+        i = int(np.argmax(too_large))
+        shown = "/".join(str(int(np.broadcast_to(a, n)[i])) for a in (above, under))
+        raise UsageError(
+            f"numerators: numerator / denominator is at most {LARGEST_SCALE}, got {shown}; spend "
+            f"more epsilon on it or count in larger units"
+        )
+    common = np.gcd(above, under)  # so that 2/4 draws what 1/2 draws
+    return np.broadcast_to(above // common, n).copy(), np.broadcast_to(under // common, n).copy()
+
+
+def _whole(name: str, value: np.ndarray | int, n: int, least: int) -> np.ndarray:
+    """Checks a parameter; returns it as int64[n], or int64[] if it is one for all."""
+    array = np.asarray(value)
+    if array.shape not in ((), (n,)):
+        raise UsageError(f"{name}: expected one number or {n}, got the shape {list(array.shape)}")
+    if array.dtype.kind not in "iu":
+        raise UsageError(f"{name}: expected whole numbers of 64 bits, got {array.dtype}")
+    outside = array[(array < least) | (array > LARGEST_TERM)]
+    if outside.size:
+        raise UsageError(f"{name}: expected {least} to {LARGEST_TERM}, got {outside[0]}")
+    return array.astype(np.int64)

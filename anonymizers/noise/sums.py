@@ -1,0 +1,173 @@
+"""Noisy histograms of what cases hold, and what to make of a row that is mostly noise.
+
+`noisy_counts` is the mechanism: exact noise on the sums of clipped vectors, all cells of a public
+domain alike. `backed_off` is arithmetic on its result and costs nothing: a row of which the noise
+leaves little is drawn towards what the rows around it say.
+
+Noise is added in one place, `noisy_sums`. There an audit looks at the sums before anything is made
+of them, and there the controls of its tests put wrong noise (`adding`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
+from tracecloak.anonymizers.noise.samplers import CellStream, discrete_gaussian, discrete_laplace
+from tracecloak.schemas.statistics.clipped_cells import ClippedCells
+
+_Z95 = 1.96
+
+
+@dataclass(frozen=True)
+class SumNoise:
+    """The noise that was added to each sum.
+
+    Attributes:
+        scale: (numerator, denominator) of its scale in lattice steps.
+        units: Lattice steps of one occurrence.
+        is_laplace: Whether it is discrete Laplace; else it is discrete Gaussian.
+    """
+
+    scale: tuple[int, int]
+    units: int
+    is_laplace: bool
+
+    @property
+    def width(self) -> float:
+        """The scale as a number, in lattice steps."""
+        return self.scale[0] / self.scale[1]
+
+    @property
+    def half_width(self) -> int:
+        """Half the interval that holds it with probability 0.95, in occurrences, rounded up."""
+        quantile = math.log(20) if self.is_laplace else _Z95
+        return math.ceil(self.width / self.units * quantile)
+
+    def threshold(self, n_cells: int) -> float:
+        """Below this a sum is taken for noise, in lattice steps.
+
+        Of `n` empty cells fewer than the root of `n` exceed it. What the largest of `n` noises is
+        expected to reach, root 2 of it or twice it, leaves more true edges out and errs more.
+        """
+        log_cells = math.log(max(n_cells, 2))
+        return self.width * (log_cells / 2 if self.is_laplace else math.sqrt(log_cells))
+
+
+def onto_simplex(rows: np.ndarray, totals: np.ndarray) -> np.ndarray:
+    """Returns float64[n, m], the nearest non-negative rows with the given sums (Duchi et al. 2008).
+
+    Args:
+        rows: float64[n, m].
+        totals: int64[n], positive.
+    """
+    falling = -np.sort(-rows, axis=1)
+    excess = np.cumsum(falling, axis=1) - totals[:, None]
+    level = excess / np.arange(1, rows.shape[1] + 1)
+    last = (falling > level).sum(axis=1) - 1
+    return np.maximum(rows - level[np.arange(len(rows)), last][:, None], 0)
+
+
+def whole(rows: np.ndarray, totals: np.ndarray) -> np.ndarray:
+    """Returns int64[n, m], rows rounded by largest remainder so that they still sum to `totals`."""
+    down = np.floor(rows).astype(np.int64)
+    missing = totals - down.sum(axis=1)
+    rank = np.argsort(np.argsort(down - rows, axis=1, kind="stable"), axis=1, kind="stable")
+    return down + (rank < missing[:, None])
+
+
+# (exact sums in lattice units, their noise, what it is for, their cells, the release's randomness)
+# -> the sums with noise.
+Adding = Callable[[np.ndarray, SumNoise, str, np.ndarray, Randomness], np.ndarray]
+
+
+def add_noise(
+    sums: np.ndarray, noise: SumNoise, purpose: str, domain: np.ndarray, randomness: Randomness
+) -> np.ndarray:
+    """Returns int64[n], sums with exact noise on each, keyed by its cell.
+
+    Args:
+        sums: int64[n], exact, in lattice units.
+        noise: What to add to each.
+        purpose: What the noise is for; one of its own for each histogram.
+        domain: int64[n], their cells, distinct and not negative.
+        randomness: The release's.
+    """
+    stream = CellStream(randomness, purpose, cell_numbers(domain))
+    draw = discrete_laplace if noise.is_laplace else discrete_gaussian
+    return sums + draw(stream, *noise.scale)
+
+
+_adding: ContextVar[Adding] = ContextVar("adding", default=add_noise)
+
+
+@contextmanager
+def adding(add: Adding) -> Iterator[None]:
+    """Within it, and in no other thread, `noisy_sums` is this function."""
+    token = _adding.set(add)
+    try:
+        yield
+    finally:
+        _adding.reset(token)
+
+
+def noisy_sums(
+    sums: np.ndarray, noise: SumNoise, purpose: str, domain: np.ndarray, randomness: Randomness
+) -> np.ndarray:
+    """Returns what `add_noise` does, or what is in its place; see `adding`."""
+    return _adding.get()(sums, noise, purpose, domain, randomness)
+
+
+def noisy_counts(
+    cells: ClippedCells, n_cells: int, noise: SumNoise, purpose: str, randomness: Randomness
+) -> np.ndarray:
+    """Returns float64[n_cells], the sums of cells 0 to `n_cells` - 1 with noise, in occurrences.
+
+    Args:
+        cells: Exact sums in lattice units.
+        n_cells: The public number of cells; `noisy_graph.MAX_CELLS` at most, for memory.
+        noise: What to add to each; calibrated to the clip by the caller.
+        purpose: What the noise is for; one of its own for each histogram.
+        randomness: The release's.
+    """
+    domain = np.arange(n_cells, dtype=np.int64)
+    return noisy_sums(cells.dense(domain), noise, purpose, domain, randomness) / noise.units
+
+
+def variance_of(noise: SumNoise) -> float:
+    """Returns the variance of the noise of one cell, in squared occurrences."""
+    width = noise.width / noise.units
+    return 2 * width**2 if noise.is_laplace else width**2
+
+
+def backed_off(rows: np.ndarray, variance: float | np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Returns float64[n, m], the rows' shares of their cells, each row not negative with sum 1.
+
+    A row is drawn towards its total times the `shares` of a coarser level by as much as noise alone
+    explains its distance from them (James and Stein 1961, positive part, with m - 1 directions
+    left once the total is taken from the row itself), then onto the simplex. A row whose noisy
+    total is not positive takes the shares as they are.
+
+    Args:
+        rows: float64[n, m], noisy counts.
+        variance: Of the noise of one cell; a number, or float64[n] for each row's own.
+        shares: float64[n, m] or float64[m], what a row without information is like; sums to 1.
+    """
+    n, m = rows.shape
+    shares = np.broadcast_to(shares, rows.shape)
+    totals = rows.sum(axis=1)
+    is_known = totals > 0
+    centre = np.where(is_known, totals, 1.0)[:, None] * shares
+    distance = ((rows - centre) ** 2).sum(axis=1)
+    noise = np.broadcast_to(np.asarray(variance, np.float64), (n,)) * max(m - 1, 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        signal = np.where(distance > noise, 1 - noise / distance, 0.0) * is_known
+    mixed = centre + signal[:, None] * (rows - centre)
+    scale = np.where(is_known, totals, 1.0)[:, None]
+    return onto_simplex(mixed / scale, np.ones(n))

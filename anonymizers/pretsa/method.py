@@ -1,0 +1,367 @@
+"""PRETSA: the cases of rare variants are merged into similar ones, and durations are drawn anew.
+
+Fahrenkrog-Petersen, van der Aa, Weidlich: PRETSA: Event Log Sanitization for Privacy-aware Process
+Discovery (2019), with the embedding distance of Rösel, Fahrenkrog-Petersen, van der Aa, Weidlich: A
+Distance Measure for Privacy-preserving Process Mining based on Feature Learning (2021). The merging
+is in `anonymizers.pretsa.tree`, the durations in `anonymizers.pretsa.durations`.
+
+`pretsa-case` is the variant that looks at cases alone, as Rafiei and van der Aalst recall it
+(Group-Based Privacy Preservation Techniques for Process Mining, 2021): k without t.
+
+A released case has a variant of the input, a new id, and durations that are nobody's. The paper's
+release has durations and no times of the calendar; so by default every case begins at the start of
+1970. A duration is the time since the predecessor, or the number in a declared column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.contract.counters import CountVariants
+from tracecloak.anonymizers.noise.randomness import Randomness, hex_ids
+from tracecloak.anonymizers.pretsa.activity_embedding import event_distances
+from tracecloak.anonymizers.pretsa.durations import draw_durations
+from tracecloak.anonymizers.pretsa.params import PretsaCaseParams, PretsaParams
+from tracecloak.anonymizers.pretsa.tree import MergedTree
+from tracecloak.anonymizers.pretsa.verify import verify_released
+from tracecloak.anonymizers.variants.distance import (
+    EmbeddingDistance,
+    LevenshteinDistance,
+    VariantDistance,
+)
+from tracecloak.schemas.arrays.merging import offsets_of, ranges
+from tracecloak.schemas.arrays.ranks import CaseRanks, case_bytes
+from tracecloak.schemas.errors import GuaranteeError
+from tracecloak.schemas.events.attributes import Attribute, declared
+from tracecloak.schemas.events.events import MAX_TIME_US
+from tracecloak.schemas.events.timeline import cumulated_stamps
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.statistics.durations import DurationTable
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+_SECOND_US = 1_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class VariantsDecision(contract.Decision):
+    """Round `variants`.
+
+    Attributes:
+        variants: Those of the input.
+    """
+
+    variants: VariantHistogram
+
+
+@dataclass(frozen=True, eq=False)
+class MergingDecision(contract.Decision):
+    """Round `merging`.
+
+    Attributes:
+        target: int64[n_variants], the variant that the cases of each variant of the input get.
+        begins: int64[n_variants], where the durations of each released variant begin; those of its
+            cases follow one another.
+        durations: [n_released_events], int64 microseconds since the predecessor, or float64 numbers
+            of the declared attribute, NaN for none.
+    """
+
+    target: np.ndarray
+    begins: np.ndarray
+    durations: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class PlacesDecision(contract.Decision):
+    """Round `places`.
+
+    Attributes:
+        cases: fixed_size_binary(16)[n_cases], keyed identities.
+        places: int64[n_cases], which of the cases of its released variant each one is.
+    """
+
+    cases: pa.Array
+    places: np.ndarray
+
+
+class _Sanitised(contract.Anonymizer):
+    """What `pretsa` and `pretsa-case` share."""
+
+    log: ClassVar[Literal["transformed"]] = "transformed"
+    operations: ClassVar[tuple[Operation, ...]] = (
+        Operation("substitution", "case", "concept:name"),
+        Operation("substitution", "event", "concept:name"),
+        Operation("addition", "event", "event"),
+        Operation("suppression", "event", "event"),
+        Operation("substitution", "event", "time:timestamp"),
+    )
+    exact_noise: ClassVar[bool] = False
+    verifies: ClassVar[bool] = True
+
+    def attributes(self, params: PretsaCaseParams) -> tuple[Attribute, ...]:
+        """Returns the attribute that is the duration, if it is one: it is read and released."""
+        return declared(params.duration)
+
+    def rounds(self, params: PretsaCaseParams) -> tuple[str, ...]:
+        """Returns the rounds."""
+        return ("variants", "merging", "places")
+
+    def guarantee(self, params: PretsaCaseParams) -> Guarantee:
+        """Returns what is verified on the release, and what that leaves open."""
+        t = _t(params)
+        attribute = params.duration_attribute
+        what = "the durations" if attribute is None else f"the values of {attribute.name}"
+        whose = "Every released variant" if params.protect_ends else "Every released prefix"
+        close = (
+            f", and {what} at every prefix are less than {t:g} of their range away from "
+            "those of all events of its activity"
+            if t is not None
+            else ""
+        )
+        open_ends = (
+            ()
+            if params.protect_ends
+            else (
+                "The end of a variant is not protected: one that other variants continue can be "
+                "that of fewer cases, down to a single one.",
+            )
+        )
+        starts = (
+            ("The start of each case is exact, and can tell whose case it is.",)
+            if params.starts == "kept"
+            else ()
+        )
+        return Guarantee(
+            kind="syntactic",
+            unit="case",
+            adjacency="add_remove",
+            epsilon=None,
+            delta=None,
+            claim=f"{whose} has at least {params.k} cases{close}.",
+            reality=(
+                "It limits what an attacker learns who knows how a case begins. No finite epsilon "
+                "holds: each released variant is one of the input's, and which variants are merged "
+                "depends on every case."
+            ),
+            not_covered=(
+                "An attacker who knows other parts of a case than its beginning, such as its times "
+                "or activities out of order.",
+                "Several releases of the same log, or of logs that share cases.",
+                "Several cases of one individual, which can make up all k cases of a variant.",
+                "What the method itself tells: an attacker who knows it and most of the log can "
+                "work out more than from the release alone.",
+                "The activity names are the input's own.",
+                *open_ends,
+                *starts,
+            ),
+        )
+
+    def explain(self, params: PretsaCaseParams) -> tuple[str, ...]:
+        """Returns one sentence per round."""
+        t = _t(params)
+        or_far = "" if t is None else f" or whose durations are {t:g} or more from their activity's"
+        return (
+            "variants: counts variants and builds their prefix tree",
+            f"merging: counts durations by variant and place; cuts prefixes of fewer than "
+            f"{params.k} cases{or_far}, moves their cases to the nearest variant by the distance "
+            f"{params.distance}, and draws the durations of all events anew",
+            "places: chooses by keyed ranks which case of a variant gets which of its durations",
+        )
+
+    def requires(self, round_name: str, params: PretsaCaseParams) -> Mapping[str, contract.Counter]:
+        """Returns the counters of a round."""
+        if round_name == "variants":
+            return {"variants": CountVariants()}
+        if round_name == "merging":
+            return {"durations": _Durations(params.duration_attribute)}
+        return {"ranks": _Ranks()}
+
+    def decide(
+        self,
+        round_name: str,
+        statistics: Mapping[str, Any],
+        decisions: contract.Decisions,
+        params: PretsaCaseParams,
+        randomness: Randomness,
+    ) -> contract.Decision:
+        """Decides a round.
+
+        Raises:
+            GuaranteeError: The log is empty, or has fewer than k cases, or durations that cannot be
+                brought below t or add up beyond the calendar.
+        """
+        if round_name == "variants":
+            variants: VariantHistogram = statistics["variants"]
+            if variants.n_cases < max(params.k, 1):
+                raise GuaranteeError(
+                    f"the log has fewer cases than k={params.k}, so no variant can have as many; "
+                    "lower k"
+                )
+            return VariantsDecision(variants)
+        if round_name == "merging":
+            known: VariantsDecision = decisions["variants"]
+            return _decide_merging(known.variants, statistics["durations"], params, randomness)
+        ranks: CaseRanks = statistics["ranks"]
+        first = np.searchsorted(ranks.groups, ranks.groups)
+        return PlacesDecision(ranks.cases, np.arange(len(first)) - first)
+
+    def apply(
+        self,
+        traces: TraceBatch,
+        decisions: contract.Decisions,
+        params: PretsaCaseParams,
+        randomness: Randomness,
+    ) -> TraceBatch:
+        """Gives each case of a batch its variant, its durations and a new id."""
+        variants = decisions["variants"].variants
+        merging: MergingDecision = decisions["merging"]
+        places: PlacesDecision = decisions["places"]
+        goal = merging.target[variants.find(traces)]
+        cells = randomness.identify("case", traces.case_ids)
+        # The batch's few cases are made the look-up table, not the log's many.
+        found = pc.index_in(places.cases, value_set=case_bytes(cells))
+        place = np.zeros(traces.n_cases, np.int64)
+        place[np.asarray(found.drop_null())] = places.places[np.asarray(found.is_valid())]
+
+        lengths = np.diff(variants.offsets)[goal]
+        durations = merging.durations[ranges(merging.begins[goal] + place * lengths, lengths)]
+        starts = traces.starts if params.starts == "kept" else np.zeros(traces.n_cases, np.int64)
+        attribute = params.duration_attribute
+        since = durations if attribute is None else np.full(len(durations), _SECOND_US)
+        released = TraceBatch(
+            hex_ids(randomness.words("pretsa/case-id", cells)),
+            offsets_of(lengths),
+            variants.codes[ranges(variants.offsets[goal], lengths)],
+            since,  # until they are cumulated
+            traces.vocabulary,
+        )
+        released = replace(released, times=cumulated_stamps(starts, since, released))
+        if attribute is None:
+            return released
+        numbers = pa.array(durations, pa.float64(), from_pandas=True)  # NaN is no value
+        return replace(released, attributes={attribute.name: numbers.cast(attribute.arrow_type)})
+
+    def verify(self, released: Sequence[TraceBatch], params: PretsaCaseParams) -> None:
+        """Checks the promise on a released log.
+
+        Raises:
+            GuaranteeError: It does not hold.
+        """
+        attribute = params.duration_attribute
+        name = None if attribute is None else attribute.name
+        verify_released(released, params.k, _t(params), params.protect_ends, name)
+
+
+class Pretsa(_Sanitised):
+    """The method with k and t; see the module."""
+
+    name: ClassVar[str] = "pretsa"
+    summary: ClassVar[str] = "merges rare variants into similar ones: k cases, t-close durations"
+    Params: ClassVar[type[PretsaParams]] = PretsaParams
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"k": 4, "t": 0.5},
+        {"k": 2, "t": 0.9, "distance": "embedding", "epochs": 5},
+        {"k": 2, "t": 0.7, "duration": {"cost:units": {"bounds": [0, 500], "n_bins": 100}}},
+    )
+
+
+class PretsaCase(_Sanitised):
+    """The method with k alone; see the module."""
+
+    name: ClassVar[str] = "pretsa-case"
+    summary: ClassVar[str] = "merges rare variants into similar ones: k cases of each variant"
+    Params: ClassVar[type[PretsaCaseParams]] = PretsaCaseParams
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"k": 4},)
+
+
+def _t(params: PretsaCaseParams) -> float | None:
+    t: float | None = getattr(params, "t", None)  # `pretsa-case` has none
+    return t
+
+
+def _decide_merging(
+    variants: VariantHistogram,
+    durations: DurationTable,
+    params: PretsaCaseParams,
+    randomness: Randomness,
+) -> MergingDecision:
+    t = _t(params)
+    distance = _distance(variants, params, randomness)
+    tree = MergedTree(variants, durations, distance, params.k, t, params.protect_ends)
+    tree.merge()
+    attribute = params.duration_attribute
+    drawn = draw_durations(tree, durations, params.k, t, randomness, attribute)
+    lengths = np.diff(variants.offsets)
+    if attribute is None:
+        _check_calendar(drawn, np.repeat(lengths, tree.n_cases))
+    begins = offsets_of(tree.n_cases * lengths)[:-1]
+    return MergingDecision(tree.target, begins, drawn)
+
+
+def _check_calendar(durations: np.ndarray, lengths: np.ndarray) -> None:
+    """Refuses cases that begin in 1970 and end after the year 9999: their ends would be cut."""
+    if np.add.reduceat(durations.astype(np.float64), offsets_of(lengths)[:-1]).max() > MAX_TIME_US:
+        raise GuaranteeError(
+            "a released case would last beyond the year 9999; drop events whose time is far from "
+            "those of their case by a row filter"
+        )
+
+
+def _distance(
+    variants: VariantHistogram, params: PretsaCaseParams, randomness: Randomness
+) -> VariantDistance:
+    if params.distance == "levenshtein":
+        return LevenshteinDistance(variants)
+    return EmbeddingDistance(
+        variants,
+        event_distances(variants, randomness, params.epochs),
+        params.rho_addition,
+        params.rho_removal,
+        params.penalty_direction,
+    )
+
+
+# --- What one batch contributes ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Durations:
+    """Microseconds since the predecessor or bins of an attribute, by position in the variants."""
+
+    attribute: Attribute | None
+    kind: ClassVar[type[DurationTable]] = DurationTable
+
+    def count(
+        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
+    ) -> DurationTable:
+        variants: VariantHistogram = decisions["variants"].variants
+        begins = variants.offsets[variants.find(traces)]
+        positions = ranges(begins, traces.lengths)
+        if self.attribute is None:
+            return DurationTable.from_events(positions, traces.durations)
+        if self.attribute.name not in traces.attributes:
+            return DurationTable.merge(())
+        bins = self.attribute.cells(traces.attributes[self.attribute.name])
+        has_one = bins > 0
+        return DurationTable.from_events(positions[has_one], bins[has_one])
+
+
+@dataclass(frozen=True)
+class _Ranks:
+    """Keyed identities of all cases by the variant that they get."""
+
+    kind: ClassVar[type[CaseRanks]] = CaseRanks
+
+    def count(
+        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
+    ) -> CaseRanks:
+        goal = decisions["merging"].target[decisions["variants"].variants.find(traces)]
+        return CaseRanks.of(goal, randomness.identify("case", traces.case_ids))

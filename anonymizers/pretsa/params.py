@@ -1,0 +1,85 @@
+"""The parameters of `pretsa` and `pretsa-case`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pydantic
+from pydantic import Field
+
+from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.variants.distance import PenaltyDirection
+from tracecloak.schemas.events.attributes import Attribute, Declarations, declared
+
+
+class PretsaCaseParams(contract.Params):
+    """Parameters of `pretsa-case`, and of `pretsa` but for t."""
+
+    k: int = Field(4, ge=1, le=10**9)
+    """Fewest cases of each prefix of the released log, and of each variant where the ends are
+    protected. Larger merges more variants."""
+
+    distance: Literal["levenshtein", "embedding"] = "levenshtein"
+    """How the nearest variant is found: levenshtein counts edits, embedding compares the contexts
+    of activities place by place, which keeps longer variants and needs the package gensim."""
+
+    protect_ends: bool = True
+    """Whether each released variant has at least k cases. Without it, as published, only each
+    prefix has, and a variant that others continue can be that of a single case."""
+
+    penalty_direction: PenaltyDirection = "text"
+    """With distance embedding, how lengths count: text prefers to merge into longer variants,
+    paper_formula is the formula as printed, which prefers shorter ones, and authors_code squares
+    the difference of lengths."""
+
+    rho_addition: float = Field(2.0, gt=1, le=100)
+    """With distance embedding, the penalty of an event that is added, above 1; two activities are
+    at most 2 apart, so above 2 a length always counts more than an activity."""
+
+    rho_removal: float = Field(3.0, gt=1, le=100)
+    """With distance embedding, the penalty of an event that is removed, above rho_addition."""
+
+    epochs: int | None = Field(None, ge=1, le=10**6)
+    """With distance embedding, how often Word2Vec goes through the log; None takes 1000 for small
+    logs and fewer for large ones, at least 5."""
+
+    starts: Literal["dropped", "kept"] = "dropped"
+    """Whether each case begins at the start of 1970, as in the paper's release, which has durations
+    alone, or when it did. A start that is kept is exact, and can tell whose case it is."""
+
+    duration: Declarations = Field(default_factory=dict)
+    """What is taken for an event's duration instead of the time since its predecessor: one
+    attribute of events, declared by bounds, which is released with new numbers. Fewer bins are
+    coarser. The times of a case then only tell its order, an event a second."""
+
+    @property
+    def duration_attribute(self) -> Attribute | None:
+        """The attribute that is the duration, if it is one."""
+        return next(iter(declared(self.duration)), None)
+
+    @pydantic.model_validator(mode="after")
+    def _duration_is_one_number_of_events(self) -> PretsaCaseParams:
+        named = self.duration_attribute
+        if named and (
+            len(self.duration) > 1 or named.is_of_case or named.declaration.bounds is None
+        ):
+            raise ValueError("duration must be one attribute of events, declared by bounds")
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _removal_costs_more(self) -> PretsaCaseParams:
+        if not self.rho_removal > self.rho_addition:
+            raise ValueError(
+                f"rho_removal must be above rho_addition, got {self.rho_removal:g} and "
+                f"{self.rho_addition:g}"
+            )
+        return self
+
+
+class PretsaParams(PretsaCaseParams):
+    """Parameters of `pretsa`."""
+
+    t: float = Field(0.5, gt=0, le=1)
+    """How far the durations at each prefix may be from those of all events of its activity, from
+    above 0 to 1: every distance stays below t times the range of the latter. 1 allows all; smaller
+    merges more variants."""

@@ -1,0 +1,217 @@
+"""PRETSA's sanitisation of the prefix tree: which variant the cases of each one are merged into.
+
+Fahrenkrog-Petersen, van der Aa, Weidlich: PRETSA: Event Log Sanitization for Privacy-aware Process
+Discovery (2019), as section 2.2 of Rösel et al. recalls it. Of the tree's nodes in preorder, the
+first that fewer than k cases pass, or whose durations are at least t away from those of its
+activity, is cut off with all that is below it. Each case that loses its place goes to the nearest
+variant that is still in the tree, by the distance from the variant it had in the input. This is
+repeated until no node is left to be cut.
+
+Differences from the authors' code, which publishes variants that nobody had: a variant goes out of
+the tree with any of its nodes, so cases only ever go where their whole variant is there. And with
+`protect_ends`, when all nodes are right, the variant of the fewest cases is taken out as long as it
+has fewer than k, so that not only the prefixes have k cases, but the variants.
+
+All cases of a variant stay together, so the work is done on variants. A case has its own duration
+at those nodes that its variant in the input and its variant now have in common; only these count
+for the distance of durations.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+import numpy as np
+
+from tracecloak.anonymizers.pretsa.duration_closeness import ActivityDurations
+from tracecloak.anonymizers.variants.distance import VariantDistance, nearest
+from tracecloak.schemas.arrays.merging import ranges
+from tracecloak.schemas.errors import GuaranteeError
+from tracecloak.schemas.statistics.durations import DurationTable
+from tracecloak.schemas.statistics.trie import Trie
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+# A distance this little below t is taken for t: a verifier adds floats in another order.
+ROUNDING = 1e-9
+
+
+class MergedTree:
+    """The prefix tree of a log while its variants are merged.
+
+    Attributes:
+        variants: The variants of the input.
+        trie: Their prefix tree.
+        target: int64[n_variants], the variant that the cases of each variant have now.
+        n_cases: int64[n_variants], the cases that have each variant now.
+
+    Args:
+        variants: At least one.
+        durations: Durations of the events by their positions in `variants.codes`.
+        distance: To the variants that cases can be merged into.
+        k: Fewest cases of a node.
+        t: Every node's distance from its activity is below it; None: durations do not matter.
+        protect_ends: Whether each variant has at least k cases too, not just each prefix.
+    """
+
+    def __init__(
+        self,
+        variants: VariantHistogram,
+        durations: DurationTable,
+        distance: VariantDistance,
+        k: int,
+        t: float | None,
+        protect_ends: bool,
+    ) -> None:
+        self.variants = variants
+        self.trie = Trie.from_variants(variants)
+        self.target = np.arange(variants.n_variants)
+        self.n_cases = variants.counts.copy()
+        self._distance, self._k = distance, k
+        self._t = None if t is None else t * (1 - ROUNDING)
+        self._is_live = np.ones(variants.n_variants, bool)
+        self._members = [[variant] for variant in range(variants.n_variants)]
+        # The variants below a node are neighbours in the order of the histogram.
+        row = np.repeat(np.arange(variants.n_variants), np.diff(variants.offsets))
+        n_nodes = len(self.trie.parents)
+        self._first = np.zeros(n_nodes, np.int64)
+        self._past = np.full(n_nodes, variants.n_variants)
+        self._first[self.trie.nodes[::-1]] = row[::-1]
+        self._past[self.trie.nodes] = row + 1
+
+        self._passing = self.trie.counts.copy()  # cases by node
+        self._own = self.trie.counts.copy()  # of these, those with their own duration there
+        # What the distance of each node is at most; found out when it could matter.
+        self._at_most = np.full(n_nodes, np.inf)
+        self._durations = durations
+        self._rows = durations.offsets(len(variants.codes))
+        self._reference, self._places = ActivityDurations.of(
+            variants.codes[durations.groups], durations.values, durations.counts
+        )
+        self._protect_ends = protect_ends
+        self._pending = list(range(1, n_nodes))  # nodes that may violate k or t, a heap
+
+    @property
+    def live(self) -> np.ndarray:
+        """int64[n], the variants that are still in the tree, in increasing order."""
+        return np.flatnonzero(self._is_live)
+
+    def path(self, variant: int) -> np.ndarray:
+        """Returns int32[length], the nodes of a variant."""
+        begin, end = self.variants.offsets[variant : variant + 2]
+        return self.trie.nodes[begin:end]
+
+    def merge(self) -> None:
+        """Cuts the first node in preorder that violates k or t, until there is none; then ends.
+
+        Raises:
+            GuaranteeError: Nothing would be left of the tree.
+        """
+        while True:
+            while self._pending:
+                node = heappop(self._pending)
+                if self._violates(node):
+                    self.cut(node)
+            live = self.live
+            smallest = live[self.n_cases[live].argmin()]
+            if not self._protect_ends or self.n_cases[smallest] >= self._k:
+                return
+            self._merge_away(np.array([smallest]))
+
+    def cut(self, node: int) -> None:
+        """Cuts a node with all that is below it, and moves its cases to the nearest variants.
+
+        A node that is no longer in the tree changes nothing. Does not look for violations that
+        come of it; `merge` does.
+
+        Raises:
+            GuaranteeError: No variant is left to move them to.
+        """
+        first, past = int(self._first[node]), int(self._past[node])
+        gone = first + np.flatnonzero(self._is_live[first:past])
+        if len(gone):
+            self._merge_away(gone)
+
+    def _merge_away(self, gone: np.ndarray) -> None:
+        self._is_live[gone] = False
+        live = self.live
+        if not len(live):
+            raise GuaranteeError(
+                "merging variants left none: the log has fewer than k cases, or durations that are "
+                "at least t away from those of their activity wherever they occur; lower k or "
+                "raise t"
+            )
+        changed = [self._remove(variant) for variant in gone.tolist()]
+        moved = [variant for other in gone.tolist() for variant in self._members[other]]
+        for variant in moved:
+            goal = nearest(self._distance, variant, live)
+            changed.append(self._move(variant, goal))
+        for variant in gone.tolist():
+            self._members[variant] = []
+        self._look_again(np.unique(np.concatenate(changed)))
+
+    def _remove(self, variant: int) -> np.ndarray:
+        """Takes all cases of a variant off its path; returns the nodes of that."""
+        path = self.path(variant)
+        self._passing[path] -= self.n_cases[variant]
+        self.n_cases[variant] = 0
+        return path
+
+    def _move(self, variant: int, goal: int) -> np.ndarray:
+        """Puts the cases of an input's variant on another path; returns the nodes that matter."""
+        count = self.variants.counts[variant]
+        own = self.path(variant)
+        before = self.n_common(variant, int(self.target[variant]))
+        after = self.n_common(variant, goal)
+        # Taking r of m values away, or putting r of m values in, moves a distribution by at most
+        # r / m of its range.
+        lost, won = own[after:before], own[before:after]
+        self._at_most[lost] += count / self._own[lost]
+        self._own[lost] -= count
+        self._own[won] += count
+        self._at_most[won] += count / self._own[won]
+        self.target[variant] = goal
+        self._members[goal].append(variant)
+        self._passing[self.path(goal)] += count
+        self.n_cases[goal] += count
+        return own[min(before, after) : max(before, after)]
+
+    def n_common(self, variant: int, other: int) -> int:
+        """Returns the length of the longest common prefix of two variants."""
+        a, b = self.path(variant), self.path(other)
+        n = min(len(a), len(b))
+        differs = a[:n] != b[:n]
+        return int(differs.argmax()) if differs.any() else n
+
+    def _look_again(self, nodes: np.ndarray) -> None:
+        """Notes the nodes in the tree that may violate k or t since they changed."""
+        nodes = nodes[self._passing[nodes] > 0]
+        suspect = self._passing[nodes] < self._k
+        if self._t is not None:
+            suspect |= self._at_most[nodes] >= self._t
+        for node in nodes[suspect].tolist():
+            heappush(self._pending, node)
+
+    def _violates(self, node: int) -> bool:
+        if self._passing[node] == 0:
+            return False
+        return bool(self._passing[node] < self._k or not self._is_close(node))
+
+    def _is_close(self, node: int) -> bool:
+        if self._t is None:
+            return True
+        if self._at_most[node] >= self._t:
+            rows = self.own_durations(node)
+            of_node = np.zeros(len(rows), np.int64)
+            counts = self._durations.counts[rows]
+            distances = self._reference.distances(of_node, self._places[rows], counts, 1)
+            self._at_most[node] = distances[0]
+        return bool(self._at_most[node] < self._t)
+
+    def own_durations(self, node: int) -> np.ndarray:
+        """Returns int64[n], the rows of `durations` that cases still have at a node."""
+        first, past = self._first[node], self._past[node]
+        goals = self.target[first:past]
+        staying = first + np.flatnonzero((goals >= first) & (goals < past))
+        position = self.variants.offsets[staying] + self.trie.depths[node] - 1
+        begins = self._rows[position]
+        return ranges(begins, self._rows[position + 1] - begins)

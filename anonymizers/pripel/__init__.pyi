@@ -1,0 +1,2 @@
+from .method import Pripel as Pripel
+from .method import PripelParams as PripelParams

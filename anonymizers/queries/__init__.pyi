@@ -1,0 +1,13 @@
+from .laplace_dfg import LaplaceDfg as LaplaceDfg
+from .laplace_levels import LaplaceLevels as LaplaceLevels
+from .laplace_variants import LaplaceVariants as LaplaceVariants
+from .laplace_variants import LaplaceVariantsParams as LaplaceVariantsParams
+from .model_rules import rules_of_model as rules_of_model
+from .order_rules import NamedRules as NamedRules
+from .pair_query import PairQueryParams as PairQueryParams
+from .prefix_method import LevelMethod as LevelMethod
+from .prefix_method import LevelParams as LevelParams
+from .sacofa import Sacofa as Sacofa
+from .sacofa_params import SacofaParams as SacofaParams
+from .sapa import Sapa as Sapa
+from .sapa import SapaParams as SapaParams

@@ -1,0 +1,102 @@
+"""The Laplace trace-variant query as a generator, with an epsilon that holds for all its levels."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import ClassVar
+
+from tracecloak.anonymizers.accounting.calibration import laplace_interval, laplace_scale
+from tracecloak.anonymizers.accounting.composition import Spend
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.queries.prefix_query import LevelQuery, trace_variant_query
+from tracecloak.anonymizers.rigorous.params import drawable
+from tracecloak.anonymizers.variants.generator import Domain
+from tracecloak.schemas.arrays.sequences import encode_sequences
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+
+class LaplaceLevels:
+    """The generator `laplace-levels`: the query with the epsilon of all of its levels together.
+
+    It has `max_length` levels, on which every case of the domain is seen to its end: one of fewer
+    events by its end, one of `max_length` by its last prefix. A unit has at most `max_units` cases
+    m, so it changes the counts of each level by at most m in total, and what is asked on a level
+    follows from noisy counts of the levels before. Discrete Laplace noise of scale
+    m max_length / epsilon makes every level (epsilon / max_length)-DP (Dwork, McSherry, Nissim,
+    Smith 2006), and max_length of them in sequence epsilon-DP. What is done with the noisy counts
+    afterwards costs nothing.
+
+    A candidate survives, on the last level and at its end too, if its noisy count reaches
+    b ln(|A| + 1), for noise of scale b and the |A| + 1 continuations of a prefix: half a candidate
+    without cases does so for each prefix that is continued. The threshold follows from public
+    numbers alone. Where the survivors have more than MAX_CANDIDATES continuations, those of the
+    largest noisy counts go on. Counts are released as they are; they need not add up.
+
+    It is what the published query costs and gives when all of it is accounted for: the method to
+    compare others with. `prefix-tree` asks the same and makes more of the answers.
+    """
+
+    name: ClassVar[str] = "laplace-levels"
+    summary: ClassVar[str] = "the Laplace trace-variant query, epsilon divided among its levels"
+    is_pure: ClassVar[bool] = True
+    reality: ClassVar[str] = (
+        "A case is in one candidate of each level, up to the length at which cases are cut; exact "
+        "discrete Laplace noise on every candidate, of a scale that grows with the number of "
+        "levels, covers all of them together with epsilon. Which prefixes are continued follows "
+        "from noisy counts and public numbers alone."
+    )
+
+    def spends(self, epsilon: Fraction, delta: Fraction, max_units: int) -> tuple[Spend, ...]:
+        """Returns the one part, all levels; it needs no delta, but a given one counts as spent."""
+        return (Spend("levels", "approximate" if delta else "pure", epsilon, delta),)
+
+    def explain(self, epsilon: Fraction, delta: Fraction, max_units: int) -> str:
+        """Returns what is done and the error to expect."""
+        scale = float(max_units / epsilon)
+        return (
+            "asks level by level for the cases of prefixes and continues those of large noisy "
+            "counts; releases those that end, with an error of about "
+            f"{scale:.3g} times max_trace_length cases each, and loses what has fewer than a few "
+            "times as many"
+        )
+
+    def query(self, domain: Domain, epsilon: Fraction) -> LevelQuery | None:
+        """Returns the query of a domain, of public numbers; None if its noise cannot be drawn."""
+        n_levels, n_symbols = domain.max_length, len(domain.vocabulary) + 1
+        try:
+            scale = drawable(laplace_scale(epsilon / n_levels, domain.max_units))
+        except UsageError:
+            return None
+        threshold = max(1, math.ceil(scale[0] / scale[1] * math.log(n_symbols)))
+        return LevelQuery(n_levels, scale, threshold, when_full="keep largest")
+
+    def answer(
+        self,
+        counted: VariantHistogram,
+        domain: Domain,
+        epsilon: Fraction,
+        delta: Fraction,
+        randomness: Randomness,
+    ) -> ReleasedVariants:
+        """Returns the variants whose noisy counts survived; delta is not used.
+
+        The intervals are those of the noise: for any one variant, chosen without looking, its holds
+        the true number with probability 0.95. Where the noise would be too wide to be drawn, which
+        is public, nothing is released.
+        """
+        query = self.query(domain, epsilon)
+        made, half_width = VariantHistogram.merge(()), 0
+        if query is not None:
+            found = trace_variant_query(
+                counted, len(domain.vocabulary), query, randomness, self.name
+            )
+            made = VariantHistogram.from_sequences(  # in the order of their codes
+                encode_sequences(found.offsets, found.codes), found.counts
+            )
+            half_width = laplace_interval(Fraction(*query.scale))
+        return most_frequent_first(
+            domain.vocabulary.names, made.offsets, made.codes, made.counts, half_width
+        )

@@ -1,0 +1,366 @@
+"""What directly-follows queries have in common: parameters, counts, noise, and what it costs.
+
+Mannhardt, Koschmider, Baracaldo, Weidlich and Michael ("Privacy-Preserving Process Mining", 2019)
+add Laplace noise of scale 1 / epsilon to the count of each pair of activities, as if a case were in
+one of them. It is in as many as it has events, and one more. With `budget` honest, epsilon is that
+of a whole case, or of all cases of an individual.
+
+Two profiles: `paper` takes exact discrete Laplace noise, as the papers do not say how counts with
+Laplace noise stay whole. `reference` cuts the noise off towards 0, as the authors' code does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Literal
+
+import numpy as np
+import pydantic
+from pydantic import Field
+
+from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.accounting.calibration import laplace_scale
+from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
+from tracecloak.anonymizers.contract.bounding import ContributionBounds
+from tracecloak.anonymizers.noise.published import truncated_laplace
+from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
+from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
+from tracecloak.anonymizers.noise.sums import SumNoise
+from tracecloak.anonymizers.rigorous.cells import excess_of_pairs, possible_pairs
+from tracecloak.anonymizers.rigorous.params import Exact, drawable, guarantee_of
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+
+# ln 2 = 0.693147…, rounded up.
+_LN_2 = Fraction(693_148, 10**6)
+
+
+class PairQueryParams(contract.Params):
+    """Parameters of the methods that ask for directly-follows pairs."""
+
+    epsilon: Exact = Field(gt=0, le=1000)
+    """As published, the epsilon of the count of one pair; with budget honest, that of the whole
+    release. A decimal above 0; smaller protects more and errs more."""
+    budget: Literal["published", "honest"] = "published"
+    """published spends epsilon on every pair anew, as the paper has it; honest divides it by the
+    pairs that a case can have, so that it holds for the whole release. Noise grows as much."""
+    profile: Literal["paper", "reference"] = "reference"
+    """reference: noise that is cut off towards 0, as the authors' code has it, which costs more.
+    paper: exact discrete Laplace noise. With budget honest it is always the latter."""
+    vocabulary: tuple[str, ...] | None = None
+    """Public file of activity names, one a line; any other activity counts as __other__. Without
+    it the names are the input's own, and no finite epsilon holds."""
+    max_trace_length: int | None = Field(None, ge=1)
+    """Events of a case that count; what comes later is cut off. Public. Without it a case can have
+    any number of pairs, and no finite epsilon holds."""
+    max_cases_per_individual: int | None = Field(None, ge=1, le=1000)
+    """Cases of one individual that count, a random choice of them; epsilon is divided by it. Makes
+    the individual the unit of privacy; 1 if individual_id is mapped."""
+
+    @pydantic.model_validator(mode="after")
+    def _check_public(self) -> PairQueryParams:
+        if self.is_honest and (self.vocabulary is None or self.max_trace_length is None):
+            raise ValueError(
+                "budget honest needs a public vocabulary and a public max_trace_length: without "
+                "them there is nothing finite to divide epsilon by"
+            )
+        if self.vocabulary is not None:
+            excess = excess_of_pairs(len({*self.vocabulary, OTHER}), 1)
+            if excess:
+                raise ValueError(excess)
+        return self
+
+    @property
+    def is_honest(self) -> bool:
+        """Whether epsilon is that of the whole release."""
+        return self.budget == "honest"
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether noise loses its decimals towards 0."""
+        return self.profile == "reference" and not self.is_honest
+
+    @property
+    def bounds(self) -> ContributionBounds:
+        """The public caps."""
+        return ContributionBounds(
+            self.vocabulary, self.max_trace_length, self.max_cases_per_individual
+        )
+
+    @property
+    def max_units(self) -> int:
+        """Cases that one unit of privacy can have: 1, or those of an individual that count."""
+        return self.max_cases_per_individual or 1
+
+    @property
+    def max_pairs(self) -> int | None:
+        """Pairs that one unit of privacy can have, or None: any number."""
+        if self.max_trace_length is None:
+            return None
+        return (self.max_trace_length + 1) * self.max_units
+
+    @property
+    def scale(self) -> tuple[int, int]:
+        """(numerator, denominator) of the scale of the noise on each count.
+
+        Raises:
+            UsageError: Noise so wide cannot be drawn.
+        """
+        pairs = self.max_pairs if self.is_honest else self.max_units
+        assert pairs is not None  # or the parameters were refused
+        return drawable(laplace_scale(Fraction(self.epsilon), pairs))
+
+    @property
+    def real_epsilon(self) -> Fraction | None:
+        """Epsilon of the whole release, where Laplace noise is on every pair; None: no finite one.
+
+        As published, the counts of a unit's pairs change by `max_pairs` in total, and each that
+        changes costs ln 2 more where the noise is cut off towards 0.
+        """
+        if self.is_honest:
+            return Fraction(self.epsilon)
+        if self.vocabulary is None or self.max_pairs is None:
+            return None
+        epsilon = Fraction(self.epsilon) / self.max_units * self.max_pairs
+        if not self.is_cut_off:
+            return epsilon
+        # A case has one pair with START and one with END.
+        n_names = len({*self.vocabulary, OTHER})
+        n_distinct = n_names**2 + 2 * min(n_names, self.max_units)
+        return epsilon + min(self.max_pairs, n_distinct) * _LN_2
+
+    @property
+    def spends(self) -> tuple[Spend, ...]:
+        """The parts of that epsilon: the counts of pairs.
+
+        Raises:
+            UsageError: Noise so wide cannot be drawn.
+        """
+        epsilon, scale = self.real_epsilon, self.scale
+        if epsilon is None:
+            return ()
+        if self.is_cut_off:
+            return (Spend("pairs", "pure", epsilon, Fraction(0)),)
+        return (Spend("pairs", "discrete_laplace", epsilon, Fraction(0), scale, self.max_pairs),)
+
+    @property
+    def claim(self) -> str:
+        """What the paper says of such a query."""
+        return (
+            f"epsilon = {decimal_text(Fraction(self.epsilon))} for the directly-follows relation, "
+            "as the noise on each pair is independent of that on the others."
+        )
+
+    @property
+    def why_more(self) -> str:
+        """Why as published more than epsilon is spent, in sentences."""
+        if self.max_pairs is None:
+            total = (
+                "No finite epsilon holds: a case of n events is in n + 1 pairs, whose epsilons add "
+                "up, and n is not bounded by a public number."
+            )
+        else:
+            total = (
+                f"The counts alone cost up to {self.max_pairs} times "
+                f"{float(Fraction(self.epsilon) / self.max_units):.6g}: a case of n events is in "
+                "n + 1 pairs, whose epsilons add up."
+            )
+        cut = ""
+        if self.is_cut_off:
+            cut = (
+                " Noise that is cut off towards 0, as in the authors' code, costs up to ln 2 more "
+                "for each pair whose count changes."
+            )
+        return (
+            f"{total} That noise is independent does not make the pairs disjoint. Even one event "
+            f"more or less changes three counts.{cut}"
+        )
+
+    @property
+    def noise_text(self) -> str:
+        """What noise is added to a count, in words."""
+        what = "Laplace noise cut off towards 0," if self.is_cut_off else "discrete Laplace noise"
+        return f"{what} of scale {self.scale[0] / self.scale[1]:.4g}"
+
+    @property
+    def cost_text(self) -> str:
+        """What is spent, in words: the epsilon as published and the one that holds."""
+        given, held = decimal_text(Fraction(self.epsilon)), self.real_epsilon
+        if self.is_honest:
+            return f"spends epsilon {given} in all"
+        if held is None:
+            return f"epsilon {given} as published, and no finite one holds"
+        return f"epsilon {given} as published, and {float(held):.6g} holds"
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Occurrences of directly-follows pairs."""
+
+    kind: ClassVar[type[DirectlyFollows]] = DirectlyFollows
+
+    def count(
+        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
+    ) -> DirectlyFollows:
+        """Counts a batch."""
+        return DirectlyFollows.from_traces(traces)
+
+
+@dataclass(frozen=True)
+class PairCounts:
+    """Counts of all possible pairs.
+
+    Attributes:
+        vocabulary: The activities.
+        domain: int64[n_pairs], ascending, `source * (end + 1) + target`.
+        counts: int64[n_pairs], exact.
+    """
+
+    vocabulary: ActivityVocabulary
+    domain: np.ndarray
+    counts: np.ndarray
+
+    @classmethod
+    def of(
+        cls, counted: DirectlyFollows, names: ActivityVocabulary, params: PairQueryParams
+    ) -> PairCounts:
+        """Puts counts into the domain of a public vocabulary, or of the log's names.
+
+        Raises:
+            UsageError: The log has so many names that noise on every pair cannot be drawn.
+        """
+        vocabulary = names
+        if params.vocabulary is not None:  # which the names are, unless the log is empty
+            vocabulary = ActivityVocabulary.public(params.vocabulary)
+        domain = possible_pairs(vocabulary, 1)
+        keys = counted.sources.astype(np.int64) * (vocabulary.end + 1) + counted.targets
+        counts = np.zeros(len(domain), np.int64)
+        counts[np.searchsorted(domain, keys)] = counted.counts
+        return cls(vocabulary, domain, counts)
+
+    @property
+    def sources(self) -> np.ndarray:
+        """int64[n_pairs], codes of the earlier activities, or START."""
+        return self.domain // (self.vocabulary.end + 1)
+
+    @property
+    def targets(self) -> np.ndarray:
+        """int64[n_pairs], codes of the later activities, or END."""
+        return self.domain % (self.vocabulary.end + 1)
+
+
+def laplace_query(
+    pairs: PairCounts, params: PairQueryParams, randomness: Randomness, name: str
+) -> np.ndarray:
+    """Returns int64[n_pairs], the counts with noise, negative ones too.
+
+    The noise is discrete Laplace, or that of the Laplace distribution without its decimals, see the
+    module. Both are drawn exactly.
+
+    Args:
+        pairs: The counts.
+        params: The method's parameters.
+        randomness: The release's.
+        name: What the purpose begins with.
+    """
+    draw = truncated_laplace if params.is_cut_off else discrete_laplace
+    stream = CellStream(randomness, f"{name}/pair", cell_numbers(pairs.domain))
+    return pairs.counts + draw(stream, *params.scale)
+
+
+def noise_of(params: PairQueryParams) -> SumNoise:
+    """Returns what is public of the noise."""
+    return SumNoise(params.scale, 1, is_laplace=True)
+
+
+@dataclass(frozen=True)
+class DfgDecision(contract.Decision):
+    """What is released.
+
+    Attributes:
+        graph: The directly-follows graph.
+    """
+
+    graph: ReleasedGraph
+
+
+def clipped_graph(
+    noisy: np.ndarray,
+    domain: np.ndarray,
+    vocabulary: ActivityVocabulary,
+    borders_us: None,
+    noise: SumNoise,
+) -> tuple[ReleasedGraph, None]:
+    """Returns the graph of the counts above 0, and no durations.
+
+    Args:
+        noisy: int64[n_pairs], counts with noise.
+        domain: int64[n_pairs], ascending: the pairs, `source * (end + 1) + target`.
+        vocabulary: What the codes mean.
+        borders_us: None: pairs have no durations.
+        noise: What was added to each count, which the intervals are made of.
+    """
+    kept = np.flatnonzero(noisy > 0)
+    counts, n_codes = noisy[kept], vocabulary.end + 1
+    graph = ReleasedGraph(
+        vocabulary.names,
+        (domain[kept] // n_codes).astype(np.int32),
+        (domain[kept] % n_codes).astype(np.int32),
+        counts,
+        np.maximum(counts - noise.half_width, 0),
+        counts + noise.half_width,
+    )
+    return graph, None
+
+
+def honest_guarantee(params: PairQueryParams, afterwards: str) -> Guarantee:
+    """Returns the promise of a query with its epsilon divided.
+
+    Args:
+        params: The method's parameters.
+        afterwards: What becomes of the noisy counts, in a sentence.
+    """
+    whose = "One case of at most {} events changes"
+    if params.max_units > 1:
+        whose = f"{params.max_units} cases of one individual, each of at most {{}} events, change"
+    return guarantee_of(
+        params,  # type: ignore[arg-type]  # of which it asks for the unit alone
+        params.spends,
+        f"{whose.format(params.max_trace_length)} the counts of directly-follows pairs by at most "
+        f"{params.max_pairs} in total; exact discrete Laplace noise of scale "
+        f"{noise_of(params).width:.6g} on every possible pair of the public activities covers it. "
+        f"{afterwards}",
+        "The names of the vocabulary and the length are taken to be public.",
+    )
+
+
+def published_guarantee(params: PairQueryParams, reality: str) -> Guarantee:
+    """Returns the published claim beside the epsilon that holds, if a finite one does.
+
+    Args:
+        params: The method's parameters.
+        reality: Why the claim is not what holds, in sentences.
+    """
+    epsilon = params.real_epsilon
+    not_covered = []
+    if params.vocabulary is None:
+        not_covered.append("The activity names are the input's own, so a new one is seen for sure.")
+    if params.max_trace_length is None:
+        not_covered.append("The length of cases is not bounded.")
+    if params.max_cases_per_individual is None:
+        not_covered.append("A person with several cases is protected case by case.")
+    not_covered.append("Releases of the same cases add up: so do their epsilons.")
+    return Guarantee(
+        kind="published",
+        unit="case" if params.max_cases_per_individual is None else "individual",
+        adjacency="add_remove",
+        epsilon=None if epsilon is None else float(epsilon),
+        delta=None if epsilon is None else 0.0,
+        claim=params.claim,
+        reality=reality,
+        not_covered=tuple(not_covered),
+    )

@@ -1,0 +1,268 @@
+"""What the published queries by levels of prefixes have in common: parameters, costs and release.
+
+Mannhardt et al. ("Privacy-Preserving Process Mining", 2019) and Fahrenkrog-Petersen et al.
+("Semantics-aware Mechanisms for Control-flow Anonymization in Process Mining", 2023) give the count
+of every prefix Laplace noise of scale 1 / epsilon and say that this is epsilon-differentially
+private. A case is in one prefix of every level, so k levels cost k times as much, or more where the
+noise is no plain discrete Laplace noise.
+
+Two profiles: `paper` is the algorithm as it is printed, with exact discrete Laplace noise for the
+Laplace noise on counts, which the papers do not say how to make whole. `reference` is the authors'
+code: noise cut off towards 0, negative counts set to 0, and neither ended prefixes nor those of the
+last level are ever pruned.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import ClassVar, Literal
+
+import numpy as np
+import pydantic
+from pydantic import Field
+
+from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.accounting.calibration import laplace_interval, laplace_scale
+from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
+from tracecloak.anonymizers.contract.bounding import ContributionBounds
+from tracecloak.anonymizers.contract.method import Params
+from tracecloak.anonymizers.noise.published import positive_excess
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.queries.prefix_query import PrefixCounts
+from tracecloak.anonymizers.rigorous.params import Exact, drawable, guarantee_of
+from tracecloak.anonymizers.variants.generator import VariantsDecision, log_of
+from tracecloak.schemas.arrays.sequences import encode_sequences
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.published.variants import most_frequent_first
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+Profile = Literal["paper", "reference"]
+Form = Literal["discrete", "truncated", "positive"]
+
+# A log of more events is not made of noise: a bound on memory, far above any log at hand.
+MAX_EVENTS = 1 << 26
+
+# Epsilons that are no decimals are rounded up to so many places.
+_PLACES = 10**6
+
+
+class LevelParams(Params):
+    """Parameters of the published queries by levels of prefixes."""
+
+    epsilon: Exact = Field(gt=0, le=100)
+    """As published: Laplace noise of scale 1 / epsilon on each count, whatever it adds up to. With
+    budget honest: privacy loss of the whole release. A decimal above 0; smaller protects more."""
+    max_prefix_length: int = Field(ge=1, le=1000)
+    """Levels of prefixes, at least 1; the end of a case counts as a symbol. Of longer cases a
+    beginning of so many events comes out."""
+    profile: Profile = "reference"
+    """reference: the authors' code, to which the published thresholds belong: noise is cut off
+    towards 0, and ended prefixes and the last level are never pruned. paper: the printed algorithm,
+    which with the same thresholds may have far more prefixes."""
+    budget: Literal["published", "honest"] = "published"
+    """published: every level has all of epsilon. honest: the levels share it, with exact discrete
+    Laplace noise, so that epsilon holds for the whole release."""
+    vocabulary: tuple[str, ...] | None = None
+    """Public file of activity names, one a line; any other activity counts as __other__. Without
+    it the names are the log's own, as published, and no epsilon is finite."""
+    max_cases_per_individual: int | None = Field(None, ge=1, le=1000)
+    """Cases of one individual that count, a random choice of them; epsilon is divided by it. Makes
+    the individual the unit of privacy; 1 if individual_id is mapped."""
+
+    @pydantic.model_validator(mode="after")
+    def _honest_needs_a_vocabulary(self) -> LevelParams:
+        if self.budget == "honest" and self.vocabulary is None:
+            raise ValueError("budget honest needs a public vocabulary")
+        return self
+
+    @property
+    def max_units(self) -> int:
+        """Cases that one unit of privacy can have."""
+        return self.max_cases_per_individual or 1
+
+    @property
+    def bounds(self) -> ContributionBounds:
+        """The public caps."""
+        return ContributionBounds(self.vocabulary, None, self.max_cases_per_individual)
+
+    @property
+    def noise_factor(self) -> int:
+        """By how much the noise is widened beyond that of one count that a unit changes by 1."""
+        return 1
+
+    @property
+    def epsilon_of_levels(self) -> Fraction:
+        """What is given to the levels: to each as published, to all together if honest."""
+        return Fraction(self.epsilon)
+
+    @property
+    def epsilon_of_level(self) -> Fraction:
+        """What the noise of one level is made for."""
+        epsilon = self.epsilon_of_levels
+        return epsilon / self.max_prefix_length if self.budget == "honest" else epsilon
+
+    @property
+    def scale(self) -> tuple[int, int]:
+        """(numerator, denominator) of the noise's scale, in cases."""
+        return drawable(laplace_scale(self.epsilon_of_level, self.max_units * self.noise_factor))
+
+
+class LevelMethod(contract.Anonymizer):
+    """The part of a query's method that does not depend on which query it is."""
+
+    log: ClassVar[Literal["generated"]] = "generated"
+    operations: ClassVar[tuple[Operation, ...]] = (
+        Operation("substitution", "case", "concept:name"),
+        Operation("substitution", "case", "case"),
+        Operation("suppression", "event", "time:timestamp"),
+    )
+    exact_noise: ClassVar[bool] = True
+
+    def bounds(self, params: LevelParams) -> ContributionBounds:
+        """Returns the public caps; cases may have any length."""
+        return params.bounds
+
+    def writes(self, params: LevelParams) -> tuple[str, ...]:
+        """Returns the name of the product."""
+        return ("variants",)
+
+    def products(self, decisions: contract.Decisions, params: LevelParams) -> contract.Products:
+        """Returns the variants."""
+        return contract.Products({"variants": decisions["variants"].variants})
+
+    def generate(
+        self,
+        piece: int,
+        n_pieces: int,
+        decisions: contract.Decisions,
+        params: LevelParams,
+        randomness: Randomness,
+    ) -> TraceBatch:
+        """Returns every `n_pieces`-th of the released cases, with positions for stamps."""
+        return log_of(decisions["variants"].variants, piece, n_pieces, randomness)
+
+
+def names_of(statistics: Mapping[str, ActivityVocabulary], params: LevelParams) -> (
+    ActivityVocabulary
+):  # fmt: skip
+    """Returns the alphabet: public whatever the log has, or the log's own."""
+    if params.vocabulary is None:
+        return statistics["names"]
+    return ActivityVocabulary.public(params.vocabulary)
+
+
+def decision_of(
+    found: PrefixCounts, vocabulary: ActivityVocabulary, half_width: int | None
+) -> VariantsDecision:
+    """Returns what is released of an answer: ended prefixes, and those of the last level.
+
+    Raises:
+        UsageError: The cases would have more than MAX_EVENTS events together.
+    """
+    # In floats, as a sum of so many counts could pass int64.
+    n_events = float(np.diff(found.offsets).astype(float) @ found.counts)
+    if n_events > MAX_EVENTS:
+        raise UsageError(
+            f"the noisy counts are those of {n_events:,.0f} events, and {MAX_EVENTS:,} is the most "
+            "that is released: raise the pruning thresholds or epsilon, or lower max_prefix_length"
+        )
+    made = VariantHistogram.from_sequences(  # in the order of their codes
+        encode_sequences(found.offsets, found.codes), found.counts
+    )
+    return VariantsDecision(
+        most_frequent_first(vocabulary.names, made.offsets, made.codes, made.counts, half_width)
+    )
+
+
+def half_width_of(params: LevelParams) -> int:
+    """Returns half the width of the interval that holds a count with probability 0.95, or more.
+
+    That of discrete Laplace noise; noise of the same scale that is cut off towards 0 is no wider.
+    """
+    return laplace_interval(Fraction(*params.scale))
+
+
+def epsilon_in_all(params: LevelParams, form: Form) -> Fraction:
+    """Returns an epsilon that really holds for all counts of all levels, if all else is public.
+
+    A unit of m cases changes the counts of a level by at most m in total. Plain discrete Laplace
+    noise of scale b costs m / b a level. Noise cut off towards 0 costs ln 2 more for every count
+    that changes, as P(0) / P(±1) is twice that of discrete Laplace noise; and noise on condition
+    that the count comes out positive costs ln(1 + a - a²) more for every case, a = e^(-1/b), as 1
+    is rather reached from 2 than from 1. Levels add up. Numbers that are no decimals are rounded
+    up.
+    """
+    scale = Fraction(*params.scale)
+    per_case = 1 / scale
+    if form != "discrete":
+        extra = math.log(2) if form == "truncated" else positive_excess(float(per_case))
+        # A unit of the last place is far more than the floats are off.
+        per_case += Fraction(math.floor(extra * _PLACES) + 1, _PLACES)
+    return per_case * params.max_units * params.max_prefix_length
+
+
+def chance_of_nothing(params: LevelParams, threshold: int) -> float:
+    """Returns the probability that a candidate without cases reaches a threshold of at least 1."""
+    decay = math.exp(-1 / Fraction(*params.scale))
+    return decay**threshold / (1 + decay)
+
+
+def published_guarantee(
+    params: LevelParams, claim: str, reality: str, epsilon: Fraction | None, *not_covered: str
+) -> Guarantee:
+    """Returns the promise of a published query: the claim beside the epsilon that really holds.
+
+    Args:
+        params: The method's parameters.
+        claim: The paper's.
+        reality: Why it is not what holds, in sentences.
+        epsilon: What holds for the whole release, or None.
+        not_covered: What is not covered, beside cases that depend on each other.
+    """
+    return Guarantee(
+        kind="published",
+        unit="case" if params.max_cases_per_individual is None else "individual",
+        adjacency="add_remove",
+        epsilon=None if epsilon is None else float(epsilon),
+        delta=None if epsilon is None else 0.0,
+        claim=claim,
+        reality=reality,
+        not_covered=(
+            *not_covered,
+            "Releases of the same cases add up: so do their epsilons.",
+        ),
+    )
+
+
+def honest_guarantee(params: LevelParams, spends: tuple[Spend, ...], reality: str) -> Guarantee:
+    """Returns the promise where the levels share epsilon and all else is public or paid for."""
+    return guarantee_of(
+        params,  # type: ignore[arg-type]  # of which it reads the unit alone
+        spends,
+        reality,
+        "The names of the public vocabulary, the pruning thresholds and a process model, if one is "
+        "given, are taken to be public: they must not be chosen by looking at the log.",
+    )
+
+
+def cost_of(method: contract.Anonymizer, params: LevelParams) -> str:
+    """Returns what is spent, in words: the epsilon as published and the one that holds."""
+    given = decimal_text(Fraction(params.epsilon))
+    spends = method.spends(params)
+    if params.budget == "honest":
+        return f"spends epsilon {given} in all"
+    if not spends:
+        return f"epsilon {given} as published, and no finite one holds"
+    held = text_of(sum((part.epsilon for part in spends), Fraction(0)))
+    return f"epsilon {given} as published, and {held} holds"
+
+
+def text_of(epsilon: Fraction) -> str:
+    """Returns an epsilon as a decimal of at most six places, rounded up."""
+    return decimal_text(Fraction(math.ceil(epsilon * _PLACES), _PLACES))

@@ -1,0 +1,255 @@
+"""The Laplace trace-variant query, level by level, and `laplace-levels`, which pays for its levels.
+
+Mannhardt, Koschmider, Baracaldo, Weidlich and Michael ("Privacy-Preserving Process Mining", 2019)
+ask level by level how many cases begin with each prefix that may go on. Candidates of a level are
+the surviving prefixes of the level before, each continued by every activity and by the end. Noise
+is added to every candidate's count, what is negative becomes 0, candidates below a threshold are
+dropped, and what ended is released, beside the unended prefixes of the last level. It is the
+baseline of Fahrenkrog-Petersen et al., "SaCoFa: Semantics-aware Control-flow Anonymization for
+Process Mining" (2021).
+
+The kernel does what it is told, as both published forms need it: one never prunes what ended nor
+what is on the last level, the other prunes everything. It can be given a judge that tells the
+candidates that make sense from those that do not, and leaves some of the latter out: SaCoFa is
+this query with such a judge. Its guarantee is that of its levels added up: a case is in one
+candidate of every level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+
+from tracecloak.anonymizers.noise.published import positive_laplace
+from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
+from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream, discrete_laplace
+from tracecloak.schemas.arrays.merging import offsets_of, ranges, sum_groups
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+# Candidates of one level, at most: it bounds time and memory.
+MAX_CANDIDATES = 1 << 22
+
+Sampler = Callable[[CellStream, int, int], np.ndarray]
+
+
+@dataclass(frozen=True)
+class LevelQuery:
+    """What is public of a query.
+
+    Attributes:
+        max_prefix_length: Levels, at least 1. An end counts as a symbol, so only variants of fewer
+            events are seen to end.
+        scale: (numerator, denominator) of the noise of each count, in cases.
+        threshold: Smallest noisy count that survives, after negative ones became 0. With 0 all do.
+        prunes_ended: Whether the threshold holds for ended prefixes too.
+        prunes_last: Whether it holds on the last level too.
+        max_candidates: Of one level.
+        when_full: What happens where the surviving prefixes have more continuations than that:
+            `refuse` raises an error; `keep largest` drops those of the smallest noisy counts.
+        draw: The noise.
+        is_positive: Whether a noisy count is made to be above 0, as if drawn until it is; this
+            takes discrete Laplace noise in place of `draw`.
+        harmful_threshold: That of the candidates that a judge calls harmful; None is `threshold`.
+        keeps_uncounted: Whether what a judge does not let count is kept with its exact count, and
+            pruned by it, as the authors of SaCoFa do; no epsilon is finite then.
+        named: What the thresholds are called where there are too many candidates.
+    """
+
+    max_prefix_length: int
+    scale: tuple[int, int]
+    threshold: int
+    prunes_ended: bool = True
+    prunes_last: bool = True
+    max_candidates: int = MAX_CANDIDATES
+    when_full: Literal["refuse", "keep largest"] = "refuse"
+    draw: Sampler = discrete_laplace
+    is_positive: bool = False
+    harmful_threshold: int | None = None
+    keeps_uncounted: bool = False
+    named: str = "threshold"
+
+    def __post_init__(self) -> None:
+        for name, least in (("max_prefix_length", 1), ("threshold", 0), ("max_candidates", 1)):
+            value = getattr(self, name)
+            if value < least:
+                raise UsageError(f"{name} must be at least {least}, got {value}")
+
+    @property
+    def threshold_of_harmful(self) -> int:
+        """Smallest noisy count of a harmful candidate that survives."""
+        return self.threshold if self.harmful_threshold is None else self.harmful_threshold
+
+
+class Judge(Protocol):
+    """Tells which candidates are harmful and which of them are counted all the same."""
+
+    def judge(
+        self, prefixes: np.ndarray, cells: np.ndarray, is_candidate: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Judges the candidates of a level.
+
+        Args:
+            prefixes: int32[n_survivors, depth], the prefixes that go on.
+            cells: uint64[n_survivors * n_symbols, 2], what keys each candidate: of each prefix its
+                continuations by every activity in the order of their codes, and by the end.
+            is_candidate: bool[n_survivors * n_symbols], false for what is out of the question.
+
+        Returns:
+            (bool[n], bool[n]): which are harmful, and which are counted; what is not counted gets
+            no noisy count, so it is not released and does not go on.
+        """
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class PrefixCounts:
+    """What a query answers.
+
+    Attributes:
+        offsets: int64[n+1], CSR offsets into `codes`.
+        codes: int32[n_positions], the prefixes' activities, distinct for each value of `is_ended`.
+        counts: int64[n], noisy, not negative: cases that are the prefix if it ended, else cases
+            that begin with it.
+        is_ended: bool[n]; the others have `max_prefix_length` activities.
+    """
+
+    offsets: np.ndarray
+    codes: np.ndarray
+    counts: np.ndarray
+    is_ended: np.ndarray
+
+
+def trace_variant_query(
+    counted: VariantHistogram,
+    n_activities: int,
+    query: LevelQuery,
+    randomness: Randomness,
+    name: str,
+    judge: Judge | None = None,
+) -> PrefixCounts:
+    """Asks for the noisy counts of prefixes, level by level.
+
+    If a unit adds or removes at most m cases, it changes the counts of each level by at most m in
+    total (L1), and which candidates a level has follows from the noisy counts of the levels before.
+    So the levels compose: with exact discrete Laplace noise of scale b on each count the answer is
+    (levels m / b)-differentially private, and no better, as a case of as many events changes a
+    count of every level. This takes the alphabet to be public. The end is no candidate of the first
+    level, since no case is without events.
+
+    Args:
+        counted: Exact counts; variants may be longer than the levels reach.
+        n_activities: Size of the alphabet, whose codes are 0 … n_activities - 1.
+        query: What is public.
+        randomness: The release's.
+        name: What every purpose begins with.
+        judge: Judges the candidates. If all that it knows is public, the guarantee is the same.
+
+    Raises:
+        UsageError: A level has too many candidates, which follows from noisy counts alone.
+    """
+    end = n_activities
+    n_symbols = end + 1
+    lengths = np.diff(counted.offsets)
+    # The variants that begin with surviving prefixes, and with which of the level's.
+    rows, inside = np.arange(counted.n_variants), np.zeros(counted.n_variants, np.int64)
+    # Survivors: their activities, and what their noise is keyed by. A candidate's cell is the image
+    # of its parent's and of its last symbol, so a CBC-MAC of its prefix.
+    prefixes, cells = np.zeros((1, 0), np.int32), cell_numbers(np.arange(1))
+    found: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
+    for depth in range(query.max_prefix_length):
+        n_survivors = len(prefixes)
+        if not n_survivors:
+            break
+        is_last = depth == query.max_prefix_length - 1
+        symbols = np.full(len(rows), end)
+        goes_on = lengths[rows] > depth
+        symbols[goes_on] = counted.codes[counted.offsets[rows[goes_on]] + depth]
+        places = inside * n_symbols + symbols
+        noisy = sum_groups(places, counted.counts[rows], n_survivors * n_symbols)
+
+        symbol = np.tile(np.arange(n_symbols), n_survivors)
+        parents = np.repeat(np.arange(n_survivors), n_symbols)
+        children = randomness.words(f"{name}/prefix", cells[parents], symbol)
+        is_end = symbol == end
+        is_candidate = ~is_end if depth == 0 else np.ones(len(symbol), bool)
+        is_harmful = np.zeros(len(symbol), bool)
+        if judge is not None:
+            is_harmful, is_counted = judge.judge(prefixes, children, is_candidate)
+            drawn = np.flatnonzero(is_candidate & is_counted)
+            if not query.keeps_uncounted:
+                is_candidate &= is_counted
+        else:
+            drawn = np.flatnonzero(is_candidate)
+        noisy[drawn] = _with_noise(noisy[drawn], children[drawn], query, randomness, name)
+
+        # From here on nothing exact is looked at.
+        noisy = np.clip(noisy, 0, LARGEST_TERM)
+        is_spared = np.zeros(len(symbol), bool)
+        if not query.prunes_ended:
+            is_spared |= is_end
+        if not query.prunes_last and is_last:
+            is_spared[:] = True
+        thresholds = np.where(is_harmful, query.threshold_of_harmful, query.threshold)
+        survives = is_candidate & ((noisy >= thresholds) | is_spared)
+        out = np.flatnonzero(survives & (is_end | is_last))
+        found.append((prefixes[parents[out]], symbol[out], noisy[out], is_end[out]))
+        if is_last:
+            break
+        growing = _within_bounds(np.flatnonzero(survives & ~is_end), noisy, n_symbols, depth, query)
+
+        number = np.full(len(symbol), -1)
+        number[growing] = np.arange(len(growing))
+        inside = number[places]
+        rows, inside = rows[inside >= 0], inside[inside >= 0]
+        prefixes = np.column_stack([prefixes[parents[growing]], symbol[growing].astype(np.int32)])
+        cells = children[growing]
+    return _joined(found)
+
+
+def _with_noise(
+    counts: np.ndarray, cells: np.ndarray, query: LevelQuery, randomness: Randomness, name: str
+) -> np.ndarray:
+    purpose = f"{name}/count"
+    if query.is_positive:
+        return positive_laplace(randomness, purpose, cells, counts, *query.scale)
+    return counts + query.draw(CellStream(randomness, purpose, cells), *query.scale)
+
+
+def _within_bounds(
+    growing: np.ndarray, noisy: np.ndarray, n_symbols: int, depth: int, query: LevelQuery
+) -> np.ndarray:
+    """Returns those of the prefixes that are continued, in their order."""
+    if len(growing) * n_symbols <= query.max_candidates:
+        return growing
+    if query.when_full == "refuse":
+        raise UsageError(
+            f"{query.named} {query.threshold} leaves {len(growing):,} prefixes of {depth + 1} "
+            f"events, which have {len(growing) * n_symbols:,} continuations, and "
+            f"{query.max_candidates:,} is the most that is asked for: raise {query.named} or "
+            "epsilon, or lower max_prefix_length"
+        )
+    n_kept = query.max_candidates // n_symbols
+    return np.sort(growing[np.argsort(-noisy[growing], kind="stable")[:n_kept]])
+
+
+def _joined(
+    found: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]],
+) -> PrefixCounts:
+    """Puts the levels' prefixes, last symbols, counts and ends into one answer."""
+    lengths, codes = [], []
+    for prefixes, symbols, _, is_end in found:
+        whole = np.column_stack([prefixes, symbols.astype(np.int32)])
+        own = whole.shape[1] - is_end
+        starts = np.arange(len(whole), dtype=np.int64) * whole.shape[1]
+        lengths.append(own)
+        codes.append(whole.ravel()[ranges(starts, own)])
+    return PrefixCounts(
+        offsets_of(np.concatenate(lengths)),
+        np.concatenate(codes).astype(np.int32),
+        np.concatenate([counts for _, _, counts, _ in found]),
+        np.concatenate([is_end for _, _, _, is_end in found]),
+    )

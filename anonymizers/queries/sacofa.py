@@ -1,0 +1,365 @@
+"""`sacofa`: the trace-variant query that prefers prefixes that make sense.
+
+Fahrenkrog-Petersen, Kabierski, Rösel, van der Aa and Weidlich ("SaCoFa: Semantics-aware
+Control-flow Anonymization for Process Mining", 2021), Algorithm 1 of Fahrenkrog-Petersen,
+Kabierski, van der Aa and Weidlich ("Semantics-aware Mechanisms for Control-flow Anonymization in
+Process Mining", 2023). Level by level the surviving prefixes are continued by every activity and by
+the end. Candidates that violate rules between activities (`anonymizers.queries.order_rules`) are
+harmful, and only a few of them, chosen by the exponential mechanism, go on beside the harmless
+ones. Those get a noisy count and are pruned by it, harmful ones by `p_harmful`, the others by
+`p_harmless`.
+
+Readings that the paper leaves open, fixed here as its authors' code has them: one number j of a
+level's N harmful prefixes is drawn with P(j) proportional to e^(-epsilon j / 2), j = 0 … N, and j
+of them are taken uniformly; with the continuous score, of s violations at most, epsilon is divided
+by s, and prefixes are taken until their violations, each capped at s, add up to j. The end is no
+candidate of the first level. All draws are of exact integer laws, so nothing overflows. The
+authors' code, the profile `reference`, takes "always precedes" to be about the last event of an
+activity and leaves the harmful prefixes that are not chosen at their exact counts; `paper` takes it
+to be about the first event, so that whatever cases begin with is harmless, and drops those.
+
+As published the rules are read from the log, so that no epsilon is finite; `guarantee` says why.
+With rules from a public model and a public vocabulary one is, and the budget `honest` divides it
+among the levels, and the rules if they are bought from the log
+(`anonymizers.queries.bought_rules`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
+from tracecloak.anonymizers.contract.counters import CollectNames, CountVariants
+from tracecloak.anonymizers.noise.published import sizes_of
+from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
+from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
+from tracecloak.anonymizers.queries.order_rules import OrderRules
+from tracecloak.anonymizers.queries.prefix_method import (
+    LevelMethod,
+    chance_of_nothing,
+    cost_of,
+    decision_of,
+    epsilon_in_all,
+    half_width_of,
+    honest_guarantee,
+    names_of,
+    published_guarantee,
+    text_of,
+)
+from tracecloak.anonymizers.queries.prefix_query import trace_variant_query
+from tracecloak.anonymizers.queries.sacofa_params import SacofaParams
+from tracecloak.anonymizers.variants.generator import VariantsDecision
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.statistics.relations import ActivityRelations
+
+# The rules are matrices of activities by activities.
+MAX_ACTIVITIES = 4096
+
+
+@dataclass(frozen=True)
+class RuleJudge:
+    """Calls harmful what violates rules, and chooses those of it that are counted all the same.
+
+    Attributes:
+        rules: The rules, over the alphabet's codes.
+        harmful_from: Violated rules from which on a candidate is harmful.
+        largest: What a harmful candidate counts for at most in the choice.
+        scale: (numerator, denominator) of the choice.
+        randomness: The release's.
+        name: What every purpose begins with.
+    """
+
+    rules: OrderRules
+    harmful_from: int
+    largest: int
+    scale: tuple[int, int]
+    randomness: Randomness
+    name: str
+
+    def judge(
+        self, prefixes: np.ndarray, cells: np.ndarray, is_candidate: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Judges the candidates of a level; see `trace_variant_query.Judge`."""
+        violations = self.rules.violations(prefixes).ravel()
+        is_harmful = is_candidate & (violations >= self.harmful_from)
+        is_counted = is_candidate & ~is_harmful
+        harmful = np.flatnonzero(is_harmful)
+        is_counted[
+            harmful[self._chosen(violations[harmful], cells[harmful], prefixes.shape[1])]
+        ] = True
+        return is_harmful, is_counted
+
+    def _chosen(self, violations: np.ndarray, cells: np.ndarray, depth: int) -> np.ndarray:
+        """Returns int64[m], positions of the chosen ones, in a random order."""
+        stream = CellStream(
+            self.randomness, f"{self.name}/harmful", cell_numbers(np.array([depth]))
+        )
+        # Of a geometric number the remainder of a division by N + 1 has the same law on 0 … N.
+        size = sizes_of(discrete_laplace(stream, *self.scale))[0] % (len(violations) + 1)
+        words = self.randomness.words(f"{self.name}/chosen", cells)
+        order = np.lexsort((words[:, 1], words[:, 0]))
+        counted = np.minimum(violations[order], self.largest)
+        return order[np.cumsum(counted) - counted < size]
+
+
+@dataclass(frozen=True)
+class _Relations:
+    """Cases by pair of activities of which one comes before the other.
+
+    Attributes:
+        max_events: Events of a case that count, or None: all.
+    """
+
+    max_events: int | None
+    kind: ClassVar[type[ActivityRelations]] = ActivityRelations
+
+    def count(
+        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
+    ) -> ActivityRelations:
+        if self.max_events is not None:
+            traces = traces.truncate(self.max_events)
+        return ActivityRelations.from_traces(traces)
+
+
+_MODEL = {
+    "activities": ("A", "B", "C"),
+    "begins": ("A",),
+    "never": (("A", "A"), ("B", "A"), ("C", "A"), ("C", "B"), ("C", "C")),
+    "always_follows": (("A", "B"),),
+    "always_precedes": (("A", "B"), ("A", "C"), ("B", "C")),
+}
+
+
+class Sacofa(LevelMethod):
+    """The method; see the module."""
+
+    name: ClassVar[str] = "sacofa"
+    summary: ClassVar[str] = "noisy counts of prefixes that make sense, level by level (published)"
+    Params: ClassVar[type[SacofaParams]] = SacofaParams
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"epsilon": "1", "max_prefix_length": 5, "p_harmful": 4, "p_harmless": 3},
+        {
+            "epsilon": "1",
+            "max_prefix_length": 4,
+            "p_harmful": 4,
+            "score": "continuous",
+            "max_violations": 3,
+        },
+        {
+            "epsilon": "1",
+            "max_prefix_length": 3,
+            "p_harmful": 4,
+            "vocabulary": ("A", "B", "C"),
+            "rules": "model",
+            "model": _MODEL,
+        },
+        {
+            "epsilon": "4",
+            "max_prefix_length": 4,
+            "p_harmful": 6,
+            "p_harmless": 4,
+            "vocabulary": ("A", "B", "C"),
+            "rules": "model",
+            "model": _MODEL,
+            "budget": "honest",
+            "max_cases_per_individual": 2,
+        },
+        {
+            "epsilon": "8",
+            "max_prefix_length": 3,
+            "p_harmful": 4,
+            "vocabulary": ("A", "B"),
+            "rules": "bought",
+            "budget": "honest",
+        },
+    )
+
+    def rounds(self, params: SacofaParams) -> tuple[str, ...]:
+        """Returns the one round."""
+        return ("variants",)
+
+    def spends(self, params: SacofaParams) -> tuple[Spend, ...]:
+        """Returns the levels, where their epsilon is finite, and the rules if they are bought."""
+        if _reasons(params):
+            return ()
+        epsilon = params.epsilon_of_levels
+        if params.budget == "published":
+            epsilon = epsilon_in_all(params, params.form)
+        levels = Spend("levels", "pure", epsilon, Fraction(0))
+        if params.rules != "bought":
+            return (levels,)
+        asked = params.rule_query
+        rules = Spend(
+            "rules", "discrete_laplace", asked.epsilon, Fraction(0), asked.scale, asked.sensitivity
+        )
+        return (rules, levels)
+
+    def guarantee(self, params: SacofaParams) -> Guarantee:
+        """Returns the promise: the published claim and what holds, or the honest epsilon."""
+        k = params.max_prefix_length
+        if params.budget == "honest":
+            source, bought = "the public model", ""
+            if params.rules == "bought":
+                source, asked = "the noisy rules", params.rule_query
+                bought = (
+                    "The rules follow from counts of which activity comes before which, which a "
+                    f"unit changes by at most {asked.sensitivity} in total; exact discrete Laplace "
+                    f"noise of scale {float(Fraction(*asked.scale)):g} covers them with epsilon "
+                    f"{text_of(asked.epsilon)}. "
+                )
+            return honest_guarantee(
+                params,
+                self.spends(params),
+                f"{bought}A case is in one candidate of each of the {k} levels; exact discrete "
+                f"Laplace noise of scale {float(Fraction(*params.scale)):g} on every counted "
+                f"candidate covers all levels together with epsilon "
+                f"{text_of(params.epsilon_of_levels)}. Which candidates there are, which of them "
+                "are harmful and how many of those are chosen follows from noisy counts, "
+                f"{source} and chance alone.",
+            )
+        in_all = epsilon_in_all(params, params.form)
+        alone = (
+            f"he noise of the counts on {k} levels, each of which has all of epsilon, costs "
+            f"{text_of(in_all)} in all"
+            + (
+                "."
+                if params.form == "discrete"
+                else ", as it is cut off towards 0."
+                if params.form == "truncated"
+                else ", as counts are made to come out positive."
+            )
+        )
+        reasons = _reasons(params)
+        is_finite = not reasons
+        if is_finite:
+            reasons.append(
+                "The model and the vocabulary are public, so which prefixes are harmful follows "
+                "from them and from noisy counts, and choosing among them costs nothing. T" + alone
+            )
+        else:
+            reasons.insert(0, "No finite epsilon holds.")
+            reasons.append("Without all that, t" + alone)
+        return published_guarantee(
+            params,
+            f"epsilon = {decimal_text(Fraction(params.epsilon))}, by the exponential mechanism on "
+            "harmful prefixes and Laplace noise of scale 1/epsilon on every count.",
+            " ".join(reasons),
+            in_all if is_finite else None,
+            "Pruning thresholds that are chosen until the query is fast, as published, tell of the "
+            "log.",
+        )
+
+    def explain(self, params: SacofaParams) -> tuple[str, ...]:
+        """Returns what the round does, what it costs and what to expect."""
+        chosen = 1 / math.expm1(1 / Fraction(*params.choice_scale))
+        if params.form == "positive":
+            passing = math.exp((1 - params.least_harmless) / Fraction(*params.scale))
+        else:
+            passing = chance_of_nothing(params, params.least_harmless)
+        source = {
+            "log": "the log",
+            "model": "the public model",
+            "bought": f"noisy counts of epsilon {text_of(params.rule_query.epsilon)}",
+        }[params.rules]
+        others = f"about {chosen:.3g} others"
+        if params.score == "continuous":
+            others = f"others of about {chosen:.3g} violations in all"
+        return (
+            f"variants: counts the cases of prefixes on {params.max_prefix_length} levels that "
+            f"keep the rules of {source}, and on each {others}, "
+            f"with noise of scale {float(Fraction(*params.scale)):.4g}; continues harmless ones of "
+            f"at least {params.least_harmless} and harmful ones of at least {params.p_harmful}; a "
+            f"harmless one without cases survives with probability {passing:.2g}; "
+            + cost_of(self, params),
+        )
+
+    def requires(self, round_name: str, params: SacofaParams) -> Mapping[str, contract.Counter]:
+        """Returns the counters."""
+        known: dict[str, contract.Counter] = {"variants": CountVariants(), "names": CollectNames()}
+        if params.rules == "model":
+            return known
+        cut = params.max_prefix_length if params.rules == "bought" else None
+        return {**known, "relations": _Relations(cut)}
+
+    def decide(
+        self,
+        round_name: str,
+        statistics: Mapping[str, Any],
+        decisions: contract.Decisions,
+        params: SacofaParams,
+        randomness: Randomness,
+    ) -> VariantsDecision:
+        """Asks level by level.
+
+        Raises:
+            UsageError: A level has too many candidates, the release too many events, or the log
+                too many activities.
+        """
+        vocabulary = names_of(statistics, params)
+        if len(vocabulary) > MAX_ACTIVITIES:
+            raise UsageError(
+                f"{self.name} compares activities pair by pair, and {MAX_ACTIVITIES:,} of them is "
+                "the most: give a public vocabulary of those that matter"
+            )
+        judge = RuleJudge(
+            self._rules(statistics, vocabulary, params, randomness),
+            params.harmful_from,
+            params.largest_violations,
+            params.choice_scale,
+            randomness,
+            self.name,
+        )
+        found = trace_variant_query(
+            statistics["variants"], len(vocabulary), params.query, randomness, self.name, judge
+        )
+        # Made positive, a small count is no guide to the true one.
+        return decision_of(
+            found, vocabulary, None if params.form == "positive" else half_width_of(params)
+        )
+
+    def _rules(
+        self,
+        statistics: Mapping[str, Any],
+        vocabulary: ActivityVocabulary,
+        params: SacofaParams,
+        randomness: Randomness,
+    ) -> OrderRules:
+        if params.model is not None:
+            return params.model.over(vocabulary)
+        relations = statistics["relations"]
+        if params.rules == "bought":
+            return params.rule_query.answer(relations, vocabulary, randomness, self.name)
+        return OrderRules.of_relations(relations, vocabulary, params.profile == "paper")
+
+
+def _reasons(params: SacofaParams) -> list[str]:
+    """Returns why no epsilon is finite, in sentences; none where one is."""
+    reasons = []
+    if params.rules == "log":
+        reasons.append(
+            "The rules are read from the log, and one more case can turn rules between all of its "
+            "activities, so that it depends on that case whether a prefix is certain to be counted "
+            "or must be chosen."
+        )
+    if params.keeps_uncounted:
+        reasons.append(
+            "Harmful prefixes that are not chosen keep their exact counts, without noise, and some "
+            "cases begin with such prefixes, as the last of several events of an activity may be "
+            "preceded by what the first of them is not."
+        )
+    if params.vocabulary is None:
+        reasons.append(
+            "The activities are read from the log, so one that only one case has proves that "
+            "case's presence when it comes out."
+        )
+    return reasons

@@ -1,0 +1,159 @@
+"""The parameters of `sacofa`, and what follows from them alone."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Literal
+
+import pydantic
+from pydantic import Field
+
+from tracecloak.anonymizers.accounting.calibration import laplace_scale
+from tracecloak.anonymizers.noise.published import truncated_laplace
+from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, discrete_laplace
+from tracecloak.anonymizers.queries.bought_rules import RuleQuery
+from tracecloak.anonymizers.queries.order_rules import NamedRules
+from tracecloak.anonymizers.queries.prefix_method import Form, LevelParams
+from tracecloak.anonymizers.queries.prefix_query import LevelQuery
+from tracecloak.anonymizers.rigorous.params import Exact, drawable
+from tracecloak.schemas.events.vocabulary import OTHER
+
+# No noisy count reaches it.
+_NEVER = LARGEST_TERM + 1
+
+
+class SacofaParams(LevelParams):
+    """Parameters of `sacofa`."""
+
+    p_harmful: int | Literal["inf"] = Field()
+    """Smallest noisy count of a harmful prefix that is not pruned, in cases, or inf: none goes on.
+    Higher invents less behaviour."""
+    p_harmless: int | None = Field(None, ge=1, le=LARGEST_TERM)
+    """The same for harmless prefixes, at most p_harmful; without it, p_harmful. Higher loses
+    more behaviour."""
+    harmful_from: int = Field(1, ge=1)
+    """Violated rules from which on a prefix is harmful; higher invents more behaviour."""
+    score: Literal["binary", "continuous"] = "binary"
+    """binary: all harmful prefixes are alike. continuous: one that violates more rules counts for
+    more in the choice, and the noise grows by max_violations."""
+    max_violations: int | None = Field(None, ge=1, le=1000)
+    """Violated rules of a prefix that count in the continuous score; higher adds noise. Only with
+    the continuous score, and then needed."""
+    rules: Literal["log", "model", "bought"] = "log"
+    """log: the rules that all cases of the log keep, as published; no epsilon is finite then.
+    model: those of a public process model. bought: learnt with a share of an honest budget."""
+    model: NamedRules | None = None
+    """The public process model whose rules are taken: a file of BPMN, PNML, PTML, a process tree
+    as text (.tree), or its rules by name as YAML or JSON."""
+    rules_share: Exact = Field(Decimal("0.3"), gt=0, lt=1)
+    """Share of epsilon that buys the rules, above 0 and below 1; the levels have the rest. Only
+    with rules bought. Higher finds more of the true rules and makes the counts noisier."""
+
+    @pydantic.model_validator(mode="after")
+    def _check(self) -> SacofaParams:
+        if self.p_harmful == "inf":
+            if self.p_harmless is None:
+                raise ValueError("p_harmful inf needs p_harmless")
+        elif not (self.p_harmless or 1) <= self.p_harmful <= LARGEST_TERM:
+            raise ValueError(
+                f"p_harmless and p_harmful must be 1 <= p_harmless <= p_harmful <= {LARGEST_TERM}, "
+                "or p_harmful inf"
+            )
+        if (self.score == "continuous") != (self.max_violations is not None):
+            raise ValueError("max_violations goes with the score continuous, and is needed there")
+        if (self.rules == "model") != (self.model is not None):
+            raise ValueError("model goes with rules model, and is needed there")
+        if self.budget == "honest" and self.rules == "log":
+            raise ValueError(
+                "budget honest needs rules that are not read from the log for free: rules model or "
+                "rules bought"
+            )
+        if self.rules == "bought":
+            if self.budget != "honest":
+                raise ValueError("rules bought needs budget honest, which says what they cost")
+            self.rule_query.scale  # noqa: B018  # or it cannot be drawn
+        return self
+
+    def resolved(self) -> dict[str, Any]:
+        """Returns the parameters in effect, with both thresholds."""
+        return {**super().resolved(), "p_harmless": self.least_harmless}
+
+    @property
+    def least_harmless(self) -> int:
+        """Smallest noisy count of a harmless prefix that survives."""
+        return self.p_harmless or int(self.p_harmful)
+
+    @property
+    def least_harmful(self) -> int:
+        """Smallest noisy count of a harmful prefix that survives."""
+        return _NEVER if self.p_harmful == "inf" else int(self.p_harmful)
+
+    @property
+    def rule_query(self) -> RuleQuery:
+        """What is asked where the rules are bought."""
+        return RuleQuery(
+            len({*(self.vocabulary or ()), OTHER}),
+            self.max_prefix_length,
+            self.max_units,
+            Fraction(self.epsilon) * Fraction(self.rules_share),
+            self.least_harmless,
+        )
+
+    @property
+    def epsilon_of_levels(self) -> Fraction:
+        """What is given to the levels; if rules are bought, what is left."""
+        share = Fraction(self.rules_share) if self.rules == "bought" else Fraction(0)
+        return Fraction(self.epsilon) * (1 - share)
+
+    @property
+    def form(self) -> Form:
+        """The law of the noise."""
+        if self.budget == "honest":
+            return "discrete"
+        return "positive" if self.profile == "paper" else "truncated"
+
+    @property
+    def noise_factor(self) -> int:
+        """The bound on the violations, where the score counts them and the noise is as published.
+
+        An honest guarantee needs no more noise for it.
+        """
+        return 1 if self.budget == "honest" else self.largest_violations
+
+    @property
+    def largest_violations(self) -> int:
+        """What a harmful prefix counts for at most in the choice."""
+        return self.max_violations or 1
+
+    @property
+    def choice_scale(self) -> tuple[int, int]:
+        """(numerator, denominator) of the choice's scale: P(j) is proportional to e^(-j / scale).
+
+        All of epsilon, also where the levels share it: if the rules are public, how many prefixes
+        are harmful follows from the noisy counts of the levels before, and the choice is free.
+        """
+        sensitivity = 2 * self.largest_violations * self.max_units
+        return drawable(laplace_scale(Fraction(self.epsilon), sensitivity))
+
+    @property
+    def keeps_uncounted(self) -> bool:
+        """Whether harmful prefixes that are not chosen keep their exact counts."""
+        return self.profile == "reference" and self.rules == "log"
+
+    @property
+    def query(self) -> LevelQuery:
+        """What is asked."""
+        prunes_all = self.profile == "paper"
+        return LevelQuery(
+            self.max_prefix_length,
+            self.scale,
+            self.least_harmless,
+            prunes_ended=prunes_all,
+            prunes_last=prunes_all,
+            draw=truncated_laplace if self.form == "truncated" else discrete_laplace,
+            is_positive=self.form == "positive",
+            harmful_threshold=self.least_harmful,
+            keeps_uncounted=self.keeps_uncounted,
+            named="p_harmless",
+        )

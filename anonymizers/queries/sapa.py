@@ -1,0 +1,351 @@
+"""`sapa`: a log played out from a directly-follows graph with noise, as published.
+
+Fahrenkrog-Petersen, Kabierski, van der Aa and Weidlich, "Semantics-aware mechanisms for
+control-flow anonymization in process mining": a directly-follows query (Algorithm 3, or the one of
+`laplace-dfg`) and a play-out of its counts (Algorithm 2, `anonymizers.queries.play_out`).
+
+The exponential query keeps the pairs of which one activity comes after the other within
+`k_follows` steps in some case, START and END included, and a few others that the exponential
+mechanism lets in; each gets a positive noisy count, all others none. How it is made positive the
+paper leaves open: with the profile `paper` it is the count with discrete Laplace noise on condition
+that it is positive; with `reference`, as in the authors' code, noise that is cut off towards 0 is
+added again and again until it is. START is never followed by END, as that would be a case without
+events. The authors' code ends for good when a case has made 500 steps; this one does not.
+
+Which pairs the exponential query keeps is seen on the unprotected log, so it has no honest form.
+The Laplace query has: a play-out of counts that are epsilon-differentially private is, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pydantic
+from pydantic import Field
+
+from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.accounting.calibration import laplace_scale
+from tracecloak.anonymizers.accounting.composition import Spend
+from tracecloak.anonymizers.contract.bounding import ContributionBounds
+from tracecloak.anonymizers.contract.counters import CollectNames
+from tracecloak.anonymizers.noise.published import (
+    choose_harmful,
+    positive_excess,
+    positive_laplace,
+    sizes_of,
+    truncated_laplace,
+)
+from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
+from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
+from tracecloak.anonymizers.queries.pair_query import (
+    PairCounts,
+    PairQueryParams,
+    Pairs,
+    honest_guarantee,
+    laplace_query,
+    noise_of,
+    published_guarantee,
+)
+from tracecloak.anonymizers.queries.play_out import play_out, refuse_excess
+from tracecloak.anonymizers.rigorous.params import drawable
+from tracecloak.anonymizers.variants.generator import VariantsDecision, log_of
+from tracecloak.schemas.arrays.sequences import encode_sequences
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import OTHER
+from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.published.variants import most_frequent_first
+from tracecloak.schemas.statistics.k_follows import KFollows
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+
+class SapaParams(PairQueryParams):
+    """Parameters of `sapa`."""
+
+    query: Literal["exponential", "laplace"] = "exponential"
+    """exponential keeps few pairs that are never close in the log; laplace puts noise on every
+    pair, so that many are played out that never occur."""
+    k_follows: int = Field(1, ge=1, le=10_000)
+    """Largest distance, in steps, at which a pair of activities was seen that the exponential query
+    keeps; 1 for neighbours. More lets more pairs in that are not."""
+
+    @pydantic.model_validator(mode="after")
+    def _check_query(self) -> SapaParams:
+        if self.is_honest and self.query == "exponential":
+            raise ValueError(
+                "budget honest needs query laplace: which pairs the exponential query keeps is "
+                "decided on the unprotected log, which no division of epsilon mends"
+            )
+        return self
+
+    @property
+    def real_epsilon(self) -> Fraction | None:
+        """Epsilon of the whole release; none is finite where pairs are chosen on the log."""
+        return None if self.query == "exponential" else super().real_epsilon
+
+    @property
+    def steps_text(self) -> str:
+        """The largest distance in words."""
+        return "1 step" if self.k_follows == 1 else f"{self.k_follows} steps"
+
+    @property
+    def claim(self) -> str:
+        """What the paper says of the method."""
+        return f"{super().claim[:-1]}, and so for the cases that are played out from it."
+
+    @property
+    def spends(self) -> tuple[Spend, ...]:
+        """The parts of that epsilon: the counts of pairs.
+
+        Raises:
+            UsageError: Noise so wide cannot be drawn, or would be too much to be played out.
+        """
+        spends, scale = super().spends, self.scale
+        if self.query == "exponential":
+            _ = self.choice_scale  # or is refused
+        elif self.vocabulary is not None:
+            # Half of the noises are positive, and about as large as the scale.
+            n_names = len({*self.vocabulary, OTHER})
+            refuse_excess((n_names**2 + 2 * n_names) * scale[0] / scale[1] / 2)
+        return spends
+
+    @property
+    def choice_scale(self) -> tuple[int, int]:
+        """(numerator, denominator) of 2 / epsilon, by which harmful pairs are let in.
+
+        Raises:
+            UsageError: A choice so wide cannot be drawn.
+        """
+        return drawable(laplace_scale(Fraction(self.epsilon) / 2, self.max_units))
+
+
+@dataclass(frozen=True)
+class _Distances:
+    """Which activities come after which within so many steps."""
+
+    max_distance: int
+    kind: ClassVar[type[KFollows]] = KFollows
+
+    def count(
+        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
+    ) -> KFollows:
+        return KFollows.from_traces(traces, self.max_distance)
+
+
+def exponential_query(
+    pairs: PairCounts,
+    distances: KFollows,
+    params: SapaParams,
+    randomness: Randomness,
+    name: str,
+) -> np.ndarray:
+    """Returns int64[n_pairs], positive noisy counts of the pairs that are kept, 0 for all others.
+
+    Algorithm 3: kept are the pairs at most `k_follows` apart, and of the other n as many as the
+    exponential mechanism says, which is about 1 / (exp(epsilon / 2) - 1), whichever they are.
+
+    Args:
+        pairs: The counts.
+        distances: Smallest distances, at least up to `k_follows`.
+        params: The method's parameters.
+        randomness: The release's.
+        name: What the purposes begin with.
+    """
+    is_kept = np.isin(pairs.domain, distances.keys_within(pairs.vocabulary, params.k_follows))
+    harmful = np.flatnonzero(~is_kept)
+    cells = cell_numbers(pairs.domain)
+    chosen = choose_harmful(randomness, f"{name}/harmful", cells[harmful], *params.choice_scale)
+    is_kept[harmful[chosen]] = True
+    kept = np.flatnonzero(is_kept)
+    noisy = np.zeros(len(pairs.domain), np.int64)
+    make_positive = walked_laplace if params.is_cut_off else positive_laplace
+    noisy[kept] = make_positive(
+        randomness, f"{name}/pair", cells[kept], pairs.counts[kept], *params.scale
+    )
+    return noisy
+
+
+def walked_laplace(
+    randomness: Randomness,
+    purpose: str,
+    cells: np.ndarray,
+    counts: np.ndarray,
+    numerator: int,
+    denominator: int,
+) -> np.ndarray:
+    """Returns int64[n], counts to which truncated Laplace noise is added until they are positive.
+
+    At least once. Such a walk gets above 0 for sure, though after any number of steps; the step
+    that does has no memory of where it set out from, so it ends at 1 + j with probability
+    (1 - a) a^j, a = exp(-1 / scale), wherever that was. So two draws are enough. A count that
+    changes by k costs up to k / scale + ln 2.
+
+    Args:
+        randomness: The release's.
+        purpose: What the noise is for.
+        cells: uint64[n, 2], what it is keyed by.
+        counts: int64[n], not negative.
+        numerator: Of the scale.
+        denominator: Of the scale.
+    """
+    noisy = counts + truncated_laplace(
+        CellStream(randomness, f"{purpose}/first", cells), numerator, denominator
+    )
+    last = discrete_laplace(
+        CellStream(randomness, f"{purpose}/last", cells), numerator, denominator
+    )
+    return np.where(noisy > 0, noisy, 1 + sizes_of(last))
+
+
+class Sapa(contract.Anonymizer):
+    """The method; see the module."""
+
+    name: ClassVar[str] = "sapa"
+    summary: ClassVar[str] = "cases played out from a noisy directly-follows graph (published)"
+    log: ClassVar[Literal["generated"]] = "generated"
+    Params: ClassVar[type[SapaParams]] = SapaParams
+    operations: ClassVar[tuple[Operation, ...]] = (
+        Operation("substitution", "case", "concept:name"),
+        Operation("substitution", "case", "case"),
+        Operation("suppression", "event", "time:timestamp"),
+    )
+    exact_noise: ClassVar[bool] = True
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"epsilon": "1"},
+        {"epsilon": "1", "query": "laplace", "vocabulary": ("A", "B"), "max_trace_length": 4},
+        {"epsilon": "2", "profile": "paper", "k_follows": 2, "max_cases_per_individual": 2},
+        {
+            "epsilon": "2",
+            "query": "laplace",
+            "budget": "honest",
+            "vocabulary": ("A", "B"),
+            "max_trace_length": 3,
+        },
+    )
+
+    # Audits look at the noisy counts in place of the cases that are played out from them.
+    publish: Callable[..., Any] = staticmethod(lambda *_: (None, None))
+
+    def bounds(self, params: SapaParams) -> ContributionBounds:
+        """Returns the public caps."""
+        return params.bounds
+
+    def rounds(self, params: SapaParams) -> tuple[str, ...]:
+        """Returns the one round."""
+        return ("variants",)
+
+    def spends(self, params: SapaParams) -> tuple[Spend, ...]:
+        """Returns the one part, the counts, if a finite epsilon holds.
+
+        Raises:
+            UsageError: Noise so wide cannot be drawn.
+        """
+        return params.spends
+
+    def guarantee(self, params: SapaParams) -> Guarantee:
+        """Returns the promise of the honest form, or the published claim and what is true of it."""
+        after = "The play-out looks at the noisy counts alone."
+        if params.is_honest:
+            return honest_guarantee(params, after)
+        if params.query == "laplace":
+            return published_guarantee(params, f"{params.why_more} {after}")
+        positive = ""
+        if not params.is_cut_off:
+            excess = positive_excess(float(params.epsilon) / params.max_units)
+            positive = (
+                f" Making counts positive costs up to {excess:.3g} more for each occurrence of a "
+                "pair."
+            )
+        return published_guarantee(
+            params,
+            "No finite epsilon holds: which pairs can be released at all is decided on the "
+            f"unprotected log, by whether one activity ever comes within {params.steps_text} "
+            "after the other, and one case can bring any pair in. "
+            + params.why_more.replace("No finite epsilon holds: a case", "A case")
+            + f"{positive} {after}",
+        )
+
+    def explain(self, params: SapaParams) -> tuple[str, ...]:
+        """Returns what the round does and what it costs."""
+        if params.query == "laplace":
+            what = f"adds {params.noise_text} to every possible one"
+        else:
+            numerator, denominator = params.choice_scale
+            n_others = 1 / math.expm1(denominator / numerator)
+            what = (
+                f"keeps those seen within {params.steps_text} and about {n_others:.3g} "
+                f"others, and makes their counts positive with {params.noise_text}"
+            )
+        return (
+            f"variants: counts directly-follows pairs, {what}, and plays cases out from them; "
+            f"{params.cost_text}",
+        )
+
+    def requires(self, round_name: str, params: SapaParams) -> Mapping[str, contract.Counter]:
+        """Returns the counters: distances too if pairs are chosen by them."""
+        counters: dict[str, contract.Counter] = {"pairs": Pairs(), "names": CollectNames()}
+        if params.query == "exponential":
+            counters["distances"] = _Distances(params.k_follows)
+        return counters
+
+    def decide(
+        self,
+        round_name: str,
+        statistics: Mapping[str, Any],
+        decisions: contract.Decisions,
+        params: SapaParams,
+        randomness: Randomness,
+    ) -> VariantsDecision:
+        """Adds the noise and plays cases out.
+
+        Raises:
+            UsageError: The log has so many names that noise on every pair cannot be drawn, or the
+                noisy counts are so many that they cannot be played out.
+        """
+        pairs = PairCounts.of(statistics["pairs"], statistics["names"], params)
+        if params.query == "laplace":
+            noisy = laplace_query(pairs, params, randomness, self.name)
+        else:
+            noisy = exponential_query(pairs, statistics["distances"], params, randomness, self.name)
+        words = pairs.vocabulary
+        shown, _ = self.publish(noisy, pairs.domain, words, None, noise_of(params))
+        if shown is not None:
+            return VariantsDecision(shown)
+        offsets, codes = play_out(
+            pairs.sources,
+            pairs.targets,
+            np.maximum(noisy, 0),
+            words.start,
+            words.end,
+            randomness,
+            f"{self.name}/step",
+        )
+        ones = np.ones(len(offsets) - 1, np.int64)
+        made = VariantHistogram.from_sequences(encode_sequences(offsets, codes), ones)
+        return VariantsDecision(
+            most_frequent_first(words.names, made.offsets, made.codes, made.counts)
+        )
+
+    def writes(self, params: SapaParams) -> tuple[str, ...]:
+        """Returns the name of the product."""
+        return ("variants",)
+
+    def products(self, decisions: contract.Decisions, params: SapaParams) -> contract.Products:
+        """Returns the variants."""
+        return contract.Products({"variants": decisions["variants"].variants})
+
+    def generate(
+        self,
+        piece: int,
+        n_pieces: int,
+        decisions: contract.Decisions,
+        params: SapaParams,
+        randomness: Randomness,
+    ) -> TraceBatch:
+        """Returns every `n_pieces`-th of the released cases, with positions for stamps."""
+        return log_of(decisions["variants"].variants, piece, n_pieces, randomness)

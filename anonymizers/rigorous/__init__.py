@@ -1,0 +1,9 @@
+"""What all methods with a true epsilon share: their parameters, their promise, what they buy.
+
+Here: epsilon, delta and unit as parameters, the sentence of the guarantee, and vocabulary, length
+or clip bought with noise. Not here: what any one of them releases.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,250 @@
+"""What a method chooses on the log and pays for: the vocabulary and the clip.
+
+Each choice is a round of its own with its own share of epsilon and delta.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.accounting.calibration import gaussian_scale
+from tracecloak.anonymizers.contract.bounding import distinct_activities
+from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
+from tracecloak.anonymizers.noise.samplers import CellStream, permute_and_flip
+from tracecloak.anonymizers.rigorous.params import drawable
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+from tracecloak.schemas.statistics.activity_counts import ActivityCounts
+from tracecloak.schemas.statistics.clipped_flows import CaseNorms
+from tracecloak.schemas.statistics.durations import duration_borders
+from tracecloak.schemas.statistics.lengths import TraceLengths
+
+_GRID_RATIO = 1.1
+_LARGEST_NORM = 100
+
+
+@dataclass(frozen=True)
+class VocabularyDecision(contract.Decision):
+    """The vocabulary that was bought.
+
+    Attributes:
+        vocabulary: The chosen names, and OTHER for all others.
+    """
+
+    vocabulary: ActivityVocabulary
+
+
+def in_vocabulary(traces: TraceBatch, decisions: contract.Decisions) -> TraceBatch:
+    """Returns the traces in the vocabulary that was bought, if one was; else as they are."""
+    if "vocabulary" not in decisions:
+        return traces
+    return traces.recode_public(decisions["vocabulary"].vocabulary)
+
+
+@dataclass(frozen=True)
+class ActivitiesOfCases:
+    """Cases by activity, each case counting for at most so many of its activities."""
+
+    max_activities: int
+    kind: ClassVar[type[ActivityCounts]] = ActivityCounts
+
+    def count(
+        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
+    ) -> ActivityCounts:
+        """Counts a batch."""
+        _, codes = distinct_activities(traces, self.max_activities, randomness.of_units)
+        counts = np.bincount(codes, minlength=len(traces.vocabulary))
+        used = np.flatnonzero(counts)
+        return ActivityCounts.of(traces.vocabulary.names.take(pa.array(used)), counts[used])
+
+
+@dataclass(frozen=True)
+class NormsOfCases:
+    """How many cases have which norm, on a public grid."""
+
+    n_bins: int | None
+    kind: ClassVar[type[CaseNorms]] = CaseNorms
+
+    def count(
+        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
+    ) -> CaseNorms:
+        """Counts a batch."""
+        borders = None if self.n_bins is None else duration_borders(self.n_bins)
+        return CaseNorms.from_traces(in_vocabulary(traces, decisions), norm_grid(), borders)
+
+
+def norm_grid() -> np.ndarray:
+    """Returns int64[n], ascending squares of the norms that a clip is chosen from.
+
+    From the norm of a case of one event, the root of 2, in steps of a tenth up to 100.
+    """
+    n_steps = math.ceil(math.log(_LARGEST_NORM / math.sqrt(2)) / math.log(_GRID_RATIO)) + 1
+    norms = math.sqrt(2) * _GRID_RATIO ** np.arange(n_steps)
+    return np.unique(np.rint(norms**2).astype(np.int64))
+
+
+def choose_clip(
+    norms: CaseNorms,
+    epsilon: Fraction,
+    quantile: Fraction,
+    max_units: int,
+    randomness: Randomness,
+) -> float:
+    """Returns a norm of `norm_grid` that about a share `quantile` of the cases does not exceed.
+
+    See `choose_quantile`.
+    """
+    grid = norm_grid()
+    cases = norms.histogram(len(grid))
+    return math.sqrt(grid[choose_quantile(cases, epsilon, quantile, max_units, randomness, "clip")])
+
+
+def choose_quantile(
+    cases: np.ndarray,
+    epsilon: Fraction,
+    quantile: Fraction,
+    max_units: int,
+    randomness: Randomness,
+    purpose: str,
+) -> int:
+    """Returns the place on a public grid that about a share `quantile` of the cases reaches.
+
+    Permute-and-flip. The score of g is 0 if #{values below g's bucket} <= quantile n <=
+    #{values <= g}, and else minus the number of cases that it lacks to that. With
+    -|#{values <= g} - quantile n| in its place, every g above a value that most cases share would
+    be as good as any other, up to the largest of the grid. One case more changes each of the two
+    differences, and so their maximum with 0, by at most max(quantile, 1 - quantile). Spends epsilon
+    and no delta.
+
+    Args:
+        cases: int64[n_grid+1], cases in each bucket of the grid; the last lie above it.
+        epsilon: What the choice spends.
+        quantile: The share; its denominator times the number of cases is below 2^63.
+        max_units: Cases of one unit.
+        randomness: The release's.
+        purpose: What the choice is for; one of its own for each.
+    """
+    q, scale = quantile.numerator, quantile.denominator
+    reached = scale * np.cumsum(cases[:-1])
+    before = np.concatenate([[0], reached[:-1]])
+    goal = q * int(cases.sum())
+    scores = -np.maximum(np.maximum(before - goal, goal - reached), 0)
+    stream = CellStream(randomness, purpose, cell_numbers(np.arange(len(scores))))
+    sensitivity = Fraction(max(q, scale - q) * max_units)
+    return permute_and_flip(stream, scores, epsilon, sensitivity)
+
+
+def vocabulary_scale(
+    epsilon: Fraction, delta: Fraction, max_activities: int, max_units: int
+) -> tuple[int, int]:
+    """Returns the scale of the discrete Gaussian noise on the activities' numbers of cases.
+
+    Half of delta is for it. A unit adds at most `max_units` to each of `max_activities` counts, or
+    less to more of them.
+
+    Raises:
+        UsageError: Noise so wide cannot be drawn.
+    """
+    fine = 1 << 20
+    root = math.isqrt(max_activities * fine * fine - 1) + 1
+    return drawable(gaussian_scale(epsilon, delta / 2, Fraction(root * max_units, fine)))
+
+
+def vocabulary_threshold(
+    epsilon: Fraction, delta: Fraction, max_activities: int, max_units: int
+) -> int:
+    """Returns the noisy number of cases from which on an activity is chosen.
+
+    Half of delta is for the noise. The other half is for activities that one unit alone has: at
+    most `max_activities * max_units` of them, each of at most `max_units` cases, and discrete
+    Gaussian noise of scale s exceeds t with probability at most e^(-t²/2s²) (Canonne, Kamath and
+    Steinke 2020, Proposition 25 on tails).
+    """
+    numerator, denominator = vocabulary_scale(epsilon, delta, max_activities, max_units)
+    n_alone = max_activities * max_units
+    width = numerator / denominator
+    return max_units + math.ceil(width * math.sqrt(2 * math.log(2 * n_alone / delta)) * (1 + 1e-9))
+
+
+def choose_vocabulary(
+    counted: ActivityCounts,
+    epsilon: Fraction,
+    delta: Fraction,
+    max_activities: int,
+    max_units: int,
+    randomness: Randomness,
+    noise: Callable[..., np.ndarray],
+) -> VocabularyDecision:
+    """Chooses the activities whose noisy number of cases reaches the threshold."""
+    stream = CellStream(randomness, "activity", randomness.identify("activity", counted.names))
+    scale = vocabulary_scale(epsilon, delta, max_activities, max_units)
+    noisy = counted.counts + noise(stream, *scale)
+    chosen = noisy >= vocabulary_threshold(epsilon, delta, max_activities, max_units)
+    names = [name for name in counted.names.filter(pa.array(chosen)).to_pylist() if name != OTHER]
+    return VocabularyDecision(ActivityVocabulary.public(names))
+
+
+# From 1 to 10,000 in steps of about a tenth, each whole.
+_LONGEST_TRACE = 10_000
+
+
+@dataclass(frozen=True)
+class LengthDecision(contract.Decision):
+    """The length that was bought.
+
+    Attributes:
+        max_trace_length: In events.
+    """
+
+    max_trace_length: int
+
+
+@dataclass(frozen=True)
+class LengthsOfCases:
+    """Cases by number of events."""
+
+    kind: ClassVar[type[TraceLengths]] = TraceLengths
+
+    def count(
+        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
+    ) -> TraceLengths:
+        """Counts a batch."""
+        return TraceLengths.from_traces(traces)
+
+
+def length_grid() -> np.ndarray:
+    """Returns int64[n], ascending lengths that a cut is chosen from."""
+    n_steps = math.ceil(math.log(_LONGEST_TRACE) / math.log(_GRID_RATIO)) + 1
+    return np.unique(np.rint(_GRID_RATIO ** np.arange(n_steps)).astype(np.int64))
+
+
+def choose_length(
+    lengths: TraceLengths,
+    epsilon: Fraction,
+    quantile: Fraction,
+    max_units: int,
+    randomness: Randomness,
+) -> LengthDecision:
+    """Chooses a length that about a share `quantile` of the cases does not exceed.
+
+    See `choose_quantile`.
+    """
+    grid = length_grid()
+    cases = lengths.histogram(grid)
+    place = choose_quantile(cases, epsilon, quantile, max_units, randomness, "length")
+    return LengthDecision(int(grid[place]))
+
+
+def within_length(traces: TraceBatch, decisions: contract.Decisions) -> TraceBatch:
+    """Returns the traces cut at the length that was bought, if one was; else as they are."""
+    if "length" not in decisions:
+        return traces
+    return traces.truncate(decisions["length"].max_trace_length)

@@ -1,0 +1,385 @@
+"""Noise for what is published again and again on a stream: windows, sliding sums, totals.
+
+A case counts in one step, that of its end, so the steps hold disjoint cases, and everything that is
+published over a declared horizon is arithmetic on one noisy vector: the values that a `Strategy`
+measures, each with exact discrete noise of one scale. What one unit changes of that vector, over
+all steps together, is what the noise covers; so epsilon and delta are those of the whole stream,
+and not of a step (parallel composition for windows; for sums and totals the norm of a column).
+Counts may depend on what was published before: the noise of a step is drawn independently of that
+(Denisov, McMahan, Rush, Smith, Thakurta 2022).
+
+There is no state of noise. It is a function of (key, purpose, step, cell, exact value): a step that
+is computed again on the same counts comes out the same, in any order and any shard; one that is
+replayed with other counts gets fresh noise, so the difference of both does not show what changed.
+Such a replay is a second release of the cells that changed, nevertheless, and which ones stayed the
+same is seen: it has to be accounted for.
+
+The measured values are what the promise is about and may be kept and shown. Who keeps them pays for
+a step what it takes to multiply once with each earlier step; who does not draws all of them again
+from the exact counts of all steps so far.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from tracecloak.anonymizers.accounting.calibration import (
+    gaussian_scale,
+    laplace_scale,
+    stability_threshold,
+)
+from tracecloak.anonymizers.accounting.composition import Mechanism, Spend, composed_epsilon
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.noise.samplers import CellStream, discrete_gaussian, discrete_laplace
+from tracecloak.anonymizers.rigorous.params import drawable
+from tracecloak.anonymizers.streams.matrix_mechanism import LARGEST_VALUE, Participation, Strategy
+from tracecloak.schemas.errors import UsageError
+
+# `gaussian_scale` is proved for so many noisy integers.
+_MAX_COORDINATES = 10**9
+# Noise is drawn for so many values at a time: it bounds the memory and changes nothing else.
+_BLOCK_VALUES = 1 << 20
+# Stands for an epsilon that is asked for and not known.
+_ANY_EPSILON = Fraction(10**6)
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """What a ledger sets aside before a stream begins.
+
+    Attributes:
+        epsilon: Of the promise.
+        delta: Of the promise.
+        window: The promise is about what a unit does within any so many consecutive steps; None:
+            over all steps of the horizon.
+        horizon_epsilon: What holds for a unit that counts as often as it may over the whole
+            horizon, not rounded down; `epsilon` where `window` is None.
+        horizon_delta: The delta that goes with it.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    window: int | None
+    horizon_epsilon: Fraction
+    horizon_delta: Fraction
+
+
+@dataclass(frozen=True)
+class ContinualNoise:
+    """The noise of one statistic of a stream; `continual_noise` and `variant_noise` make it.
+
+    Attributes:
+        strategy: What is measured, over which horizon.
+        participation: How often a unit counts.
+        case_norm: The largest norm of what one case adds to the counts of its step: L1 for Laplace
+            noise, L2 for Gaussian.
+        epsilon: Of the promise, for all steps together.
+        delta: Of the promise.
+        scale: (numerator, denominator) of the noise of a measured value.
+        is_laplace: Whether the noise is discrete Laplace; else it is discrete Gaussian.
+        units: Counts are in so many steps of one occurrence.
+        n_cells: Cells of the public domain; None where it is open.
+        threshold: Noisy counts below it are not published, nor their cells; None: all are.
+    """
+
+    strategy: Strategy
+    participation: Participation
+    case_norm: int
+    epsilon: Fraction
+    delta: Fraction
+    scale: tuple[int, int]
+    is_laplace: bool
+    units: int = 1
+    n_cells: int | None = None
+    threshold: int | None = None
+
+    @property
+    def sensitivity(self) -> Fraction:
+        """By how much a unit changes what is measured: L1 for Laplace, else L2."""
+        return _sensitivity(self.strategy, self.participation, self.case_norm, self.is_laplace)
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of the noise of a measured value, in its units."""
+        width = self.scale[0] / self.scale[1]
+        # A discrete Gaussian's variance is sigma^2 from 2 on, up to 1e-30. That of discrete Laplace
+        # noise is 2 a / (1 - a)^2 with a = e^(-1 / b), nearly 2 b^2.
+        if self.is_laplace:
+            return math.sqrt(2) * math.exp(-1 / (2 * width)) / -math.expm1(-1 / width)
+        return width
+
+    @property
+    def rho(self) -> Fraction | None:
+        """Zero-concentrated privacy loss of Gaussian noise, rounded up by the norm alone.
+
+        sensitivity^2 / (2 sigma^2), which discrete Gaussian noise keeps as well as continuous
+        (Canonne, Kamath, Steinke 2020); None for Laplace noise.
+        """
+        return None if self.is_laplace else (self.sensitivity / Fraction(*self.scale)) ** 2 / 2
+
+    def add(
+        self, first: int, values: np.ndarray, cells: np.ndarray, randomness: Randomness, what: str
+    ) -> np.ndarray:
+        """Returns int64[m, n], measured values with noise.
+
+        Args:
+            first: The step of the first row, counted from 0.
+            values: int64[m, n], exact values of consecutive steps; see `Strategy.encode`.
+            cells: uint64[n, 2], what each column is: identities or cell numbers, all distinct.
+            randomness: The stream's, made without the digest of an input.
+            what: What the noise is for; another for each statistic of the stream.
+
+        Raises:
+            UsageError: A step is outside the horizon, or the cells are more than were declared.
+        """
+        if self.n_cells is not None and len(cells) > self.n_cells:
+            raise UsageError(
+                f"cells: {len(cells)} columns, but n_cells declares {self.n_cells}; declare the "
+                "public domain of all shards together"
+            )
+        if len(values):
+            self.strategy.check_step(first)
+            self.strategy.check_step(first + len(values) - 1)
+        noisy = np.clip(values, -LARGEST_VALUE, LARGEST_VALUE)
+        rows_at_once = max(_BLOCK_VALUES // max(len(cells), 1), 1)
+        for start in range(0, len(values), rows_at_once):
+            rows = noisy[start : start + rows_at_once]
+            identities = cells_of_values(first + start, rows, cells, randomness, what)
+            stream = CellStream(randomness, what, identities)
+            draw = discrete_laplace if self.is_laplace else discrete_gaussian
+            rows += draw(stream, *self.scale).reshape(rows.shape)
+        return noisy
+
+    def measure(
+        self,
+        counts: np.ndarray,
+        cells: np.ndarray,
+        randomness: Randomness,
+        what: str,
+        first: int = 0,
+    ) -> np.ndarray:
+        """Returns int64[t+1-first, n], what is measured in the steps `first` to t, with noise.
+
+        Args:
+            counts: int64[t+1, n], the exact counts of all steps so far, zeros included.
+            cells: As of `add`.
+            randomness: As of `add`.
+            what: As of `add`.
+            first: The first step that is wanted: t for the newest alone, 0 for all.
+
+        Raises:
+            UsageError: As of `add`.
+        """
+        return self.add(first, self.strategy.encode(counts, first), cells, randomness, what)
+
+    def estimate(self, measured: np.ndarray, length: int | None, first: int = 0) -> np.ndarray:
+        """Returns float64[t+1-first, n], sums of a length at the ends of steps, in occurrences.
+
+        Unbiased, and free: it looks at what was measured only. All lengths come from the same
+        noise, so totals, their increments and sliding sums agree with each other.
+
+        Args:
+            measured: int64[t+1, n], what `measure` gave for all steps so far.
+            length: 1 for each step's own counts, W for the last W steps, None for totals.
+            first: The first step that is wanted.
+        """
+        return self.strategy.decode(measured, length, first) / self.units
+
+    def errors(self, length: int | None) -> np.ndarray:
+        """Returns float64[horizon], the standard deviation of each estimate, in occurrences.
+
+        Before anything runs: it depends on public numbers only.
+        """
+        return self.strategy.error_factors(length) * (self.deviation / self.units)
+
+    def explain(self, lengths: Iterable[int | None]) -> tuple[str, ...]:
+        """Returns a sentence for each length of sums: the error to expect."""
+        sentences = []
+        for length in lengths:
+            errors = self.errors(length)
+            last, most = errors[-1], float(errors.max())
+            sums = (
+                "totals"
+                if length is None
+                else "counts of a step"
+                if length == 1
+                else f"sums of the last {length:,} steps"
+            )
+            sentences.append(
+                f"{sums}: standard deviation {errors[0]:.1f} occurrences in the first step, "
+                f"{last:.1f} in step {self.strategy.horizon:,}, at most {most:.1f}"
+            )
+        return tuple(sentences)
+
+    def spend(self, what: str) -> Spend:
+        """Returns the part of a release's accounting that the stream is, for what is promised."""
+        kind: Mechanism = "discrete_laplace" if self.is_laplace else "discrete_gaussian"
+        return Spend(what, kind, self.epsilon, self.delta, self.scale, self.sensitivity)
+
+    def not_covered(self) -> tuple[str, ...]:
+        """Returns what the promise leaves out because it is one of a stream, in sentences."""
+        always = (
+            "A step that is computed again on other cases is a further release of the cells that "
+            "changed.",
+        )
+        window = self.participation.window
+        if window is None:
+            return always
+        whole = self.reservation()
+        epsilon = math.ceil(whole.horizon_epsilon * 100) / 100
+        return (
+            f"Protected is what a unit does within any {window:,} consecutive steps. Over all "
+            f"{self.strategy.horizon:,} steps epsilon {epsilon:g} with delta "
+            f"{float(whole.horizon_delta):g} holds for a unit that counts as often as it may.",
+            *always,
+        )
+
+    def reservation(self) -> Reservation:
+        """Returns what must be reserved for the declared horizon."""
+        participation = self.participation
+        n_windows = participation.n_windows(self.strategy.horizon)
+        epsilon, delta = self.epsilon, self.delta
+        if n_windows > 1 and self.is_laplace:
+            # Stretches of `window` steps are disjoint parts of what is measured: they add up.
+            epsilon, delta = n_windows * epsilon, min(n_windows * delta, Fraction(1))
+        elif n_windows > 1:
+            norm = self.strategy.norm_over_all(participation) * self.case_norm
+            part = Spend("", "discrete_gaussian", _ANY_EPSILON, delta, self.scale, norm)
+            epsilon = Fraction(composed_epsilon([part], delta))
+        return Reservation(self.epsilon, self.delta, participation.window, epsilon, delta)
+
+
+def continual_noise(
+    epsilon: Fraction,
+    delta: Fraction,
+    horizon: int,
+    case_norm: int,
+    *,
+    n_cells: int,
+    length: int | None = 1,
+    participation: Participation | None = None,
+    units: int = 1,
+) -> ContinualNoise:
+    """Returns the noise that makes a whole stream of counts (epsilon, delta)-DP.
+
+    Args:
+        epsilon: Of all steps together, above 0.
+        delta: Of all steps together. With 0 the noise is Laplace and just windows are measured.
+        horizon: Steps of the stream; public.
+        case_norm: The largest norm of what one case adds to the counts of its step, in the units of
+            the counts: L1 with delta 0, else L2.
+        n_cells: Cells of the public domain, in all shards together. Zeros get noise too.
+        length: Of the sums that shall be best: 1 for windows, W for sums over W steps, None for
+            totals. The others can be had as well, with larger errors.
+        participation: How often a unit counts; a case, once, where it is not given.
+        units: Steps of the counts for one occurrence: 64 and more for Gaussian noise, so that its
+            scale is not enlarged by what makes it discrete.
+
+    Raises:
+        UsageError: A parameter is out of range, or noise so wide cannot be drawn.
+    """
+    strategy, participation = Strategy(horizon, length), participation or Participation()
+    for name, value in (("case_norm", case_norm), ("n_cells", n_cells), ("units", units)):
+        if value < 1:
+            raise UsageError(f"{name} must be a whole number of at least 1, got {value}")
+    is_laplace = delta == 0
+    if is_laplace and length != 1:
+        raise UsageError(
+            "delta: sums over steps are measured with Gaussian noise, which needs delta above 0; "
+            "with delta 0 measure windows (length 1) and add them up"
+        )
+    if not is_laplace and n_cells * horizon > _MAX_COORDINATES:
+        raise UsageError(
+            f"n_cells: {n_cells} cells in {horizon} steps are more than {_MAX_COORDINATES} noisy "
+            "numbers; give a smaller vocabulary or a shorter horizon"
+        )
+    sensitivity = _sensitivity(strategy, participation, case_norm, is_laplace)
+    scale = (
+        laplace_scale(epsilon, int(sensitivity))
+        if is_laplace
+        else gaussian_scale(epsilon, delta, sensitivity)
+    )
+    return ContinualNoise(
+        strategy,
+        participation,
+        case_norm,
+        Fraction(epsilon),
+        Fraction(delta),
+        drawable(scale),
+        is_laplace,
+        units,
+        n_cells,
+    )
+
+
+def variant_noise(
+    epsilon: Fraction, delta: Fraction, horizon: int, participation: Participation | None = None
+) -> ContinualNoise:
+    """Returns the noise and the threshold of a histogram in each step over an open domain.
+
+    Only what occurs in a step is measured (`ContinualNoise.add`), and published iff it reaches the
+    threshold. All steps together are one histogram by (step, variant), to which a unit adds as much
+    as it has cases; so `anonymizers.accounting.calibration.stability_threshold` holds for the whole
+    stream.
+
+    Args:
+        epsilon: Of all steps together, above 0.
+        delta: Of all steps together, above 0.
+        horizon: Steps of the stream; public.
+        participation: How often a unit counts; a case, once, where it is not given.
+
+    Raises:
+        UsageError: A parameter is out of range, or noise so wide cannot be drawn.
+    """
+    participation = participation or Participation()
+    cases = participation.protected_cases
+    return ContinualNoise(
+        Strategy(horizon),
+        participation,
+        1,
+        Fraction(epsilon),
+        Fraction(delta),
+        drawable(laplace_scale(epsilon, cases)),
+        is_laplace=True,
+        threshold=stability_threshold(epsilon, delta, cases),
+    )
+
+
+def cells_of_values(
+    first: int, values: np.ndarray, cells: np.ndarray, randomness: Randomness, what: str
+) -> np.ndarray:
+    """Returns uint64[m n, 2], keyed identities of (what, step, cell, exact value).
+
+    The CBC-MAC of two blocks, the cell, and the step with the value; row by row. Where the value is
+    part of it, a second value of the same cell and step has noise of its own. For sums the value is
+    that of C x, which holds all earlier steps: a replay that differs in one of them differs in the
+    values of that step and those behind it, and where two values are equal by chance, equal noise
+    shows no difference.
+
+    Args:
+        first: The step of the first row.
+        values: int64[m, n].
+        cells: uint64[n, 2].
+        randomness: The stream's.
+        what: What the noise is for.
+    """
+    purpose = f"{what}/value"
+    blocks = np.empty((*values.shape, 2), np.uint64)
+    blocks[:] = randomness.words(purpose, cells)
+    steps = np.arange(first, first + len(values), dtype=np.uint64)
+    blocks[..., 0] ^= steps[:, None]
+    blocks[..., 1] ^= np.ascontiguousarray(values, np.int64).view(np.uint64)
+    return randomness.words(purpose, blocks.reshape(-1, 2))
+
+
+def _sensitivity(
+    strategy: Strategy, participation: Participation, case_norm: int, is_laplace: bool
+) -> Fraction:
+    if is_laplace:  # of windows, where every case is in cells of one step
+        return Fraction(participation.protected_cases * case_norm)
+    return strategy.norm(participation) * case_norm

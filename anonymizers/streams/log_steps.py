@@ -1,0 +1,116 @@
+"""The product `log` of a stream: for every step a log that `private-log` makes of its cases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
+from tracecloak.anonymizers.contract.in_memory import anonymise
+from tracecloak.anonymizers.logs.params import PrivateLogParams
+from tracecloak.anonymizers.logs.private_log import PrivateLog
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.anonymizers.streams.steps import StreamName
+from tracecloak.schemas.arrays.merging import Mergeable, Statistics
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.published.step import StepLog
+from tracecloak.schemas.streams.stream_cases import ClosedCases
+
+
+class LogSteps:
+    """A log for every step, of the cases that closed in it.
+
+    The steps hold different cases, so that all of them together cost what one does. The cases of a
+    step are in the memory of one worker.
+    """
+
+    kinds: ClassVar[Mapping[str, type[Mergeable]]] = {"cases": ClosedCases}
+    operations: ClassVar[tuple[Operation, ...]] = PrivateLog.operations
+
+    def __init__(self, params: PrivateLogParams, horizon: int) -> None:
+        """Keeps the parameters.
+
+        Args:
+            params: Of the log of each step.
+            horizon: Number of steps.
+
+        Raises:
+            UsageError: An individual may have several cases, which would be in several logs, or
+                attributes are to be released, which no stream carries.
+        """
+        if (params.max_cases_per_individual or 1) > 1:
+            raise UsageError(
+                "max_cases_per_individual must be 1 for product log: each log of a step costs its "
+                "epsilon again for an individual with cases in several steps"
+            )
+        if params.attributes:
+            raise UsageError("attributes cannot be carried by a stream; leave them out")
+        self._params = params
+        self.horizon = horizon
+
+    def count(self, traces: TraceBatch) -> Statistics:
+        """Returns the cases themselves."""
+        return Statistics({"cases": ClosedCases.of(traces)})
+
+    def publish(
+        self, step: int, counted: Statistics, past: Sequence[Any], name: StreamName, key: ReleaseKey
+    ) -> tuple[StepLog, None]:
+        """Makes the log of a step; of no cases as well, for noise alone can make some."""
+        traces: TraceBatch = counted.by_name["cases"].traces
+        # Steps without cases are equal input: their number makes them differ.
+        made = anonymise(
+            [traces] if traces.n_cases else [],
+            PrivateLog(),
+            self._params,
+            key,
+            f"{name.both}/{step}",
+            name.config_digest,
+        )
+        epsilon, delta = self._params.spent_texts
+        released = StepLog(
+            release_id=name.release_id,
+            epoch=name.epoch,
+            step=step,
+            start_us=name.start_us + step * name.period_us,
+            end_us=name.start_us + (step + 1) * name.period_us,
+            n_steps_left=self.horizon - step - 1,
+            epsilon=epsilon,
+            delta=delta,
+            traces=TraceBatch.concat(made.traces),
+        )
+        return released, None
+
+    def spends(self) -> tuple[Spend, ...]:
+        """Returns the parts of one step, which are those of all together."""
+        return PrivateLog().spends(self._params)
+
+    def guarantee(self) -> Guarantee:
+        """Returns the promise of one step, which is that of all together."""
+        made = PrivateLog().guarantee(self._params)
+        return Guarantee(
+            made.kind,
+            made.unit,
+            made.adjacency,
+            made.epsilon,
+            made.delta,
+            made.claim,
+            "Every case counts in one step, that in which it closes, so the logs of different "
+            f"steps are made of different cases and cost what one does. {made.reality}",
+            (
+                *made.not_covered,
+                "The noise key of an epoch is kept until its last step is published.",
+                "A step that is released again on other cases is another release of it.",
+            ),
+        )
+
+    def explain(self) -> tuple[str, ...]:
+        """Returns a sentence on what is published, and those of `private-log` for one step."""
+        epsilon, delta = (decimal_text(value) for value in self._params.budget)
+        return (
+            f"log: each of {self.horizon:,} steps publishes a log of the cases that closed in it; "
+            f"spends epsilon {epsilon}, delta {delta} for all steps together. Of a step:",
+            *PrivateLog().explain(self._params),
+        )

@@ -1,0 +1,305 @@
+"""TLKC privacy: whatever little is known of a case matches many, and tells no sensitive value.
+
+Rafiei, van der Aalst: Group-Based Privacy Preservation Techniques for Process Mining, section 5.2.
+Elements of events are suppressed in the whole log until every set, multiset, sequence or timed
+sequence of at most L elements that occurs matches at least K cases, in which no sensitive value has
+a share above C. No noise is drawn: this is no differential privacy.
+
+Fixed here, where the paper is silent or its example differs: knowing nothing counts as knowledge of
+length 0, so C holds for the log as a whole too. Times are cut to T and count from the first event
+left, for every kind of knowledge; where that makes new violations, the log is mined and suppressed
+again until it has none. A case of which nothing is left is not released. A missing value is no
+sensitive value; such a case counts among those that match. A multiset of at most L elements counts
+repetitions, as the cardinality of a multiset does, and where a repetition violates, the second and
+later ones can go while the first stays, which costs less than all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.tlkc.known_cases import KnownCaseCounter, released, syntactic
+from tracecloak.anonymizers.tlkc.params import TlkcParams
+from tracecloak.anonymizers.tlkc.suppression import (
+    suppressed_by_frequent_traces,
+    suppressed_by_n_scores,
+)
+from tracecloak.anonymizers.tlkc.verify import TlkcRequirement, verify_tlkc
+from tracecloak.anonymizers.tlkc.violations import (
+    BOXES,
+    cases_with,
+    labels_of,
+    maximal_frequent,
+    minimal_violations,
+)
+from tracecloak.schemas.arrays.merging import offsets_of
+from tracecloak.schemas.errors import GuaranteeError
+from tracecloak.schemas.events.attributes import Attribute, declared
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.statistics.background_knowledge import (
+    CaseTable,
+    codes_of_words,
+    suppress,
+    times_of_words,
+)
+from tracecloak.schemas.statistics.subsequences import Demand
+
+
+@dataclass(frozen=True, eq=False)
+class SuppressionDecision(contract.Decision):
+    """Which elements go, one pass over the log after the other.
+
+    Attributes:
+        offsets: int64[n_passes+1].
+        words: int64[n], the elements of each pass, as they are after the passes before it.
+    """
+
+    offsets: np.ndarray
+    words: np.ndarray
+
+    @property
+    def passes(self) -> list[np.ndarray]:
+        """The elements by pass."""
+        return np.split(self.words, self.offsets[1:-1])
+
+
+class Tlkc(contract.Anonymizer):
+    """The method; see the module."""
+
+    name: ClassVar[str] = "tlkc"
+    summary: ClassVar[str] = "suppresses events until all knowledge matches k cases (syntactic)"
+    Params: ClassVar[type[TlkcParams]] = TlkcParams
+    log: ClassVar[Literal["transformed"]] = "transformed"
+    operations: ClassVar[tuple[Operation, ...]] = (
+        Operation("suppression", "event", "event"),
+        Operation("suppression", "case", "case"),
+        Operation("generalization", "event", "time:timestamp"),
+        Operation("substitution", "event", "time:timestamp"),
+    )
+    exact_noise: ClassVar[bool] = True
+    verifies: ClassVar[bool] = True
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"k": 2},
+        {"k": 2, "knowledge_kind": "sequence", "algorithm": "frequent_traces"},
+        {
+            "k": 2,
+            "perspective": "activity_resource",
+            "resources": {"org:resource": {"values": ["R1", "R2"]}},
+            "sensitive": {
+                "case:diagnosis": {"values": ["A", "B", "C"]},
+                "case:age": {"bounds": [0, 119], "n_bins": 120, "whole": True},
+            },
+        },
+    )
+
+    def attributes(self, params: TlkcParams) -> tuple[Attribute, ...]:
+        """Returns the resource and the sensitive attributes: they are read and released."""
+        return (*declared(params.resources), *params.sensitive_attributes)
+
+    def rounds(self, params: TlkcParams) -> tuple[str, ...]:
+        """Returns the one round, in which everything is decided."""
+        return ("suppression",)
+
+    def guarantee(self, params: TlkcParams) -> Guarantee:
+        """Returns the property of the released log."""
+        return syntactic(
+            f"{_knowledge_in_words(params)} matches at least {params.k} cases"
+            f"{_confidence(params)}.",
+            ("Somebody who knows more of a case than that can single it out.",),
+            params,
+            params.knowledge_kind,
+        )
+
+    def explain(self, params: TlkcParams) -> tuple[str, ...]:
+        """Returns one sentence for the round."""
+        how = {
+            "n_score": f"alpha {params.alpha:g}",
+            "frequent_traces": f"theta {params.theta:g}",
+        }[params.algorithm]
+        return (
+            "suppression: counts the distinct cases as they can be known, mines the minimal "
+            f"violating traces and suppresses elements by {params.algorithm} ({how}) in the whole "
+            "log, again and again until none is left",
+        )
+
+    def requires(self, round_name: str, params: TlkcParams) -> Mapping[str, contract.Counter]:
+        """Returns the counter of the distinct cases."""
+        knowledge = params.knowledge(params.knowledge_kind)
+        return {"cases": KnownCaseCounter(knowledge, params.sensitive_attributes)}
+
+    def decide(
+        self,
+        round_name: str,
+        statistics: Mapping[str, Any],
+        decisions: contract.Decisions,
+        params: TlkcParams,
+        randomness: Randomness,
+    ) -> SuppressionDecision:
+        """Decides what to suppress.
+
+        Raises:
+            GuaranteeError: The log as a whole does not meet k or confidence, or nothing would be
+                left of it.
+        """
+        passes = suppression_passes(statistics["cases"].decoded(), params)
+        return SuppressionDecision(
+            offsets_of(np.array([len(words) for words in passes], np.int64)),
+            np.concatenate([np.zeros(0, np.int64), *passes]),
+        )
+
+    def apply(
+        self,
+        traces: TraceBatch,
+        decisions: contract.Decisions,
+        params: TlkcParams,
+        randomness: Randomness,
+    ) -> TraceBatch:
+        """Suppresses the elements in one batch; see `known_cases.released`."""
+        decided: SuppressionDecision = decisions["suppression"]
+        words = params.knowledge(params.knowledge_kind).words(traces)
+        offsets, left = traces.offsets, np.arange(traces.n_events)
+        for suppressed in decided.passes:
+            kept, offsets, words = suppress(offsets, words, suppressed)
+            left = left[kept]
+        is_left = np.zeros(traces.n_events, bool)
+        is_left[left] = True
+        return released(traces, is_left, params, params.sensitive_attributes, randomness)
+
+    def verify(self, released: Sequence[TraceBatch], params: TlkcParams) -> None:
+        """Checks the promise on a released log, and looks at nothing else.
+
+        Raises:
+            GuaranteeError: It does not hold.
+        """
+        verify_tlkc(released, requirement_of(params))
+
+
+def requirement_of(params: TlkcParams) -> TlkcRequirement:
+    """Returns what a log released with these parameters is held to."""
+    return TlkcRequirement(
+        params.knowledge_kind,
+        params.perspective,
+        params.time_unit,
+        params.length,
+        params.k,
+        params.exact_confidence,
+        tuple(params.sensitive),
+        tuple(name for name, own in params.sensitive.items() if own.bounds is not None),
+        next(iter(params.resources), None),
+    )
+
+
+def suppression_passes(cases: CaseTable, params: TlkcParams) -> list[np.ndarray]:
+    """Returns the words to suppress, pass by pass, until the log satisfies TLKC privacy.
+
+    Args:
+        cases: The log as it can be known, with the cells of the sensitive attributes.
+        params: What it is to satisfy.
+
+    Raises:
+        GuaranteeError: See `Tlkc.decide`.
+    """
+    demand = Demand(params.k, params.exact_confidence)
+    kind = params.knowledge_kind
+    passes: list[np.ndarray] = []
+    while True:
+        _require_cases(cases, params.k, is_suppressed=bool(passes))
+        labels = labels_of(cases, params.sensitive_attributes)
+        _require_confidence(cases, labels, params, is_suppressed=bool(passes))
+        violating = minimal_violations(cases, labels, kind, demand, params.length)
+        if violating.n == 0:
+            return passes
+        share = cases_with(cases, violating.elements)
+        if params.algorithm == "frequent_traces":
+            frequent = maximal_frequent(cases, kind, Fraction(str(params.theta)))
+            suppressed = suppressed_by_frequent_traces(violating, frequent, share)
+        else:
+            suppressed = suppressed_by_n_scores(violating, share, cases.n_cases, params.alpha)
+        if kind == "multiset":
+            suppressed = _with_later_ones(suppressed, violating.elements)
+        passes.append(suppressed)
+        cases = cases.without(suppressed)
+
+
+def _with_later_ones(suppressed: np.ndarray, elements: np.ndarray) -> np.ndarray:
+    """Elements of a multiset, and their equals with larger numbers."""
+    codes, place = np.unique(codes_of_words(elements), return_inverse=True)
+    smallest = np.full(len(codes), np.iinfo(np.int64).max)
+    mine = np.searchsorted(codes, codes_of_words(suppressed))
+    np.minimum.at(smallest, mine, times_of_words(suppressed))
+    return elements[times_of_words(elements) >= smallest[place]]
+
+
+def _require_cases(cases: CaseTable, k: int, is_suppressed: bool) -> None:
+    """Sees to it that the knowledge of nothing, which every case matches, matches k of them."""
+    if cases.n_cases == 0:
+        raise GuaranteeError(
+            "no case is left: every event takes part in a violation; lower k or length, raise "
+            "confidence, or take a coarser time_unit"
+            if is_suppressed
+            else "the log has no events, so there is nothing to anonymise"
+        )
+    if cases.n_cases < k:
+        left = "that suppression leaves " if is_suppressed else ""
+        raise GuaranteeError(f"k={k} is more than the cases {left}in the log; lower it")
+
+
+def _require_confidence(
+    cases: CaseTable, labels: np.ndarray, params: TlkcParams, is_suppressed: bool
+) -> None:
+    """Sees to the confidence in every sensitive value among all cases."""
+    for k, attribute in enumerate(params.sensitive_attributes):
+        totals = np.bincount(labels[:, k], cases.counts)
+        totals[0] = 0
+        value = int(np.argmax(totals))
+        if int(totals[value]) > params.exact_confidence * cases.n_cases:
+            values = attribute.declaration.values
+            name = BOXES[value] if values is None else values[value - 1]
+            among = (
+                "among the cases that suppression leaves"
+                if is_suppressed
+                else "even among all cases of the log"
+            )
+            raise GuaranteeError(
+                f"confidence={params.confidence:g} cannot be met: {among}, the share of {name!r} "
+                f"in {attribute.name!r} is above it; raise confidence, or leave the attribute out "
+                "of sensitive"
+            )
+
+
+_ELEMENTS = {
+    "activity": "activities",
+    "resource": "resources",
+    "activity_resource": "activities with their resources",
+}
+_KINDS = {
+    "set": "set of at most {} {}",
+    "multiset": "multiset of at most {} {}, repetitions counted,",
+    "sequence": "sequence of at most {} {}",
+    "relative": "sequence of at most {} {} with the {} since the case's first event",
+}
+
+
+def _knowledge_in_words(params: TlkcParams) -> str:
+    kind = _KINDS[params.knowledge_kind]
+    what = kind.format(params.length, _ELEMENTS[params.perspective], params.time_unit)
+    return f"Every {what} that occurs in the released log"
+
+
+def _confidence(params: TlkcParams) -> str:
+    if not params.sensitive:
+        return ""
+    names = ", ".join(params.sensitive)
+    return (
+        f", and no value of {names} has a share above {params.confidence:g} among those (of "
+        "numbers: no box of low, middle and high by the quartiles of the released log)"
+    )

@@ -1,0 +1,330 @@
+"""Does a released log satisfy TLKC privacy, or k-anonymity? Looks at nothing but released cases.
+
+Written apart from the method, so that a fault of one is not a fault of both: it goes through all
+that can be known, depth first, and skips nothing because of what it found before. Definition 14 of
+Rafiei, van der Aalst: Group-Based Privacy Preservation Techniques for Process Mining, with the
+knowledge of nothing as length 0, and with missing values as no sensitive values.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tracecloak.schemas.errors import GuaranteeError
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.statistics.background_knowledge import UNIT_US, Kind, Perspective, TimeUnit
+
+_MAX_EXAMPLES = 10
+
+
+@dataclass(frozen=True)
+class TlkcRequirement:
+    """What a released log is held to.
+
+    Attributes:
+        kind: How known elements are put together.
+        perspective: What of an event is its element.
+        unit: How exactly times are known.
+        length: How many elements are known at most.
+        k: How many cases must match.
+        confidence: Largest share of a sensitive value among them.
+        sensitive: Released attributes of the case.
+        numbers: Those of them that are numbers, of which the boxes by their quartiles count.
+        resource: Released attribute of events that is the resource, or None.
+    """
+
+    kind: Kind
+    perspective: Perspective
+    unit: TimeUnit
+    length: int
+    k: int
+    confidence: Fraction
+    sensitive: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+    resource: str | None = None
+
+
+@dataclass(frozen=True)
+class VariantRequirement:
+    """What a released log is held to where all of a case is known.
+
+    Attributes:
+        kind: Whether times are known too.
+        perspective: What of an event is its element.
+        unit: How exactly times are known.
+        k: How many cases must be alike.
+        resource: Released attribute of events that is the resource, or None.
+    """
+
+    kind: Literal["sequence", "relative"]
+    perspective: Perspective
+    unit: TimeUnit
+    k: int
+    resource: str | None = None
+
+
+@dataclass(frozen=True)
+class TlkcFinding:
+    """What was found; it tells of the log and is not for publication.
+
+    Attributes:
+        n_cases: Released cases.
+        n_known: Pieces of knowledge that occur, the empty one among them.
+        fewest_cases: The fewest cases that any of them matches; 0 in an empty log.
+        largest_share: The largest share of a sensitive value among the cases that match.
+        n_too_few: Pieces of knowledge that match fewer than k cases.
+        n_too_sure: Those that match enough, and with too large a share.
+        examples: Up to ten that violate, as tuples of element texts.
+    """
+
+    n_cases: int
+    n_known: int
+    fewest_cases: int
+    largest_share: Fraction
+    n_too_few: int
+    n_too_sure: int
+    examples: tuple[tuple[str, ...], ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether the log satisfies the requirement."""
+        return self.n_too_few == 0 and self.n_too_sure == 0
+
+
+def verify_tlkc(released: Sequence[TraceBatch], requirement: TlkcRequirement) -> TlkcFinding:
+    """Returns the finding of a log that satisfies the requirement.
+
+    Args:
+        released: All of its cases, as they were released or as they are read from its files.
+        requirement: What it is held to.
+
+    Raises:
+        GuaranteeError: It does not.
+    """
+    finding = examine_tlkc(released, requirement)
+    if not finding.holds:
+        broken = []
+        if finding.n_too_few:
+            broken.append(f"k={requirement.k}: some knowledge matches fewer cases")
+        if finding.n_too_sure:
+            broken.append(
+                f"confidence={float(requirement.confidence):g}: a sensitive value is more certain"
+            )
+        raise GuaranteeError(
+            f"the released log does not keep {'; nor '.join(broken)}. It must not be published; "
+            "anonymise the input again with these parameters"
+        )
+    return finding
+
+
+def examine_tlkc(released: Sequence[TraceBatch], requirement: TlkcRequirement) -> TlkcFinding:
+    """Goes through all knowledge of a log, whether it satisfies the requirement or not.
+
+    A log that violates much takes long: every piece of knowledge that occurs is looked at.
+    """
+    log = _Log.of(released, requirement)
+    examination = _Examination(requirement)
+    examination.look_at((), np.arange(log.n_cases), log)
+    if log.n_cases:
+        examination.go_on((), np.arange(log.n_cases), log.offsets[:-1], log)
+    return examination.finding(log.n_cases)
+
+
+@dataclass(frozen=True, eq=False)
+class _Log:
+    """Rows of elements, one a case.
+
+    `sensitive` has a column of value numbers by attribute, -1 for none; `texts` say what an element
+    is.
+    """
+
+    n_cases: int
+    offsets: np.ndarray
+    elements: np.ndarray
+    sensitive: list[np.ndarray]
+    texts: list[str]
+
+    @classmethod
+    def of(cls, released: Sequence[TraceBatch], requirement: TlkcRequirement) -> _Log:
+        tables = [_elements_of_batch(batch, requirement) for batch in released]
+        elements = pa.concat_arrays([pa.array([], pa.string()), *(t[1] for t in tables)])
+        case_sizes = np.concatenate([np.zeros(0, np.int64), *(t[0] for t in tables)])
+        case = np.repeat(np.arange(len(case_sizes)), case_sizes)
+        coded = elements.dictionary_encode()
+        known = np.asarray(elements.is_valid())
+        codes = np.asarray(pc.fill_null(coded.indices, -1), np.int64)[known]
+        case = case[known]
+        if requirement.kind in ("set", "multiset"):
+            in_order = np.lexsort((codes, case))
+            case, codes = case[in_order], codes[in_order]
+        if requirement.kind == "set":
+            is_new = np.ones(len(case), bool)
+            is_new[1:] = (case[1:] != case[:-1]) | (codes[1:] != codes[:-1])
+            case, codes = case[is_new], codes[is_new]
+        return cls(
+            len(case_sizes),
+            np.searchsorted(case, np.arange(len(case_sizes) + 1)),
+            codes,
+            [
+                _sensitive_values(released, name, name in requirement.numbers)
+                for name in requirement.sensitive
+            ],
+            coded.dictionary.to_pylist(),
+        )
+
+
+def verify_k_anonymity(released: Sequence[TraceBatch], requirement: VariantRequirement) -> None:
+    """Checks that each released case has all of its elements in common with k - 1 others.
+
+    Args:
+        released: All of the log's cases, as they were released or as they are read from its files.
+        requirement: What it is held to.
+
+    Raises:
+        GuaranteeError: One is not.
+    """
+    cases: Counter[tuple[str | None, ...]] = Counter()
+    for batch in released:
+        sizes, elements = _elements_of_batch(batch, requirement)
+        texts = elements.to_pylist()
+        ends = np.cumsum(sizes).tolist()
+        for first, last in zip([0, *ends], ends, strict=False):
+            cases[tuple(texts[first:last])] += 1
+    if cases and min(cases.values()) < requirement.k:
+        raise GuaranteeError(
+            f"the released log does not keep k={requirement.k}: a variant has fewer cases. It must "
+            "not be published; anonymise the input again with these parameters"
+        )
+
+
+def _elements_of_batch(
+    traces: TraceBatch, requirement: TlkcRequirement | VariantRequirement
+) -> tuple[np.ndarray, pa.Array]:
+    """Events by case, and what is known of each event as one text; null: nothing."""
+    activity = traces.vocabulary.names.take(pa.array(traces.activities))
+    text = activity
+    if requirement.perspective != "activity":
+        assert requirement.resource is not None
+        text = _plain(traces.attributes[requirement.resource])
+        if requirement.perspective == "activity_resource":
+            # A tab cannot be in a declared resource, so two pairs never make one text.
+            text = pc.binary_join_element_wise(pc.fill_null(text, "\t"), activity, "\t")
+    if requirement.kind == "relative":
+        unit = UNIT_US[requirement.unit]
+        number = np.floor_divide(traces.times, unit)
+        first = np.repeat(number[traces.offsets[:-1]], np.diff(traces.offsets))
+        time = pa.array(number - first).cast(pa.string())
+        text = pc.binary_join_element_wise(time, text, "\t")
+    return np.diff(traces.offsets), text.cast(pa.string())
+
+
+def _sensitive_values(released: Sequence[TraceBatch], name: str, is_number: bool) -> np.ndarray:
+    """int64[n_cases], the number of each case's value or box; -1 for none."""
+    columns = [
+        _plain(batch.attributes[name].take(pa.array(batch.offsets[:-1])))
+        for batch in released
+        if batch.n_cases
+    ]
+    if not columns:
+        return np.zeros(0, np.int64)
+    values = pa.concat_arrays(columns)
+    if not is_number:
+        coded = values.dictionary_encode().indices
+        return np.asarray(pc.fill_null(coded, -1), np.int64)
+    has_value = np.asarray(values.is_valid())
+    boxes = np.full(len(values), -1, np.int64)
+    if has_value.any():
+        numbers = np.asarray(values.drop_null().cast(pa.float64()))
+        lower, upper = np.quantile(numbers, [0.25, 0.75])
+        boxes[has_value] = np.where(numbers < lower, 0, np.where(numbers > upper, 2, 1))
+    return boxes
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    """The values without a dictionary, which a log that is read again has."""
+    return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
+
+
+class _Examination:
+    """Adds up what is found along the way."""
+
+    def __init__(self, requirement: TlkcRequirement) -> None:
+        self._requirement = requirement
+        self._n_known = self._n_too_few = self._n_too_sure = 0
+        self._fewest: int | None = None
+        self._share = Fraction(0)
+        self._examples: list[tuple[str, ...]] = []
+
+    def finding(self, n_cases: int) -> TlkcFinding:
+        return TlkcFinding(
+            n_cases,
+            self._n_known,
+            self._fewest or 0,
+            self._share,
+            self._n_too_few,
+            self._n_too_sure,
+            tuple(self._examples),
+        )
+
+    def look_at(self, pattern: tuple[str, ...], cases: np.ndarray, log: _Log) -> None:
+        """Judges one piece of knowledge by the cases that match it."""
+        if len(cases) == 0:
+            return
+        most = 0
+        for values in log.sensitive:
+            own = values[cases]
+            if (own >= 0).any():
+                most = max(most, int(np.bincount(own[own >= 0]).max()))
+        self._add(pattern, len(cases), most)
+
+    def _add(self, pattern: tuple[str, ...], n_cases: int, most: int) -> None:
+        share = Fraction(most, n_cases)
+        self._n_known += 1
+        self._fewest = n_cases if self._fewest is None else min(self._fewest, n_cases)
+        self._share = max(self._share, share)
+        if n_cases < self._requirement.k:
+            self._n_too_few += 1
+        elif share > self._requirement.confidence:
+            self._n_too_sure += 1
+        else:
+            return
+        if len(self._examples) < _MAX_EXAMPLES:
+            self._examples.append(pattern)
+
+    def go_on(
+        self, pattern: tuple[str, ...], cases: np.ndarray, places: np.ndarray, log: _Log
+    ) -> None:
+        """Looks at all that continues a pattern.
+
+        Args:
+            pattern: What is known.
+            cases: int64[n], those that match it.
+            places: int64[n], where in `elements` each can continue: after its earliest match.
+            log: The log.
+        """
+        n_later = log.offsets[cases + 1] - places
+        if len(pattern) == self._requirement.length or not n_later.any():
+            return
+        whose = np.repeat(np.arange(len(cases)), n_later)
+        place = np.arange(len(whose)) + np.repeat(places - np.cumsum(n_later) + n_later, n_later)
+        element = log.elements[place]
+        # The earliest of equal elements of a case; cases and places ascend already.
+        order = np.argsort(element, kind="stable")
+        element, whose, place = element[order], whose[order], place[order]
+        is_earliest = np.ones(len(element), bool)
+        is_earliest[1:] = (element[1:] != element[:-1]) | (whose[1:] != whose[:-1])
+        element, whose, place = element[is_earliest], whose[is_earliest], place[is_earliest]
+        starts = np.flatnonzero(np.diff(element, prepend=-1))
+        for first, last in zip(starts, np.append(starts[1:], len(element)), strict=True):
+            longer = (*pattern, log.texts[element[first]])
+            matching = cases[whose[first:last]]
+            self.look_at(longer, matching, log)
+            self.go_on(longer, matching, place[first:last] + 1, log)

@@ -1,0 +1,392 @@
+"""`process-tree`: a process tree that is chosen for fitness and precision, under one epsilon.
+
+The inductive miner on noisy counts, as DPIM has it (Schulze, Zisgen, Kirschke, Mohammadi and
+Koschmider, "Differentially Private Inductive Miner"), with what its proof lacks: one case more or
+less changes the cases of all pairs of activities together by a bounded amount, and noise on every
+possible pair covers it. All candidates, the trees of the most frequent pairs for each size of a
+public grid, follow from these same counts and cost nothing more. What begins and ends the parts of
+parallel cuts is asked from one budget for all cuts of all candidates. The choice is by
+permute-and-flip (McKenna and Sheldon, 2020) on a score of which every case gives between 0 and 1:
+the higher, the more of the case fits and the fewer other activities the tree would have allowed on
+its way. So a tree that allows everything does not win, as it does where fitness alone counts. Last,
+the fitness of the tree is said, with noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
+from tracecloak.anonymizers.contract.bounding import ContributionBounds
+from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
+from tracecloak.anonymizers.noise.samplers import (
+    CellStream,
+    discrete_gaussian,
+    discrete_laplace,
+    permute_and_flip,
+)
+from tracecloak.anonymizers.rigorous.bought import (
+    ActivitiesOfCases,
+    VocabularyDecision,
+    choose_vocabulary,
+    in_vocabulary,
+    vocabulary_scale,
+    vocabulary_threshold,
+)
+from tracecloak.anonymizers.rigorous.params import guarantee_of
+from tracecloak.anonymizers.trees.counts import PAIR_UNITS, Part, clipped_pairs
+from tracecloak.anonymizers.trees.cuts import PartEnds, Relation, Rules, build_tree, top_pairs
+from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum, score_sum
+from tracecloak.anonymizers.trees.process_tree_params import ProcessTreeParams
+from tracecloak.anonymizers.trees.questions import (
+    HalvedBudget,
+    NoisyEnds,
+    clearly_above_zero,
+    noisy_ends,
+    scale_of,
+)
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.models.process_tree import Operator, ProcessTree, flower, normalise
+from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.published.tree import ReleasedTree
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+_RULES: tuple[Rules, ...] = ("structural", "published")
+# A question is asked where what is clearly above its noise is at most so much of the cases.
+_MOST_NOISE = 0.25
+
+
+@dataclass(frozen=True)
+class TreeDecision(contract.Decision):
+    """What is released.
+
+    Attributes:
+        tree: The tree.
+    """
+
+    tree: ReleasedTree
+
+
+@dataclass(frozen=True)
+class Variants:
+    """Cases by variant, over the vocabulary that was bought if one was."""
+
+    kind: ClassVar[type[VariantHistogram]] = VariantHistogram
+
+    def count(
+        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
+    ) -> VariantHistogram:
+        """Counts a batch."""
+        return VariantHistogram.from_traces(in_vocabulary(traces, decisions))
+
+
+class ProcessTreeMiner(contract.Anonymizer):
+    """The method; see the module."""
+
+    name: ClassVar[str] = "process-tree"
+    summary: ClassVar[str] = "process tree chosen for fitness and precision (rigorous)"
+    log: ClassVar[Literal["none"]] = "none"
+    Params: ClassVar[type[ProcessTreeParams]] = ProcessTreeParams
+    operations: ClassVar[tuple[Operation, ...]] = (
+        Operation("condensation", "event", "concept:name"),
+    )
+    exact_noise: ClassVar[bool] = True
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"epsilon": "1", "vocabulary": ("A", "B", "C"), "max_pairs": 4},
+        {"epsilon": "20", "delta": "1e-5", "n_sizes": 4},
+        {"epsilon": "2", "delta": "0", "vocabulary": ("A", "B"), "ends_share": "0"},
+        {"epsilon": "9", "vocabulary": ("A", "B"), "max_cases_per_individual": 2},
+    )
+
+    # Audits put deliberately broken noise in their places, to show that they would notice.
+    gaussian: Callable[..., np.ndarray] = staticmethod(discrete_gaussian)
+    laplace: Callable[..., np.ndarray] = staticmethod(discrete_laplace)
+    select: Callable[..., int] = staticmethod(permute_and_flip)
+
+    def bounds(self, params: ProcessTreeParams) -> ContributionBounds:
+        """Returns the public caps."""
+        return params.bounds
+
+    def rounds(self, params: ProcessTreeParams) -> tuple[str, ...]:
+        """Returns the rounds: the vocabulary where it is bought, and the tree."""
+        return ("vocabulary", "tree") if params.vocabulary is None else ("tree",)
+
+    def spends(self, params: ProcessTreeParams) -> tuple[Spend, ...]:
+        """Returns the parts.
+
+        Raises:
+            UsageError: Noise so wide cannot be drawn.
+        """
+        parts = []
+        for name, (epsilon, delta) in params.shares.items():
+            if name == "vocabulary":
+                vocabulary_scale(epsilon, delta, params.max_activities, params.max_units)
+                parts.append(Spend(name, "approximate", epsilon, delta))
+            elif name == "pairs":
+                kind: Any = "discrete_laplace" if params.is_pure else "discrete_gaussian"
+                scale, sensitivity = params.pairs_scale, params.pairs_sensitivity
+                parts.append(Spend(name, kind, epsilon, delta, scale, sensitivity))
+            elif name == "fitness":
+                scale, units = params.fitness_scale, UNITS * params.max_units
+                parts.append(Spend(name, "discrete_laplace", epsilon, delta, scale, units))
+            else:
+                parts.append(Spend(name, "pure", epsilon, delta))
+        return tuple(parts)
+
+    def guarantee(self, params: ProcessTreeParams) -> Guarantee:
+        """Returns the promise."""
+        noise = "discrete Laplace" if params.is_pure else "discrete Gaussian"
+        asked = (
+            " What begins and ends the parts of parallel cuts is counted with noise from one "
+            "budget, of which every question takes half of what is left."
+            if params.ends_share
+            else ""
+        )
+        bought = " Chosen on the log and paid for: vocabulary." if params.vocabulary is None else ""
+        return guarantee_of(
+            params,
+            self.spends(params),
+            f"One case changes the counts of pairs by a vector whose norm is bounded, exactly and "
+            f"in integers; exact {noise} noise on every possible pair covers it, and the candidate "
+            f"trees follow from these counts.{asked} One of them is chosen by permute-and-flip on "
+            "a score to which one case adds between 0 and 1, whatever the tree, and its fitness "
+            f"is a sum of the same kind.{bought}",
+            "The names of a public vocabulary, the bounds and the sizes of candidates given as "
+            "parameters are taken to be public.",
+        )
+
+    def explain(self, params: ProcessTreeParams) -> tuple[str, ...]:
+        """Returns a sentence a part, with the error to expect."""
+        said = {
+            "pairs": "counts in how many cases each pair of activities follows directly, with "
+            f"noise of a standard deviation of {params.pairs_deviation:.1f} cases on every "
+            "possible pair",
+            "ends": "counts what begins and ends the parts of parallel cuts",
+            "selection": f"chooses between the trees of {params.n_sizes} numbers of pairs by "
+            f"precision times fitness to the power of {params.fitness_power}",
+            "fitness": "says the mean share of a case that fits, out of sums with noise of a scale "
+            f"of {params.fitness_scale[0] / params.fitness_scale[1] / UNITS:.1f} cases",
+        }
+        if params.vocabulary is None:
+            epsilon, delta = params.shares["vocabulary"]
+            least = vocabulary_threshold(epsilon, delta, params.max_activities, params.max_units)
+            said["vocabulary"] = (
+                f"chooses activities of about {least:,} cases or more; all others count as "
+                "__other__"
+            )
+        return tuple(
+            f"{name}: {said[name]}; spends epsilon {decimal_text(epsilon)}, "
+            f"delta {decimal_text(delta)}"
+            for name, (epsilon, delta) in params.shares.items()
+        )
+
+    def requires(
+        self, round_name: str, params: ProcessTreeParams
+    ) -> Mapping[str, contract.Counter]:
+        """Returns the counters of a round."""
+        if round_name == "vocabulary":
+            return {"activities": ActivitiesOfCases(params.max_activities)}
+        return {"variants": Variants()}
+
+    def decide(
+        self,
+        round_name: str,
+        statistics: Mapping[str, Any],
+        decisions: contract.Decisions,
+        params: ProcessTreeParams,
+        randomness: Randomness,
+    ) -> contract.Decision:
+        """Decides a round."""
+        if round_name == "vocabulary":
+            return choose_vocabulary(
+                statistics["activities"],
+                *params.shares["vocabulary"],
+                params.max_activities,
+                params.max_units,
+                randomness,
+                self.gaussian,
+            )
+        if params.vocabulary is None:
+            bought: VocabularyDecision = decisions["vocabulary"]
+            vocabulary = bought.vocabulary
+        else:
+            vocabulary = ActivityVocabulary.public(params.vocabulary)
+        return TreeDecision(self.mined(statistics["variants"], vocabulary, params, randomness))
+
+    def mined(
+        self,
+        variants: VariantHistogram,
+        vocabulary: ActivityVocabulary,
+        params: ProcessTreeParams,
+        randomness: Randomness,
+    ) -> ReleasedTree:
+        """Returns the tree of a log."""
+        names = vocabulary.names.to_pylist()
+        relation = self.noisy_relation(variants, len(names), params, randomness)
+        candidates = self.candidates(relation, names, variants, params, randomness)
+        scores = np.array(
+            [score_sum(tree, names, variants, params.fitness_power) for tree in candidates],
+            np.int64,
+        )
+        cells = cell_numbers(np.arange(len(candidates)))
+        chosen = self.select(
+            CellStream(randomness, "process-tree/selection", cells),
+            scores,
+            params.shares["selection"][0],
+            Fraction(UNITS * params.max_units),
+            monotone=True,  # a case adds something to each score, or is taken from each
+        )
+        tree = candidates[chosen]
+        fitness = self.noisy_fitness(tree, names, variants, params, randomness)
+        return ReleasedTree(vocabulary.names, str(tree), True, fitness)
+
+    def noisy_relation(
+        self,
+        variants: VariantHistogram,
+        n_names: int,
+        params: ProcessTreeParams,
+        randomness: Randomness,
+    ) -> Relation:
+        """Returns the noisy counts of all pairs in cases, all but that of start and end."""
+        exact = clipped_pairs(variants, n_names, params.max_pairs, 1 if params.is_pure else 2)
+        add = self.laplace if params.is_pure else self.gaussian
+        cells = cell_numbers(np.arange(exact.size))
+        noise = add(CellStream(randomness, "process-tree/pairs", cells), *params.pairs_scale)
+        counts = (exact + noise.reshape(exact.shape)) // PAIR_UNITS
+        holds = np.ones(exact.shape, bool)
+        holds[-1, -1] = False
+        return Relation(counts, holds)
+
+    def candidates(
+        self,
+        relation: Relation,
+        names: Sequence[str],
+        variants: VariantHistogram,
+        params: ProcessTreeParams,
+        randomness: Randomness,
+    ) -> list[ProcessTree]:
+        """Returns distinct trees of all sizes by both sets of rules, and the flower of all names.
+
+        Beside those of the grid there is the size of all pairs that stand out of the noise.
+
+        What is read of the log is what the questions about ends are answered with.
+        """
+        ends = _Ends(self, variants, params, randomness)
+        found = {normalise(flower(names)): None}
+        above_noise = params.pairs_deviation * math.sqrt(2 * math.log(relation.counts.size))
+        n_clear = int((relation.holds & (relation.counts > above_noise)).sum())
+        for size in (n_clear, *params.sizes(len(names))):
+            chosen = top_pairs(relation, size)
+            for rules in _RULES:
+                tree = build_tree(chosen, names, 2 * params.pairs_deviation, ends.of(chosen), rules)
+                found[tree] = None
+        return list(found)
+
+    def noisy_fitness(
+        self,
+        tree: ProcessTree,
+        names: Sequence[str],
+        variants: VariantHistogram,
+        params: ProcessTreeParams,
+        randomness: Randomness,
+    ) -> float | None:
+        """Returns about which share of a case fits on average; None: noise leaves no cases.
+
+        A case adds to what fits and to what does not, in total 1, and both sums have noise.
+        """
+        fits = fitness_sum(tree, names, variants, "share")
+        sums = np.array([fits, variants.n_cases * UNITS - fits], np.int64)
+        stream = CellStream(randomness, "process-tree/fitness", cell_numbers(np.arange(2)))
+        fitting, rest = (sums + self.laplace(stream, *params.fitness_scale)).tolist()
+        return fitting / (fitting + rest) if fitting + rest > 0 else None
+
+    def writes(self, params: ProcessTreeParams) -> tuple[str, ...]:
+        """Returns the name of the product."""
+        return ("tree",)
+
+    def products(
+        self, decisions: contract.Decisions, params: ProcessTreeParams
+    ) -> contract.Products:
+        """Returns the tree."""
+        return contract.Products({"tree": decisions["tree"].tree})
+
+
+class _Ends:
+    """Answers the questions of all candidates from one budget; what was asked once is kept."""
+
+    def __init__(
+        self,
+        method: ProcessTreeMiner,
+        variants: VariantHistogram,
+        params: ProcessTreeParams,
+        randomness: Randomness,
+    ) -> None:
+        self.method = method
+        self.variants = variants
+        self.params = params
+        self.randomness = randomness
+        self.budget = HalvedBudget(params.shares["ends"][0]) if params.ends_share else None
+        self.known: dict[tuple[Part, ...], tuple[NoisyEnds, float]] = {}
+
+    def of(
+        self, relation: Relation
+    ) -> Callable[[Operator, Sequence[Part], int], Sequence[PartEnds]]:
+        """Returns what the miner of a relation asks."""
+        n = relation.n_activities
+        starts, ends = relation.holds[n, :n], relation.holds[:n, n]
+        n_cases = int(relation.counts[n, :n][starts].sum())
+
+        def answer(operator: Operator, parts: Sequence[Part], depth: int) -> list[PartEnds]:
+            known = self._asked(tuple(part for part in parts if len(part) > 1), n, n_cases)
+            return [
+                PartEnds(
+                    _clear(part, starts, known and (known[0].starts, known[1])),
+                    _clear(part, ends, known and (known[0].ends, known[1])),
+                )
+                for part in parts
+            ]
+
+        return answer
+
+    def _asked(
+        self, parts: tuple[Part, ...], n: int, n_cases: int
+    ) -> tuple[NoisyEnds, float] | None:
+        """The noisy counts and what is clearly above 0; None where it is not worth asking."""
+        if parts in self.known or not parts or self.budget is None:
+            return self.known.get(parts)
+        scale = scale_of(self.budget.peek(), len(parts), self.params.max_units)
+        if clearly_above_zero(scale) > _MOST_NOISE * n_cases:
+            return None
+        self.budget.draw()
+        found = noisy_ends(
+            self.variants,
+            n,
+            parts,
+            scale,
+            self.randomness,
+            f"process-tree/ends/{len(self.known)}",
+            self.method.laplace,
+        )
+        self.known[parts] = found, clearly_above_zero(scale)
+        return self.known[parts]
+
+
+def _clear(
+    part: Part, in_relation: np.ndarray, known: tuple[np.ndarray, float] | None
+) -> frozenset[int]:
+    """Activities of a part that clearly begin or end it, or those of the relation if none does."""
+    if known is not None:
+        counts, threshold = known
+        clear = frozenset(code for code in part if counts[code] >= threshold)
+        if clear:
+            return clear
+    return frozenset(code for code in part if in_relation[code])

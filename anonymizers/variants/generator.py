@@ -1,0 +1,120 @@
+"""What a generator of variants is: from exact counts to variants that may be published.
+
+A generator is a pure function of the histogram of variants, so its budget, its noise and its error
+can be looked at without a log. `anonymizers.variants.method` makes a method of each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.accounting.composition import Spend
+from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, hex_ids
+from tracecloak.schemas.arrays.merging import ranges
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.variants import ReleasedVariants
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+
+@dataclass(frozen=True)
+class Domain:
+    """What is public of the cases, or paid for, before their variants are looked at.
+
+    Attributes:
+        vocabulary: The activities, OTHER among them; every case is made of these.
+        max_length: Largest number of events of a case, at least 1.
+        max_units: Cases of one unit of privacy: adding or removing it changes the counts of
+            variants by at most so many in total.
+    """
+
+    vocabulary: ActivityVocabulary
+    max_length: int
+    max_units: int
+
+
+class VariantGenerator(Protocol):
+    """One way from exact counts of variants to published ones.
+
+    Attributes:
+        name: As in the configuration.
+        summary: What it does, in a line.
+        is_pure: Whether it needs no delta: then it is given 0, and else what is above 0.
+        reality: Why its epsilon and delta hold, in sentences.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    is_pure: ClassVar[bool]
+    reality: ClassVar[str]
+
+    def spends(self, epsilon: Fraction, delta: Fraction, max_units: int) -> tuple[Spend, ...]:
+        """Returns the parts, which add up to epsilon and delta exactly."""
+        ...
+
+    def explain(self, epsilon: Fraction, delta: Fraction, max_units: int) -> str:
+        """Returns what it does with this budget and the error to expect, in a sentence."""
+        ...
+
+    def answer(
+        self,
+        counted: VariantHistogram,
+        domain: Domain,
+        epsilon: Fraction,
+        delta: Fraction,
+        randomness: Randomness,
+    ) -> ReleasedVariants:
+        """Returns variants with whole numbers of cases; may invent variants of the domain.
+
+        Deterministic given the randomness; never fails on any histogram of the domain.
+
+        Args:
+            counted: Exact counts over the codes of `domain.vocabulary`, cases of 1 to
+                `domain.max_length` events.
+            domain: What is public.
+            epsilon: Budget of everything that is drawn here.
+            delta: Likewise; 0 if `is_pure`.
+            randomness: The release's; every purpose begins with the generator's name.
+        """
+        ...
+
+
+_SECOND_US = 1_000_000
+
+
+@dataclass(frozen=True)
+class VariantsDecision(contract.Decision):
+    """What is released.
+
+    Attributes:
+        variants: The variants with their noisy numbers of cases.
+    """
+
+    variants: ReleasedVariants
+
+
+def log_of(
+    variants: ReleasedVariants, piece: int, n_pieces: int, randomness: Randomness
+) -> TraceBatch:
+    """Returns every `n_pieces`-th case of a histogram, from number `piece` on, as traces.
+
+    Case ids are random; stamps are positions in the case, a second each, from 1970 on.
+    """
+    case = np.arange(piece, variants.n_cases, n_pieces, dtype=np.int64)
+    ends = np.cumsum(variants.counts)
+    own = variants.take(np.searchsorted(ends, case, side="right"))
+    words = randomness.words("case id", cell_numbers(case))
+    lengths = np.diff(own.offsets)
+    position = ranges(np.zeros(len(lengths), np.int64), lengths)
+    return TraceBatch(
+        hex_ids(words),
+        own.offsets,
+        own.codes,
+        position * _SECOND_US,
+        ActivityVocabulary(variants.names),
+    )

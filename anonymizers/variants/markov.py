@@ -1,0 +1,256 @@
+"""`markov-log`: a noisy Markov chain of the log, and cases drawn from it.
+
+What is counted of a case is a vector: its directly-follows pairs, START and END included, once over
+the whole case and once by a public bin of the position. It is scaled down to a privately chosen L2
+norm on an integer lattice, and a 1 for the case itself, which is not scaled, is put beside it; the
+sums over the cases get discrete Gaussian noise in every possible cell. The chain and the walks, as
+many as the noisy number of cases, follow from the noisy sums.
+
+By position, because most activities of most processes occur once: a chain that only knows the last
+activity comes back to them. That costs little, since a case has each arc of a bin once or twice and
+the norm of the vector is about twice the root of the case's length. The clip is about the
+median of the norms: longer cases weigh less in the chain, but the noise is less for all.
+
+Markov models of sequences with differential privacy: Chen, Acs and Castelluccia (CCS 2012). Noise:
+Canonne, Kamath and Steinke (NeurIPS 2020); its scale: Balle and Wang (ICML 2018). Clipping on a
+lattice: Casacuberta, Shoemate, Vadhan and Wagaman (CCS 2022).
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from tracecloak.anonymizers.accounting.calibration import gaussian_scale, laplace_scale
+from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
+from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
+from tracecloak.anonymizers.noise.samplers import (
+    LARGEST_SCALE,
+    CellStream,
+    discrete_gaussian,
+    discrete_laplace,
+)
+from tracecloak.anonymizers.noise.sums import SumNoise
+from tracecloak.anonymizers.rigorous.bought import choose_quantile, norm_grid
+from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
+from tracecloak.anonymizers.rigorous.params import BOUGHT_SHARE, drawable
+from tracecloak.anonymizers.variants.generator import Domain
+from tracecloak.anonymizers.variants.markov_chain import chain_of, draw_walks
+from tracecloak.schemas.arrays.merging import sum_groups
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
+from tracecloak.schemas.statistics.variant_flows import FlowCells, VariantFlows
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+# Share of the cases whose norm the clip shall reach; longer ones weigh less, and noise less too.
+_QUANTILE = Fraction(1, 2)
+# Lattice steps of one occurrence, fewer where the noise could not be drawn on so fine a lattice.
+_MOST_UNITS = 1024
+# Cells that noise is drawn for, in about a second, unless the vocabulary alone needs more.
+_CELLS = 2_000_000
+# Longest case that the pure variant's noise is checked for before any data is read.
+_LONGEST = 100_000
+
+
+def _norm_of_case(clip_squared: int, units: int) -> int:
+    """Largest L2 norm of what a case adds, in lattice steps, rounded up: its vector and the 1."""
+    return math.isqrt((clip_squared + 1) * units**2 - 1) + 1
+
+
+def lattice_units(epsilon: Fraction, delta: Fraction, max_units: int) -> int:
+    """Returns the lattice steps of one occurrence, a power of two: public, whatever the clip.
+
+    Raises:
+        UsageError: Even on the coarsest lattice the noise would be too wide to be drawn.
+    """
+
+    def largest(units: int) -> int:
+        return _norm_of_case(int(norm_grid()[-1]), units) * max_units
+
+    units = _MOST_UNITS
+    while units > 1:
+        try:
+            scale = gaussian_scale(epsilon, delta, largest(units))
+        except UsageError:
+            units //= 2
+            continue
+        if scale[0] <= LARGEST_SCALE * scale[1]:
+            break
+        units //= 2
+    drawable(gaussian_scale(epsilon, delta, largest(units)))
+    return units
+
+
+class MarkovVariants:
+    """The generator `markov-log`; see the module."""
+
+    name: ClassVar[str] = "markov-log"
+    summary: ClassVar[str] = "cases drawn from a noisy Markov chain of activities by position"
+    is_pure: ClassVar[bool] = False
+    reality: ClassVar[str] = (
+        "One case changes the sums of directly-follows pairs, of pairs by position and of cases by "
+        "a vector whose joint L2 norm is clipped, exactly and in integers; exact discrete Gaussian "
+        "noise on every possible cell covers it with delta. The clip is chosen on the log and paid "
+        "for. The chain and all cases drawn from it follow from the noisy sums; every released "
+        "case is invented."
+    )
+
+    def __init__(self, prefix: str | None = None) -> None:
+        """Takes what its parts and purposes begin with, if it is part of another generator."""
+        self._prefix = prefix or self.name
+
+    def spends(self, epsilon: Fraction, delta: Fraction, max_units: int) -> tuple[Spend, ...]:
+        """Returns the clip's and the sums' part.
+
+        Raises:
+            UsageError: Noise so wide cannot be drawn.
+        """
+        sums = epsilon * (1 - BOUGHT_SHARE)
+        lattice_units(sums, delta, max_units)
+        return (
+            Spend(f"{self._prefix} clip", "pure", epsilon * BOUGHT_SHARE, Fraction(0)),
+            Spend(f"{self._prefix} sums", "approximate", sums, delta),
+        )
+
+    def explain(self, epsilon: Fraction, delta: Fraction, max_units: int) -> str:
+        """Returns what it does and the noise to expect."""
+        fine = 1 << 20
+        scale = Fraction(*gaussian_scale(epsilon * (1 - BOUGHT_SHARE), delta, fine * max_units))
+        return (
+            f"chooses a clip with epsilon {decimal_text(epsilon * BOUGHT_SHARE)}, counts pairs of "
+            "activities by position, adds discrete Gaussian noise of scale "
+            f"{float(scale / fine):.1f} times the clip, and draws cases from the chain; pairs of "
+            "fewer cases than a few times that are lost"
+        )
+
+    def answer(
+        self,
+        counted: VariantHistogram,
+        domain: Domain,
+        epsilon: Fraction,
+        delta: Fraction,
+        randomness: Randomness,
+    ) -> ReleasedVariants:
+        """Returns cases drawn from the chain.
+
+        Raises:
+            UsageError: The domain is too large, whatever the counts.
+        """
+        cells = self.cells_of(domain)
+        flows = VariantFlows.of(counted, cells)
+        noisy, noise = self._noisy_sums(flows, cells, domain, epsilon, delta, randomness)
+        place = int(np.searchsorted(cells.possible, cells.cases))
+        n_cases = int(noisy[place]) // noise.units
+        chain = chain_of(noisy, cells, noise) if n_cases > 0 else None
+        names = domain.vocabulary.names
+        if chain is None:
+            nothing = np.zeros(0, np.int64)
+            return most_frequent_first(
+                names, np.zeros(1, np.int64), nothing.astype(np.int32), nothing
+            )
+        return draw_walks(chain, n_cases, names, randomness, f"{self._prefix}/walk")
+
+    def cells_of(self, domain: Domain) -> FlowCells:
+        """Returns what is counted, public.
+
+        Raises:
+            UsageError: The vocabulary is so large that noise on every cell cannot be drawn.
+        """
+        return _drawable(FlowCells.of(len(domain.vocabulary), domain.max_length, _CELLS))
+
+    def _noisy_sums(
+        self,
+        flows: VariantFlows,
+        cells: FlowCells,
+        domain: Domain,
+        epsilon: Fraction,
+        delta: Fraction,
+        randomness: Randomness,
+    ) -> tuple[np.ndarray, SumNoise]:
+        rest = epsilon * (1 - BOUGHT_SHARE)
+        units = lattice_units(rest, delta, domain.max_units)
+        clip = self._choose_clip(flows, epsilon * BOUGHT_SHARE, domain.max_units, randomness)
+        clip_units = math.isqrt(clip * units**2)
+        scale = gaussian_scale(rest, delta, _norm_of_case(clip, units) * domain.max_units)
+        stream = CellStream(randomness, f"{self._prefix}/sum", cell_numbers(cells.possible))
+        noisy = flows.sums(cells, clip_units, units) + discrete_gaussian(stream, *scale)
+        return noisy, SumNoise(scale, units, False)
+
+    def _choose_clip(
+        self, flows: VariantFlows, epsilon: Fraction, max_units: int, randomness: Randomness
+    ) -> int:
+        """The square of the chosen norm."""
+        grid = norm_grid()
+        bucket = np.searchsorted(grid, flows.squares)
+        cases = sum_groups(bucket, flows.cases, len(grid) + 1)
+        purpose = f"{self._prefix}/clip"
+        return int(grid[choose_quantile(cases, epsilon, _QUANTILE, max_units, randomness, purpose)])
+
+
+class MarkovVariantsPure(MarkovVariants):
+    """The generator `markov-log-pure`: a chain of the last activity alone, with Laplace noise.
+
+    Without a clip. A case of n events has n + 1 arcs, and 1 for itself, so the noise has a scale of
+    (max_length + 2) max_units / epsilon; to count arcs by position as well would double it.
+    """
+
+    name: ClassVar[str] = "markov-log-pure"
+    summary: ClassVar[str] = "cases drawn from a noisy Markov chain of activities, without delta"
+    is_pure: ClassVar[bool] = True
+    reality: ClassVar[str] = (
+        "One case of at most max_trace_length events changes the sums of directly-follows pairs "
+        "and of cases by 2 more than that in total; exact discrete Laplace noise on every possible "
+        "cell covers it. The chain and all cases drawn from it follow from the noisy sums; every "
+        "released case is invented."
+    )
+
+    def spends(self, epsilon: Fraction, delta: Fraction, max_units: int) -> tuple[Spend, ...]:
+        """Returns the one part; it needs no delta, but a given one counts as spent.
+
+        Raises:
+            UsageError: Noise so wide cannot be drawn.
+        """
+        drawable(laplace_scale(epsilon, (_LONGEST + 2) * max_units))
+        return (Spend(f"{self._prefix} sums", "approximate" if delta else "pure", epsilon, delta),)
+
+    def explain(self, epsilon: Fraction, delta: Fraction, max_units: int) -> str:
+        """Returns what it does and the noise to expect."""
+        return (
+            "counts pairs of activities, adds discrete Laplace noise of scale "
+            f"{float(max_units / epsilon):.3g} times (max_trace_length + 2), and draws cases from "
+            "the chain"
+        )
+
+    def cells_of(self, domain: Domain) -> FlowCells:
+        """Returns what is counted, public: arcs whatever their position.
+
+        Raises:
+            UsageError: The vocabulary is so large that noise on every cell cannot be drawn.
+        """
+        return _drawable(FlowCells.without_positions(len(domain.vocabulary), domain.max_length))
+
+    def _noisy_sums(
+        self,
+        flows: VariantFlows,
+        cells: FlowCells,
+        domain: Domain,
+        epsilon: Fraction,
+        delta: Fraction,
+        randomness: Randomness,
+    ) -> tuple[np.ndarray, SumNoise]:
+        scale = drawable(laplace_scale(epsilon, (domain.max_length + 2) * domain.max_units))
+        stream = CellStream(randomness, f"{self._prefix}/sum", cell_numbers(cells.possible))
+        noisy = flows.whole_sums(cells) + discrete_laplace(stream, *scale)
+        return noisy, SumNoise(scale, 1, True)
+
+
+def _drawable(cells: FlowCells) -> FlowCells:
+    if cells.n_possible > MAX_CELLS:
+        raise UsageError(
+            f"a vocabulary of {cells.n_names:,} activities has more than {MAX_CELLS:,} cells; give "
+            "a smaller vocabulary"
+        )
+    return cells

@@ -1,0 +1,232 @@
+"""From noisy sums of directly-follows pairs by position to a chain, and walks through it.
+
+Looks at noisy sums and public numbers only, so it costs no privacy, and floats may be used.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
+from tracecloak.anonymizers.noise.sums import SumNoise
+from tracecloak.schemas.arrays.merging import offsets_of, ranges
+from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
+from tracecloak.schemas.statistics.variant_flows import FlowCells
+
+# Walks that are drawn at most, and events of all of them; more cases share a walk.
+_MAX_WALKS = 1 << 20
+_MAX_STEPS = 1 << 24
+# More noisy cases than this are noise.
+_MAX_CASES = 1 << 40
+_RAKING_ROUNDS = 3
+_MOST_RAKED = 2.0
+# A uniform number is kept so far below 1 that adding the number of a row does not reach the next.
+_BELOW_ONE = 1 - 1e-9
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A Markov chain whose steps depend on the activity and on the bin of the position.
+
+    Attributes:
+        starts: float64[n_names], chances of the first activity; they sum to 1.
+        steps: float64[n_blocks-2, n_names, n_names+1], chances of the next activity, or of END as
+            the last, in each bin of positions after each activity; every row sums to 1.
+        cells: What the bins are.
+    """
+
+    starts: np.ndarray
+    steps: np.ndarray
+    cells: FlowCells
+
+
+def chain_of(noisy: np.ndarray, cells: FlowCells, noise: SumNoise) -> Chain | None:
+    """Estimates the chain.
+
+    Counts over whole cases give one chain for all positions: those below a threshold are left out,
+    and so are activities from which END is not reached. In each bin its counts are expected from
+    how often walks come to an activity there, and moved towards the noisy ones by m² / (m² +
+    s²), where m is what is expected and s the noise: as for a normal prior of that mean and that
+    deviation. An arc that is not expected at all must pass the threshold of its own bin. What the
+    bins then say of whole cases is brought near the counts of these.
+
+    Args:
+        noisy: int64[n_possible], sums with noise in lattice steps.
+        cells: What they are sums of.
+        noise: What was added to each.
+
+    Returns:
+        None where no first activity has a positive sum.
+    """
+    n, n_bins = cells.n_names, cells.n_blocks - 2
+    dense = np.zeros(cells.size)
+    dense[cells.possible] = noisy
+    sums = dense.reshape(cells.n_blocks, cells.side, cells.side)
+    first, bins = sums[1, n, :n], sums[2:, :n]
+    starts = np.where(first >= noise.threshold(n), first, 0)
+    if not starts.any():
+        starts = np.maximum(first, 0)
+    if not starts.any():
+        return None
+
+    # Sums over the bins have n_bins times the variance of those of whole cases.
+    whole, shrink = bins.sum(axis=0), math.sqrt(n_bins)
+    if cells.has_whole:
+        whole = (sums[0, :n] + whole / n_bins) / (1 + 1 / n_bins)
+        shrink = math.sqrt(n_bins / (n_bins + 1))
+    whole = np.where(whole >= noise.threshold(n * cells.side) * shrink, whole, 0)
+    alive = _reach_end(whole)
+    if not starts[alive[:n]].any():  # no walk would end: then every activity may
+        alive[:] = True
+    whole *= alive
+    starts = starts * alive[:n]
+    overall = _rows_of(whole, np.eye(cells.side)[n])
+    if n_bins == 1:
+        return Chain(starts / starts.sum(), overall[None], cells)
+
+    steps = np.empty((n_bins, n, n + 1))
+    least = noise.threshold(bins.size)
+    widths = np.bincount(cells.blocks)[2:]
+    come = starts
+    for i, width in enumerate(widths.tolist()):
+        expected = _visits(come, overall, width)[:, None] * overall
+        # Squares of a quotient: those of the sums may leave the floats' range.
+        trust = 1 / (1 + (noise.width / np.maximum(expected, 1e-9 * noise.width)) ** 2)
+        moved = expected + (bins[i] - expected) * trust
+        moved = np.where(bins[i] >= least, np.maximum(moved, bins[i]), moved)
+        steps[i] = _rows_of(np.maximum(moved, 0) * alive, overall)
+        for _ in range(width):
+            come = (come @ steps[i])[:n]
+    return Chain(starts / starts.sum(), _raked(steps, starts, overall, widths), cells)
+
+
+def _raked(
+    steps: np.ndarray, starts: np.ndarray, overall: np.ndarray, widths: np.ndarray
+) -> np.ndarray:
+    """The steps, scaled until walks take the arcs of whole cases about as often as those say.
+
+    Iterative proportional fitting (Deming and Stephan 1940) with few rounds and bounded factors:
+    the sums over whole cases have the least noise, and what the bins say is kept where it does not
+    contradict them.
+
+    Args:
+        steps: float64[n_bins, n, n+1], rows that sum to 1.
+        starts: float64[n], how often walks begin with each activity.
+        overall: float64[n, n+1], rows of whole cases that sum to 1.
+        widths: int64[n_bins], positions of each bin.
+    """
+    n = len(starts)
+    for _ in range(_RAKING_ROUNDS):
+        come, taken = starts, np.zeros_like(overall)
+        for rows, width in zip(steps, widths.tolist(), strict=True):
+            taken += _visits(come, rows, width)[:, None] * rows
+            for _ in range(width):
+                come = (come @ rows)[:n]
+        walked = _rows_of(taken, overall)
+        is_known = (walked > 0) & (overall > 0)
+        factors = np.divide(overall, walked, out=np.ones_like(overall), where=is_known)
+        steps = steps * np.clip(factors, 1 / _MOST_RAKED, _MOST_RAKED)
+        steps /= steps.sum(axis=2, keepdims=True)
+    return steps
+
+
+def _reach_end(counts: np.ndarray) -> np.ndarray:
+    """bool[n+1], the activities from which END is reached, and END itself."""
+    is_arc = counts > 0
+    alive = np.zeros(counts.shape[1], bool)
+    alive[-1] = True
+    while True:
+        more = alive.copy()
+        more[:-1] |= (is_arc & alive).any(axis=1)
+        if (more == alive).all():
+            return alive
+        alive = more
+
+
+def _rows_of(counts: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Rows scaled to sum to 1; an empty one is that of `others`."""
+    totals = counts.sum(axis=1, keepdims=True)
+    return np.where(totals > 0, counts / np.where(totals > 0, totals, 1), others)
+
+
+def _visits(come: np.ndarray, steps: np.ndarray, width: int) -> np.ndarray:
+    """float64[n], how often walks are at each activity in so many positions from a beginning."""
+    total = np.zeros(len(come))
+    for _ in range(width):
+        total += come
+        come = (come @ steps)[: len(come)]
+    return total
+
+
+def draw_walks(
+    chain: Chain, n_cases: int, names: pa.StringArray, randomness: Randomness, purpose: str
+) -> ReleasedVariants:
+    """Draws walks from START to END and counts equal ones.
+
+    Each walk has exactly the law of the chain, cut at the largest length. They are drawn together:
+    k walks with a beginning in common go on to each next activity as often as k times its chance
+    says, rounded up or down by one uniform number for all (systematic sampling), so their counts
+    are closer to what is expected than those of independent walks. Time and memory are bounded by
+    2^20 walks of 2^24 events in all; where there are more cases, a walk stands for several.
+
+    Args:
+        chain: The chain.
+        n_cases: How many cases; none if it is not positive.
+        names: What the codes mean.
+        randomness: The release's.
+        purpose: What the numbers are for.
+    """
+    length, end = len(chain.cells.blocks) - 1, chain.cells.n_names
+    n_cases = min(max(n_cases, 0), _MAX_CASES)
+    n = min(n_cases, _MAX_WALKS, max(1, _MAX_STEPS // (length + 1)))
+    # Walks are kept in lexicographic order, so those with a beginning in common are neighbours.
+    is_first = np.zeros(n, bool)
+    is_first[:1] = True
+    lengths = np.zeros(n, np.int64)
+    at, come = np.arange(n), np.zeros(n, np.int64)
+    taken: list[tuple[np.ndarray, np.ndarray]] = []
+    for position in range(length):
+        if not len(at):
+            break
+        heads = np.flatnonzero(is_first[at])
+        group = np.cumsum(is_first[at]) - 1
+        sizes = np.diff(heads, append=len(at))
+        words = randomness.words(purpose, cell_numbers(at[heads]), position)
+        ranks = np.arange(len(at)) - heads[group] + uniform(words[:, 0])[group]
+        if position == 0:
+            rows = np.append(chain.starts, 0.0)[None]
+        else:
+            rows = chain.steps[chain.cells.blocks[position] - 2]
+        went = _choose(rows, come, ranks / sizes[group])
+        is_first[at[1:]] |= went[1:] != went[:-1]
+        goes_on = went != end
+        at, come = at[goes_on], went[goes_on]
+        taken.append((at, come.astype(np.int32)))
+        lengths[at] += 1
+    offsets = offsets_of(lengths)
+    codes = np.empty(offsets[-1], np.int32)
+    for position, (walks, activities) in enumerate(taken):
+        codes[offsets[walks] + position] = activities
+    first = np.flatnonzero(is_first)
+    # Python's integers, as the product may leave int64.
+    ends = [int(i) * n_cases // n for i in [*first.tolist(), n]] if n else [0]
+    own = lengths[first]
+    return most_frequent_first(
+        names,
+        offsets_of(own),
+        codes[ranges(offsets[first], own)],
+        np.diff(np.array(ends, np.int64)),
+    )
+
+
+def _choose(rows: np.ndarray, row: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """int64[n], the place in its row of weights that each uniform number falls on."""
+    ends = np.cumsum(rows, axis=1)
+    ends /= ends[:, -1:]
+    ends += np.arange(len(rows))[:, None]
+    found = np.searchsorted(ends.ravel(), row + np.minimum(numbers, _BELOW_ONE), side="right")
+    return found - row * rows.shape[1]

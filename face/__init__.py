@@ -1,0 +1,1 @@
+"""Anonymises process-mining event logs with Apache Beam."""

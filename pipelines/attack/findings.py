@@ -1,0 +1,229 @@
+"""What an attack found, and what follows from it. For the operator only: not private."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tracecloak.anonymizers.accounting.composition import Spend
+from tracecloak.anonymizers.audit.bounds import AveragingGain, CrowdSizes, SupportFinding
+from tracecloak.schemas.published.guarantee import Guarantee
+
+# Two vectors of noise that is as often above as below 0 agree in so many values that are not 0
+# with probability below 1e-12.
+TELLING_VALUES = 40
+# From so many values on, a correlation beyond its bound is met once in 5e8.
+_CORRELATED_VALUES = 1000
+
+
+@dataclass(frozen=True)
+class PairFinding:
+    """What the releases of one pair of logs prove.
+
+    Attributes:
+        what: The two logs, in words.
+        looked_at: "noisy sums", before they are made a graph or a log is drawn from them, or
+            "release".
+        n_releases: Of each of the two logs.
+        epsilon: The lower bound, with the claimed delta.
+        largest_provable: What so many releases could prove at most.
+        event: What told the logs apart best.
+        confidence: Of this bound alone.
+    """
+
+    what: str
+    looked_at: str
+    n_releases: int
+    epsilon: float
+    largest_provable: float
+    event: str
+    confidence: float
+
+
+@dataclass(frozen=True)
+class CanaryFinding:
+    """Guesses about cases that a fair coin put into the operator's log.
+
+    Attributes:
+        n_runs: Releases, each with canaries and coins of its own.
+        n_canaries: Of all runs; a canary is in one of them only, so they count together.
+        n_right: Coins guessed right.
+        epsilon: The lower bound.
+    """
+
+    n_runs: int
+    n_canaries: int
+    n_right: int
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class RerunFinding:
+    """Whether noise comes again where it must, and nowhere else.
+
+    Attributes:
+        is_identical: Whether two runs of one release id under one key gave the same bytes.
+        n_telling: Fewest values of noise that are not 0 in a release under another id; few tell
+            nothing.
+        gain: How the noises of different ids compare; None where the noise cannot be seen.
+    """
+
+    is_identical: bool
+    n_telling: int
+    gain: AveragingGain | None
+
+    @property
+    def is_reused(self) -> bool:
+        """Whether different release ids share noise, beyond what chance explains."""
+        if self.gain is None:
+            return False
+        equal = self.gain.n_equal_pairs > 0 and self.n_telling >= TELLING_VALUES
+        correlated = self.gain.largest_correlation > self.gain.bound
+        return equal or (correlated and self.gain.n_values >= _CORRELATED_VALUES)
+
+
+@dataclass(frozen=True)
+class GuessFinding:
+    """How often one question about a case was answered right from trees before and after it.
+
+    Attributes:
+        asked: The question, in words.
+        n_candidates: Answers that were equally likely.
+        n_games: Times that it was asked.
+        n_right_plain: Answers that were right on trees of the inductive miner without noise.
+        n_right: Answers that were right on trees of the method.
+        largest_share: Of right answers, what the claim allows; None without a finite one.
+        epsilon: The lower bound from `n_right`.
+    """
+
+    asked: str
+    n_candidates: int
+    n_games: int
+    n_right_plain: int
+    n_right: int
+    largest_share: float | None
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class DifferenceFinding:
+    """The difference attack on trees of the log; see `anonymizers.audit.difference_attack`.
+
+    Attributes:
+        n_exposed: Cases of the log with a step that no other case takes; if there are any, they
+            are the ones that are attacked.
+        guesses: By question; none if the log has too little in it.
+    """
+
+    n_exposed: int
+    guesses: tuple[GuessFinding, ...]
+
+
+@dataclass(frozen=True)
+class AttackReport:
+    """All findings about one configuration; not private.
+
+    Attributes:
+        method: Its name.
+        params: The parameters in effect.
+        guarantee: What is claimed.
+        spends: The parts of the claim.
+        choices: What is chosen on the log and paid for, by the names of the parts.
+        accounted_epsilon: What the parts keep together at the claimed delta, or None.
+        confidence: With which no bound of this report exceeds the truth.
+        pairs: Lower bounds by pairs of logs.
+        canaries: None if there was no room for any.
+        support: None if no variants are released.
+        crowds: Likewise.
+        reruns: What running again gives; None if the method refuses the log.
+        difference: None if no tree is released.
+        n_cases: Of the operator's log.
+    """
+
+    method: str
+    params: dict[str, Any]
+    guarantee: Guarantee
+    spends: tuple[Spend, ...]
+    choices: tuple[str, ...]
+    accounted_epsilon: float | None
+    confidence: float
+    pairs: tuple[PairFinding, ...]
+    canaries: CanaryFinding | None
+    support: SupportFinding | None
+    crowds: CrowdSizes | None
+    reruns: RerunFinding | None
+    difference: DifferenceFinding | None
+    n_cases: int
+
+    @property
+    def guesses(self) -> tuple[GuessFinding, ...]:
+        """Those of the difference attack."""
+        return () if self.difference is None else self.difference.guesses
+
+    @property
+    def audited_epsilon(self) -> float:
+        """The largest lower bound."""
+        found = [finding.epsilon for finding in self.pairs]
+        if self.canaries is not None:
+            found.append(self.canaries.epsilon)
+        found += [guess.epsilon for guess in self.guesses]
+        return max(found, default=0.0)
+
+    @property
+    def ratio(self) -> float | None:
+        """The audited epsilon as a share of the claimed one; None without a finite claim."""
+        claimed = self.guarantee.epsilon
+        return None if claimed is None else self.audited_epsilon / claimed
+
+    @property
+    def refutations(self) -> tuple[str, ...]:
+        """Why the claimed epsilon is false, a sentence each; none if there is no such claim."""
+        claimed = self.guarantee.epsilon
+        if claimed is None:
+            return ()
+        reasons = [
+            f"{finding.what}: {finding.event} proves epsilon >= {finding.epsilon:.3f}"
+            for finding in self.pairs
+            if finding.epsilon > claimed
+        ]
+        if self.canaries is not None and self.canaries.epsilon > claimed:
+            reasons.append(f"canaries prove epsilon >= {self.canaries.epsilon:.3f}")
+        reasons += [
+            f"the difference attack proves epsilon >= {guess.epsilon:.3f}: {guess.n_right} of "
+            f"{guess.n_games} guesses {guess.asked} were right"
+            for guess in self.guesses
+            if guess.epsilon > claimed
+        ]
+        if self.reruns is not None and not self.reruns.is_identical:
+            reasons.append("two runs of one release id differ, so averaging them wears noise off")
+        if self.reruns is not None and self.reruns.is_reused:
+            reasons.append("releases of different ids share noise, so their difference has none")
+        return tuple(reasons)
+
+    @property
+    def is_refuted(self) -> bool:
+        """Whether a method that claims a rigorous guarantee does not keep it."""
+        return self.guarantee.kind == "rigorous" and bool(self.refutations)
+
+    @property
+    def verdict(self) -> str:
+        """The outcome in a sentence."""
+        claimed = self.guarantee.epsilon
+        if self.refutations:
+            return f"the claim is false: {'; '.join(self.refutations)}"
+        if claimed is not None:
+            return (
+                f"consistent with the claim: epsilon {claimed:g} is claimed, at least "
+                f"{self.audited_epsilon:.3f} was found"
+            )
+        support = self.support
+        came_out = (
+            ""
+            if support is None
+            else f", and {support.n_released_singletons} of {support.n_singletons_in_input} "
+            "variants of a single case came out"
+        )
+        return (
+            "no finite epsilon is claimed by this program: the attack found epsilon >= "
+            f"{self.audited_epsilon:.3f}{came_out}. The paper claims: {self.guarantee.claim}"
+        )

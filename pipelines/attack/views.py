@@ -1,0 +1,310 @@
+"""What an attacker reads off a release: its numbers by what they count.
+
+And the forms in which a method is looked at: as it is, with its noisy sums for products, and
+without noise.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tracecloak.anonymizers.contract.method import Anonymizer, Products
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.noise.sums import SumNoise
+from tracecloak.schemas.events.attributes import Attribute
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.schemas.published.tree import ReleasedTree
+from tracecloak.schemas.published.variants import ReleasedVariants
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+# Microseconds between the events of a case that an audit makes up.
+STEP_US = 60_000_000
+# Cells of one histogram that are shown where none are asked for.
+_MAX_SHOWN = 1 << 12
+
+Variant = tuple[str, ...]
+# ("variant", a, b, …), ("pair", a, b), ("pair in its bin", a, b), ("total",), ("width",), …;
+# ("count", purpose, cell, number of cells) of a noisy histogram, and ("noise", purpose);
+# ("start", month), ("step", decade), ("span", decade), ("value", attribute, cell) of a log.
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class NoisySums:
+    """The sums of a directly-follows graph with their noise, before they are made a graph.
+
+    All that is released follows from them, so they tell at least as much.
+
+    Attributes:
+        noisy: int64[n_cells].
+        domain: int64[n_cells], the cells, see `anonymizers.graphs.noisy_graph.possible_pairs`.
+        vocabulary: What their codes mean.
+        borders_us: Borders of the duration bins in microseconds, or None.
+        noise: What was added.
+    """
+
+    noisy: np.ndarray
+    domain: np.ndarray
+    vocabulary: ActivityVocabulary
+    borders_us: np.ndarray | None
+    noise: SumNoise
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyCells:
+    """One histogram with its noise, before shares are made of it.
+
+    Attributes:
+        noisy: float64[n_cells], in occurrences.
+        domain: int64[n_cells], ascending: its cells.
+        width: Scale of the noise, in occurrences.
+    """
+
+    noisy: np.ndarray
+    domain: np.ndarray
+    width: float
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyHistograms:
+    """All that a log with times and attributes is drawn from, but for the choice of variants.
+
+    Attributes:
+        by_purpose: The histograms by what their noise is for.
+    """
+
+    by_purpose: Mapping[str, NoisyCells]
+
+
+def before_publication(method: Anonymizer) -> Anonymizer:
+    """Returns the method with its noisy sums for products, or as it is if it shows none.
+
+    A log that is drawn from noisy histograms is not drawn then: they are shown in its place, with
+    its variants and their numbers of cases.
+    """
+    shown = copy.copy(method)
+    if hasattr(shown, "publish"):
+        shown.publish = lambda *sums: (NoisySums(*sums), None)
+        return shown
+    if hasattr(method, "noisy_relation"):
+        return _with_noisy_pairs(method)
+    add = getattr(method, "add_noise", None)
+    if add is None:
+        return method
+    noisy: dict[str, NoisyCells] = {}
+
+    def noting(
+        sums: np.ndarray, noise: SumNoise, purpose: str, domain: np.ndarray, randomness: Randomness
+    ) -> np.ndarray:
+        made: np.ndarray = add(sums, noise, purpose, domain, randomness)
+        noisy[purpose] = NoisyCells(made / noise.units, domain, noise.width / noise.units)
+        return made
+
+    def products(decisions: Mapping[str, Any], params: Any) -> Products:
+        last = decisions[method.rounds(params)[-1]]
+        seen = {"variants": last.variants, "noisy histograms": NoisyHistograms(dict(noisy))}
+        noisy.clear()  # the next release has its own
+        return Products(seen)
+
+    replaced = {"add_noise": noting, "products": products, "log": "none", "original": method}
+    for name, value in replaced.items():
+        setattr(shown, name, value)
+    return shown
+
+
+def _with_noisy_pairs(method: Any) -> Anonymizer:
+    """Returns a miner of trees that shows the noisy pairs which its candidates follow from."""
+    shown = copy.copy(method)
+    noisy: dict[str, NoisyCells] = {}
+
+    def noting(variants: VariantHistogram, n_names: int, params: Any, randomness: Any) -> Any:
+        relation = method.noisy_relation(variants, n_names, params, randomness)
+        counts = relation.counts.ravel().astype(float)
+        noisy["pairs"] = NoisyCells(counts, np.arange(len(counts)), params.pairs_deviation)
+        return relation
+
+    def products(decisions: Mapping[str, Any], params: Any) -> Products:
+        seen = {**method.products(decisions, params).by_name}
+        seen["noisy histograms"] = NoisyHistograms(dict(noisy))
+        noisy.clear()  # the next release has its own
+        return Products(seen)
+
+    shown.noisy_relation, shown.products, shown.original = noting, products, method
+    return shown
+
+
+def without_noise(method: Anonymizer) -> Anonymizer | None:
+    """Returns the method with zeros for noise, or None if its noise cannot be replaced.
+
+    What is bought and how variants are made may keep theirs.
+    """
+    if hasattr(method, "original"):  # the method that it is a view of
+        original = without_noise(method.original)
+        return None if original is None else before_publication(original)
+    names = [name for name in ("laplace", "gaussian", "truncated") if hasattr(method, name)]
+    silent = copy.copy(method)
+    for name in names:
+        setattr(silent, name, lambda stream, *_: np.zeros(len(stream), np.int64))
+    if hasattr(silent, "add_noise"):
+        silent.add_noise = lambda sums, *_: sums
+    elif not names:
+        return None
+    return silent
+
+
+def is_log_seen(method: Anonymizer, params: Any) -> bool:
+    """Whether releases are told by a log.
+
+    Else by what is released beside it or in its place: variants that a log is generated from say
+    all that it says.
+    """
+    return method.log == "transformed" or (method.log == "generated" and not method.writes(params))
+
+
+# --- what is seen ---------------------------------------------------------------------------------
+
+
+def seen_in(
+    products: Mapping[str, Any],
+    log: Sequence[TraceBatch],
+    attributes: Sequence[Attribute] = (),
+    watched: Sequence[Key] | None = None,
+) -> dict[Key, float]:
+    """Returns the numbers of a release by what they count.
+
+    Of a log: cases by variant, by month of start and by decade of the time from first to last
+    event, steps by decade of their time, and values of declared attributes by cell, of the case
+    once a case. Times of generated variants are positions, and count as such.
+
+    Args:
+        products: Variants, graphs, trees, noisy sums or histograms; others are not looked at.
+        log: The released log.
+        attributes: The declared ones.
+        watched: Which cells of noisy histograms are wanted; None for the first of each.
+    """
+    seen: dict[Key, float] = {}
+    for product in products.values():
+        if isinstance(product, ReleasedVariants):
+            seen.update(_of_variants(product.names, product.offsets, product.codes, product.counts))
+            seen["total",] = float(product.counts.sum())
+        elif isinstance(product, ReleasedGraph):
+            labels = product.labels
+            rows = zip(product.sources, product.targets, product.counts.tolist(), strict=True)
+            seen.update({("pair", labels[a], labels[b]): float(count) for a, b, count in rows})
+            seen["total",] = float(product.counts.sum())
+            seen["activities",] = float(len(product.names))
+        elif isinstance(product, ReleasedTree):
+            found = {node.label for node in product.tree.nodes()} - {None}
+            seen["activities",] = float(len(found))
+            seen["total",] = float(product.weight)
+            if product.fitness is not None:
+                seen["fitness",] = product.fitness
+        elif isinstance(product, NoisySums):
+            seen.update(_of_sums(product))
+        elif isinstance(product, NoisyHistograms):
+            seen.update(_of_histograms(product, watched))
+    for batch in log:
+        counted = VariantHistogram.from_traces(batch)
+        names = batch.vocabulary.names
+        for key, count in _of_variants(
+            names, counted.offsets, counted.codes, counted.counts
+        ).items():
+            seen[key] = seen.get(key, 0.0) + count
+        for key, count in of_times_and_values(batch, attributes).items():
+            seen[key] = seen.get(key, 0.0) + count
+        seen["total",] = seen.get(("total",), 0.0) + batch.n_cases
+    return seen
+
+
+def _of_variants(
+    names: pa.StringArray, offsets: np.ndarray, codes: np.ndarray, counts: np.ndarray
+) -> dict[Key, float]:
+    words = names.to_pylist()
+    text = [words[code] for code in codes.tolist()]
+    bounds = offsets.tolist()
+    return {
+        ("variant", *text[first:last]): float(count)
+        for first, last, count in zip(bounds[:-1], bounds[1:], counts.tolist(), strict=True)
+    }
+
+
+def _of_histograms(histograms: NoisyHistograms, watched: Sequence[Key] | None) -> dict[Key, float]:
+    seen: dict[Key, float] = {}
+    for purpose, cells in histograms.by_purpose.items():
+        n = str(len(cells.domain))
+        seen["noise", purpose] = cells.width
+        if watched is None:
+            shown = slice(_MAX_SHOWN)
+            numbers = zip(cells.domain[shown].tolist(), cells.noisy[shown].tolist(), strict=True)
+            seen |= {("count", purpose, str(cell), n): number for cell, number in numbers}
+    for key in watched or ():
+        if key[0] != "count" or key[1] not in histograms.by_purpose:
+            continue
+        cells, cell = histograms.by_purpose[key[1]], int(key[2])
+        place = int(np.searchsorted(cells.domain, cell))
+        # As many cells are taken for the same ones: a histogram may be coarse in one release and
+        # fine in another.
+        if int(key[3]) == len(cells.domain) > place and cells.domain[place] == cell:
+            seen[key] = float(cells.noisy[place])
+    return seen
+
+
+def of_times_and_values(traces: TraceBatch, attributes: Sequence[Attribute]) -> dict[Key, float]:
+    """Returns how a log's cases and events are spread over times and values; see `seen_in`."""
+    last = traces.offsets[1:] - 1
+    step = ~traces.is_first
+    numbers: dict[Key, np.ndarray] = {
+        ("start",): traces.starts.astype("datetime64[us]").astype("datetime64[M]"),
+        ("step",): _decades(traces.durations[step]),
+        ("span",): _decades((traces.times[last] - traces.starts)[traces.lengths > 1]),
+    }
+    for attribute in attributes:
+        if attribute.name in traces.attributes:
+            values = traces.attributes[attribute.name]
+            if attribute.is_of_case:
+                values = values.take(pa.array(traces.offsets[:-1]))
+            if not pa.types.is_dictionary(values.type):
+                values = values.cast(pa.string())
+            numbers["value", attribute.name] = attribute.cells(values)
+    seen: dict[Key, float] = {}
+    for key, cells in numbers.items():
+        distinct, counts = np.unique(cells, return_counts=True)
+        rows = zip(distinct.tolist(), counts.tolist(), strict=True)
+        seen |= {(*key, str(cell)): float(count) for cell, count in rows}
+    return seen
+
+
+def _decades(times_us: np.ndarray) -> np.ndarray:
+    """int64[n]: 0 for no time, else the number of digits of the microseconds."""
+    return np.searchsorted(10 ** np.arange(18, dtype=np.int64), times_us, side="right")
+
+
+def _of_sums(sums: NoisySums) -> dict[Key, float]:
+    labels = sums.vocabulary.labels
+    n_bins = 1 if sums.borders_us is None else len(sums.borders_us) + 1
+    n_codes = sums.vocabulary.end + 1
+    cells = sums.noisy.astype(float)
+    pairs, first = np.unique(sums.domain // n_bins, return_index=True)
+    totals = np.add.reduceat(cells, first)
+    names = [(labels[pair // n_codes], labels[pair % n_codes]) for pair in pairs.tolist()]
+    seen: dict[Key, float] = {
+        ("pair", *name): total for name, total in zip(names, totals.tolist(), strict=True)
+    }
+    seen["total",] = float(cells.sum())
+    seen["width",] = sums.noise.width
+    seen["activities",] = float(len(sums.vocabulary))
+    if sums.borders_us is not None:
+        step = int(np.searchsorted(sums.borders_us, STEP_US, side="right"))
+        inner = {*labels[: sums.vocabulary.start]}
+        for name, at in zip(names, first.tolist(), strict=True):
+            if inner.issuperset(name):
+                seen["pair in its bin", *name] = float(cells[at + step])
+    return seen

@@ -1,0 +1,188 @@
+"""Where it is written down what becomes of a release: ledger, key store, manifest, statement."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from apache_beam.io.filesystems import FileSystems
+
+from tracecloak.pipelines.budget.accounts import load_accounts
+from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.pipelines.budget.ledger import Ledger
+from tracecloak.pipelines.runners.options import is_local
+from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
+
+_LOG = logging.getLogger("tracecloak")
+
+
+class AfterReleaseError(TracecloakError):
+    """The release is complete and visible, but a step after it failed."""
+
+    exit_code = 7
+
+
+class PayingConfig(Protocol):
+    """What a configuration says of who pays."""
+
+    @property
+    def key_store(self) -> str | None:
+        """Folder of the key store, or None for the usual one."""
+        ...
+
+    @property
+    def worker_keys(self) -> str | None:
+        """Folder where workers elsewhere find keys."""
+        ...
+
+    @property
+    def ledger(self) -> str | None:
+        """URL of the ledger, or None for that of the key store."""
+        ...
+
+    @property
+    def account(self) -> str:
+        """Which account pays."""
+        ...
+
+    @property
+    def accounts(self) -> str | None:
+        """File of the accounts' caps."""
+        ...
+
+    @property
+    def runner(self) -> str:
+        """Beam runner."""
+        ...
+
+
+def open_store(config: PayingConfig) -> KeyStore:
+    """Returns the key store of a configuration.
+
+    Raises:
+        UsageError: worker_keys is on an unknown file system.
+    """
+    if config.worker_keys is not None:
+        try:
+            FileSystems.get_filesystem(config.worker_keys)
+        except ValueError:
+            raise UsageError(
+                f"worker_keys {config.worker_keys!r} is on a file system that Beam does not know "
+                "here; install what has it, such as tracecloak[gcp]"
+            ) from None
+    folder = Path(config.key_store) if config.key_store else KeyStore.default_folder()
+    return KeyStore(folder, config.worker_keys)
+
+
+def check_worker_keys(config: PayingConfig) -> None:
+    """Makes sure that workers can find the key, as far as it can be told.
+
+    Raises:
+        UsageError: They run where nobody sees this machine's disk.
+    """
+    if config.runner == "DataflowRunner" and (
+        config.worker_keys is None or FileSystems.get_scheme(config.worker_keys) is None
+    ):
+        raise UsageError(
+            "runner DataflowRunner has workers that cannot read this machine's key store; name a "
+            "folder that they alone can read with worker_keys, such as gs://BUCKET/keys"
+        )
+
+
+def open_ledger(config: PayingConfig, store: KeyStore) -> Ledger:
+    """Returns the ledger of a configuration.
+
+    Raises:
+        UsageError: It cannot be opened, or is on this machine and the run is not.
+    """
+    accounts = {} if config.accounts is None else load_accounts(config.accounts)
+    if config.accounts is not None and config.account not in accounts:
+        raise UsageError(
+            f"account {config.account!r} is not in {config.accounts}; name one of "
+            f"{', '.join(sorted(accounts))}"
+        )
+    ledger = Ledger(config.ledger or store.ledger_url, accounts)
+    if not ledger.is_shared and not is_local(config.runner):
+        raise UsageError(
+            f"runner {config.runner} leaves this machine, and an SQLite ledger does not; give the "
+            "URL of a shared database with ledger"
+        )
+    return ledger
+
+
+@dataclass(frozen=True)
+class Books:
+    """Where it is written down what became of a release: the ledger first, then the key store."""
+
+    store: KeyStore
+    ledger: Ledger
+    folder: ReleaseFolder
+
+    def shown(self, key_fingerprint: str) -> Literal["nothing", "release", "other"]:
+        """Returns what a reader finds in the release's place.
+
+        Returns:
+            `release`: it is complete, under this key. `other`: files of a commit that was cut off,
+            as it can be where files are moved one by one, or a release under another key.
+        """
+        made = self.folder.committed()
+        if made is not None:
+            is_ours = made["randomness"]["key_fingerprint"] == key_fingerprint
+            return "release" if is_ours else "other"
+        pattern = FileSystems.join(self.folder.final, "**")
+        return "other" if FileSystems.match([pattern])[0].metadata_list else "nothing"
+
+    def void(self, key_fingerprint: str) -> None:
+        """Nothing of the release is visible: what was reserved is free again.
+
+        Where that cannot be written down, the key stays, so a further run draws nothing new.
+        """
+        try:
+            self.folder.discard()
+            self.ledger.void(self.folder.output, self.folder.release_id, key_fingerprint)
+            self.store.void(self.folder.output, self.folder.release_id)
+        except Exception as error:
+            _LOG.warning(
+                "nothing was released, but that could not be written down: %s. Run the same "
+                "command again, or its budget stays spent",
+                reason_of(error),
+            )
+
+    def finish(self, key_fingerprint: str) -> None:
+        """What comes after the release is visible.
+
+        Raises:
+            AfterReleaseError: It failed; running the release again mends it.
+        """
+        folder = self.folder
+        try:
+            folder.point_latest()
+            self.ledger.commit(folder.output, folder.release_id, key_fingerprint)
+            self.store.commit(folder.output, folder.release_id)
+            folder.discard()
+        except BaseException as error:  # an interrupt, too: the release is visible
+            raise after_release(folder, error) from error
+
+
+def after_release(folder: ReleaseFolder, error: BaseException) -> AfterReleaseError:
+    """Returns what to say where a step failed and the release is visible."""
+    return AfterReleaseError(
+        f"the release in {folder.final} is complete, but a step after it failed: "
+        f"{reason_of(error)}. Run the same command again"
+    )
+
+
+def reason_of(error: BaseException) -> str:
+    """Returns what an error says that is not about data: our own text, or the system's, or none."""
+    if isinstance(error, TracecloakError):
+        return str(error)
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno is not None:
+            return f"{type(error).__name__} ({os.strerror(cause.errno)})"
+        cause = cause.__cause__ or cause.__context__
+    return type(error).__name__

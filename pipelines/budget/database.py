@@ -1,0 +1,223 @@
+"""The database that a ledger is kept in: its URL, its transactions, and what its errors mean.
+
+A message names the database by host and name, never by user, password or options, and never quotes
+a driver, which could quote what it was given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
+
+from tracecloak.schemas.errors import TracecloakError, UsageError
+
+# Seconds that one statement waits for somebody's lock; several such waits fit a call's patience.
+_LOCK_SECONDS = 5.0
+# Seconds until a server that does not answer at all counts as unreachable.
+_CONNECT_SECONDS = 10
+# Seconds for which a server that never answered is asked again.
+_FIRST_SECONDS = 3.0
+# Pauses between tries are drawn evenly below a limit that grows from 5 ms to half a second.
+_FIRST_PAUSE_US = 5_000
+_LONGEST_PAUSE_US = 500_000
+
+_LOCKED = "is locked by another process; wait for that process or end it, and run again"
+_UNREACHABLE = "does not answer; start the server, or correct the URL (host, port, user, password)"
+# By primary result code, https://www.sqlite.org/rescode.html.
+_SQLITE_BUSY = (5, 6)
+_SQLITE_MENDS = {
+    5: _LOCKED,
+    6: _LOCKED,
+    8: "cannot be written; give this user write permission on the file and on its folder",
+    10: "cannot be read or written by its disk; free or mend the disk",
+    11: "is damaged; restore the file from a backup",
+    13: "has no space left on its disk; free some",
+    14: "cannot be opened; make its folder, let this user write there, or correct the URL",
+    26: "is not a ledger: the file is no SQLite database; correct the URL",
+}
+_SQLITE_OTHER = "cannot be read as a ledger; correct the URL or restore the file from a backup"
+# By SQLSTATE or its class of two characters.
+_SQLSTATES_BUSY = ("40001", "40P01", "55P03")
+_SQLSTATE_MENDS = {
+    "25006": "can only be read; use the URL of the primary server",
+    "28": "refuses the user or the password; correct the URL",
+    "3D": "does not exist on the server; create it or correct the URL",
+    "42501": "gives this user no permission; grant SELECT and INSERT on the table of the ledger",
+    "53": "has no disk, memory or connections left; free some and run again",
+    "55P03": _LOCKED,
+}
+
+_T = TypeVar("_T")
+
+
+class LedgerError(TracecloakError):
+    """The ledger cannot be read or written now, so nothing may be released."""
+
+
+class Database:
+    """Transactions on one database. Holds no connection in between, so it survives a fork.
+
+    Attributes:
+        place: How messages name it.
+        is_shared: Whether other machines reach it, too: whether it is anything but SQLite.
+    """
+
+    def __init__(self, url: str, patience_seconds: float) -> None:
+        """Does not connect yet.
+
+        Args:
+            url: SQLAlchemy URL.
+            patience_seconds: How long `transact` tries while others are in the way.
+
+        Raises:
+            UsageError: The URL is none, or its driver is not installed.
+        """
+        address = _address(url)
+        self.place = _place(address)
+        self.is_shared = address.get_backend_name() != "sqlite"
+        self._patience_seconds = patience_seconds
+        self._was_reached = False
+        self._lock_seconds = min(_LOCK_SECONDS, patience_seconds)
+        self._engine = self._new_engine(address)
+
+    def transact(self, work: Callable[[sa.Connection], _T], writes: bool) -> _T:
+        """Does work in a transaction, and again in a new one while others are in the way.
+
+        The work must be right to do again even if its last transaction went through unnoticed.
+
+        Raises:
+            LedgerError: It could not be done within the patience, or cannot be done at all.
+        """
+        started = time.monotonic()
+        limit_us = _FIRST_PAUSE_US
+        while True:
+            try:
+                with self._transaction(writes) as connection:
+                    self._was_reached = True
+                    return work(connection)
+            except DBAPIError as error:
+                if time.monotonic() - started >= self._patience_for(error):
+                    raise LedgerError(f"{self.place} {_mend(error)}") from None
+            time.sleep(secrets.randbelow(limit_us) / 1e6)
+            limit_us = min(2 * limit_us, _LONGEST_PAUSE_US)
+
+    @contextlib.contextmanager
+    def _transaction(self, writes: bool) -> Iterator[sa.Connection]:
+        with self._connect() as connection, connection.begin():
+            if not self.is_shared:
+                # The write lock first: two readers that both turn writers would block each other.
+                connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+            elif connection.dialect.name == "postgresql":
+                milliseconds = int(1000 * self._lock_seconds)
+                connection.exec_driver_sql(f"SET LOCAL lock_timeout = {milliseconds}")
+            yield connection
+
+    def _patience_for(self, error: DBAPIError) -> float:
+        """Returns for how many seconds the same work may be tried again."""
+        if isinstance(error, IntegrityError) or error.connection_invalidated:
+            return self._patience_seconds
+        code = _sqlite_code(error)
+        if code is not None:
+            return self._patience_seconds if code in _SQLITE_BUSY else 0
+        state = _sqlstate(error)
+        if state or not isinstance(error, OperationalError):
+            return self._patience_seconds if state in _SQLSTATES_BUSY else 0
+        if self._was_reached:  # it may be starting again
+            return self._patience_seconds
+        return min(self._patience_seconds, _FIRST_SECONDS)
+
+    def _connect(self) -> sa.Connection:
+        try:
+            return self._engine.connect()
+        except DBAPIError:
+            raise
+        except (SQLAlchemyError, ImportError, TypeError, ValueError, OSError) as error:
+            # What a driver makes of options that it does not know.
+            raise LedgerError(
+                f"{self.place} cannot be opened ({type(error).__name__}); check the options in its "
+                "URL"
+            ) from None
+
+    def _new_engine(self, address: sa.URL) -> sa.Engine:
+        arguments: dict[str, Any] = {}
+        if not self.is_shared:
+            # isolation_level None: the driver leaves BEGIN to `_transaction`.
+            arguments = {"timeout": self._lock_seconds, "isolation_level": None}
+        elif address.get_backend_name() == "postgresql" and "connect_timeout" not in address.query:
+            arguments = {"connect_timeout": _CONNECT_SECONDS}
+        try:
+            return sa.create_engine(
+                address, poolclass=sa.NullPool, connect_args=arguments, hide_parameters=True
+            )
+        except ImportError as error:
+            raise UsageError(
+                f"{self.place} needs the driver {error.name}, which is not installed; install it, "
+                "or name another in the URL"
+            ) from None
+        except (SQLAlchemyError, TypeError, ValueError) as error:
+            raise UsageError(
+                f"{self.place} cannot be used ({type(error).__name__}); check the dialect and the "
+                "options in its URL"
+            ) from None
+
+
+def _address(url: str) -> sa.URL:
+    try:
+        address = sa.make_url(url)
+    except (SQLAlchemyError, ValueError):
+        raise UsageError(
+            "the ledger's URL cannot be read; write sqlite:////absolute/path/ledger.sqlite or "
+            "postgresql+psycopg://user:password@host/database, with %40 for an @ in a password"
+        ) from None
+    if address.get_backend_name() == "sqlite":
+        name = address.database
+        if not name or name == ":memory:" or name.startswith("file:"):
+            raise UsageError(
+                "the ledger's URL names no file, so all that is spent would be forgotten; write "
+                "sqlite:////absolute/path/ledger.sqlite"
+            )
+        if address.query:
+            raise UsageError("the ledger's URL names a file, which takes no options after a ?")
+    elif "@" in f"{address.host}{address.database}":
+        # Part of a password, then: nothing of it may be shown.
+        raise UsageError("the ledger's URL has an @ too many; write %40 for one in a password")
+    return address
+
+
+def _place(address: sa.URL) -> str:
+    if address.get_backend_name() == "sqlite":
+        return f"ledger {Path(str(address.database)).absolute()}"
+    host = address.host or "the local host"
+    port = "" if address.port is None else f":{address.port}"
+    return f"ledger {address.database} ({address.get_backend_name()} at {host}{port})"
+
+
+def _mend(error: DBAPIError) -> str:
+    """Returns what is wrong and what to do about it."""
+    if isinstance(error, IntegrityError):
+        return "is written by too many others at once; run again"
+    code = _sqlite_code(error)
+    if code is not None:
+        return _SQLITE_MENDS.get(code, _SQLITE_OTHER)
+    state = _sqlstate(error)
+    return _SQLSTATE_MENDS.get(state) or _SQLSTATE_MENDS.get(state[:2]) or _UNREACHABLE
+
+
+def _sqlite_code(error: DBAPIError) -> int | None:
+    code = getattr(error.orig, "sqlite_errorcode", None)
+    if code is None and type(error.orig).__module__ == "sqlite3":
+        return 1  # raised by Python's module itself, such as for text that is no UTF-8
+    return None if code is None else code & 0xFF
+
+
+def _sqlstate(error: DBAPIError) -> str:
+    # psycopg's name for it, then that of psycopg2.
+    state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
+    return state if isinstance(state, str) else ""

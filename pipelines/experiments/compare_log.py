@@ -1,0 +1,132 @@
+"""A log that released variants are compared with, and their distances from it.
+
+What follows from the log alone is computed once. The figures are exact about private data: for the
+operator only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tracecloak.anonymizers.contract.in_memory import group_into_traces
+from tracecloak.pipelines.measure import measures, utility
+from tracecloak.pipelines.measure.mining import MinedProcess
+from tracecloak.schemas.arrays.sequences import encode_sequences
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.variants import ReleasedVariants
+from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.transforms.batch.read import EventSource
+
+# The public length: as many events as this share of the cases has at most.
+LENGTH_SHARE = 0.95
+_MAX_EMD_CELLS = 6_000_000
+
+
+@dataclass(frozen=True)
+class Original:
+    """A log that releases are compared with; what follows from it is computed once.
+
+    Attributes:
+        name: What the page calls it.
+        traces: All cases.
+    """
+
+    name: str
+    traces: TraceBatch
+
+    @classmethod
+    def read(cls, name: str, source: EventSource) -> Original:
+        """Reads a log; malformed records are left out, as in a release.
+
+        Raises:
+            UsageError: There is no case in it.
+            InputSchemaError: It cannot be read.
+        """
+        events = (batch for file in source.files for batch, _ in source.read(file))
+        traces = group_into_traces(events)
+        if not traces:
+            raise UsageError(f"input {name!r} has no case")
+        return cls(name, traces[0])
+
+    @cached_property
+    def max_length(self) -> int:
+        """The length at which cases are cut, in events."""
+        return int(np.quantile(self.traces.lengths, LENGTH_SHARE, method="inverted_cdf"))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The activities."""
+        return tuple(self.traces.vocabulary.names.to_pylist())
+
+    @cached_property
+    def vocabulary(self) -> ActivityVocabulary:
+        """The activities, and the one that a public vocabulary has for all others."""
+        return ActivityVocabulary.public(self.names)
+
+    @cached_property
+    def variants(self) -> VariantHistogram:
+        """The variants of whole cases, in the codes of `vocabulary`."""
+        return VariantHistogram.from_traces(self.traces.recode(self.vocabulary))
+
+    @cached_property
+    def cut(self) -> VariantHistogram:
+        """The variants of cases that were cut, in the codes of `vocabulary`."""
+        return VariantHistogram.from_traces(
+            self.traces.recode(self.vocabulary).truncate(self.max_length)
+        )
+
+    @cached_property
+    def edges(self) -> measures.EdgeWeights:
+        """The directly-follows pairs, START and END included."""
+        return _edges(self.variants, self.vocabulary)
+
+    @cached_property
+    def process(self) -> MinedProcess:
+        """What mined models are judged by."""
+        return MinedProcess(self.variants, self.vocabulary)
+
+    def identity(self) -> dict[str, str | int]:
+        """Returns what tells this log from others, as far as rows say it."""
+        return {
+            "log": self.name,
+            "cases": self.traces.n_cases,
+            "events": self.traces.n_events,
+            "variants": self.variants.n_variants,
+            "max_length": self.max_length,
+        }
+
+    def figures(self, released: VariantHistogram) -> dict[str, float | None]:
+        """Returns the distances of released variants, in the codes of `vocabulary`."""
+        edges = utility.aligned_edges(self.edges, _edges(released, self.vocabulary))
+        before, after, _ = utility.aligned_variants(self.variants, released)
+        return {
+            "variant_total_variation": utility.total_variation(before, after),
+            "variant_emd": measures.variant_emd(
+                _distribution(self.variants), _distribution(released), _MAX_EMD_CELLS
+            ),
+            "true_variant_mass": utility.true_variant_mass(self.variants, released),
+            "edge_total_variation": utility.total_variation(*edges),
+            "edge_relative_error": utility.relative_error(*edges),
+            "relative_size": released.n_cases / self.traces.n_cases,
+        }
+
+    def recoded(self, released: ReleasedVariants) -> VariantHistogram:
+        """Returns released variants in the codes of `vocabulary`."""
+        codes = self.vocabulary.codes(released.names)[released.codes]
+        sequences = encode_sequences(released.offsets, codes)
+        return VariantHistogram.from_sequences(sequences, released.counts)
+
+
+def _edges(variants: VariantHistogram, vocabulary: ActivityVocabulary) -> measures.EdgeWeights:
+    graph = DirectlyFollows.from_variants(variants, vocabulary)
+    return measures.EdgeWeights(graph.sources, graph.targets, graph.counts)
+
+
+def _distribution(variants: VariantHistogram) -> measures.VariantDistribution:
+    return measures.VariantDistribution(variants.offsets, variants.codes, variants.counts)

@@ -1,0 +1,320 @@
+"""`tracecloak experiment`: a paper's evaluation on given logs, as one command that can be resumed.
+
+A grid (`pipelines.experiments.grids`) says what is run and measured; this module runs it. Every
+release is made in memory under a fresh key, and every figure is a row of JSON lines that is written
+as soon as it is known: a run that was killed goes on where it stopped. The figures are exact about
+private data: for the operator only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pydantic
+
+from tracecloak.anonymizers.contract.in_memory import anonymise, decide
+from tracecloak.anonymizers.contract.method import Anonymizer
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.anonymizers.registry import METHODS
+from tracecloak.pipelines.experiments import compare
+from tracecloak.pipelines.experiments.amun import AmunGrid
+from tracecloak.pipelines.experiments.compare import Row
+from tracecloak.pipelines.experiments.compare_report import INTERNAL
+from tracecloak.pipelines.experiments.dpim import DpimGrid
+from tracecloak.pipelines.experiments.grids import Cell, Grid, Log, Released
+from tracecloak.pipelines.experiments.pretsa import PretsaGrid
+from tracecloak.pipelines.experiments.sacofa_sapa import SacofaSapa
+from tracecloak.pipelines.experiments.tlkc import TlkcGrid
+from tracecloak.pipelines.measure.mining import require_pm4py
+from tracecloak.pipelines.measure.quality import MinedQuality, PatientMiner, require_scikit_learn
+from tracecloak.pipelines.release.config import usage_error
+from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.manifest import TOOL_VERSION
+from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.transforms.batch.read import EventSource
+
+_LOG = logging.getLogger("tracecloak")
+
+# A new experiment is a grid and a line here.
+GRIDS: dict[str, type[Grid]] = {
+    grid.name: grid for grid in (AmunGrid, SacofaSapa, TlkcGrid, PretsaGrid, DpimGrid)
+}
+DEFAULT_PATIENCE = 120.0
+
+ROWS, TABLE = "experiment.jsonl", "experiment.parquet"
+REPORT_FILES = "experiment.html, figures/*.svg, experiment.parquet and experiment.jsonl"
+
+# What a row is known by: where these agree, it is not computed again.
+_IDENTITY = (
+    "version", "experiment", "log", "cases", "events", "variants", "max_length", "arm", "level",
+    "method", "params", "repetition",
+)  # fmt: skip
+_MINED = ("fitness", "precision", "f_score", "generalization", "tree")
+
+
+def read_log(name: str, source: EventSource, grid: Grid) -> Log:
+    """Reads a log with the attributes that an experiment needs, and how long that took.
+
+    Raises:
+        UsageError: There is no case in it.
+        InputSchemaError: It cannot be read, or lacks a column.
+    """
+    begun = time.perf_counter()
+    columns = grid.columns(source.mapping)
+    mapping = replace(source.mapping, attributes=tuple(columns.items()))
+    log = Log.read(name, replace(source, mapping=mapping))
+    assert isinstance(log, Log)
+    return replace(log, read_seconds=time.perf_counter() - begun, columns=columns)
+
+
+def grid_named(name: str, flags: Mapping[str, str | None]) -> Grid:
+    """Returns an experiment.
+
+    Args:
+        name: Its name.
+        flags: Texts of the flags that were given.
+
+    Raises:
+        UsageError: There is none of that name, it has no such flag, or one is out of range.
+    """
+    if name not in GRIDS:
+        raise UsageError(f"experiment must be one of {', '.join(GRIDS)}, got {name!r}")
+    kind = GRIDS[name]
+    own = [flag.name for flag in kind.flags]
+    for given in flags:
+        if given not in own:
+            raise UsageError(f"experiment {name} has no flag --{given}: it has {', '.join(own)}")
+    return kind({flag: flags.get(flag) for flag in own})
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What is run.
+
+    Attributes:
+        grid: The experiment.
+        logs: Of distinct names.
+        methods: Names of the methods to run, or None: all of the grid's.
+        repetitions: Releases of each cell.
+        mined: Of so many of them a process is mined, where the grid mines.
+        patience: Seconds that mining and judging one model may take.
+
+    Raises:
+        UsageError: One of them is out of range, no method is there, or a library is not installed.
+    """
+
+    grid: Grid
+    logs: tuple[Log, ...]
+    methods: Sequence[str] | None = None
+    repetitions: int = 10
+    mined: int = 10
+    patience: float = DEFAULT_PATIENCE
+
+    def __post_init__(self) -> None:
+        if self.repetitions < 1:
+            raise UsageError(f"repetitions must be at least 1, got {self.repetitions}")
+        if self.mined < 0:
+            raise UsageError(f"mine must be at least 0, got {self.mined}")
+        if not 0 < self.patience <= 10**6:
+            raise UsageError(f"patience must be above 0 and at most 10^6 s, got {self.patience:g}")
+        names = [log.name for log in self.logs]
+        twice = sorted({one for one in names if names.count(one) > 1})
+        if twice:
+            raise UsageError(f"log {twice[0]!r} is there twice: leave one out, or rename it")
+        for name in self.methods or ():
+            if name not in self.grid.methods:
+                raise UsageError(f"methods must be of {', '.join(self.grid.methods)}, got {name!r}")
+        if not any(self._has(name) for name in self.grid.methods):
+            raise UsageError(f"none of the methods is there: {', '.join(self.left_out)}")
+        for log in self.logs:
+            for cell in self._cells(log):
+                if cell.method:
+                    _parameters(METHODS[cell.method], cell)
+        if self.grid.has_models:
+            require_scikit_learn()
+            if self.mined:
+                require_pm4py()
+
+    @property
+    def left_out(self) -> list[str]:
+        """Names of the methods that should run and that this installation does not have."""
+        wanted = self.grid.methods if self.methods is None else self.methods
+        return [name for name in wanted if name not in METHODS]
+
+    def _has(self, name: str) -> bool:
+        return name in METHODS and (self.methods is None or name in self.methods)
+
+    def _cells(self, log: Log) -> list[Cell]:
+        return [cell for cell in self.grid.cells(log) if not cell.method or self._has(cell.method)]
+
+    def rows(self, known: Iterable[Row] = ()) -> Iterator[tuple[Row, bool]]:
+        """Yields every row, and whether it was computed now or is one of those known.
+
+        Of each log the first row is of the log itself. A release that was refused has `refused` in
+        place of figures, the reason, and its cell has no further rows.
+        """
+        found = {_key(row): row for row in known if "experiment" in row}
+        version = code_version()
+        for log in self.logs:
+            miner = self.grid.miner(log, self.patience)
+            try:
+                yield from self._of_log(log, version, miner, found)
+            finally:
+                miner.close()
+
+    def _of_log(
+        self,
+        log: Log,
+        version: str,
+        miner: PatientMiner,
+        found: Mapping[tuple[Any, ...], Row],
+    ) -> Iterator[tuple[Row, bool]]:
+        head = {"version": version, "experiment": self.grid.name, **log.identity()}
+        cells = [self.grid.of_the_log(), *self._cells(log)]
+        for number, cell in enumerate(cells):
+            for repetition in range(self.repetitions if cell.method else 1):
+                own = {**head, **cell.identity, "delta": "0", "repetition": repetition}
+                patience = self.patience if cell.is_mined and repetition < self.mined else 0.0
+                before = found.get(_key(own))
+                if before is not None and _suffices(before, patience):
+                    yield before, False
+                    if "refused" in before:
+                        break
+                    continue
+                _LOG.info(
+                    "experiment: %s, %s%s (cell %d of %d, release %d of %d)",
+                    log.name, cell.arm, f", {cell.level}" if cell.level else "",
+                    number, len(cells) - 1, repetition + 1, self.repetitions,
+                )  # fmt: skip
+                try:
+                    figures = self._figures(log, cell, miner, patience)
+                except TracecloakError as error:
+                    yield {**own, "refused": str(error)}, True
+                    break
+                yield {**own, **figures}, True
+
+    def _figures(self, log: Log, cell: Cell, miner: PatientMiner, patience: float) -> Row:
+        released = release_of(log, cell) if cell.method else _unreleased(log)
+        figures = {
+            **self.grid.figures(log, released, cell),
+            "seconds": released.seconds,
+            "read_seconds": log.read_seconds,
+        }
+        if not self.grid.has_models:
+            return figures
+        quality = None
+        begun = time.perf_counter()
+        if patience:
+            try:
+                quality = self.grid.mined(miner, released, cell)
+            except (TimeoutError, RuntimeError) as error:
+                _LOG.warning("experiment: %s", error)
+        mine_seconds = time.perf_counter() - begun if patience else None
+        return {
+            **figures,
+            **_mined_figures(quality),
+            **{name: getattr(quality, name, None) for name in self.grid.of_models},
+            "mine_patience": patience,
+            "mine_seconds": mine_seconds,
+        }
+
+
+def _suffices(row: Row, patience: float) -> bool:
+    """Whether a row that was computed before need not be computed again to mine its process."""
+    return (
+        "refused" in row
+        or row.get("f_score") is not None
+        or row.get("released_cases") == 0
+        or patience <= row.get("mine_patience", 0.0)
+    )
+
+
+def _mined_figures(quality: MinedQuality | None) -> dict[str, Any]:
+    if quality is None:
+        return dict.fromkeys(_MINED)
+    return {
+        **compare.quality_figures(quality),
+        "generalization": quality.generalization,
+        "tree": str(quality.tree),
+    }
+
+
+def _parameters(method: Anonymizer, cell: Cell) -> Any:
+    try:
+        return method.Params(**cell.params, **cell.declared)
+    except pydantic.ValidationError as error:
+        raise usage_error(error) from None
+
+
+def release_of(log: Log, cell: Cell) -> Released:
+    """Makes one release of a log in memory, under a fresh key, and verifies it where that is due.
+
+    Raises:
+        UsageError: The method refuses its parameters, or the log with them.
+        GuaranteeError: It cannot keep its promise on this log, or has not.
+    """
+    method = METHODS[cell.method]
+    params = _parameters(method, cell)
+    arguments: tuple[Any, ...] = (
+        [log.traces], method, params, ReleaseKey.generate(), "experiment", "",
+    )  # fmt: skip
+    begun = time.perf_counter()
+    if not cell.needs_log and {"variants", "tree"} & {*method.writes(params)}:
+        _, decisions = decide(*arguments)
+        products = method.products(decisions, params).by_name
+        seconds = time.perf_counter() - begun
+        if "variants" in products:
+            return Released(log.recoded(products["variants"]), None, seconds)
+        return Released(VariantHistogram.merge(()), None, seconds, products["tree"])
+    done = anonymise(*arguments)
+    seconds = time.perf_counter() - begun
+    if method.verifies:
+        method.verify(done.traces, params)
+    traces = TraceBatch.concat([batch.recode(log.vocabulary) for batch in done.traces])
+    return Released(VariantHistogram.from_traces(traces), traces, seconds)
+
+
+def _unreleased(log: Log) -> Released:
+    return Released(log.variants, log.traces.recode(log.vocabulary), 0.0)
+
+
+def _key(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] for name in _IDENTITY)
+
+
+def code_version() -> str:
+    """Returns the version of tracecloak and a digest of the code that figures depend on."""
+    digest = hashlib.sha256(compare.code_version().encode())
+    folder = Path(__file__).parent
+    own = ("behaviour_measures", "perspectives", "quality", "tree_quality")
+    for path in sorted([*folder.glob("experiment*.py"), *(folder / f"{n}.py" for n in own)]):
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return f"{TOOL_VERSION} {digest.hexdigest()[:16]}"
+
+
+def run(experiment: Experiment, path: Path) -> list[Row]:
+    """Computes what a file of rows lacks, adds each row as it comes, and returns all of them.
+
+    Raises:
+        UsageError: The file is not one of rows.
+    """
+    return compare.run(experiment, path)
+
+
+def write_parquet(rows: Sequence[Row], path: Path) -> None:
+    """Writes rows as a table, a column a figure, null where a row has none."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = {name: pa.array([row.get(name) for row in rows]) for name in names}
+    table = pa.table(columns).replace_schema_metadata(
+        {"tracecloak.publishable": "false", "tracecloak.warning": INTERNAL}
+    )
+    pq.write_table(table, path)

@@ -1,0 +1,5 @@
+"""How far a release is from its log: measures, mined models, their quality."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,329 @@
+"""The configuration of a release: one YAML file or the same keys as flags."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+import pydantic
+import yaml
+from pydantic import Field
+
+from tracecloak.anonymizers.contract.method import Params
+from tracecloak.anonymizers.noise.randomness import text_digest
+from tracecloak.anonymizers.registry import METHODS, method_named
+from tracecloak.pipelines.release.model_file import read_model_rules
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.columns import ColumnMapping, RowFilter
+from tracecloak.schemas.events.vocabulary import read_vocabulary
+from tracecloak.transforms.batch.traces import DEFAULT_SHARDS
+from tracecloak.transforms.formats.registry import SourceFormat
+
+DEFAULT_PARTS = 8
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return value
+
+
+class _Section(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class Columns(_Section):
+    """Which source columns play which part."""
+
+    case_id: str | None = None
+    """Source column (or XES key) of the case id; by default case_id or case:concept:name."""
+    activity: str | None = None
+    """Source column of the activity; by default activity or concept:name."""
+    timestamp: str | None = None
+    """Source column of the time; by default timestamp or time:timestamp."""
+    individual_id: str | None = None
+    """Source column of the individual behind the case, if one person can have several cases."""
+    resource: str | None = None
+    """Source column of the resource."""
+    lifecycle: str | None = None
+    """Source column of the lifecycle transition."""
+    time_zone: str = "UTC"
+    """IANA time zone of stamps without an offset."""
+    timestamp_format: str | None = None
+    """strptime format of stamps that are not ISO 8601."""
+    timestamp_unit: Literal["s", "ms", "us"] | None = None
+    """Unit of numeric stamps since 1970."""
+
+
+class Where(_Section):
+    """A row filter: the records whose column passes are read, the others are not there."""
+
+    column: str
+    """A canonical name (activity, lifecycle, …) or a column of the source."""
+    equals: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] | None = None
+    """The values that pass."""
+    begins_with: str | None = None
+    """The prefix that passes."""
+
+
+class SourceConfig(_Section):
+    """Which files hold an event log, and how they are read."""
+
+    input: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] = Field(min_length=1)
+    """Paths or globs of the input files, on any Beam file system; separated by commas as a flag."""
+    input_format: Literal["xes", "csv", "parquet", "avro", "jsonl"] | None = None
+    """Format of the inputs; by default told by the ending of each name, .gz aside."""
+    delimiter: str | None = None
+    """Delimiter of CSV; by default a comma, or a tab for .tsv."""
+    encoding: str = "utf-8"
+    """Encoding of CSV."""
+    header: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] | None = None
+    """Column names of a CSV without a header line."""
+    columns: Columns = Columns()
+    """Column mapping; undeclared columns are dropped."""
+    where: tuple[Where, ...] = ()
+    """Row filters; all must pass."""
+
+    @property
+    def mapping(self) -> ColumnMapping:
+        """The column mapping with its filters."""
+        filters = tuple(RowFilter(w.column, w.equals, w.begins_with) for w in self.where)
+        return ColumnMapping(**self.columns.model_dump(), filters=filters)
+
+    @property
+    def source_format(self) -> SourceFormat:
+        """How the bytes of the inputs are read."""
+        return SourceFormat(self.input_format, self.delimiter, self.encoding, self.header)
+
+
+class ReleaseConfig(SourceConfig):
+    """Everything that a release depends on, and where it goes."""
+
+    method: str
+    """Name of the method; `tracecloak catalogue` lists them."""
+    params: dict[str, Any] = Field(default_factory=dict)
+    """Parameters of the method."""
+    output: str = Field(min_length=1)
+    """Folder of all releases; this one goes to run_id=<release_id> in it."""
+    formats: Annotated[
+        tuple[Literal["parquet", "xes", "csv"], ...], pydantic.BeforeValidator(_listed)
+    ] = ("parquet", "xes")
+    """Forms of the released log."""
+    release_id: str | None = None
+    """Name of the release; by default a keyed digest of input and configuration."""
+    max_error_ratio: float = Field(0.01, ge=0, le=1)
+    """Largest share of malformed records with which the run goes on."""
+    dead_letter: str | None = None
+    """Folder for the places of malformed records; by default _internal/ in the output."""
+    key_store: str | None = None
+    """Folder of keys and receipts; by default TRACECLOAK_KEY_STORE or one in the home folder."""
+    worker_keys: str | None = None
+    """Folder on a file system that workers elsewhere can read, such as gs://BUCKET/keys, where they
+    find the keys in use; DataflowRunner needs it. Whoever can read it can subtract noise."""
+    ledger: str | None = None
+    """SQLAlchemy URL of the ledger of privacy budgets; by default an SQLite file in the key store,
+    which does for runs on this machine."""
+    account: str = "default"
+    """Account of the ledger that pays for the release: one for each population of cases."""
+    accounts: str | None = None
+    """YAML file with the caps of the accounts, kept by the privacy officer; without it spending is
+    recorded and not limited."""
+    runner: str = "FnApiRunner"
+    """Beam runner, or InMemory: one process without Beam."""
+    shards: int = Field(DEFAULT_SHARDS, ge=1, le=1 << 16)
+    """Shards of cases; more need less memory each, and change no result."""
+    parts: int = Field(DEFAULT_PARTS, ge=1, le=1 << 16)
+    """Parts of the released log."""
+
+    @property
+    def method_params(self) -> Params:
+        """The checked parameters of the method.
+
+        Raises:
+            UsageError: One is unknown or out of range.
+        """
+        try:
+            return method_named(self.method).Params(**self.params)
+        except pydantic.ValidationError as error:
+            raise usage_error(error) from None
+
+    @property
+    def digest(self) -> str:
+        """Digest of all that determines the released bytes beside the input and the key."""
+        reading = self.model_dump_json(
+            include={"input_format", "delimiter", "encoding", "header", "columns", "where"}
+        )
+        made = json.dumps(self.method_params.resolved())
+        written = self.model_dump_json(include={"formats", "parts"})
+        return text_digest(reading, self.method, made, written)
+
+
+def load(path: str | None, flags: Mapping[str, Any]) -> ReleaseConfig:
+    """Returns the configuration of a YAML file with flags in place of its keys.
+
+    Args:
+        path: The file, or None.
+        flags: Given flags by name: keys of the configuration, of `columns`, or of the method.
+
+    Raises:
+        UsageError: The file is no YAML mapping, or a key is unknown, missing or wrong.
+    """
+    body = {} if path is None else read_yaml(path)
+    method = flags.get("method", body.get("method"))
+    names = set(method_named(method).Params.model_fields) if method is not None else set()
+    params = {name: value for name, value in flags.items() if name in names}
+    if params:
+        body["params"] = {**(body.get("params") or {}), **params}
+    others = {name: value for name, value in flags.items() if name not in names}
+    config = _with_public_inputs(_checked(ReleaseConfig, body, others))
+    _ = config.method_params, config.mapping  # checked before anything else happens
+    return config
+
+
+def _with_public_inputs(config: ReleaseConfig) -> ReleaseConfig:
+    """Puts what other keys and files say into the method's parameters.
+
+    Raises:
+        UsageError: The file of the vocabulary or of the model is none, or individuals are to be
+            bounded and no column says who they are.
+    """
+    known = method_named(config.method).Params.model_fields
+    params = dict(config.params)
+    vocabulary = params.get("vocabulary")
+    if "vocabulary" in known and isinstance(vocabulary, str):
+        params["vocabulary"] = None if vocabulary == "private" else _vocabulary_file(vocabulary)
+    if "model" in known and isinstance(params.get("model"), str):
+        params["model"] = read_model_rules(params["model"]).model_dump(mode="json")
+    if "max_cases_per_individual" in known:
+        if config.columns.individual_id is not None:
+            params.setdefault("max_cases_per_individual", 1)
+        elif params.get("max_cases_per_individual") is not None:
+            raise UsageError(
+                "max_cases_per_individual needs to know the individuals: name their column with "
+                "individual_id"
+            )
+    return config.model_copy(update={"params": params})
+
+
+def _vocabulary_file(path: str) -> tuple[str, ...]:
+    try:
+        with open(path, "rb") as stream:
+            return read_vocabulary(stream.read())
+    except OSError as error:
+        raise UsageError(f"vocabulary {path!r} cannot be read: {error.strerror}") from None
+
+
+def load_source(flags: Mapping[str, Any]) -> SourceConfig:
+    """Returns how a log is to be read, from flags.
+
+    Raises:
+        UsageError: A flag is unknown, missing or wrong.
+    """
+    return _checked(SourceConfig, {}, flags)
+
+
+_C = TypeVar("_C", bound=SourceConfig)
+
+
+def _checked(kind: type[_C], body: dict[str, Any], flags: Mapping[str, Any]) -> _C:
+    columns = {name: value for name, value in flags.items() if name in Columns.model_fields}
+    if columns:
+        body["columns"] = {**(body.get("columns") or {}), **columns}
+    for name, value in flags.items():
+        if name not in columns:
+            body[name] = [parse_where(w) for w in value] if name == "where" else value
+    try:
+        return kind(**body)
+    except pydantic.ValidationError as error:
+        raise usage_error(error) from None
+
+
+def read_yaml(path: str) -> dict[str, Any]:
+    """Returns a configuration file's keys.
+
+    Raises:
+        UsageError: It cannot be read, or is no mapping with each key once.
+    """
+    try:
+        with open(path, encoding="utf-8") as stream:
+            body = yaml.load(stream, Loader=_StrictLoader)
+    except OSError as error:
+        raise UsageError(f"configuration {path!r} cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"configuration {path!r} is no YAML: {error}") from None
+    if not isinstance(body, dict) or not all(isinstance(key, str) for key in body):
+        raise UsageError(f"configuration {path!r} must be a mapping of keys to values")
+    return body
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Refuses a key that is given twice, of which YAML would silently take the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=deep) for key, _ in node.value]
+        twice = {str(key) for key in keys if keys.count(key) > 1}
+        if twice:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"key given twice: {', '.join(sorted(twice))}", node.start_mark
+            )
+        return super().construct_mapping(node, deep=deep)
+
+
+_WHERE = re.compile(r"^\s*(?P<column>.+?)\s*(?P<sign>\^=|=)\s*(?P<value>.*?)\s*$")
+
+
+def parse_where(text: str) -> dict[str, Any]:
+    """Returns the filter of `column = value, value` or `column ^= prefix`.
+
+    Raises:
+        UsageError: The text is neither.
+    """
+    match = _WHERE.match(text)
+    if match is None:
+        raise UsageError(f"where must be 'column = value' or 'column ^= prefix', got {text!r}")
+    if match["sign"] == "=":
+        return {"column": match["column"], "equals": match["value"]}
+    return {"column": match["column"], "begins_with": match["value"]}
+
+
+def usage_error(error: pydantic.ValidationError) -> UsageError:
+    """Returns pydantic's findings as one line a key; the values are parameters and may be shown."""
+    lines = []
+    for found in error.errors(include_url=False):
+        where = ".".join(str(part) for part in found["loc"])
+        told = found["msg"].removeprefix("Value error, ")  # which pydantic puts before ours
+        if found["type"] == "extra_forbidden":
+            lines.append(f"{where}: unknown key")
+        elif found["type"] == "missing":
+            lines.append(f"{where}: required")
+        elif where:
+            lines.append(f"{where}: {told}, got {found['input']!r}")
+        else:  # of several keys together: all that was given would be too much to show
+            lines.append(told)
+    return UsageError("; ".join(lines))
+
+
+def json_schema() -> dict[str, Any]:
+    """Returns the JSON Schema of the configuration file, with the parameters of every method."""
+    schema = ReleaseConfig.model_json_schema()
+    definitions = schema.setdefault("$defs", {})
+    branches = []
+    for name, method in sorted(METHODS.items()):
+        params = method.Params.model_json_schema(ref_template="#/$defs/{model}")
+        definitions.update(params.pop("$defs", {}))
+        definitions[params["title"]] = params
+        then = {"properties": {"params": {"$ref": f"#/$defs/{params['title']}"}}}
+        branches.append({"if": {"properties": {"method": {"const": name}}}, "then": then})
+    schema["properties"]["method"]["enum"] = sorted(METHODS)
+    # As text these are lists separated by commas, like the flags.
+    for name in ("input", "formats", "header"):
+        schema["properties"][name] = {
+            "anyOf": [schema["properties"][name], {"type": "string"}],
+            "description": schema["properties"][name].get("description", ""),
+        }
+    equals = definitions["Where"]["properties"]
+    equals["equals"] = {"anyOf": [equals["equals"], {"type": "string"}]}
+    schema["allOf"] = branches
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -1,0 +1,36 @@
+"""The Beam pipeline of a release, from its files to its commit."""
+
+from __future__ import annotations
+
+import apache_beam as beam
+
+from tracecloak.schemas.published.manifest import ReleaseManifest
+from tracecloak.transforms.batch.anonymize import AnonymizeTraces, Run
+from tracecloak.transforms.batch.read import EVENTS, EventSource, ReadEventLog
+from tracecloak.transforms.batch.traces import GroupIntoTraces
+from tracecloak.transforms.batch.validate import CheckRejects, DeadLetter
+from tracecloak.transforms.batch.write import WriteRelease
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
+
+
+def build_release(
+    pipeline: beam.Pipeline,
+    source: EventSource,
+    dead_letter: DeadLetter,
+    run: Run,
+    folder: ReleaseFolder,
+    manifest: ReleaseManifest,
+    formats: tuple[str, ...],
+    n_shards: int,
+    n_parts: int,
+) -> None:
+    """Adds all of a release to a pipeline: read, check, group, anonymise, write, commit."""
+    read = pipeline | "ReadEventLog" >> ReadEventLog(source)
+    checked = read | "CheckRejects" >> CheckRejects(dead_letter)
+    grouped = read[EVENTS] | "GroupIntoTraces" >> GroupIntoTraces(
+        n_shards, wait_on=checked, by_individual=run.by_individual
+    )
+    made = grouped["traces"] | "AnonymizeTraces" >> AnonymizeTraces(run, n_shards)
+    _ = made["traces"] | "WriteRelease" >> WriteRelease(
+        folder, manifest, formats, n_parts, run, made["products"]
+    )

@@ -1,0 +1,118 @@
+"""What a release says of itself, takes from its account, and tells its operator."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import cast
+
+from apache_beam.io.filesystems import FileSystems
+
+from tracecloak.anonymizers.accounting.composition import decimal_text, total
+from tracecloak.anonymizers.registry import method_named
+from tracecloak.pipelines.budget.books import after_release
+from tracecloak.pipelines.budget.ledger import Ledger, Reservation
+from tracecloak.pipelines.release.config import ReleaseConfig
+from tracecloak.pipelines.runners.options import IN_MEMORY, is_durable, version
+from tracecloak.schemas.published.manifest import ReleaseManifest
+from tracecloak.transforms.batch.read import EventSource
+from tracecloak.transforms.batch.validate import DeadLetter
+from tracecloak.transforms.publish.release_folder import ReleaseFolder, write_text
+from tracecloak.transforms.publish.statement import (
+    STATEMENT_NAME,
+    InternalFacts,
+    internal_statement,
+)
+
+
+def manifest_of(
+    config: ReleaseConfig, folder: ReleaseFolder, key_fingerprint: str
+) -> ReleaseManifest:
+    """Returns what a release says of itself."""
+    method = method_named(config.method)
+    params = config.method_params
+    in_memory_run = config.runner == IN_MEMORY
+    return ReleaseManifest(
+        release_id=folder.release_id,
+        method=method.name,
+        params=params.resolved(),
+        guarantee=method.guarantee(params),
+        operations=method.operations,
+        spends=tuple(part.to_json() for part in method.spends(params)),
+        config_digest=config.digest,
+        key_fingerprint=key_fingerprint,
+        exact_noise=method.exact_noise,
+        unsafe_barrier=not in_memory_run and not is_durable(config.runner),
+        beam_version=None if in_memory_run else version(),
+    )
+
+
+def reservation_of(
+    config: ReleaseConfig, folder: ReleaseFolder, key_fingerprint: str
+) -> Reservation:
+    """Returns what a release takes from its account."""
+    method = method_named(config.method)
+    params = config.method_params
+    guarantee = method.guarantee(params)
+    spends = method.spends(params)
+    epsilon, delta = total(spends) if spends else (None, None)
+    return Reservation(
+        account=config.account,
+        release_id=folder.release_id,
+        output=folder.output,
+        epsilon=epsilon,
+        delta=delta,
+        unit=guarantee.unit,
+        adjacency=guarantee.adjacency,
+        method=method.name,
+        spends=tuple(part.to_json() for part in spends),
+        config_digest=config.digest,
+        key_fingerprint=key_fingerprint,
+    )
+
+
+def internal_statement_path(folder: ReleaseFolder) -> str:
+    """Returns where the operator's edition of a release's statement lies."""
+    return cast(
+        str,
+        FileSystems.join(folder.output, "_internal", f"run_id={folder.release_id}", STATEMENT_NAME),
+    )
+
+
+def write_internal_statement(
+    config: ReleaseConfig,
+    source: EventSource,
+    folder: ReleaseFolder,
+    dead_letter: DeadLetter,
+    ledger: Ledger,
+    key_fingerprint: str,
+) -> None:
+    """Writes the operator's edition of the statement, beside the dead letter.
+
+    Raises:
+        AfterReleaseError: It could not be written; the release is complete.
+    """
+    try:
+        balance = ledger.balance(config.account)
+        account = ledger.accounts.get(config.account)
+        facts = InternalFacts(
+            account=config.account,
+            ledger=ledger.place,
+            spent_after=_text(balance.spent_epsilon),
+            cap=None if account is None else _text(account.epsilon_cap),
+            inputs=tuple(file.path for file in source.files),
+            runner=config.runner,
+            config_digest=config.digest,
+            key_fingerprint=key_fingerprint,
+            dead_letter=dead_letter.folder if FileSystems.exists(dead_letter.folder) else None,
+            configuration=config.model_dump(mode="json"),
+        )
+        manifest = manifest_of(config, folder, key_fingerprint)
+        path = internal_statement_path(folder)
+        write_text(f"{path}.part", internal_statement(manifest, facts))
+        FileSystems.rename([f"{path}.part"], [path])  # there as a whole, or not there
+    except BaseException as error:
+        raise after_release(folder, error) from error
+
+
+def _text(value: Fraction | None) -> str | None:
+    return None if value is None else decimal_text(value)

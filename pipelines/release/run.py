@@ -1,0 +1,344 @@
+"""`tracecloak release`: from a configuration to a committed release, or to nothing at all."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import apache_beam as beam
+from apache_beam.io.filesystems import FileSystems
+
+from tracecloak.anonymizers.contract import in_memory
+from tracecloak.anonymizers.registry import method_named
+from tracecloak.pipelines.budget.books import (
+    Books,
+    after_release,
+    check_worker_keys,
+    open_ledger,
+    open_store,
+    reason_of,
+)
+from tracecloak.pipelines.release.config import ReleaseConfig, SourceConfig
+from tracecloak.pipelines.release.pipeline import build_release
+from tracecloak.pipelines.release.records import (
+    internal_statement_path,
+    manifest_of,
+    reservation_of,
+    write_internal_statement,
+)
+from tracecloak.pipelines.runners.options import IN_MEMORY, check_ready, is_local, pipeline_options
+from tracecloak.schemas import errors
+from tracecloak.schemas.arrays.merging import Pieces
+from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.manifest import OutputFile, ReleaseManifest
+from tracecloak.schemas.published.rows import parts_of
+from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.transforms.batch.anonymize import Run
+from tracecloak.transforms.batch.read import EventSource
+from tracecloak.transforms.batch.validate import DeadLetter
+from tracecloak.transforms.batch.write import commit
+from tracecloak.transforms.files import match_files
+from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.publish.release_files import (
+    check_xes_names,
+    write_dfg,
+    write_export,
+    write_part,
+    write_products,
+    write_statement,
+)
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
+
+_LOG = logging.getLogger("tracecloak")
+# Inputs whose headers are looked at before anything runs; the readers check every one.
+_CHECKED_FILES = 20
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended.
+
+    Attributes:
+        folder: The release's folder.
+        was_released_before: Whether this run found the release there and did nothing.
+        dead_letter: Where malformed records are listed, if there were any.
+    """
+
+    folder: ReleaseFolder
+    was_released_before: bool
+    dead_letter: str
+
+
+def source_of(config: SourceConfig) -> EventSource:
+    """Returns the input files and how to read them; reads no values.
+
+    Raises:
+        UsageError: An input is not there, or its format is not known.
+        InputSchemaError: An input does not have the mapped columns.
+    """
+    mapping = config.mapping
+    if isinstance(config, ReleaseConfig) and _by_individual(config):
+        mapping = replace(mapping, needs_individual=True)
+    if isinstance(config, ReleaseConfig):
+        attributes = method_named(config.method).attributes(config.method_params)
+        mapping = replace(mapping, attributes=tuple((a.name, a.column) for a in attributes))
+    source = EventSource(tuple(match_files(config.input)), config.source_format, mapping)
+    for file in source.files[:_CHECKED_FILES]:
+        source.columns_of(file)
+    return source
+
+
+def _by_individual(config: ReleaseConfig) -> bool:
+    bounds = method_named(config.method).bounds(config.method_params)
+    return bounds.max_cases_per_individual is not None
+
+
+def run_release(config: ReleaseConfig, beam_arguments: Sequence[str] = ()) -> Outcome:
+    """Makes the release that a configuration describes, unless it exists.
+
+    Raises:
+        TracecloakError: Nothing was released, for the reason that the error's class and text give;
+            or, for AfterReleaseError, something was.
+    """
+    try:
+        return _release(config, beam_arguments)
+    except TracecloakError:
+        raise
+    except Exception as error:  # before anything ran: what fails later is told by its class
+        raise _translated(error) from error
+
+
+def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
+    options = (
+        None if config.runner == IN_MEMORY else pipeline_options(config.runner, beam_arguments)
+    )
+    if options is None and beam_arguments:
+        raise UsageError(f"runner {IN_MEMORY} takes no flags of Beam, got {beam_arguments[0]}")
+    source = source_of(config)
+    store = open_store(config)
+    output = _absolute(config.output)
+    fingerprint = store.fingerprint(source.files)
+    release_id = config.release_id or store.digest(f"{fingerprint}\n{config.digest}")[:16]
+    folder = ReleaseFolder(output, release_id)
+    dead_letter = DeadLetter(
+        config.dead_letter or FileSystems.join(output, "_internal", f"run_id={release_id}"),
+        config.max_error_ratio,
+    )
+
+    ledger = open_ledger(config, store)
+    check_worker_keys(config)
+    if options is not None:
+        check_ready(options)
+    with store.alone(output, release_id):
+        books = Books(store, ledger, folder)
+        if folder.committed() is not None:
+            receipt = store.receipt(output, release_id)
+            if receipt is None:
+                raise UsageError(
+                    f"release_id {release_id!r} exists in {output}, and this key store cannot tell "
+                    "whether it was made of this input; use the key_store of that run, or choose "
+                    "another release_id"
+                )
+            receipt.check_same(fingerprint, config.digest)
+            if receipt.state == "reserved":  # the earlier run was cut off after its commit
+                books.finish(receipt.key_fingerprint)
+            if not FileSystems.exists(internal_statement_path(folder)):
+                write_internal_statement(
+                    config, source, folder, dead_letter, ledger, receipt.key_fingerprint
+                )
+            return Outcome(folder, True, dead_letter.folder)
+
+        is_new = not store.holds_key(output, release_id)
+        key = store.reserve(
+            output, release_id, fingerprint, config.digest, not is_local(config.runner)
+        )
+        key_fingerprint = key.resolve().fingerprint
+        receipt = store.receipt(output, release_id)
+        left_machine = receipt is not None and receipt.left_machine
+        try:
+            ledger.reserve(reservation_of(config, folder, key_fingerprint))
+        except (UsageError, BudgetExhausted):
+            # Refused, so nothing is charged or drawn under a new key. With an old one something may
+            # be, and after any other error the ledger may hold the charge: those keys stay.
+            if is_new:
+                store.void(output, release_id)
+            raise
+        try:
+            folder.discard()
+            _run(config, options, source, dead_letter, folder, key)
+        except BaseException as error:
+            # Workers of Beam, in other threads or processes, may not notice an interrupt.
+            may_go_on = left_machine or (options is not None and not isinstance(error, Exception))
+            ended = _settled(error, books, key_fingerprint, may_go_on)
+            if ended is error:
+                raise
+            raise ended from error
+        books.finish(key_fingerprint)
+        write_internal_statement(config, source, folder, dead_letter, ledger, key_fingerprint)
+    return Outcome(folder, False, dead_letter.folder)
+
+
+def _settled(
+    error: BaseException, books: Books, key_fingerprint: str, may_go_on: bool
+) -> BaseException:
+    """Writes down what became of a run that failed, and returns what to raise.
+
+    What cannot be proved to be unreleased stays spent, and its key stays for another run.
+    """
+    folder = books.folder
+    try:
+        shown = books.shown(key_fingerprint)
+    except Exception as unknown:
+        return TracecloakError(
+            f"the pipeline failed with {reason_of(error)}, and what is in {folder.final} cannot be "
+            f"told ({reason_of(unknown)}). {_STAYS_SPENT}"
+        )
+    if shown == "release":
+        return after_release(folder, error)
+    if shown == "other":
+        return TracecloakError(
+            f"the pipeline failed with {reason_of(error)}, and {folder.final} holds a part of this "
+            f"release or another one. {_STAYS_SPENT}"
+        )
+    if may_go_on:
+        _LOG.warning("a run of this release may still go on. %s", _STAYS_SPENT)
+    else:
+        books.void(key_fingerprint)
+    return _translated(error) if isinstance(error, Exception) else error
+
+
+_STAYS_SPENT = (
+    "Its budget stays spent: run the same command again, which draws nothing new, or choose "
+    "another release_id"
+)
+
+
+def _run(
+    config: ReleaseConfig,
+    options: beam.options.pipeline_options.PipelineOptions | None,
+    source: EventSource,
+    dead_letter: DeadLetter,
+    folder: ReleaseFolder,
+    key: KeyReference,
+) -> None:
+    manifest = manifest_of(config, folder, key.resolve().fingerprint)
+    run = Run(config.method, config.method_params, folder.release_id, key, config.digest)
+    if options is None:
+        _run_in_memory(config, source, dead_letter, run, folder, manifest)
+        return
+    with beam.Pipeline(options=options) as pipeline:
+        build_release(
+            pipeline,
+            source,
+            dead_letter,
+            run,
+            folder,
+            manifest,
+            config.formats,
+            config.shards,
+            config.parts,
+        )
+
+
+def _run_in_memory(
+    config: ReleaseConfig,
+    source: EventSource,
+    dead_letter: DeadLetter,
+    run: Run,
+    folder: ReleaseFolder,
+    manifest: ReleaseManifest,
+) -> None:
+    events, n_rejects = [], 0
+    for file in source.files:
+        rejects = []
+        for batch, rejected in source.read(file):
+            events.append(batch)
+            rejects.extend([rejected] if rejected.num_rows else [])
+        if rejects:
+            dead_letter.write(file.rank, rejects)
+            n_rejects += sum(batch.num_rows for batch in rejects)
+        _LOG.info("read input %d of %d", file.rank + 1, len(source.files))
+    dead_letter.check(sum(batch.num_rows for batch in events), n_rejects)
+    traces = in_memory.group_into_traces(events, config.shards, run.by_individual)
+    events.clear()
+    made = in_memory.anonymise(
+        traces,
+        method_named(run.method),
+        run.params,
+        run.key.resolve(),
+        run.release_id,
+        run.config_digest,
+        lambda step: _LOG.info("next: %s", step),
+    )
+    written: list[OutputFile] = []
+    others = [
+        write_statement(folder, manifest),
+        *write_products(folder, manifest, made.products),
+    ]
+    if method_named(run.method).log != "none":
+        written, more = _write_log(config, [*made.traces, *run.columns], folder, manifest)
+        others += more
+    commit(folder, manifest, run, "parquet" in config.formats, written, others)
+
+
+def _write_log(
+    config: ReleaseConfig,
+    traces: list[TraceBatch],
+    folder: ReleaseFolder,
+    manifest: ReleaseManifest,
+) -> tuple[list[OutputFile], list[OutputFile]]:
+    """Returns the parts, and what is written beside them or from them."""
+    names = ActivityVocabulary.merge([batch.vocabulary for batch in traces])
+    if "xes" in config.formats:
+        check_xes_names(names)
+    parts: dict[int, list[TraceBatch]] = {number: [] for number in range(config.parts)}
+    graph = Pieces(DirectlyFollows)
+    for batch in traces:
+        graph.add(DirectlyFollows.from_traces(batch))
+        for number, cases in parts_of(batch, config.parts):
+            parts[number].append(cases)
+    written = [write_part(folder, manifest, number, cases) for number, cases in parts.items()]
+    others = [write_dfg(folder, graph.result(), names)]
+    for kind in config.formats:
+        if kind != "parquet":
+            others.append(write_export(folder, manifest, kind, config.parts))
+            _LOG.info("wrote %s", others[-1].path)
+    return written, others
+
+
+def _absolute(path: str) -> str:
+    """Returns the one path of a folder: locks, receipts and charges are found by it."""
+    if FileSystems.get_scheme(path) is None:
+        return str(Path(path).resolve())
+    return path
+
+
+# A worker in another process can hand back an error's text only, with its class in it.
+_CLASS_IN_TEXT = re.compile(r"tracecloak\.schemas\.errors\.(?P<name>\w+): (?P<text>[^\n]*)")
+_STAGE_IN_TEXT = re.compile(r" \[while running '.*")
+
+
+def _translated(error: Exception) -> TracecloakError:
+    """Finds our own error in what a runner made of it; what is not ours is not quoted.
+
+    A foreign error's text may hold data, so only its class is named; the log of the run has the
+    rest.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, TracecloakError):
+            return type(cause)(_STAGE_IN_TEXT.sub("", str(cause)))
+        cause = cause.__cause__ or cause.__context__
+    for match in reversed(list(_CLASS_IN_TEXT.finditer(str(error)))):
+        kind = getattr(errors, match["name"], None)
+        if isinstance(kind, type) and issubclass(kind, TracecloakError):
+            return kind(_STAGE_IN_TEXT.sub("", match["text"]))
+    return TracecloakError(
+        f"the pipeline failed with {reason_of(error)}; nothing was released. Run again with "
+        "--traceback to see where; that output can hold private data"
+    )

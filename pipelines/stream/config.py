@@ -1,0 +1,441 @@
+"""The configuration of a stream: one YAML file or the same keys as flags."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+import pydantic
+from pydantic import Field
+
+from tracecloak.anonymizers.contract.method import Params
+from tracecloak.anonymizers.logs.params import PrivateLogParams
+from tracecloak.anonymizers.noise.randomness import text_digest
+from tracecloak.anonymizers.rigorous.params import Exact, RigorousParams
+from tracecloak.anonymizers.streams.log_steps import LogSteps
+from tracecloak.anonymizers.streams.params import StreamParams
+from tracecloak.anonymizers.streams.steps import StepProduct, StreamName, product_of
+from tracecloak.pipelines.release.config import Columns, Where, parse_where, read_yaml, usage_error
+from tracecloak.pipelines.runners.options import is_local
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.columns import ColumnMapping, RowFilter
+from tracecloak.schemas.events.events import EVENT_ID
+from tracecloak.schemas.events.vocabulary import read_vocabulary
+from tracecloak.schemas.published.step import Product, View
+from tracecloak.schemas.streams.closing_rule import ClosingRule
+from tracecloak.transforms.formats.messages import MessageFormat
+from tracecloak.transforms.stream.assemble import DEFAULT_SHARDS, CaseCap
+from tracecloak.transforms.stream.step_files import StepFormat
+
+STREAMING_RUNNER = "BundleBasedDirectRunner"
+
+_SECOND_US = 1_000_000
+_UNITS_US = {
+    "ms": 1_000,
+    "s": _SECOND_US,
+    "m": 60 * _SECOND_US,
+    "h": 3_600 * _SECOND_US,
+    "d": 86_400 * _SECOND_US,
+    "w": 7 * 86_400 * _SECOND_US,
+}
+_DURATION = re.compile(r"\s*(\d{1,12}(?:\.\d{1,6})?)\s*(ms|s|m|h|d|w)\s*")
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
+
+
+def _duration(value: Any) -> int:
+    """Microseconds of a text such as 1h, 30m or 1.5s."""
+    match = _DURATION.fullmatch(str(value))
+    if match is None:
+        raise ValueError("must be a number with a unit, such as 90s, 30m, 1h, 1d or 2w")
+    micros = Fraction(match[1]) * _UNITS_US[match[2]]
+    if micros % _UNITS_US["ms"]:
+        raise ValueError("must be a whole number of milliseconds")
+    return int(micros)
+
+
+def _moment(value: Any) -> int:
+    """Microseconds since 1970 of an ISO 8601 date or time; UTC without an offset."""
+    if not isinstance(value, datetime.date):
+        value = datetime.datetime.fromisoformat(str(value))
+    if not isinstance(value, datetime.datetime):
+        value = datetime.datetime(value.year, value.month, value.day)
+    if value.tzinfo is None:
+        value = value.replace(tzinfo=datetime.UTC)
+    since = value - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    micros = int(since / datetime.timedelta(microseconds=1))
+    if micros % _UNITS_US["ms"]:
+        raise ValueError("must be a whole number of milliseconds")
+    return micros
+
+
+def _named(value: str) -> str:
+    if _NAME.fullmatch(value) is None:
+        raise ValueError("must be 1 to 100 ASCII letters, digits, '_', '-' and '.', no '.' first")
+    return value
+
+
+def _vocabulary(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        with open(value, "rb") as stream:
+            return read_vocabulary(stream.read())
+    except OSError as error:
+        raise ValueError(f"cannot be read: {error.strerror}") from None
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return value
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _or_text(kind: dict[str, Any]) -> pydantic.WithJsonSchema:
+    """Of a list that as text is separated by commas, or has one member."""
+    return pydantic.WithJsonSchema({"anyOf": [kind, {"type": "string"}]})
+
+
+_TEXTS = {"type": "array", "items": {"type": "string"}}
+Duration = Annotated[
+    int,
+    pydantic.BeforeValidator(_duration),
+    pydantic.WithJsonSchema({"type": "string", "pattern": f"^{_DURATION.pattern}$"}),
+]
+# YAML reads a date without quotes as a date.
+Moment = Annotated[
+    int,
+    pydantic.BeforeValidator(_moment),
+    pydantic.WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+Name = Annotated[str, pydantic.AfterValidator(_named)]
+
+# What does not change what is published: where it goes, who pays, and what runs it.
+_AROUND = (
+    "input_subscription",
+    "input_topic",
+    "output",
+    "output_topic",
+    "dead_letter",
+    "reject_topic",
+    "key_store",
+    "worker_keys",
+    "ledger",
+    "account",
+    "accounts",
+    "runner",
+    "shards",
+    "release_id",
+    "epoch",
+)
+
+
+class StreamConfig(pydantic.BaseModel):
+    """Everything that a stream depends on, and where it goes."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    release_id: Name
+    """Name of the stream; its files go to run_id=<release_id>/epoch=<epoch> in the output."""
+    epoch: Name
+    """Name of the epoch. Each has a noise key and a budget of its own: the same one again spends
+    nothing and publishes the same numbers, another one is another spend."""
+    input_subscription: str | None = None
+    """Pub/Sub subscription, projects/PROJECT/subscriptions/NAME."""
+    input_topic: str | None = None
+    """Pub/Sub topic, in place of a subscription: a new one is made, which sees what comes then."""
+    message_schema: Literal["avro", "json"] | None = Field(None, alias="schema")
+    """Kind of the messages: avro, of schemas/files/event.avsc; json, objects. By default either."""
+    columns: Columns = Columns()
+    """Fields of a JSON object that play a part."""
+    where: tuple[Where, ...] = ()
+    """Filters; messages that do not pass are not there."""
+    event_id: str = EVENT_ID
+    """Field with the id of the event, by which one that is delivered twice is known."""
+    id_attribute: str | None = None
+    """Attribute of the message with that id, before the field."""
+    time_attribute: str | None = None
+    """Attribute of the message with the time of the event, before the field."""
+
+    product: Product = "dfg"
+    """dfg: directly-follows graph. variants: cases by variant. log: a log made up from noisy
+    counts, as private-log makes it."""
+    view: View = "window"
+    """window: of each step. total: of all steps so far. sliding: of the last sliding_steps
+    steps."""
+    sliding_steps: int | None = None
+    """Steps of a sliding sum."""
+    epsilon: Exact
+    """Privacy loss of all steps of the horizon together, a decimal above 0."""
+    delta: Exact = RigorousParams.model_fields["delta"].default
+    """Probability with which epsilon may not hold, for all steps together."""
+    max_cases: int | None = None
+    """Public upper bound on the number of cases of all steps, which bounds delta."""
+    vocabulary: Annotated[tuple[str, ...], pydantic.BeforeValidator(_vocabulary), _or_text(_TEXTS)]
+    """Public file of activity names, one a line; any other activity counts as __other__."""
+    max_trace_length: int = Field(50, ge=1)
+    """Events of a case that count, public; those published after so many are dropped."""
+    l2_clip: Exact | None = None
+    """Largest L2 norm of one case's directly-follows counts, public: a case beyond it is scaled
+    down, and noise is proportional to it. By default no case is."""
+    guarantee: Literal["case", "w_event"] = "case"
+    """case: epsilon holds for all steps together. w_event: for what an individual does within any
+    w_event_steps steps, where individuals have no bound on their cases over the whole horizon."""
+    w_event_steps: int | None = None
+    """Steps within which w_event protects an individual."""
+    max_cases_per_individual: int | None = None
+    """Cases of one individual that count, over the whole horizon or, with w_event, in each step; 1
+    if individual_id is mapped. Noise grows in proportion."""
+    log_params: dict[str, Any] = Field(default_factory=dict)
+    """Further parameters of private-log, for product log."""
+
+    period: Duration
+    """Length of a step, such as 1h or 1d."""
+    horizon: int
+    """Steps that are published, public; then the budget is spent and nothing more is."""
+    start: Moment
+    """Where step 0 begins, ISO 8601, UTC without an offset; fixed, so that a restart has the same
+    steps."""
+    gap: Duration
+    """Silence after which a case is over."""
+    max_lifetime: Duration
+    """Age at which a case is over, whatever still comes of it."""
+    max_disorder: Duration = 0
+    """How much later than its successors a message may be published."""
+    end_activity: Annotated[
+        tuple[str, ...], pydantic.BeforeValidator(_as_list), _or_text(_TEXTS)
+    ] = ()
+    """Public activity that ends a case; may be repeated."""
+    tombstone: Duration = 7 * _UNITS_US["d"]
+    """How long a closed case is remembered, so that what still comes of it is dropped; at least as
+    long as the subscription can redeliver (default 7d)."""
+    release_delay: Duration = 60 * _SECOND_US
+    """How long after its end a step waits for messages that are late (default 60s)."""
+
+    output: str = Field(min_length=1)
+    """Folder of all releases, on any Beam file system. It always gets the JSON of every step: that
+    a file is there keeps its step from being published again."""
+    formats: (
+        Annotated[tuple[StepFormat, ...], pydantic.BeforeValidator(_listed), _or_text(_TEXTS)]
+        | None
+    ) = None
+    """Forms of the files beside JSON: parquet, and xes for product log (default all)."""
+    output_topic: str | None = None
+    """Pub/Sub topic that gets the JSON of every step as well."""
+    dead_letter: str | None = None
+    """Folder for the times of messages that cannot be read; by default _internal/ in the output."""
+    reject_topic: str | None = None
+    """Pub/Sub topic that gets these as well."""
+    key_store: str | None = None
+    """Folder of keys and receipts; by default TRACECLOAK_KEY_STORE or one in the home folder."""
+    worker_keys: str | None = None
+    """Folder on a file system that workers elsewhere can read, such as gs://BUCKET/keys, where they
+    find the keys in use; DataflowRunner needs it. Whoever can read it can subtract noise."""
+    ledger: str | None = None
+    """SQLAlchemy URL of the ledger of privacy budgets; by default an SQLite file in the key
+    store."""
+    account: str = "default"
+    """Account of the ledger that pays for the whole horizon before anything is read."""
+    accounts: str | None = None
+    """YAML file with the caps of the accounts."""
+    runner: str = STREAMING_RUNNER
+    """Beam runner: BundleBasedDirectRunner for one machine, or DataflowRunner."""
+    shards: int | None = Field(None, ge=1, le=1 << 16)
+    """Shards of open cases: by default 1 on one machine, where each costs time, and 16 elsewhere. A
+    change forgets the open cases."""
+
+    @pydantic.model_validator(mode="after")
+    def _check(self) -> StreamConfig:
+        if (self.input_subscription is None) == (self.input_topic is None):
+            raise ValueError("give input_subscription or input_topic, one of them")
+        if self.product != "log":
+            if self.log_params:
+                raise ValueError(f"unknown key {min(self.log_params)}: it is for product log")
+            if "xes" in (self.formats or ()):
+                raise ValueError("formats: xes is for product log")
+        elif (self.view, self.guarantee) != ("window", "case") or (
+            self.sliding_steps is not None or self.w_event_steps is not None
+        ):
+            raise ValueError(
+                "product log has view window and guarantee case, without sliding_steps and "
+                "w_event_steps"
+            )
+        if self.columns.individual_id is None and self.max_cases_per_individual is not None:
+            raise ValueError(
+                "max_cases_per_individual needs to know the individuals: name their field with "
+                "individual_id"
+            )
+        return self
+
+    @property
+    def n_shards(self) -> int:
+        """Shards of open cases."""
+        if self.shards is not None:
+            return self.shards
+        return 1 if is_local(self.runner) else DEFAULT_SHARDS
+
+    @property
+    def by_individual(self) -> bool:
+        """Whether the unit of privacy is the individual."""
+        return self.columns.individual_id is not None
+
+    @property
+    def cap(self) -> CaseCap | None:
+        """How many cases of an individual count."""
+        if not self.by_individual:
+            return None
+        return CaseCap(self.max_cases_per_individual or 1, self.guarantee == "w_event")
+
+    @property
+    def params(self) -> Params:
+        """The checked parameters of what is published.
+
+        Raises:
+            UsageError: One is unknown or out of range.
+        """
+        given = {
+            name: getattr(self, name)
+            for name in RigorousParams.model_fields
+            if name != "max_cases_per_individual"
+        }
+        cap = self.cap
+        given["max_cases_per_individual"] = None if cap is None else cap.cases
+        try:
+            if self.product == "log":
+                return PrivateLogParams(**given, l2_clip=self.l2_clip, **self.log_params)
+            own = {n: getattr(self, n) for n in StreamParams.model_fields if n not in given}
+            return StreamParams(**given, **own)
+        except pydantic.ValidationError as error:
+            raise usage_error(error) from None
+
+    def made_product(self) -> StepProduct:
+        """Returns what is published.
+
+        Raises:
+            UsageError: A parameter is unknown or out of range.
+        """
+        params = self.params
+        if isinstance(params, StreamParams):
+            return product_of(params)
+        assert isinstance(params, PrivateLogParams)
+        if self.horizon < 1:
+            raise UsageError(f"horizon must be at least 1 step, got {self.horizon}")
+        return LogSteps(params, self.horizon)
+
+    @property
+    def rule(self) -> ClosingRule:
+        """When a case closes.
+
+        Raises:
+            UsageError: A duration is out of range, or an end activity is not in the vocabulary.
+        """
+        return ClosingRule(
+            self.vocabulary,
+            self.period,
+            self.gap,
+            self.max_lifetime,
+            self.max_disorder,
+            self.max_trace_length,
+            self.tombstone,
+            self.end_activity,
+            self.release_delay,
+            self.start,
+        )
+
+    @property
+    def layout(self) -> MessageFormat:
+        """Where a message says what."""
+        filters = tuple(RowFilter(w.column, w.equals, w.begins_with) for w in self.where)
+        mapping = ColumnMapping(**self.columns.model_dump(), filters=filters)
+        return MessageFormat(
+            mapping, self.event_id, self.id_attribute, self.time_attribute, self.message_schema
+        )
+
+    @property
+    def written(self) -> tuple[StepFormat, ...]:
+        """Forms of the files beside JSON."""
+        if self.formats is None:
+            return ("parquet", "xes") if self.product == "log" else ("parquet",)
+        return self.formats
+
+    @property
+    def digest(self) -> str:
+        """Digest of all that determines what is published beside the input and the key."""
+        return text_digest(self.model_dump_json(exclude=set(_AROUND)))
+
+    @property
+    def name(self) -> StreamName:
+        """What the stream is called, and where its steps lie."""
+        return StreamName(self.release_id, self.epoch, self.digest, self.start, self.period)
+
+
+def load_stream(path: str | None, flags: Mapping[str, Any]) -> StreamConfig:
+    """Returns the configuration of a YAML file with flags in place of its keys.
+
+    Args:
+        path: The file, or None.
+        flags: Given flags by name: keys of the configuration, of `columns`, or of private-log.
+
+    Raises:
+        UsageError: The file is no YAML mapping, or a key is unknown, missing or wrong.
+    """
+    body = {} if path is None else read_yaml(path)
+    own = set(stream_keys())
+    columns = {n: value for n, value in flags.items() if n in Columns.model_fields}
+    if columns:
+        body["columns"] = {**(body.get("columns") or {}), **columns}
+    for name, value in flags.items():
+        if name in columns:
+            continue
+        if name == "where":
+            body[name] = [parse_where(text) for text in value]
+        elif name in own:
+            body[name] = value
+        else:
+            body["log_params"] = {**(body.get("log_params") or {}), name: value}
+    try:
+        config = StreamConfig(**body)
+    except pydantic.ValidationError as error:
+        raise usage_error(error) from None
+    _ = config.made_product(), config.rule, config.layout  # checked before anything else happens
+    return config
+
+
+def stream_json_schema() -> dict[str, Any]:
+    """Returns the JSON Schema of the configuration file of a stream."""
+    schema = StreamConfig.model_json_schema()
+    schema["properties"]["log_params"] |= {
+        "propertyNames": {"enum": [*log_keys(), "attributes"]},
+    }
+    for name, text in (("max_disorder", "0s"), ("tombstone", "7d"), ("release_delay", "60s")):
+        schema["properties"][name]["default"] = text  # which the fields have in microseconds
+    equals = schema["$defs"]["Where"]["properties"]
+    equals["equals"] = {"anyOf": [equals["equals"], {"type": "string"}]}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def stream_keys() -> dict[str, str]:
+    """Returns the keys of the configuration that are flags, with what they say."""
+    return {
+        field.alias or name: field.description or ""
+        for name, field in StreamConfig.model_fields.items()
+        if name not in ("columns", "where", "log_params")
+    }
+
+
+def log_keys() -> dict[str, str]:
+    """Returns the further parameters of product log, with what they say."""
+    known = {*StreamConfig.model_fields, "attributes"}
+    return {
+        name: field.description or ""
+        for name, field in PrivateLogParams.model_fields.items()
+        if name not in known
+    }

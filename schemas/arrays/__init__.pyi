@@ -1,0 +1,17 @@
+from .columnar import decode as decode
+from .columnar import encode as encode
+from .hashing import hash_text as hash_text
+from .hashing import mix as mix
+from .hashing import text_words as text_words
+from .merging import Mergeable as Mergeable
+from .merging import Pieces as Pieces
+from .merging import Statistics as Statistics
+from .merging import offsets_of as offsets_of
+from .merging import order_of_small as order_of_small
+from .merging import ranges as ranges
+from .merging import sum_groups as sum_groups
+from .ranks import CaseRanks as CaseRanks
+from .ranks import case_bytes as case_bytes
+from .sequences import decode_sequences as decode_sequences
+from .sequences import encode_sequences as encode_sequences
+from .sequences import word_bytes as word_bytes

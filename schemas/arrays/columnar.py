@@ -1,0 +1,116 @@
+"""One wire form for all columnar values: a dataclass of arrays as one Arrow IPC message.
+
+Statistics, traces and decisions cross process borders many times. As Arrow buffers they decode
+without copying and without running code from the wire, and a slice carries its own rows only (and
+up to 63 bytes beside them, to which Arrow pads a buffer).
+
+A value is a frozen dataclass of this project whose fields are numpy arrays, Arrow arrays, other
+such dataclasses, dicts of those by name, or plain scalars (str, int, float, bool, None).
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+_PACKAGES = ("tracecloak.schemas.", "tracecloak.anonymizers.")
+_KEY = b"tracecloak"
+
+
+def encode(value: Any) -> bytes:
+    """Returns the value as one IPC stream; `decode` gives an equal value.
+
+    A value that was decoded still has its message, and gives it back.
+
+    Raises:
+        TypeError: The value or one of its fields is of no supported type.
+    """
+    message = getattr(value, _MESSAGE, None)
+    if message is not None:
+        return message
+    columns: dict[str, pa.Array] = {}
+    layout = _flatten("", value, columns)
+    schema = pa.schema(
+        [(name, column.type) for name, column in columns.items()],
+        metadata={_KEY: json.dumps(layout).encode()},
+    )
+    sink = pa.BufferOutputStream()
+    batch = pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
+    with pa.ipc.new_stream(sink, schema, options=_OPTIONS) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def decode(data: bytes) -> Any:
+    """Returns the value; its numpy arrays share the memory of `data` and are read-only."""
+    with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+        layout = json.loads(reader.schema.metadata[_KEY])
+        batch = reader.read_next_batch()
+    columns = {name: batch.column(i) for i, name in enumerate(batch.schema.names)}
+    value = _build(layout, columns)
+    object.__setattr__(value, _MESSAGE, data)  # the arrays lie in it: it is kept in any case
+    return value
+
+
+_MESSAGE = "_ipc_message"
+
+# The runner owns the threads.
+_OPTIONS = pa.ipc.IpcWriteOptions(use_threads=False)
+
+
+def _flatten(path: str, value: Any, columns: dict[str, pa.Array]) -> dict[str, Any]:
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and value.dtype.isnative:
+        flat = np.ascontiguousarray(value).reshape(-1)
+        plain = flat.view(np.uint8) if flat.dtype.kind == "b" else flat
+        columns[path] = _one_row(pa.array(plain))
+        return {"numpy": path, "dtype": value.dtype.str, "shape": list(value.shape)}
+    if isinstance(value, pa.Array):
+        columns[path] = _one_row(value)
+        return {"arrow": path}
+    if is_dataclass(value) and not isinstance(value, type):
+        kind = type(value)
+        name = f"{kind.__module__}:{kind.__qualname__}"
+        if not name.startswith(_PACKAGES):
+            raise TypeError(f"{name} is not a columnar value of this project")
+        parts = {
+            f.name: _flatten(f"{path}.{f.name}", getattr(value, f.name), columns)
+            for f in fields(value)
+        }
+        return {"class": name, "fields": parts}
+    if isinstance(value, dict) and all(isinstance(name, str) for name in value):
+        return {"dict": {k: _flatten(f"{path}.{k!r}", part, columns) for k, part in value.items()}}
+    if value is None or isinstance(value, str | int | float | bool):
+        return {"scalar": value}
+    raise TypeError(f"field {path!r} has type {type(value).__name__}, which has no columnar form")
+
+
+def _one_row(values: pa.Array) -> pa.Array:
+    offsets = pa.array([0, len(values)], pa.int64())
+    return pa.LargeListArray.from_arrays(offsets, values)
+
+
+def _build(layout: dict[str, Any], columns: dict[str, pa.Array]) -> Any:
+    if "scalar" in layout:
+        return layout["scalar"]
+    if "arrow" in layout:
+        return columns[layout["arrow"]].flatten()
+    if "numpy" in layout:
+        dtype = np.dtype(layout["dtype"])
+        flat = columns[layout["numpy"]].flatten().to_numpy(zero_copy_only=True)
+        plain = flat.view(bool) if dtype.kind == "b" else flat
+        return plain.reshape(layout["shape"])
+    if "dict" in layout:
+        return {name: _build(part, columns) for name, part in layout["dict"].items()}
+    module, _, qualname = layout["class"].partition(":")
+    if not layout["class"].startswith(_PACKAGES):
+        raise TypeError(f"{layout['class']} is not a columnar value of this project")
+    kind = getattr(importlib.import_module(module), qualname)
+    if not is_dataclass(kind):
+        raise TypeError(f"{layout['class']} is not a columnar value of this project")
+    build: Any = kind
+    return build(**{name: _build(part, columns) for name, part in layout["fields"].items()})

@@ -1,0 +1,427 @@
+"""Whole cases in columns: what the shuffle delivers and every statistic counts.
+
+A batch holds complete cases only, their events in order, in CSR form: the events of case `i` are
+`offsets[i]:offsets[i+1]` of the event arrays. Sorting, splitting by shard and recoding are here;
+counting is in the modules of the statistics.
+
+Where the privacy unit is the individual, a batch holds complete individuals, and a case is the pair
+of an individual and a case id: the events of one case id that name two individuals are one case of
+each. So whatever a case contributes to a statistic is a function of one individual's own events.
+
+Attributes that the events have are carried along. Those of the source are texts in dictionaries,
+which can hold values that nobody declared: such a batch has no rows to release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tracecloak.schemas.arrays.hashing import hash_text
+from tracecloak.schemas.arrays.merging import offsets_of, order_of_small, ranges
+from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.events.events import (
+    ACTIVITY,
+    CASE_ID,
+    EVENT_INDEX,
+    EVENT_SCHEMA,
+    TIMESTAMP,
+    attribute_column,
+    attribute_names,
+    event_schema,
+    is_case_attribute,
+    released_schema,
+)
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+
+INDIVIDUAL_ID = "individual_id"
+
+
+@dataclass(frozen=True, eq=False)
+class TraceBatch:
+    """Some complete cases of a log.
+
+    Attributes:
+        case_ids: string[n_cases], distinct, or distinct within each individual.
+        offsets: int64[n_cases+1]; every case has at least one event.
+        activities: int32[n_events], codes of `vocabulary`.
+        times: int64[n_events], microseconds since 1970-01-01 UTC, not decreasing within a case.
+        vocabulary: What the codes mean; its names may be more than those that occur here.
+        individuals: string[n_cases], whose case each one is; None where cases stand for themselves.
+        attributes: Name to an array of n_events: dictionary<int32, string> as read from a source,
+            string, int64 or float64 in a released log. One of the case is the same in all of its
+            events.
+    """
+
+    case_ids: pa.StringArray
+    offsets: np.ndarray
+    activities: np.ndarray
+    times: np.ndarray
+    vocabulary: ActivityVocabulary
+    individuals: pa.StringArray | None = None
+    attributes: dict[str, pa.Array] = field(default_factory=dict)
+
+    @property
+    def n_cases(self) -> int:
+        """Number of cases."""
+        return len(self.case_ids)
+
+    @property
+    def n_events(self) -> int:
+        """Number of events of all cases."""
+        return len(self.activities)
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """int64[n_cases], events per case."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def is_first(self) -> np.ndarray:
+        """bool[n_events], whether an event begins its case."""
+        first = np.zeros(self.n_events, bool)
+        first[self.offsets[:-1]] = True
+        return first
+
+    @property
+    def starts(self) -> np.ndarray:
+        """int64[n_cases], time of each case's first event in microseconds."""
+        return self.times[self.offsets[:-1]]
+
+    @cached_property
+    def durations(self) -> np.ndarray:
+        """int64[n_events], microseconds since the predecessor in the case; 0 for a first event."""
+        since = np.diff(self.times, prepend=self.times[:1])
+        since[self.offsets[:-1]] = 0
+        return since
+
+    @property
+    def attribute_types(self) -> dict[str, pa.DataType]:
+        """Type of each attribute, in their order."""
+        return {name: values.type for name, values in self.attributes.items()}
+
+    def take(self, cases: np.ndarray) -> TraceBatch:
+        """Returns the cases at the given positions, in that order.
+
+        A position that repeats makes a batch whose case ids repeat, as copies of a case do.
+        """
+        events = ranges(self.offsets[cases], self.lengths[cases])
+        rows = pa.array(cases)
+        return TraceBatch(
+            self.case_ids.take(rows),
+            offsets_of(self.lengths[cases]),
+            self.activities[events],
+            self.times[events],
+            self.vocabulary,
+            None if self.individuals is None else self.individuals.take(rows),
+            _taken(self.attributes, events),
+        )
+
+    def truncate(self, max_length: int) -> TraceBatch:
+        """Returns the same cases without the events after each one's first `max_length`."""
+        if self.n_events == 0 or self.lengths.max() <= max_length:
+            return self
+        lengths = np.minimum(self.lengths, max_length)
+        events = ranges(self.offsets[:-1], lengths)
+        return replace(
+            self,
+            offsets=offsets_of(lengths),
+            activities=self.activities[events],
+            times=self.times[events],
+            attributes=_taken(self.attributes, events),
+        )
+
+    def recode(self, vocabulary: ActivityVocabulary) -> TraceBatch:
+        """Returns the same cases with the codes of a vocabulary that has all their activities.
+
+        Raises:
+            ValueError: It has not.
+        """
+        used = np.unique(self.activities)
+        codes = np.full(len(self.vocabulary), -1, np.int32)
+        codes[used] = vocabulary.codes(self.vocabulary.names.take(pa.array(used)))
+        activities = codes[self.activities] if self.n_events else self.activities
+        return replace(self, activities=activities, vocabulary=vocabulary)
+
+    def recode_public(self, vocabulary: ActivityVocabulary) -> TraceBatch:
+        """Returns the same cases with the codes of a vocabulary that has OTHER.
+
+        Activities that it does not have become OTHER; no event is lost.
+
+        Raises:
+            ValueError: The vocabulary has no OTHER.
+        """
+        codes = vocabulary.codes_or_other(self.vocabulary.names)
+        activities = codes[self.activities] if self.n_events else self.activities
+        return replace(self, activities=activities, vocabulary=vocabulary)
+
+    @classmethod
+    def from_events(
+        cls, events: Sequence[pa.RecordBatch], by_individual: bool = False
+    ) -> TraceBatch:
+        """Sorts canonical events, all events of their cases, into traces.
+
+        Events of a case are ordered by time, then by event index.
+
+        Args:
+            events: Batches of EVENT_SCHEMA, of `individual_id` if that is asked for, and of the
+                same attributes; further columns are not carried. An attribute of the case takes,
+                in all of its events, the first value that one of them has.
+            by_individual: A case is a pair of an individual and a case id, so that everything a
+                case holds comes from one individual's own events, and a case id that names two
+                individuals is one case of each. All events of each individual must be given.
+
+        Raises:
+            InputSchemaError: `by_individual`, and an event names no individual, or the batches
+                have different attributes.
+        """
+        names = attribute_names(events[0].schema) if events else []
+        if any(attribute_names(batch.schema) != names for batch in events):
+            raise InputSchemaError("the events must all have the same attributes")
+        schema = event_schema([INDIVIDUAL_ID] if by_individual else (), names)
+        columns = [carried_columns(batch, by_individual) for batch in events if batch.num_rows]
+        table = pa.Table.from_batches(columns, schema).unify_dictionaries().combine_chunks()
+        if table.num_rows == 0:
+            empty = np.zeros(0, np.int64)
+            return cls(
+                pa.array([], pa.string()),
+                np.zeros(1, np.int64),
+                np.zeros(0, np.int32),
+                empty,
+                ActivityVocabulary.of([]),
+                pa.array([], pa.string()) if by_individual else None,
+                {name: pa.array([], schema.field(attribute_column(name)).type) for name in names},
+            )
+        case_column = table.column(CASE_ID).chunk(0)
+        activity_column = table.column(ACTIVITY).chunk(0)
+        case = np.asarray(case_column.indices)
+        n_ids = len(case_column.dictionary)
+        if by_individual:
+            individual_column = table.column(INDIVIDUAL_ID).chunk(0)
+            case = case + np.asarray(individual_column.indices).astype(np.int64) * n_ids
+        time = np.asarray(table.column(TIMESTAMP).chunk(0))
+        index = np.asarray(table.column(EVENT_INDEX).chunk(0))
+        order = _event_order(case, time, index)
+        case, time = case[order], time[order]
+
+        heads = np.flatnonzero(np.diff(case, prepend=case[0] - 1))
+        offsets = np.append(heads, len(case)).astype(np.int64)
+        vocabulary = ActivityVocabulary.of(activity_column.dictionary)
+        codes = vocabulary.codes(activity_column.dictionary)
+        individuals = None
+        if by_individual:
+            individuals = individual_column.dictionary.take(pa.array(case[heads] // n_ids))
+        attributes = {}
+        for name in names:
+            values = table.column(attribute_column(name)).chunk(0).take(pa.array(order))
+            attributes[name] = _of_cases(values, offsets) if is_case_attribute(name) else values
+        return cls(
+            case_column.dictionary.take(pa.array(case[heads] % n_ids)),
+            offsets,
+            codes[np.asarray(activity_column.indices)[order]],
+            time,
+            vocabulary,
+            individuals,
+            attributes,
+        )
+
+    def to_rows(self) -> pa.RecordBatch:
+        """Returns the events as rows of RELEASED_SCHEMA and attributes, cases one after the other.
+
+        Texts are written out, not as dictionaries: a dictionary could hold a name that no row has.
+
+        Raises:
+            ValueError: An attribute has the values of a source.
+        """
+        if any(pa.types.is_dictionary(kind) for kind in self.attribute_types.values()):
+            raise ValueError("an attribute with the values of a source cannot be released")
+        schema = released_schema(self.attribute_types)
+        row = np.repeat(np.arange(self.n_cases), self.lengths)
+        return pa.RecordBatch.from_arrays(
+            [
+                self.case_ids.take(pa.array(row)),
+                self.vocabulary.names.take(pa.array(self.activities)),
+                pa.array(self.times).cast(schema.field(TIMESTAMP).type),
+                *self.attributes.values(),
+            ],
+            schema=schema,
+        )
+
+    @classmethod
+    def concat(cls, batches: Sequence[TraceBatch]) -> TraceBatch:
+        """Returns the cases of all batches, which share one vocabulary.
+
+        Raises:
+            ValueError: There is no batch, the vocabularies or the attributes and their types
+                differ, or just some have individuals.
+        """
+        if not batches or any(b.vocabulary != batches[0].vocabulary for b in batches):
+            raise ValueError("concat needs at least one batch, and batches of one vocabulary")
+        whose = [b.individuals for b in batches if b.individuals is not None]
+        if len(whose) not in (0, len(batches)):
+            raise ValueError("concat needs batches that all have individuals, or none of them")
+        first, *others = (list(batch.attribute_types.items()) for batch in batches)
+        if any(attributes != first for attributes in others):
+            raise ValueError("concat needs batches of the same attributes")
+        return cls(
+            pa.concat_arrays([b.case_ids for b in batches]),
+            offsets_of(np.concatenate([b.lengths for b in batches])),
+            np.concatenate([b.activities for b in batches]),
+            np.concatenate([b.times for b in batches]),
+            batches[0].vocabulary,
+            pa.concat_arrays(whose) if whose else None,
+            {name: pa.concat_arrays([b.attributes[name] for b in batches]) for name, _ in first},
+        )
+
+
+def _taken(attributes: dict[str, pa.Array], events: np.ndarray) -> dict[str, pa.Array]:
+    return {name: values.take(pa.array(events)) for name, values in attributes.items()}
+
+
+def _of_cases(values: pa.Array, offsets: np.ndarray) -> pa.Array:
+    """The first value that is not missing in each case, for all of its events."""
+    present = np.flatnonzero(np.asarray(_is_present(values)))
+    place = np.searchsorted(present, offsets[:-1])
+    first = np.append(present, offsets[-1])[place]
+    missing = first >= offsets[1:]
+    of_cases = values.take(pa.array(first, mask=missing))
+    return of_cases.take(pa.array(np.repeat(np.arange(len(first)), np.diff(offsets))))
+
+
+def _is_present(values: pa.DictionaryArray) -> pa.Array:
+    """A value can be missing in either of two ways."""
+    return pc.and_(
+        values.is_valid(),
+        pc.fill_null(values.dictionary.is_valid().take(values.indices), False),
+    )
+
+
+def _event_order(case: np.ndarray, time: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """int64[n]: the order by case, time, event index; sorts no more keys than it must."""
+    order = np.argsort(case, kind="stable")
+    case, time, index = case[order], time[order], index[order]
+    same = case[1:] == case[:-1]
+    ordered = (time[1:] > time[:-1]) | ((time[1:] == time[:-1]) & (index[1:] >= index[:-1]))
+    if not (same & ~ordered).any():
+        return order  # sources in document order arrive this way
+    return order[np.lexsort((index, time, case))]
+
+
+def carried_columns(events: pa.RecordBatch, by_individual: bool = False) -> pa.RecordBatch:
+    """Returns the columns of canonical events that traces are made of, the attributes among them.
+
+    Args:
+        events: Batch of EVENT_SCHEMA, optional columns and attributes.
+        by_individual: Whether `individual_id` is one of them.
+
+    Raises:
+        InputSchemaError: It is, and an event names no individual.
+    """
+    names = [*EVENT_SCHEMA.names, *([INDIVIDUAL_ID] if by_individual else ())]
+    if by_individual:
+        _require_values(events, INDIVIDUAL_ID)
+    names += [attribute_column(name) for name in attribute_names(events.schema)]
+    return events.select(names)
+
+
+def with_attributes(events: pa.RecordBatch, attributes: Sequence[str]) -> pa.RecordBatch:
+    """Returns canonical events with just the named ones of their attributes, in that order.
+
+    Raises:
+        InputSchemaError: The events do not have one.
+    """
+    found = attribute_names(events.schema)
+    missing = [name for name in attributes if name not in found]
+    if missing:
+        raise InputSchemaError(
+            f"the events have no attribute {', '.join(map(repr, missing))}; give it to the "
+            "attributes of the column mapping"
+        )
+    if found == list(attributes):
+        return events
+    wanted = [attribute_column(name) for name in attributes]
+    others = {attribute_column(name) for name in found}
+    return events.select([*(n for n in events.schema.names if n not in others), *wanted])
+
+
+def _require_values(events: pa.RecordBatch, name: str) -> None:
+    mend = "map a column that every event has, or drop the events without it by a filter"
+    position = events.schema.get_field_index(name)
+    if position < 0:
+        raise InputSchemaError(f"the events have no column {name!r}; {mend}")
+    column = events.column(position)
+    if column.null_count or column.dictionary.null_count:  # either way to write a missing value
+        raise InputSchemaError(f"an event has no value in column {name!r}; {mend}")
+
+
+def split_by_shard(
+    events: pa.RecordBatch, n_shards: int, key: str = CASE_ID
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Splits canonical events so that all events of a case get the same shard number.
+
+    Args:
+        events: Batch of EVENT_SCHEMA, optional columns and attributes.
+        n_shards: Number of shards.
+        key: Column whose value decides: of the case, or INDIVIDUAL_ID, and then all events of an
+            individual get the same number, and the events of a case may get several.
+
+    Yields:
+        (shard, events), non-empty, with the events in their order and dictionaries of keys, case
+        ids and attributes that hold just the shard's own.
+
+    Raises:
+        InputSchemaError: `key` is another column than the case id, and an event has no value in it.
+    """
+    if events.num_rows == 0:
+        return
+    if key != CASE_ID:
+        _require_values(events, key)
+    position = events.schema.get_field_index(key)
+    case_position = events.schema.get_field_index(CASE_ID)
+    unit = events.column(position)
+    value_shard = (hash_text(unit.dictionary) % np.uint64(n_shards)).astype(np.int64)
+    # Dictionary values are brought into the order of their shards, so each shard's dictionary is a
+    # slice of one array instead of a re-encoding of its own.
+    value_order = np.argsort(value_shard, kind="stable")
+    new_code = np.empty(len(value_order), np.int32)
+    new_code[value_order] = np.arange(len(value_order), dtype=np.int32)
+    values = unit.dictionary.take(pa.array(value_order))
+    value_offsets = np.searchsorted(value_shard[value_order], np.arange(n_shards + 1))
+
+    codes = np.asarray(unit.indices)
+    row_shard = value_shard[codes]
+    row_order = order_of_small(row_shard, n_shards - 1)
+    row_offsets = np.searchsorted(row_shard[row_order], np.arange(n_shards + 1))
+    attributes = [
+        events.schema.get_field_index(attribute_column(name))
+        for name in attribute_names(events.schema)
+    ]
+    ordered = events.take(pa.array(row_order))
+    ordered_codes = new_code[codes[row_order]]
+    for shard in np.unique(row_shard):
+        first, last = row_offsets[shard], row_offsets[shard + 1]
+        first_value, last_value = value_offsets[shard], value_offsets[shard + 1]
+        part = ordered.slice(first, last - first)
+        arrays = list(part.columns)
+        if case_position != position:
+            arrays[case_position] = _with_own_values(part.column(case_position))
+        for column in attributes:  # which may lack values
+            arrays[column] = part.column(column).cast(pa.string()).dictionary_encode()
+        arrays[position] = pa.DictionaryArray.from_arrays(
+            pa.array(ordered_codes[first:last] - np.int32(first_value)),
+            values.slice(first_value, last_value - first_value),
+        )
+        yield int(shard), pa.RecordBatch.from_arrays(arrays, schema=events.schema)
+
+
+def _with_own_values(column: pa.DictionaryArray) -> pa.DictionaryArray:
+    """The same values with a dictionary of just those that occur."""
+    used, codes = np.unique(np.asarray(column.indices), return_inverse=True)
+    return pa.DictionaryArray.from_arrays(
+        pa.array(codes.astype(np.int32)), column.dictionary.take(pa.array(used))
+    )

@@ -1,0 +1,151 @@
+"""Activity names and their codes, agreed for a whole run so that counts add without strings.
+
+A vocabulary is read from the log (published methods only; that its names were seen is then part of
+the release), or public. A public one has OTHER, which every activity that it does not name becomes:
+no event is lost, and nothing depends on which other names a log has. Codes are the ranks of the
+names in the order of their UTF-8 bytes, so the same names have the same codes whatever the order in
+which the log was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tracecloak.schemas.errors import UsageError
+
+# The name of all activities that a public vocabulary does not have.
+OTHER = "__other__"
+
+
+@dataclass(frozen=True, eq=False)
+class ActivityVocabulary:
+    """Distinct activity names in the order of their bytes.
+
+    Attributes:
+        names: string[n], sorted and distinct; the code of a name is its position (int32).
+    """
+
+    names: pa.StringArray
+
+    @classmethod
+    def of(cls, names: Iterable[str] | pa.Array) -> ActivityVocabulary:
+        """Makes a vocabulary of names in any order, with or without repetition."""
+        column = names if isinstance(names, pa.Array) else pa.array(list(names), pa.string())
+        distinct = pc.unique(column.cast(pa.string()))
+        return cls(distinct.take(pc.sort_indices(distinct)))
+
+    @classmethod
+    def public(cls, names: Iterable[str]) -> ActivityVocabulary:
+        """Makes a vocabulary of public names and OTHER."""
+        return cls.of([*names, OTHER])
+
+    @classmethod
+    def merge(cls, pieces: Sequence[ActivityVocabulary]) -> ActivityVocabulary:
+        """Returns the vocabulary of all names of the pieces."""
+        if len(pieces) == 1:
+            return pieces[0]
+        return cls.of(pa.concat_arrays([pa.array([], pa.string()), *(p.names for p in pieces)]))
+
+    @property
+    def weight(self) -> int:
+        """Number of names."""
+        return len(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ActivityVocabulary) and self.names.equals(other.names)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.names.to_pylist()))
+
+    @property
+    def start(self) -> int:
+        """Code of the artificial start, before every case's first activity."""
+        return len(self.names)
+
+    @property
+    def end(self) -> int:
+        """Code of the artificial end, after every case's last activity."""
+        return len(self.names) + 1
+
+    @property
+    def other(self) -> int:
+        """Code of OTHER.
+
+        Raises:
+            ValueError: The vocabulary has no OTHER: it is not a public one.
+        """
+        code = pc.index(self.names, OTHER).as_py()
+        if code < 0:
+            raise ValueError(f"the vocabulary has no {OTHER}; make it by ActivityVocabulary.public")
+        return code
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """The names by code, with START and END written as in directly-follows graphs: ▶ and ■."""
+        return [*self.names.to_pylist(), "▶", "■"]
+
+    def codes(self, names: pa.Array) -> np.ndarray:
+        """Returns int32[n], the codes of names.
+
+        Raises:
+            ValueError: A name is not in the vocabulary.
+        """
+        codes = pc.index_in(names, value_set=self.names)
+        if codes.null_count:
+            raise ValueError("an activity is not in the vocabulary")
+        return np.asarray(codes, np.int32)
+
+    def codes_or_other(self, names: pa.Array) -> np.ndarray:
+        """Returns int32[n], the codes of names, that of OTHER for names that are not here.
+
+        Raises:
+            ValueError: The vocabulary has no OTHER.
+        """
+        codes = pc.index_in(names, value_set=self.names)
+        return np.asarray(pc.fill_null(codes, self.other), np.int32)
+
+
+def read_vocabulary(data: bytes) -> tuple[str, ...]:
+    """Reads a public file of activities: UTF-8, one name a line, in any order.
+
+    A byte order mark in front and line ends of Windows are passed over, and so are lines of nothing
+    but white space. Otherwise a name is the line as it stands, spaces at its ends included.
+
+    Returns:
+        The names in the order of their lines.
+
+    Raises:
+        UsageError: A line is no UTF-8, repeats a name or has OTHER, or there is no name at all.
+    """
+    line_of: dict[str, int] = {}
+    for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+        try:
+            name = line.removesuffix(b"\r").decode()
+        except UnicodeDecodeError as error:
+            raise UsageError(
+                f"line {number} of the activity vocabulary is not UTF-8; save the file as UTF-8"
+            ) from error
+        if not name.strip():
+            continue
+        if name == OTHER:
+            raise UsageError(
+                f"line {number} of the activity vocabulary is {OTHER}, the name of the activities "
+                "that it does not have; leave it out"
+            )
+        first = line_of.setdefault(name, number)
+        if first != number:
+            raise UsageError(
+                f"line {number} of the activity vocabulary repeats line {first}; leave one out"
+            )
+    if not line_of:
+        raise UsageError("the activity vocabulary has no name: not one line with text")
+    return tuple(line_of)

@@ -1,0 +1,17 @@
+from .petri_net import PetriNet as PetriNet
+from .petri_net import Tokens as Tokens
+from .petri_net import Transition as Transition
+from .petri_net import net_of_tree as net_of_tree
+from .petri_net import states_of as states_of
+from .process_tree import SIGNS as SIGNS
+from .process_tree import SILENT as SILENT
+from .process_tree import Operator as Operator
+from .process_tree import ProcessTree as ProcessTree
+from .process_tree import exclusive as exclusive
+from .process_tree import flower as flower
+from .process_tree import leaf as leaf
+from .process_tree import loop as loop
+from .process_tree import normalise as normalise
+from .process_tree import optional as optional
+from .process_tree import parse_tree as parse_tree
+from .process_tree import sequence as sequence

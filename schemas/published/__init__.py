@@ -1,0 +1,8 @@
+"""What leaves: manifest, guarantee, released rows, graphs, variants, trees, steps.
+
+Here: values that are safe to publish. Not here: their files (transforms/publish).
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,105 @@
+"""A directly-follows graph as it is published: public names, consistent counts, and their noise.
+
+It holds nothing that was not paid for: the activities are those of a public vocabulary or of one
+bought with budget, the counts are post-processed noisy ones, and the intervals follow from the
+scale of the noise alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedGraph:
+    """The edges of a released directly-follows graph, sorted by (source, target).
+
+    Attributes:
+        names: string[n_names], the activities of the vocabulary; a code is a position in it. An
+            activity without an edge stays: that nothing was published of it is public.
+        sources: int32[n_edges], code of the earlier activity, or `start`.
+        targets: int32[n_edges], code of the later activity, or `end`.
+        counts: int64[n_edges], post-processed noisy counts, all positive.
+        lows: int64[n_edges], lower ends of the 95 % intervals of the noise around the counts, from
+            the public scale of the noise; none is negative.
+        highs: int64[n_edges], upper ends of these intervals.
+    """
+
+    names: pa.StringArray
+    sources: np.ndarray
+    targets: np.ndarray
+    counts: np.ndarray
+    lows: np.ndarray
+    highs: np.ndarray
+
+    @property
+    def start(self) -> int:
+        """Code of the artificial start."""
+        return ActivityVocabulary(self.names).start
+
+    @property
+    def end(self) -> int:
+        """Code of the artificial end."""
+        return ActivityVocabulary(self.names).end
+
+    @property
+    def labels(self) -> list[str]:
+        """The names by code, then ▶ for `start` and ■ for `end`."""
+        return ActivityVocabulary(self.names).labels
+
+    @property
+    def weight(self) -> int:
+        """Number of edges."""
+        return len(self.counts)
+
+    def throughputs(self) -> np.ndarray:
+        """Returns int64[n_names + 2]: how often each node is passed.
+
+        That is what flows in, or what flows out where that is more: the two are equal at every
+        activity of a consistent graph, and `start` has an outflow only.
+        """
+        inflow = np.zeros(self.end + 1, np.int64)
+        outflow = np.zeros_like(inflow)
+        np.add.at(inflow, self.targets, self.counts)
+        np.add.at(outflow, self.sources, self.counts)
+        return np.maximum(inflow, outflow)
+
+    def to_table(self) -> pa.Table:
+        """Returns the edges as columns source, target (string), count, low, high (int64)."""
+        labels = pa.array(self.labels, pa.string())
+        columns = {
+            "source": labels.take(pa.array(self.sources, pa.int32())),
+            "target": labels.take(pa.array(self.targets, pa.int32())),
+            "count": pa.array(self.counts, pa.int64()),
+            "low": pa.array(self.lows, pa.int64()),
+            "high": pa.array(self.highs, pa.int64()),
+        }
+        return pa.table(columns)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the graph as JSON values: start, end, activities, and edges with the columns."""
+        labels = self.labels
+        return {
+            "start": labels[self.start],
+            "end": labels[self.end],
+            "activities": labels[: self.start],
+            "edges": self.to_table().to_pylist(),
+        }
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, ReleasedGraph)
+            and self.names.equals(other.names)
+            and all(
+                np.array_equal(getattr(self, name), getattr(other, name))
+                for name in ("sources", "targets", "counts", "lows", "highs")
+            )
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # holds arrays

@@ -1,0 +1,82 @@
+"""What a release promises, in numbers and in a sentence that a privacy officer can file."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from tracecloak.schemas.errors import UsageError
+
+Kind = Literal["rigorous", "published", "syntactic"]
+Unit = Literal["case", "individual", "event"]
+Adjacency = Literal["add_remove", "replace_one"]
+
+_UNITS = {
+    "case": "any one case",
+    "individual": "every case of any one individual",
+    "event": "any one event",
+}
+_CHANGES = {
+    "add_remove": "is added to or removed from the input",
+    "replace_one": "is replaced in the input by another",
+}
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """The promise of one release.
+
+    Attributes:
+        kind: `rigorous`: epsilon and delta hold for everything in the release. `published`: the
+            paper's claim, which does not hold for the whole release. `syntactic`: a property of the
+            released bytes, verified on them.
+        unit: What one person is taken to be.
+        adjacency: Which change of the input the promise is about.
+        epsilon: The epsilon that really holds for the whole release, or None: no finite one does.
+        delta: The delta that goes with it, or None.
+        claim: For `published`: what the paper claims.
+        reality: Why the claim is or is not what holds, in sentences.
+        not_covered: What the release shows or allows beyond the promise, one sentence each.
+    """
+
+    kind: Kind
+    unit: Unit
+    adjacency: Adjacency
+    epsilon: float | None
+    delta: float | None
+    claim: str
+    reality: str
+    not_covered: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind == "rigorous" and (self.epsilon is None or self.delta is None):
+            raise UsageError("a rigorous guarantee needs epsilon and delta")
+
+    @property
+    def sentence(self) -> str:
+        """One sentence for the file of a privacy officer."""
+        change = f"{_UNITS[self.unit]} {_CHANGES[self.adjacency]}"
+        if self.kind == "rigorous":
+            return (
+                f"If {change}, the probability of every possible release changes by at most a "
+                f"factor of e^{self.epsilon:g}, except for events of total probability "
+                f"{self.delta:g}."
+            )
+        if self.kind == "syntactic":
+            return (
+                f"{self.claim} This was verified on the released files; it is no differential "
+                "privacy."
+            )
+        if self.epsilon is None:
+            return (
+                f"No finite epsilon holds for this release if {change}. "
+                f"Published claim: {self.claim}"
+            )
+        return (
+            f"If {change}, epsilon {self.epsilon:g} with delta {self.delta or 0:g} holds for the "
+            f"whole release, not what was published. Published claim: {self.claim}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the fields and the sentence as JSON values."""
+        return {**asdict(self), "not_covered": list(self.not_covered), "sentence": self.sentence}

@@ -1,0 +1,118 @@
+"""The manifest: what was released, by which method, with which promise; safe to publish.
+
+It holds parameters, digests of released files, and versions. Nothing in it is counted on the input:
+no numbers of cases, no input file names, no digest of the input, no clock.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from tracecloak.schemas.published.guarantee import Guarantee
+
+SCHEMA_VERSION = 1
+MANIFEST_NAME = "manifest.json"
+
+try:
+    TOOL_VERSION = importlib.metadata.version("tracecloak")
+except importlib.metadata.PackageNotFoundError:  # run from a checkout that is not installed
+    TOOL_VERSION = "0+checkout"
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One thing that a method does to a log, in the words of the XES privacy extension.
+
+    Attributes:
+        type: suppression, addition, substitution, condensation, swapping, generalization or
+            cryptography.
+        level: `case` or `event`.
+        target: The attribute that it is done to, an XES key.
+    """
+
+    type: str
+    level: Literal["case", "event"]
+    target: str
+
+
+@dataclass(frozen=True)
+class OutputFile:
+    """A released file.
+
+    Attributes:
+        path: Relative to the release's folder.
+        sha256: Of its bytes, 64 hex digits.
+        n_bytes: Its size.
+    """
+
+    path: str
+    sha256: str
+    n_bytes: int
+
+
+@dataclass(frozen=True)
+class ReleaseManifest:
+    """Everything about a release but its files.
+
+    Attributes:
+        release_id: Its name.
+        method: Name of the method.
+        params: The method's parameters, defaults included.
+        guarantee: What it promises.
+        operations: What the method does to the log.
+        spends: The parts of epsilon and delta, as JSON values; none without a finite epsilon.
+        config_digest: Digest of all that determines the released bytes beside input and key.
+        key_fingerprint: Tells release keys apart.
+        exact_noise: Whether the noise came from exact samplers.
+        unsafe_barrier: Whether the runner may count again after noise was drawn, as local runners
+            may; with keyed noise a repetition gives the same bytes.
+        beam_version: Of Apache Beam, or None for a release made without it.
+    """
+
+    release_id: str
+    method: str
+    params: dict[str, Any]
+    guarantee: Guarantee
+    operations: tuple[Operation, ...]
+    spends: tuple[dict[str, Any], ...]
+    config_digest: str
+    key_fingerprint: str
+    exact_noise: bool
+    unsafe_barrier: bool
+    beam_version: str | None
+
+    def to_json(
+        self, outputs: Sequence[OutputFile] | None = None, verified: bool = False
+    ) -> dict[str, Any]:
+        """Returns the manifest as JSON values.
+
+        Args:
+            outputs: The released files; None leaves them out, and with them what tells of the
+                runner: as in the metadata that the files carry, which are the same for all runners.
+            verified: Whether the promise was checked on the released files.
+        """
+        body: dict[str, Any] = {
+            "schema_version": SCHEMA_VERSION,
+            "tool": {"name": "tracecloak", "version": TOOL_VERSION},
+            "release_id": self.release_id,
+            "method": self.method,
+            "params": self.params,
+            "guarantee": self.guarantee.to_json(),
+            "operations": [asdict(operation) for operation in self.operations],
+            "spends": list(self.spends),
+            "randomness": {
+                "keyed": True,
+                "exact": self.exact_noise,
+                "key_fingerprint": self.key_fingerprint,
+            },
+            "config_digest": self.config_digest,
+        }
+        if outputs is not None:
+            body["verified"] = verified
+            body["tool"]["beam"] = self.beam_version
+            body["randomness"]["unsafe_barrier"] = self.unsafe_barrier
+            body["outputs"] = [asdict(o) for o in sorted(outputs, key=lambda o: o.path)]
+        return body

@@ -1,0 +1,199 @@
+"""What one step of a stream publishes: the noisy counts of a product, or a made-up log.
+
+Both hold public parameters and what was made private, and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.traces import TraceBatch
+
+Product = Literal["dfg", "variants", "log"]
+View = Literal["window", "total", "sliding"]
+
+# What stands beside the cells, in the order of a message's keys.
+_FIELDS = (
+    "release_id",
+    "epoch",
+    "product",
+    "view",
+    "step",
+    "start_us",
+    "end_us",
+    "n_steps_left",
+    "epsilon",
+    "delta",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class StepRelease:
+    """The counts that a stream publishes for one step.
+
+    Attributes:
+        release_id: The stream's name.
+        epoch: Which of its epochs: each has its own key and its own budget.
+        product: What is counted.
+        view: Over which time: the step alone, all steps so far, or the last few.
+        step: Number of the step, from 0.
+        start_us: Where the time that the counts are about begins, microseconds since 1970 UTC.
+        end_us: Where it ends: its first microsecond is no part of it.
+        cells: What each count is of, sorted and distinct: (source, target) with the labels of START
+            and END, or the activities of a variant.
+        counts: int64[n], with noise and unbiased, so they may be negative.
+        standard_errors: float64[n], of the noise alone.
+        n_steps_left: Steps of the horizon behind this one.
+        epsilon: Of the whole horizon, an exact decimal.
+        delta: Likewise.
+
+    Raises:
+        UsageError: There are not as many counts or errors as cells, or cells are not in their
+            order.
+    """
+
+    release_id: str
+    epoch: str
+    product: Product
+    view: View
+    step: int
+    start_us: int
+    end_us: int
+    cells: tuple[tuple[str, ...], ...]
+    counts: np.ndarray
+    standard_errors: np.ndarray
+    n_steps_left: int
+    epsilon: str
+    delta: str
+
+    def __post_init__(self) -> None:
+        if not len(self.cells) == len(self.counts) == len(self.standard_errors):
+            raise UsageError("cells, counts and standard_errors must be as many")
+        if any(a >= b for a, b in zip(self.cells[:-1], self.cells[1:], strict=True)):
+            raise UsageError("cells must be sorted and distinct")
+
+    @classmethod
+    def of(
+        cls,
+        cells: Sequence[tuple[str, ...]],
+        counts: np.ndarray,
+        standard_errors: np.ndarray,
+        **others: Any,
+    ) -> StepRelease:
+        """Returns the release of cells in any order."""
+        order = sorted(range(len(cells)), key=cells.__getitem__)
+        return cls(
+            cells=tuple(cells[i] for i in order),
+            counts=np.asarray(counts, np.int64)[order],
+            standard_errors=np.asarray(standard_errors, np.float64)[order],
+            **others,
+        )
+
+    @property
+    def key(self) -> tuple[str, str, str, str, int]:
+        """What must not be published twice: (release_id, epoch, product, view, step)."""
+        return self.release_id, self.epoch, self.product, self.view, self.step
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StepRelease) and self.to_json() == other.to_json()
+
+    __hash__ = None  # type: ignore[assignment]  # holds arrays
+
+    def to_json(self) -> bytes:
+        """Returns one JSON object in UTF-8; equal releases are equal bytes.
+
+        Errors are rounded to six digits.
+        """
+        rows = zip(self.cells, self.counts.tolist(), self.standard_errors.tolist(), strict=True)
+        body = {name: getattr(self, name) for name in _FIELDS}
+        body["cells"] = [
+            {"cell": list(cell), "count": count, "standard_error": float(f"{error:.6g}")}
+            for cell, count, error in rows
+        ]
+        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> StepRelease:
+        """Returns the release that `to_json` wrote.
+
+        Raises:
+            UsageError: It is none.
+        """
+        try:
+            body = json.loads(data)
+            rows = body.pop("cells")
+            return cls(
+                cells=tuple(tuple(row["cell"]) for row in rows),
+                counts=np.array([row["count"] for row in rows], np.int64),
+                standard_errors=np.array([row["standard_error"] for row in rows], np.float64),
+                **body,
+            )
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise UsageError(f"this is no release of a step ({type(error).__name__})") from None
+
+    def to_table(self) -> pa.Table:
+        """Returns a row for each cell, with what they have in common as columns."""
+        n = len(self.cells)
+        errors = [float(f"{error:.6g}") for error in self.standard_errors.tolist()]
+        common = {name: [getattr(self, name)] * n for name in _FIELDS}
+        kinds = {
+            name: pa.int64() if name in ("step", "start_us", "end_us", "n_steps_left")
+            else pa.string()
+            for name in _FIELDS
+        }  # fmt: skip
+        columns = {name: pa.array(values, kinds[name]) for name, values in common.items()}
+        return pa.table(
+            {
+                **columns,
+                "cell": pa.array([list(cell) for cell in self.cells], pa.list_(pa.string())),
+                "count": pa.array(self.counts, pa.int64()),
+                "standard_error": pa.array(errors, pa.float64()),
+            }
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class StepLog:
+    """The log that a stream publishes for one step: made-up cases for those that closed in it.
+
+    Attributes:
+        release_id: As of `StepRelease`, and so are those that follow.
+        epoch: See there.
+        step: See there.
+        start_us: Where the step begins.
+        end_us: Where it ends.
+        n_steps_left: See there.
+        epsilon: See there.
+        delta: See there.
+        traces: The released cases, under new ids.
+    """
+
+    release_id: str
+    epoch: str
+    step: int
+    start_us: int
+    end_us: int
+    n_steps_left: int
+    epsilon: str
+    delta: str
+    traces: TraceBatch
+
+    product: Product = "log"
+    view: View = "window"
+
+    @property
+    def key(self) -> tuple[str, str, str, str, int]:
+        """As of `StepRelease`."""
+        return self.release_id, self.epoch, self.product, self.view, self.step
+
+    def to_json(self) -> bytes:
+        """Returns what the log is of, as one JSON object; its cases are not in it."""
+        body = {name: getattr(self, name) for name in _FIELDS}
+        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()

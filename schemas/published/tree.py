@@ -1,0 +1,89 @@
+"""A process tree as it is published, with what was said of its fitness.
+
+It holds nothing that was not paid for: activities, tree and fitness are those that the method
+released. That it is kept as text lets it travel and be written like any other product.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tracecloak.schemas.models.process_tree import ProcessTree, parse_tree
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedTree:
+    """A released process tree.
+
+    Attributes:
+        names: string[n], the activities of the vocabulary. One that the tree does not have stays.
+        text: The tree in its text form (`schemas.models.process_tree`).
+        is_found: Whether the method found a tree that is good enough; otherwise `text` is one
+            that follows from the names alone.
+        fitness: Noisy fitness on the input, near 0 … 1 but not within; None: nothing is said.
+    """
+
+    names: pa.StringArray
+    text: str
+    is_found: bool
+    fitness: float | None
+
+    @property
+    def tree(self) -> ProcessTree:
+        """The tree."""
+        return parse_tree(self.text)
+
+    @property
+    def weight(self) -> int:
+        """Number of nodes."""
+        return sum(1 for _ in self.tree.nodes())
+
+    def to_table(self) -> pa.Table:
+        """Returns a row for each node, parents before their children.
+
+        Columns node and parent (int64; null at the root), kind (sequence, exclusive, parallel,
+        loop, activity or silent) and activity (string, or null).
+        """
+        rows: list[tuple[int | None, ProcessTree]] = []
+
+        def visit(node: ProcessTree, parent: int | None) -> None:
+            number = len(rows)
+            rows.append((parent, node))
+            for child in node.children:
+                visit(child, number)
+
+        visit(self.tree, None)
+        kinds = [
+            node.operator or ("silent" if node.label is None else "activity") for _, node in rows
+        ]
+        return pa.table(
+            {
+                "node": pa.array(range(len(rows)), pa.int64()),
+                "parent": pa.array([parent for parent, _ in rows], pa.int64()),
+                "kind": pa.array(kinds, pa.string()),
+                "activity": pa.array([node.label for _, node in rows], pa.string()),
+            }
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the text, whether it was found, the fitness, the names and the nodes."""
+        return {
+            "tree": self.text,
+            "is_found": self.is_found,
+            "fitness": self.fitness,
+            "activities": self.names.to_pylist(),
+            "nodes": self.to_table().to_pylist(),
+        }
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, ReleasedTree)
+            and self.names.equals(other.names)
+            and (self.text, self.is_found, self.fitness)
+            == (other.text, other.is_found, other.fitness)
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # holds an array

@@ -1,0 +1,119 @@
+"""Released variants: sequences of activities with counts that carry noise and may be published."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tracecloak.schemas.arrays.merging import offsets_of, ranges
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedVariants:
+    """The variants of a release, the most frequent first.
+
+    Attributes:
+        names: string[n_activities], those that occur in the variants, sorted; a code is a position.
+        offsets: int64[n_variants+1], CSR offsets into `codes`.
+        codes: int32[n_positions], activities of the variants one after the other.
+        counts: int64[n_variants], cases, all positive.
+        lows: int64[n_variants], lower end of the interval that holds the input's number of cases
+            with probability 0.95, as the noise is known to be; not negative. None where the cases
+            were drawn from a model, which has no such interval.
+        highs: int64[n_variants], its upper end, or None.
+    """
+
+    names: pa.StringArray
+    offsets: np.ndarray
+    codes: np.ndarray
+    counts: np.ndarray
+    lows: np.ndarray | None
+    highs: np.ndarray | None
+
+    @property
+    def n_variants(self) -> int:
+        """Number of variants."""
+        return len(self.counts)
+
+    @property
+    def n_cases(self) -> int:
+        """Sum of the counts."""
+        return int(self.counts.sum())
+
+    def take(self, rows: np.ndarray) -> ReleasedVariants:
+        """Returns some of the variants, in the order asked for; the names stay."""
+        lengths = np.diff(self.offsets)[rows]
+        return ReleasedVariants(
+            self.names,
+            offsets_of(lengths),
+            self.codes[ranges(self.offsets[rows], lengths)],
+            self.counts[rows],
+            None if self.lows is None else self.lows[rows],
+            None if self.highs is None else self.highs[rows],
+        )
+
+    def resized(self, n_cases: int) -> ReleasedVariants:
+        """Returns the variants with counts in proportion that sum to `n_cases`, without intervals.
+
+        Counts are differences of rounded sums, so each is less than 1 off its proportion. Variants
+        that have no case then are left out. Of no variants nothing is made.
+
+        Args:
+            n_cases: Not negative.
+        """
+        total = self.n_cases
+        if total == 0 or n_cases == total:
+            return replace(self, lows=None, highs=None)
+        ends = np.cumsum(self.counts)
+        if 2 * total * n_cases + total >= 1 << 63:
+            ends = ends.astype(object)
+        ends = ((2 * ends * n_cases + total) // (2 * total)).astype(np.int64)
+        counts = np.diff(ends, prepend=0)
+        return most_frequent_first(self.names, self.offsets, self.codes, counts)
+
+    def to_table(self) -> pa.Table:
+        """Returns the columns variant (list of names), count and, if known, low and high."""
+        words = self.names.take(pa.array(self.codes))
+        variants = pa.ListArray.from_arrays(pa.array(self.offsets.astype(np.int32)), words)
+        known = {"low": self.lows, "high": self.highs} if self.lows is not None else {}
+        return pa.table({"variant": variants, "count": self.counts, **known})
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the same as JSON values."""
+        return {"activities": self.names.to_pylist(), "variants": self.to_table().to_pylist()}
+
+
+def most_frequent_first(
+    names: pa.StringArray,
+    offsets: np.ndarray,
+    codes: np.ndarray,
+    counts: np.ndarray,
+    half_width: int | None = None,
+) -> ReleasedVariants:
+    """Returns variants in the order of a release: by count, then as they come; 0 is left out.
+
+    Names that no variant has are left out as well.
+
+    Args:
+        names: string[n], what the codes mean.
+        offsets: int64[n_variants+1], CSR offsets into `codes`.
+        codes: int32[n_positions].
+        counts: int64[n_variants], not negative.
+        half_width: Half the width of the 95 % interval of every count, or None: there is none.
+    """
+    kept = np.flatnonzero(counts > 0)
+    kept = kept[np.argsort(-counts[kept], kind="stable")]
+    lengths = np.diff(offsets)[kept]
+    used, own_codes = np.unique(codes[ranges(offsets[kept], lengths)], return_inverse=True)
+    count = counts[kept]
+    return ReleasedVariants(
+        names.take(pa.array(used)),
+        offsets_of(lengths),
+        own_codes.astype(np.int32),
+        count,
+        None if half_width is None else np.maximum(count - half_width, 0),
+        None if half_width is None else count + half_width,
+    )

@@ -1,0 +1,53 @@
+"""How many cases count for each activity, where a case counts for a bounded number of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tracecloak.schemas.arrays.merging import sum_groups
+
+
+@dataclass(frozen=True, eq=False)
+class ActivityCounts:
+    """Cases by activity.
+
+    Attributes:
+        names: string[n], distinct, sorted by their bytes.
+        counts: int64[n], all positive.
+    """
+
+    names: pa.StringArray
+    counts: np.ndarray
+
+    @classmethod
+    def of(cls, names: pa.StringArray, counts: np.ndarray) -> ActivityCounts:
+        """Adds up the counts of equal names given in any order."""
+        encoded = names.dictionary_encode()
+        totals = sum_groups(np.asarray(encoded.indices), counts, len(encoded.dictionary))
+        order = pc.sort_indices(encoded.dictionary)
+        return cls(encoded.dictionary.take(order), totals[np.asarray(order)])
+
+    @classmethod
+    def merge(cls, pieces: Sequence[ActivityCounts]) -> ActivityCounts:
+        """Returns the counts of the union of the pieces' cases."""
+        names = pa.concat_arrays([pa.array([], pa.string()), *(p.names for p in pieces)])
+        return cls.of(names, np.concatenate([np.zeros(0, np.int64), *(p.counts for p in pieces)]))
+
+    @property
+    def weight(self) -> int:
+        """Number of names."""
+        return len(self.counts)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, ActivityCounts)
+            and self.names.equals(other.names)
+            and np.array_equal(self.counts, other.counts)
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # holds arrays

@@ -1,0 +1,102 @@
+"""Directly-follows counts, with artificial START and END: how often `b` came right after `a`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracecloak.schemas.arrays.merging import sum_groups
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+
+@dataclass(frozen=True, eq=False)
+class DirectlyFollows:
+    """The pairs that occur, sorted by (source, target), with their numbers of occurrences.
+
+    Attributes:
+        sources: int32[n_pairs], code of the earlier activity, or START.
+        targets: int32[n_pairs], code of the later activity, or END.
+        counts: int64[n_pairs], all positive.
+    """
+
+    sources: np.ndarray
+    targets: np.ndarray
+    counts: np.ndarray
+
+    @classmethod
+    def from_traces(cls, traces: TraceBatch) -> DirectlyFollows:
+        """Counts the pairs of all cases of a batch."""
+        ones = np.ones(traces.n_cases, np.int64)
+        return cls._from_rows(traces.offsets, traces.activities, ones, traces.vocabulary)
+
+    @classmethod
+    def from_variants(
+        cls, variants: VariantHistogram, vocabulary: ActivityVocabulary
+    ) -> DirectlyFollows:
+        """Counts the pairs of all cases from their variants."""
+        return cls._from_rows(variants.offsets, variants.codes, variants.counts, vocabulary)
+
+    @classmethod
+    def _from_rows(
+        cls, offsets: np.ndarray, codes: np.ndarray, weights: np.ndarray, words: ActivityVocabulary
+    ) -> DirectlyFollows:
+        if len(codes) == 0:
+            return cls.merge(())
+        # A row more a case than events: each event after its predecessor or START, then END.
+        source = np.empty(len(codes) + len(weights), np.int64)
+        target = np.empty_like(source)
+        row = np.repeat(np.arange(len(weights)), np.diff(offsets))
+        place = np.arange(len(codes)) + row
+        target[place] = codes
+        source[place + 1] = codes
+        source[offsets[:-1] + np.arange(len(weights))] = words.start
+        target[offsets[1:] + np.arange(len(weights))] = words.end
+        n_codes = words.end + 1
+        weight = np.repeat(weights, np.diff(offsets) + 1)
+        pairs = source * n_codes + target
+        if n_codes**2 <= len(pairs):  # few names: a cell for every possible pair
+            cells = sum_groups(pairs, weight, n_codes**2)
+            keys = np.flatnonzero(cells)
+            counts = cells[keys]
+        else:
+            keys, inverse = np.unique(pairs, return_inverse=True)
+            counts = sum_groups(inverse, weight, len(keys))
+        return cls((keys // n_codes).astype(np.int32), (keys % n_codes).astype(np.int32), counts)
+
+    @classmethod
+    def merge(cls, pieces: Sequence[DirectlyFollows]) -> DirectlyFollows:
+        """Returns the counts of the union of the pieces' cases."""
+        if len(pieces) == 1:
+            return pieces[0]
+        sources = np.concatenate([np.zeros(0, np.int32), *(p.sources for p in pieces)])
+        targets = np.concatenate([np.zeros(0, np.int32), *(p.targets for p in pieces)])
+        counts = np.concatenate([np.zeros(0, np.int64), *(p.counts for p in pieces)])
+        keys = sources.astype(np.int64) << 32 | targets
+        distinct, inverse = np.unique(keys, return_inverse=True)
+        return cls(
+            (distinct >> 32).astype(np.int32),
+            (distinct & 0xFFFFFFFF).astype(np.int32),
+            sum_groups(inverse, counts, len(distinct)),
+        )
+
+    @property
+    def weight(self) -> int:
+        """Number of pairs."""
+        return len(self.counts)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DirectlyFollows) and all(
+            np.array_equal(getattr(self, name), getattr(other, name))
+            for name in ("sources", "targets", "counts")
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # holds arrays
+
+    def inner(self, vocabulary: ActivityVocabulary) -> DirectlyFollows:
+        """Returns the pairs between activities, without START and END, as pm4py's DFG has them."""
+        kept = (self.sources != vocabulary.start) & (self.targets != vocabulary.end)
+        return DirectlyFollows(self.sources[kept], self.targets[kept], self.counts[kept])

@@ -1,0 +1,194 @@
+"""How long the steps took: exact counts of durations per group, such as a DAFSA transition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracecloak.schemas.arrays.merging import sum_groups
+
+
+@dataclass(frozen=True, eq=False)
+class DurationTable:
+    """Distinct (group, value) pairs in sorted order with their numbers of events.
+
+    Attributes:
+        groups: int32[n_pairs].
+        values: int64[n_pairs], in the unit that the caller counts in.
+        counts: int64[n_pairs], events with that pair, all positive.
+    """
+
+    groups: np.ndarray
+    values: np.ndarray
+    counts: np.ndarray
+
+    @classmethod
+    def from_events(cls, groups: np.ndarray, values: np.ndarray) -> DurationTable:
+        """Counts the pairs of events given in any order."""
+        return cls._collapse(
+            groups.astype(np.int32), values.astype(np.int64), np.ones(len(groups), np.int64)
+        )
+
+    @classmethod
+    def _collapse(cls, groups: np.ndarray, values: np.ndarray, counts: np.ndarray) -> DurationTable:
+        order = _pair_order(groups, values)
+        groups, values, counts = groups[order], values[order], counts[order]
+        head = np.ones(len(groups), bool)
+        head[1:] = (groups[1:] != groups[:-1]) | (values[1:] != values[:-1])
+        totals = sum_groups(np.cumsum(head) - 1, counts, int(head.sum()))
+        return cls(groups[head], values[head], totals)
+
+    @classmethod
+    def merge(cls, pieces: Sequence[DurationTable]) -> DurationTable:
+        """Returns the table of the union of the pieces' events."""
+        if len(pieces) == 1:
+            return pieces[0]
+        return cls._collapse(
+            np.concatenate([np.zeros(0, np.int32), *(p.groups for p in pieces)]),
+            np.concatenate([np.zeros(0, np.int64), *(p.values for p in pieces)]),
+            np.concatenate([np.zeros(0, np.int64), *(p.counts for p in pieces)]),
+        )
+
+    @property
+    def weight(self) -> int:
+        """Number of distinct pairs."""
+        return len(self.counts)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DurationTable) and all(
+            np.array_equal(getattr(self, name), getattr(other, name))
+            for name in ("groups", "values", "counts")
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # holds arrays
+
+    def offsets(self, n_groups: int) -> np.ndarray:
+        """Returns int64[n_groups+1], CSR offsets of the groups; a group may be empty."""
+        return np.searchsorted(self.groups, np.arange(n_groups + 1))
+
+    def index(self, n_groups: int) -> DurationIndex:
+        """Returns the positions of the pairs."""
+        return DurationIndex(self.offsets(n_groups), self.values)
+
+    def extremes(self, n_groups: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns two int64[n_groups], each group's smallest and largest value, 0 if empty."""
+        offsets = self.offsets(n_groups)
+        filled = np.flatnonzero(np.diff(offsets))
+        smallest = np.zeros(n_groups, np.int64)
+        largest = np.zeros(n_groups, np.int64)
+        smallest[filled] = self.values[offsets[filled]]
+        largest[filled] = self.values[offsets[filled + 1] - 1]
+        return smallest, largest
+
+
+def _pair_order(groups: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """int64[n]: the order by group, then value; by one key where the two fit 62 bits together."""
+    if len(groups) == 0:
+        return np.zeros(0, np.int64)
+    n_groups = int(groups.max()) + 1
+    smallest = np.full(n_groups, np.iinfo(np.int64).max)
+    largest = np.full(n_groups, np.iinfo(np.int64).min)
+    np.minimum.at(smallest, groups, values)
+    np.maximum.at(largest, groups, values)
+    filled = smallest <= largest
+    spans = largest[filled].astype(np.float64) - smallest[filled] + 1
+    if spans.sum() >= 2.0**62:
+        return np.lexsort((values, groups))
+    widths = np.where(filled, largest - smallest + 1, 0)
+    return np.argsort((np.cumsum(widths) - widths)[groups] + (values - smallest[groups]))
+
+
+@dataclass(frozen=True, eq=False)
+class DurationIndex:
+    """Where each (group, value) pair of a table stands in it; smaller than the table.
+
+    Attributes:
+        offsets: int64[n_groups+1], CSR offsets of the groups.
+        values: int64[n_pairs], sorted within each group.
+    """
+
+    offsets: np.ndarray
+    values: np.ndarray
+
+    def find(self, groups: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Returns int64[n], the positions of pairs, all of which the table has."""
+        return segmented_search(self.values, self.offsets, groups, values) - 1
+
+
+def segmented_search(
+    values: np.ndarray, offsets: np.ndarray, segments: np.ndarray, queries: np.ndarray
+) -> np.ndarray:
+    """Finds, in each query's own sorted segment, how many values are at most the query.
+
+    Args:
+        values: int64[n], sorted within each segment.
+        offsets: int64[n_segments+1], CSR offsets of the segments.
+        segments: int[m], the segment of each query.
+        queries: int64[m].
+
+    Returns:
+        int64[m], `offsets[segment]` plus the number of values in the segment that are <= query.
+    """
+    if 8 * len(queries) >= len(values) > 0:
+        packed = _packed_search(values, offsets, segments, queries)
+        if packed is not None:
+            return packed
+    low = offsets[segments]
+    high = offsets[segments + 1]
+    active = np.flatnonzero(low < high)
+    while len(active):
+        middle = (low[active] + high[active]) >> 1
+        right = values[middle] <= queries[active]
+        low[active[right]] = middle[right] + 1
+        high[active[~right]] = middle[~right]
+        active = active[low[active] < high[active]]
+    return low
+
+
+def _packed_search(
+    values: np.ndarray, offsets: np.ndarray, segments: np.ndarray, queries: np.ndarray
+) -> np.ndarray | None:
+    """The same by one sorted array of keys, (segment, value) in 62 bits; None if they do not fit.
+
+    Pays where there are about as many queries as values: they are looked up in their order.
+    """
+    filled = np.flatnonzero(np.diff(offsets))
+    smallest = np.zeros(len(offsets) - 1, np.int64)
+    largest = np.full(len(offsets) - 1, -1, np.int64)
+    smallest[filled] = values[offsets[filled]]
+    largest[filled] = values[offsets[filled + 1] - 1]
+    # A place below the smallest value, for queries below all values.
+    spans = largest.astype(np.float64) - smallest + 2
+    if spans.sum() >= 2.0**62:
+        return None
+    widths = largest - smallest + 2
+    base = np.cumsum(widths) - widths - smallest + 1
+    keys = values + np.repeat(base, np.diff(offsets))
+    sought = np.clip(queries, smallest[segments] - 1, largest[segments]) + base[segments]
+    order = np.argsort(sought)
+    found = np.empty(len(queries), np.int64)
+    found[order] = np.searchsorted(keys, sought[order], side="right")
+    return found
+
+
+_SECOND_US = 1_000_000
+
+
+_YEAR_US = 31_556_952 * _SECOND_US
+
+
+_LONGEST_YEARS = 10
+
+
+def duration_borders(n_bins: int) -> np.ndarray:
+    """Returns int64[n_bins-1], ascending borders in microseconds, evenly spaced in their logarithm.
+
+    The first bin is below one second, the last from ten years on.
+
+    Args:
+        n_bins: Number of bins, at least 3.
+    """
+    borders = np.geomspace(_SECOND_US, _LONGEST_YEARS * _YEAR_US, n_bins - 1)
+    return np.rint(borders).astype(np.int64)

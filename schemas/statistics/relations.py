@@ -1,0 +1,213 @@
+"""Relations between activities: in how many cases one is followed by another, at any distance.
+
+The behavioural abstraction behind the behavioural appropriateness of Rozinat and van der Aalst
+("Conformance checking of processes based on monitoring real behavior", 2008): whether an activity
+always, sometimes or never follows, or precedes, another. The followers of an activity are those of
+its first occurrence in a case and its predecessors those of its last one, so that b is a follower
+of a exactly where a is a predecessor of b: where some a comes before some b. One count a pair is
+therefore enough for both directions. A second one takes the predecessors of the first occurrence
+instead, by which whatever a case begins with can be judged. Does not look at distances, at times or
+at how often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracecloak.schemas.arrays.merging import offsets_of, order_of_small, ranges, sum_groups
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+# Pairs of a case's distinct activities that are looked at in one go: it bounds memory.
+_BLOCK = 1 << 22
+
+
+@dataclass(frozen=True, eq=False)
+class ActivityRelations:
+    """The pairs that occur, sorted by (source, target), with their numbers of cases.
+
+    Attributes:
+        sources: int32[n_pairs], code of the earlier activity, or START.
+        targets: int32[n_pairs], code of the later activity. From START it is any activity of a
+            case, so the count is that of the cases that have it.
+        counts: int64[n_pairs], cases in which some event of the source comes before some event of
+            the target; all positive.
+        counts_before_first: int64[n_pairs], those of them in which some event of the source comes
+            before the first event of the target; for START all of them.
+        first_codes: int32[n_firsts], the activities that cases begin with, sorted and distinct.
+        first_counts: int64[n_firsts], cases that begin with them.
+    """
+
+    sources: np.ndarray
+    targets: np.ndarray
+    counts: np.ndarray
+    counts_before_first: np.ndarray
+    first_codes: np.ndarray
+    first_counts: np.ndarray
+
+    @classmethod
+    def from_traces(cls, traces: TraceBatch) -> ActivityRelations:
+        """Counts the relations of all cases of a batch."""
+        return cls.from_variants(VariantHistogram.from_traces(traces), traces.vocabulary)
+
+    @classmethod
+    def from_variants(
+        cls, variants: VariantHistogram, vocabulary: ActivityVocabulary
+    ) -> ActivityRelations:
+        """Counts the relations of all cases from their variants."""
+        n_codes = vocabulary.end + 1
+        pieces = [cls.merge(())]
+        for first, last in _blocks(np.diff(variants.offsets), len(vocabulary)):
+            start, stop = variants.offsets[first], variants.offsets[last]
+            weights = variants.counts[first:last]
+            lengths = np.diff(variants.offsets[first : last + 1])
+            codes = variants.codes[start:stop].astype(np.int64)
+            row, keys, is_first = _pairs(lengths, codes, vocabulary.start, n_codes)
+            begins = codes[(offsets_of(lengths)[:-1])[lengths > 0]]
+            pieces.append(
+                cls(
+                    *_split(
+                        n_codes,
+                        *_summed(keys, n_codes**2, weights[row], weights[row] * is_first),
+                    ),
+                    *_narrow(*_summed(begins, n_codes, weights[lengths > 0])),
+                )
+            )
+        return cls.merge(pieces)
+
+    @classmethod
+    def merge(cls, pieces: Sequence[ActivityRelations]) -> ActivityRelations:
+        """Returns the relations of the union of the pieces' cases."""
+        if len(pieces) == 1:
+            return pieces[0]
+        none = np.zeros(0, np.int64)
+        keys = np.concatenate(
+            [none, *(p.sources.astype(np.int64) << 32 | p.targets for p in pieces)]
+        )
+        counts = np.concatenate([none, *(p.counts for p in pieces)])
+        before = np.concatenate([none, *(p.counts_before_first for p in pieces)])
+        firsts = np.concatenate([none, *(p.first_codes for p in pieces)])
+        first_counts = np.concatenate([none, *(p.first_counts for p in pieces)])
+        return cls(
+            *_split(1 << 32, *_summed(keys, None, counts, before)),
+            *_narrow(*_summed(firsts, None, first_counts)),
+        )
+
+    @property
+    def weight(self) -> int:
+        """Number of pairs."""
+        return len(self.counts)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ActivityRelations) and all(
+            np.array_equal(getattr(self, name), getattr(other, name))
+            for name in (
+                "sources",
+                "targets",
+                "counts",
+                "counts_before_first",
+                "first_codes",
+                "first_counts",
+            )
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # holds arrays
+
+    def matrix(self, vocabulary: ActivityVocabulary, at_first: bool = False) -> np.ndarray:
+        """Returns int64[n, n], cases in which activity a comes before activity b at [a, b].
+
+        Args:
+            vocabulary: What the codes mean.
+            at_first: Whether it must come before the first b.
+        """
+        n = len(vocabulary)
+        made = np.zeros((n, n), np.int64)
+        inner = self.sources != vocabulary.start
+        counts = self.counts_before_first if at_first else self.counts
+        made[self.sources[inner], self.targets[inner]] = counts[inner]
+        return made
+
+    def cases(self, vocabulary: ActivityVocabulary) -> np.ndarray:
+        """Returns int64[n], the cases that have each activity."""
+        made = np.zeros(len(vocabulary), np.int64)
+        of_start = self.sources == vocabulary.start
+        made[self.targets[of_start]] = self.counts[of_start]
+        return made
+
+    def firsts(self, vocabulary: ActivityVocabulary) -> np.ndarray:
+        """Returns int64[n], the cases that begin with each activity."""
+        made = np.zeros(len(vocabulary), np.int64)
+        made[self.first_codes] = self.first_counts
+        return made
+
+
+def _blocks(lengths: np.ndarray, n_names: int) -> Iterator[tuple[int, int]]:
+    """Yields ranges of rows of which no two have more than `_BLOCK` pairs together."""
+    most = np.minimum(lengths, n_names).astype(np.int64)
+    ends = np.cumsum(most * (most + 1))
+    first = 0
+    while first < len(lengths):
+        before = int(ends[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, before + _BLOCK, side="right")))
+        yield first, last
+        first = last
+
+
+def _pairs(
+    lengths: np.ndarray, codes: np.ndarray, start: int, n_codes: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the pairs, each once a row.
+
+    Returns:
+        int64[m] rows, int64[m] keys source * n_codes + target, and bool[m], whether the source
+        comes before the first target.
+    """
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    of_code = row * n_codes + codes
+    order = order_of_small(of_code, len(lengths) * n_codes)
+    changes = np.diff(of_code[order], prepend=-1) != 0
+    begins = np.flatnonzero(changes)
+    # Positions of the first and of the last event of each activity of each row.
+    firsts = order[begins]
+    lasts = order[np.append(begins[1:], len(order)) - 1] if len(order) else firsts
+    own_row, own_code = row[firsts], codes[firsts]
+    n_distinct = np.bincount(own_row, minlength=len(lengths))
+    offsets = offsets_of(n_distinct)
+    left = np.repeat(np.arange(len(firsts)), n_distinct[own_row])
+    right = ranges(offsets[own_row], n_distinct[own_row])
+    occurs = firsts[left] < lasts[right]
+    left, right = left[occurs], right[occurs]
+    rows = np.concatenate([own_row, own_row[left]])
+    keys = np.concatenate([start * n_codes + own_code, own_code[left] * n_codes + own_code[right]])
+    is_first = np.concatenate([np.ones(len(own_row), bool), firsts[left] < firsts[right]])
+    return rows, keys, is_first
+
+
+def _summed(keys: np.ndarray, n_keys: int | None, *columns: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Adds up the counts of equal keys; returns these sorted, and theirs.
+
+    Args:
+        keys: int64[n].
+        n_keys: Above all keys, or None: not known.
+        columns: int64[n] each; the first is positive.
+    """
+    if n_keys is not None and n_keys <= 4 * len(keys):  # few names: a cell for every key
+        totals = [sum_groups(keys, counts, n_keys) for counts in columns]
+        found = np.flatnonzero(totals[0])
+        return found, *(total[found] for total in totals)
+    distinct, inverse = np.unique(keys, return_inverse=True)
+    return distinct, *(sum_groups(inverse, counts, len(distinct)) for counts in columns)
+
+
+def _split(
+    base: int, keys: np.ndarray, counts: np.ndarray, before: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    return (keys // base).astype(np.int32), (keys % base).astype(np.int32), counts, before
+
+
+def _narrow(codes: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return codes.astype(np.int32), counts

@@ -1,0 +1,176 @@
+"""Where in a case each directly-follows pair occurs: variants as vectors, added up with a clip.
+
+A case is the vector of the numbers of times that it takes each arc, START and END included: once
+over the whole case, if that is wanted, and once for each of a few public bins of the arc's
+position. As in `schemas.statistics.clipped_flows` a vector is scaled down to an L2 norm on a
+lattice and floored, so the norm of what a case adds is bounded exactly, in integers. A cell more
+counts the cases: each adds 1 to it, whatever its vector is scaled by.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tracecloak.schemas.arrays.merging import ranges, sum_groups
+from tracecloak.schemas.statistics.clipped_cells import clipped_counts
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+# Positions up to here have a bin each; beyond, a bin begins at this ratio to the one before.
+_SINGLE_POSITIONS = 12
+_BIN_RATIO = 1.2
+
+
+@dataclass(frozen=True)
+class FlowCells:
+    """The cells of such a vector: public, a function of the vocabulary and the largest length.
+
+    A cell is `(block * side + source) * side + target` with `side = n_names + 1`. Source and target
+    are codes; `n_names` is START as a source and END as a target. Block 0 is the whole case, block
+    1 the arc from START, and the others are bins of the positions from 1. In block 0 the cell from
+    START to END, an arc that no case has, counts the cases; arcs from START are in block 1 only.
+
+    Attributes:
+        n_names: Activities, at least 1.
+        blocks: int64[max_length+1], block of the arc at each position; the arc at position i leads
+            from the i-th event, or START, to the next, or END.
+        has_whole: Whether arcs are counted in block 0, beside their bins.
+    """
+
+    n_names: int
+    blocks: np.ndarray
+    has_whole: bool = True
+
+    @classmethod
+    def without_positions(cls, n_names: int, max_length: int) -> FlowCells:
+        """Returns cells of one bin for all positions, and no other count of the arcs in it."""
+        blocks = np.full(max_length + 1, 2)
+        blocks[0] = 1
+        return cls(n_names, blocks, False)
+
+    @classmethod
+    def of(cls, n_names: int, max_length: int, max_cells: int) -> FlowCells:
+        """Returns cells with as many bins as fit `max_cells`, but at least one."""
+        most = max(1, (max_cells - 2 * n_names) // (n_names * (n_names + 1)) - 1)
+        blocks = np.zeros(max_length + 1, np.int64)
+        blocks[0] = 1
+        begin, block = 1, 1
+        while begin <= max_length:
+            end = begin + 1
+            if begin > _SINGLE_POSITIONS:
+                end = int(begin * _BIN_RATIO)
+            block += 1
+            if block > most:
+                end = max_length + 1
+            blocks[begin:end] = block
+            begin = end
+        return cls(n_names, blocks)
+
+    @property
+    def side(self) -> int:
+        """Number of sources, and of targets."""
+        return self.n_names + 1
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of blocks."""
+        return int(self.blocks[-1]) + 1
+
+    @property
+    def size(self) -> int:
+        """Number of cells, of which some are impossible."""
+        return self.n_blocks * self.side**2
+
+    @property
+    def cases(self) -> int:
+        """The cell that counts cases."""
+        return self.side**2 - 1
+
+    @property
+    def n_possible(self) -> int:
+        """Number of possible cells."""
+        n_counted = self.n_blocks - 2 + self.has_whole
+        return 1 + self.n_names + n_counted * self.n_names * self.side
+
+    @cached_property
+    def possible(self) -> np.ndarray:
+        """int64[n_possible], ascending: the cells that some case can have."""
+        cells = np.zeros((self.n_blocks, self.side, self.side), bool)
+        cells[:, :-1] = True
+        cells[0] = self.has_whole
+        cells[0, -1] = False
+        cells[1] = False
+        cells[1, -1, :-1] = True
+        cells[0, -1, -1] = True
+        return np.flatnonzero(cells.ravel())
+
+
+@dataclass(frozen=True, eq=False)
+class VariantFlows:
+    """The vectors of some variants, one after the other, with the variants' numbers of cases.
+
+    Attributes:
+        rows: int64[n], variant of each entry, ascending.
+        keys: int64[n], its cell, ascending within the variant.
+        counts: int64[n], occurrences in one case, positive.
+        squares: int64[n_variants], the sum of each variant's squared counts.
+        cases: int64[n_variants], cases of each variant.
+    """
+
+    rows: np.ndarray
+    keys: np.ndarray
+    counts: np.ndarray
+    squares: np.ndarray
+    cases: np.ndarray
+
+    @classmethod
+    def of(cls, variants: VariantHistogram, cells: FlowCells) -> VariantFlows:
+        """Returns the vectors of variants of at least one event, in time and memory of their size.
+
+        Args:
+            variants: Codes below `cells.n_names`, lengths within those of `cells.blocks`.
+            cells: The cells.
+        """
+        n, side = variants.n_variants, cells.side
+        lengths = np.diff(variants.offsets)
+        # A row more a variant than events: each event after its predecessor, and END.
+        begins = variants.offsets[:-1] + np.arange(n)
+        row = np.repeat(np.arange(n), lengths + 1)
+        target = np.full(len(row), cells.n_names, np.int64)
+        target[ranges(begins, lengths)] = variants.codes
+        source = np.concatenate([[cells.n_names], target[:-1]])[: len(row)]
+        source[begins] = cells.n_names
+        pair = source * side + target
+        position = ranges(np.zeros(n, np.int64), lengths + 1)
+        is_inner = (position > 0) & cells.has_whole
+        row = np.concatenate([row, row[is_inner]])
+        key = np.concatenate([cells.blocks[position] * side**2 + pair, pair[is_inner]])
+        entries, counts = np.unique(row * cells.size + key, return_counts=True)
+        rows, keys = np.divmod(entries, cells.size)
+        counts = counts.astype(np.int64)
+        return cls(rows, keys, counts, sum_groups(rows, counts**2, n), variants.counts)
+
+    def sums(self, cells: FlowCells, clip_units: int, units: int) -> np.ndarray:
+        """Returns int64[n_possible], sums over the cases of their clipped vectors, lattice steps.
+
+        A case adds `units` to the cell that counts cases, and to the others a vector of L2 norm
+        `clip_units` at most.
+
+        Args:
+            cells: The cells.
+            clip_units: In lattice steps.
+            units: Lattice steps of one occurrence.
+        """
+        values = clipped_counts(self.counts, self.squares[self.rows], clip_units, units)
+        return self._added(values, cells, units)
+
+    def whole_sums(self, cells: FlowCells) -> np.ndarray:
+        """Returns int64[n_possible], sums over the cases of their vectors, in occurrences."""
+        return self._added(self.counts, cells, 1)
+
+    def _added(self, values: np.ndarray, cells: FlowCells, units: int) -> np.ndarray:
+        sums = sum_groups(self.keys, values * self.cases[self.rows], cells.size)
+        sums[cells.cases] = units * self.cases.sum()
+        return sums[cells.possible]

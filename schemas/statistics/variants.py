@@ -1,0 +1,106 @@
+"""Variants and how many cases follow each: exact counts of distinct activity sequences.
+
+Does not look at times or at who the cases are. Other statistics of the control flow (trie, DAFSA,
+contingency table) are functions of this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tracecloak.schemas.arrays.merging import sum_groups
+from tracecloak.schemas.arrays.sequences import decode_sequences, encode_sequences
+from tracecloak.schemas.events.traces import TraceBatch
+
+
+@dataclass(frozen=True, eq=False)
+class VariantHistogram:
+    """Distinct variants in lexicographic order of their codes, with their numbers of cases.
+
+    Attributes:
+        sequences: large_binary[n_variants], see `encode_sequences`; sorted and distinct.
+        counts: int64[n_variants], cases of each variant, all positive.
+    """
+
+    sequences: pa.LargeBinaryArray
+    counts: np.ndarray
+
+    @classmethod
+    def from_sequences(cls, sequences: pa.LargeBinaryArray, counts: np.ndarray) -> VariantHistogram:
+        """Adds up the counts of equal sequences given in any order."""
+        encoded = sequences.dictionary_encode()
+        distinct = encoded.dictionary
+        totals = sum_groups(np.asarray(encoded.indices), counts, len(distinct))
+        order = pc.sort_indices(distinct)
+        return cls(distinct.take(order), totals[np.asarray(order)])
+
+    @classmethod
+    def from_traces(cls, traces: TraceBatch) -> VariantHistogram:
+        """Counts the variants of a batch."""
+        sequences = encode_sequences(traces.offsets, traces.activities)
+        return cls.from_sequences(sequences, np.ones(traces.n_cases, np.int64))
+
+    @classmethod
+    def merge(cls, pieces: Sequence[VariantHistogram]) -> VariantHistogram:
+        """Returns the histogram of the union of the pieces' cases."""
+        if len(pieces) == 1:
+            return pieces[0]
+        empty = pa.array([], pa.large_binary())
+        return cls.from_sequences(
+            pa.concat_arrays([empty, *(p.sequences for p in pieces)]),
+            np.concatenate([np.zeros(0, np.int64), *(p.counts for p in pieces)]),
+        )
+
+    @property
+    def weight(self) -> int:
+        """Number of variants."""
+        return len(self.counts)
+
+    @property
+    def n_variants(self) -> int:
+        """Number of distinct variants."""
+        return len(self.counts)
+
+    @property
+    def n_cases(self) -> int:
+        """Number of cases of all variants."""
+        return int(self.counts.sum())
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, VariantHistogram)
+            and self.sequences.equals(other.sequences)
+            and np.array_equal(self.counts, other.counts)
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # holds arrays
+
+    @cached_property
+    def _decoded(self) -> tuple[np.ndarray, np.ndarray]:
+        return decode_sequences(self.sequences)
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """int64[n_variants+1], CSR offsets of the variants into `codes`."""
+        return self._decoded[0]
+
+    @property
+    def codes(self) -> np.ndarray:
+        """int32[n_positions], the variants' activity codes one after the other."""
+        return self._decoded[1]
+
+    def find(self, traces: TraceBatch) -> np.ndarray:
+        """Returns int64[n_cases], the variant number of each case, or -1 where it is not here."""
+        own = encode_sequences(traces.offsets, traces.activities).dictionary_encode()
+        # The batch's few variants are made the look-up table, not the log's many.
+        found = pc.index_in(self.sequences, value_set=own.dictionary)
+        known = np.flatnonzero(found.is_valid())
+        number = np.full(len(own.dictionary), -1, np.int64)
+        number[np.asarray(found.take(pa.array(known)))] = known
+        return number[np.asarray(own.indices)]

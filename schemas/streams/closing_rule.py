@@ -1,0 +1,155 @@
+"""When a case of a stream is over, and which of its messages belong to it.
+
+Both are functions of the case's own messages and of public numbers. Of a message only the time of
+its publishing decides, which the message service stamps, and whether it is an end activity: the
+time of the event is whatever a sender's clock says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+
+DEFAULT_RELEASE_DELAY_US = 60_000_000
+
+_NEVER = np.iinfo(np.int64).max
+# Sums of a stamp and a few durations stay far from the ends of int64.
+_MAX_DURATION_US = MAX_TIME_US
+
+
+@dataclass(frozen=True)
+class ClosingRule:
+    """The public numbers that say when a case of a stream ends, and which step it belongs to.
+
+    All durations are in microseconds. A case closes `max_disorder_us` after the earliest of: its
+    first end activity; `inactivity_gap_us` after its last message; `max_lifetime_us` after its
+    first one; all by their times of publishing. Messages published before that moment belong to the
+    case, those from it on are dropped. Its step is the number of the period with that moment.
+
+    Attributes:
+        vocabulary: The public activities; all others become OTHER.
+        period_us: Length of a step.
+        inactivity_gap_us: Silence after which a case is over.
+        max_lifetime_us: Age at which a case is over, whatever still comes of it.
+        max_disorder_us: How much later than its successors a message may be published. A longer one
+            loses fewer stragglers, and every step is complete that much later.
+        max_trace_length: Events of a case; those published after so many are dropped.
+        tombstone_us: How long after its last message a closed case is remembered, so that what
+            still comes of it is dropped; at least as long as the subscription can redeliver. A case
+            that is silent for longer and then goes on counts as another case.
+        end_activities: Public activities that end a case.
+        release_delay_us: How long after its end a step still takes cases of which messages are
+            late. What comes later than that is not counted.
+        origin_us: Where step 0 begins, since 1970 UTC; steps before it have negative numbers.
+
+    Raises:
+        UsageError: A number is out of range, or an end activity is not in the vocabulary.
+    """
+
+    vocabulary: tuple[str, ...]
+    period_us: int
+    inactivity_gap_us: int
+    max_lifetime_us: int
+    max_disorder_us: int
+    max_trace_length: int
+    tombstone_us: int
+    end_activities: tuple[str, ...] = ()
+    release_delay_us: int = DEFAULT_RELEASE_DELAY_US
+    origin_us: int = 0
+
+    def __post_init__(self) -> None:
+        least = {"max_disorder_us": 0, "release_delay_us": 0, "origin_us": MIN_TIME_US}
+        durations = (
+            "period_us",
+            "inactivity_gap_us",
+            "max_lifetime_us",
+            "max_disorder_us",
+            "tombstone_us",
+            "release_delay_us",
+            "origin_us",
+        )
+        for name in (*durations, "max_trace_length"):
+            value, low = getattr(self, name), least.get(name, 1)
+            if not low <= value <= _MAX_DURATION_US:
+                raise UsageError(
+                    f"{name} must be between {low} and {_MAX_DURATION_US}, got {value}"
+                )
+        unknown = sorted(set(self.end_activities) - set(self.vocabulary))
+        if unknown:
+            raise UsageError(f"end_activities must be in the vocabulary, got {unknown}")
+
+    @cached_property
+    def codes(self) -> ActivityVocabulary:
+        """The public vocabulary with OTHER."""
+        return ActivityVocabulary.public(self.vocabulary)
+
+    @cached_property
+    def ends(self) -> np.ndarray:
+        """bool[n_activities], which codes end a case."""
+        return np.isin(self.codes.names.to_pylist(), self.end_activities)
+
+    def step_of(self, time_us: np.ndarray) -> np.ndarray:
+        """Returns int64[n], the number of the step with each moment int64[n]."""
+        return (time_us - self.origin_us) // self.period_us
+
+    def step_start(self, step: int) -> int:
+        """Returns the first microsecond of a step."""
+        return self.origin_us + step * self.period_us
+
+    def begun(self, time_us: int) -> int:
+        """Returns where the step with a moment begins."""
+        return self.step_start((time_us - self.origin_us) // self.period_us)
+
+    def step_end(self, time_us: int) -> int:
+        """Returns where the step with a moment ends: the first microsecond of the next step."""
+        return self.begun(time_us) + self.period_us
+
+    def release_time(self, step: int) -> int:
+        """Returns when a step takes no more cases."""
+        return self.step_start(step + 1) + self.release_delay_us
+
+    def earliest_close(self, publish_us: int) -> int:
+        """Returns a bound: no message from then on makes its case close any earlier than this."""
+        return publish_us + self.max_disorder_us
+
+
+def closing(
+    offsets: np.ndarray, publish: np.ndarray, is_end: np.ndarray, rule: ClosingRule
+) -> tuple[np.ndarray, np.ndarray]:
+    """Computes when cases close, and which of their messages belong to them.
+
+    Args:
+        offsets: int64[n_cases+1], of cases with at least one message.
+        publish: int64[n_events], not decreasing within a case.
+        is_end: bool[n_events], whether it is an end activity.
+        rule: When a case closes.
+
+    Returns:
+        (int64[n_cases] moments, bool[n_events]): a message belongs to its case if it was published
+        before the moment at which the case would close without it and all that follow it.
+    """
+    n = len(publish)
+    if n == 0:
+        return np.zeros(0, np.int64), np.zeros(0, bool)
+    heads, lengths = offsets[:-1], np.diff(offsets)
+    row = np.arange(n)
+    end_row = np.minimum.reduceat(np.where(is_end, row, n), heads)
+    end_time = np.append(publish, _NEVER - rule.max_disorder_us)[end_row]
+    lifetime = publish[heads] + rule.max_lifetime_us
+    deadline = np.empty(n, np.int64)
+    deadline[1:] = publish[:-1] + rule.inactivity_gap_us
+    np.minimum(deadline, np.repeat(lifetime, lengths), out=deadline)
+    after_end = row > np.repeat(end_row, lengths)
+    deadline = np.where(after_end, np.minimum(deadline, np.repeat(end_time, lengths)), deadline)
+    breaks = publish >= deadline + rule.max_disorder_us
+    breaks[heads] = False
+    stop = np.minimum(np.minimum.reduceat(np.where(breaks, row, n), heads), offsets[1:])
+    closes = np.minimum(lifetime, publish[stop - 1] + rule.inactivity_gap_us)
+    closes = np.minimum(closes, end_time)  # one that was dropped is later than the others
+    return closes + rule.max_disorder_us, row < np.repeat(stop, lengths)

@@ -1,0 +1,87 @@
+"""How many cases of an individual have counted in a stream, so that no more than a cap count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch
+
+
+@dataclass(frozen=True, eq=False)
+class CountedCases:
+    """The individuals whose cases have counted.
+
+    Its size is bounded by their number: some 52 bytes for each that the stream has seen, or, with a
+    cap on every step, for each in the steps that are not over.
+
+    Attributes:
+        names: string[n], keyed names of individuals, distinct within a step.
+        steps: int64[n], the step; 0 where the cap is on all steps together.
+        counts: int64[n], cases that have counted.
+    """
+
+    names: pa.StringArray
+    steps: np.ndarray
+    counts: np.ndarray
+
+    @classmethod
+    def none(cls) -> CountedCases:
+        """Returns that nothing has counted."""
+        return cls(pa.array([], pa.string()), np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+    def admit(
+        self, traces: TraceBatch, step: int, cap: int, per_step: bool
+    ) -> tuple[CountedCases, TraceBatch]:
+        """Counts cases that close, and drops those beyond the cap.
+
+        Which are dropped depends on the individual's own cases alone: they count in the order in
+        which they come.
+
+        Args:
+            traces: Cases with their individuals.
+            step: In which they close.
+            cap: Most cases of one individual.
+            per_step: The cap is on every step, and not on all of them together.
+
+        Returns:
+            What has counted now, and the cases that count, of which there may be none.
+
+        Raises:
+            UsageError: The cases name no individuals.
+        """
+        if traces.individuals is None:
+            raise UsageError(f"a cap on cases needs their individuals: map {INDIVIDUAL_ID}")
+        at = step if per_step else 0
+        own = np.flatnonzero(self.steps == at)
+        coded = traces.individuals.dictionary_encode()
+        whose = np.asarray(coded.indices).astype(np.int64)
+        found = pc.index_in(coded.dictionary, value_set=self.names.take(pa.array(own)))
+        known = np.asarray(found.is_valid())
+        row = own[np.asarray(found.drop_null())]
+        before = np.zeros(len(known), np.int64)
+        before[known] = self.counts[row]
+
+        order = np.argsort(whose, kind="stable")
+        rank = np.empty(len(whose), np.int64)
+        rank[order] = np.arange(len(whose)) - np.searchsorted(whose[order], whose[order])
+        counts_now = before[whose] + rank < cap
+        added = np.bincount(whose[counts_now], minlength=len(known))
+        counts = self.counts.copy()
+        counts[row] += added[known]
+        fresh = np.flatnonzero(~known)
+        state = CountedCases(
+            pa.concat_arrays([self.names, coded.dictionary.take(pa.array(fresh))]),
+            np.concatenate([self.steps, np.full(len(fresh), at)]),
+            np.concatenate([counts, added[fresh]]),
+        )
+        return state, traces.take(np.flatnonzero(counts_now))
+
+    def from_step(self, step: int) -> CountedCases:
+        """Forgets the steps before one."""
+        kept = np.flatnonzero(self.steps >= step)
+        return CountedCases(self.names.take(pa.array(kept)), self.steps[kept], self.counts[kept])

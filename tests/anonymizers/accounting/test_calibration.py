@@ -1,0 +1,348 @@
+"""Scales and thresholds: figures of the literature and closed forms, rounding, refusals."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import mpmath
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracecloak.anonymizers.accounting.calibration import (
+    discrete_gaussian_delta,
+    discrete_gaussian_scale_of_one_count,
+    exact,
+    gaussian_scale,
+    laplace_scale,
+    stability_threshold,
+    truncated_noise_bound,
+)
+from tracecloak.anonymizers.accounting.guessing import guessing_advantage_of
+from tracecloak.anonymizers.accounting.intervals import Interval, is_proven
+from tracecloak.schemas.errors import UsageError
+
+MILLIONTH = exact("1e-6")
+epsilons = st.fractions(Fraction(1, 100), 20, max_denominator=1000)
+deltas = st.integers(1, 12).map(lambda n: Fraction(1, 10**n))
+
+
+def true(value: Fraction) -> mpmath.mpf:
+    return mpmath.mpf(value.numerator) / value.denominator
+
+
+# --- exact numbers --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0.1", Fraction(1, 10)),
+        ("1e-6", Fraction(1, 10**6)),
+        (" 2 ", Fraction(2)),
+        (Decimal("0.30"), Fraction(3, 10)),
+        (3, Fraction(3)),
+        (Fraction(1, 3), Fraction(1, 3)),
+        ("0", Fraction(0)),
+    ],
+)
+def test_decimals_are_read_exactly(text: str, value: Fraction) -> None:
+    assert exact(text) == value
+
+
+@pytest.mark.parametrize("text", [0.1, True, "nan", "inf", "", "1/0", "0,1", "1e999999999", None])
+def test_what_is_no_decimal_is_refused(text: object) -> None:
+    with pytest.raises(UsageError, match="expected a decimal number such as"):
+        exact(text)  # type: ignore[arg-type]
+
+
+# --- enclosures -----------------------------------------------------------------------------------
+
+
+@given(st.fractions(-60, 60, max_denominator=10**6))
+def test_enclosures_hold_what_a_hundred_and_fifty_digits_say(x: Fraction) -> None:
+    with mpmath.workdps(150):
+        for found, exactly in (
+            (Interval.of(x), true(x)),
+            (Interval.of(x).exp(), mpmath.exp(true(x))),
+            (Interval.of(abs(x) + 1).log(), mpmath.log(true(abs(x) + 1))),
+            (Interval.of(x).normal_cdf(), mpmath.ncdf(true(x))),
+            (Interval.of(x) * Interval.of(x - 1), true(x) * true(x - 1)),
+            (3 - Interval.of(x) / 7, 3 - true(x) / 7),
+        ):
+            low, high = mpmath.mpf(str(found.low)), mpmath.mpf(str(found.high))
+            rounding = mpmath.mpf(10) ** -140  # mpmath's own
+            assert low - rounding <= exactly <= high + rounding
+            assert high - low <= abs(exactly) * mpmath.mpf(10) ** -30 + rounding
+            assert found.float_below() - rounding <= exactly <= found.float_above() + rounding
+            assert math.isclose(
+                found.float_below(), found.float_above(), rel_tol=1e-15, abs_tol=1e-300
+            )
+
+
+def test_the_normal_tail_is_enclosed_far_out() -> None:
+    found = Interval.of(-1400).normal_cdf()
+    with mpmath.workdps(120):
+        exactly = mpmath.ncdf(-1400)
+        assert mpmath.mpf(str(found.low)) <= exactly <= mpmath.mpf(str(found.high))
+
+
+def test_a_claim_is_settled_with_more_digits_or_counts_as_not_proven() -> None:
+    third = Fraction(1, 3)
+    above = third + Fraction(1, 10**200)
+    assert Interval.of(third).is_at_most(above) is None
+    assert is_proven(lambda digits: Interval.of(third, digits).is_at_most(above))
+    assert not is_proven(lambda digits: Interval.of(above, digits).is_at_most(third))
+    assert not is_proven(lambda digits: Interval.of(third, digits).is_at_most(third))
+
+
+def test_a_divisor_that_may_be_zero_is_refused() -> None:
+    with pytest.raises(ZeroDivisionError, match="not proven"):
+        Interval.of(1) / (Interval.of(Fraction(1, 3)) * 3 - 1)
+
+
+# --- thresholds -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "threshold", "bound"),
+    # The bounds are the closed form of Desfontaines et al. 2022, Definition 4.
+    [("0.1", 133, 109), ("0.5", 28, 25), ("1", 15, 14), ("2", 8, 7)],
+)
+def test_thresholds_of_one_case_at_a_millionth(epsilon: str, threshold: int, bound: int) -> None:
+    assert stability_threshold(exact(epsilon), MILLIONTH) == threshold
+    assert truncated_noise_bound(exact(epsilon), MILLIONTH) == bound
+
+
+@pytest.mark.parametrize(("max_units", "threshold"), [(1, 15), (2, 30), (3, 45), (5, 76)])
+def test_thresholds_of_individuals_at_1_and_a_millionth(max_units: int, threshold: int) -> None:
+    """Where all on one key is not the worst, the condition is that of each key's share of delta."""
+    assert stability_threshold(Fraction(1), MILLIONTH, max_units) == threshold
+    a = math.exp(-1 / max_units)
+    share = 1e-6 / max_units
+    assert threshold == 1 + math.ceil(max_units * math.log(1 / ((1 + a) * share)))
+
+
+@given(epsilons, deltas)
+def test_thresholds_of_one_case_are_their_closed_forms(epsilon: Fraction, delta: Fraction) -> None:
+    with mpmath.workdps(60):
+        e, d = true(epsilon), true(delta)
+        threshold = 1 + mpmath.ceil(-mpmath.log(d * (1 + mpmath.exp(-e))) / e)
+        bound = mpmath.ceil(mpmath.log((mpmath.exp(e) + 2 * d - 1) / ((mpmath.exp(e) + 1) * d)) / e)
+    assert stability_threshold(epsilon, delta) == int(threshold)
+    assert truncated_noise_bound(epsilon, delta) == int(bound)
+
+
+@given(epsilons, deltas, st.integers(1, 30))
+def test_thresholds_of_individuals_keep_both_worst_cases_and_are_smallest(
+    epsilon: Fraction, delta: Fraction, m: int
+) -> None:
+    """The exact sums over all splits are in test_anonymizer_exact_privacy_loss."""
+    with mpmath.workdps(60):
+        a = mpmath.exp(-true(epsilon) / m)
+
+        def delta_of(t: int) -> mpmath.mpf:
+            single, many = a ** (t - 1) / (1 + a), a ** (t - m) / (1 + a)
+            return max(many, 1 - (1 - single) ** m)
+
+        def delta_of_bound(k: int) -> mpmath.mpf:
+            norm = mpmath.fsum(a ** abs(x) for x in range(-k, k + 1))
+            return mpmath.fsum(a**x for x in range(k - m + 1, k + 1)) / norm
+
+        t = stability_threshold(epsilon, delta, m)
+        assert delta_of(t) <= true(delta) < delta_of(t - 1)
+        if epsilon * 20 > m:  # few terms
+            k = truncated_noise_bound(epsilon, delta, m)
+            assert delta_of_bound(k) <= true(delta)
+            assert k == m or delta_of_bound(k - 1) > true(delta)
+
+
+def test_a_delta_just_below_that_of_a_threshold_takes_the_next() -> None:
+    """e^-14 / (1 + e^-1) to 40 digits, rounded to either side."""
+    with mpmath.workdps(60):
+        edge = mpmath.exp(-14) / (1 + mpmath.exp(-1))
+        digits = int(mpmath.floor(edge * mpmath.mpf(10) ** 40))
+    assert stability_threshold(Fraction(1), Fraction(digits + 1, 10**40)) == 15
+    assert stability_threshold(Fraction(1), Fraction(digits, 10**40)) == 16
+
+
+def test_a_rounded_scale_raises_the_threshold_that_goes_with_it() -> None:
+    """The scale of this epsilon does not fit and is rounded up, so the noise reaches further."""
+    epsilon = Fraction(2**60 + 1, 2**60)
+    numerator, denominator = laplace_scale(epsilon, 1)
+    decay = Fraction(denominator, numerator)
+    assert decay < epsilon
+    with mpmath.workdps(60):
+        a = mpmath.exp(-true(decay))
+        edge = a**14 / (1 + a)
+        scaled = int(mpmath.floor(edge * mpmath.mpf(10) ** 40))
+        of_epsilon = mpmath.exp(-14 * true(epsilon)) / (1 + mpmath.exp(-true(epsilon)))
+        delta = Fraction(scaled, 10**40)
+        assert of_epsilon < true(delta) < edge
+    assert stability_threshold(epsilon, delta) == 16
+
+
+# --- Laplace scale --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "sensitivity", "scale"),
+    [("1", 1, (1, 1)), ("0.1", 1, (10, 1)), ("0.3", 2, (20, 3)), ("2.5", 1, (2, 5))],
+)
+def test_scales_are_exact_where_they_fit(
+    epsilon: str, sensitivity: int, scale: tuple[int, int]
+) -> None:
+    assert laplace_scale(exact(epsilon), sensitivity) == scale
+
+
+@given(st.fractions(Fraction(1, 10**8), 10**5), st.integers(1, 10**6))
+def test_scales_are_rounded_up_by_little(epsilon: Fraction, sensitivity: int) -> None:
+    numerator, denominator = laplace_scale(epsilon, sensitivity)
+    assert 0 < numerator < 2**50
+    assert 0 < denominator < 2**50
+    needed = sensitivity / epsilon
+    assert needed <= Fraction(numerator, denominator) <= needed * (1 + Fraction(1, 10**9))
+
+
+def test_a_scale_of_2_to_the_50_is_refused() -> None:
+    assert laplace_scale(Fraction(1, 2**50 - 1), 1) == (2**50 - 1, 1)
+    with pytest.raises(UsageError, match=r"scale 2\^50 or more .* raise epsilon"):
+        laplace_scale(Fraction(1, 2**50), 1)
+
+
+# --- Gaussian scale -------------------------------------------------------------------------------
+
+ANALYTIC = [("0.5", 8.058), ("1", 4.225), ("2", 2.231)]  # Balle and Wang 2018 at delta 1e-6
+
+
+def analytic_delta(s: mpmath.mpf, epsilon: Fraction) -> mpmath.mpf:
+    e = true(epsilon)
+    return mpmath.ncdf(1 / (2 * s) - e * s) - mpmath.exp(e) * mpmath.ncdf(-1 / (2 * s) - e * s)
+
+
+@pytest.mark.parametrize(("epsilon", "printed"), ANALYTIC)
+@pytest.mark.parametrize("sensitivity", [Fraction(1000), Fraction(2001, 2), Fraction(10**6)])
+def test_on_a_fine_lattice_sigma_is_the_analytic_one(
+    epsilon: str, printed: float, sensitivity: Fraction
+) -> None:
+    e = exact(epsilon)
+    sigma = Fraction(*gaussian_scale(e, MILLIONTH, sensitivity))
+    assert float(sigma / sensitivity) == pytest.approx(printed, abs=6e-4)
+    with mpmath.workdps(40):
+        one = mpmath.findroot(lambda s: analytic_delta(s, e) - mpmath.mpf(10) ** -6, printed)
+        ratio = true(sigma / sensitivity) / one
+        assert 1 <= ratio < mpmath.mpf("1.00001")
+
+
+@pytest.mark.parametrize(("epsilon", "printed"), ANALYTIC)
+def test_on_unit_integers_sigma_has_the_rounding_on_top(epsilon: str, printed: float) -> None:
+    sigma = Fraction(*gaussian_scale(exact(epsilon), MILLIONTH, 1))
+    assert float(sigma) == pytest.approx(math.hypot(printed, 2), abs=6e-4)
+
+
+def test_the_error_of_the_rounding_is_below_what_is_set_aside_for_it() -> None:
+    """2 d eta for 10^9 coordinates and r = 2, from the sum itself; r = 1 would not do."""
+    with mpmath.workdps(60):
+
+        def loss(r: int) -> mpmath.mpf:
+            h = 2 * mpmath.nsum(
+                lambda i: mpmath.exp(-2 * mpmath.pi**2 * r**2 * i**2), [1, mpmath.inf]
+            )
+            return 2 * 10**9 * 2 * mpmath.atanh(h)
+
+        assert loss(2) < mpmath.mpf(10) ** -23
+        assert loss(1) > mpmath.mpf(10) ** -23
+
+
+@given(st.fractions(Fraction(1, 100), 10**7, max_denominator=100))
+def test_sigma_fits_the_samplers(sensitivity: Fraction) -> None:
+    numerator, denominator = gaussian_scale(Fraction(1), MILLIONTH, sensitivity)
+    assert 0 < numerator <= 10**8
+    assert 0 < denominator <= 10**7
+
+
+@pytest.mark.parametrize("epsilon", ["0.5", "1", "2"])
+def test_the_sum_and_the_continuous_bound_meet(epsilon: str) -> None:
+    """At sigma 1000 the one ends and the other begins; at a delta of about a millionth."""
+    sensitivity = {"0.5": 124, "1": 237, "2": 448}[epsilon]
+    summed = discrete_gaussian_delta((1000, 1), sensitivity, exact(epsilon))
+    bounded = discrete_gaussian_delta((10**9 + 1, 10**6), sensitivity, exact(epsilon))
+    assert 5e-7 < summed < 2e-6
+    assert summed < bounded * (1 + 1e-7)
+    assert bounded == pytest.approx(summed, rel=1e-3)
+
+
+def test_one_count_of_a_small_epsilon_is_near_the_continuous_mechanism() -> None:
+    sigma = Fraction(*discrete_gaussian_scale_of_one_count(exact("0.01"), MILLIONTH))
+    with mpmath.workdps(40):
+        one = mpmath.findroot(
+            lambda s: analytic_delta(s, exact("0.01")) - mpmath.mpf(10) ** -6, 250
+        )
+    assert float(sigma) == pytest.approx(float(one), rel=1e-3)
+
+
+# --- guessing advantage ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("g", [0.2, 0.3, 0.4])
+def test_the_advantage_inverts_the_epsilons_of_amun(g: float) -> None:
+    """ln((1 + g) / (1 - g)) add/remove is .405, .619, .847; twice that for replace-one."""
+    epsilon = Fraction(math.log((1 + g) / (1 - g)))
+    assert guessing_advantage_of(epsilon, 0, "add_remove").any_prior == pytest.approx(g)
+    assert guessing_advantage_of(2 * epsilon, 0, "replace_one").any_prior == pytest.approx(g)
+
+
+def test_membership_is_the_bound_on_true_minus_false_positives() -> None:
+    found = guessing_advantage_of(Fraction(1), Fraction(1, 100), "add_remove")
+    assert found.membership == pytest.approx((math.e - 1 + 0.02) / (math.e + 1))
+    assert guessing_advantage_of(1, 0, "add_remove").membership == pytest.approx(math.tanh(0.5))
+
+
+@given(epsilons, deltas)
+def test_advantages_are_rounded_up(epsilon: Fraction, delta: Fraction) -> None:
+    found = guessing_advantage_of(epsilon, delta, "replace_one")
+    with mpmath.workdps(60):
+        grown = mpmath.exp(true(epsilon))
+        assert found.any_prior >= mpmath.tanh(true(epsilon) / 4)
+        assert found.membership >= min(1, (grown - 1 + 2 * true(delta)) / (grown + 1))
+    assert found.any_prior <= 1
+    assert found.membership <= 1
+
+
+def test_a_huge_epsilon_gives_an_advantage_of_1() -> None:
+    found = guessing_advantage_of(10**6, 0, "add_remove")
+    assert (found.any_prior, found.membership) == (1.0, 1.0)
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+E1, D6 = Fraction(1), MILLIONTH
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: stability_threshold(Fraction(0), D6), "epsilon must be .* got Fraction"),
+        (lambda: stability_threshold(0.5, D6), "epsilon must be an exact number .* got 0.5"),
+        (lambda: stability_threshold(10**7, D6), "epsilon must be"),
+        (lambda: stability_threshold(E1, Fraction(0)), "with delta 0 choose a method"),
+        (lambda: stability_threshold(E1, Fraction(3, 4)), "delta must be .* at most 1/2"),
+        (lambda: stability_threshold(E1, 1e-6), "delta must be an exact number"),
+        (lambda: stability_threshold(E1, D6, 0), "max_units must be a whole number"),
+        (lambda: truncated_noise_bound(E1, D6, -1), "max_units must be a whole number"),
+        (lambda: laplace_scale(E1, True), "sensitivity must be a whole number .* got True"),
+        (lambda: gaussian_scale(E1, D6, 0), "l2_sensitivity must be"),
+        (lambda: gaussian_scale(E1, D6, 1.5), "l2_sensitivity must be an exact .* got 1.5"),
+        (lambda: gaussian_scale(exact("1e-10"), D6, 1), "at least 1e-9"),
+        (lambda: gaussian_scale(E1, D6, 2**49), "use a coarser lattice or raise epsilon"),
+        (lambda: discrete_gaussian_delta((0, 1), 1, E1), "sigma must be positive"),
+        (lambda: discrete_gaussian_delta((1, 1), 0, E1), "sensitivity must be a whole"),
+        (lambda: guessing_advantage_of(E1, 1, "add_remove"), r"delta must be .* \[0, 1\)"),
+        (lambda: guessing_advantage_of(E1, 0, "none"), "adjacency must be add_remove or"),
+    ],
+)
+def test_parameters_out_of_range_are_refused(call: object, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        call()  # type: ignore[operator]

@@ -1,0 +1,376 @@
+"""What parts cost together: exact sums, and composition against exact laws and known figures."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Iterable
+from fractions import Fraction
+from functools import reduce
+from pathlib import Path
+
+import mpmath
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.privacy_loss import Law, delta_between, discrete_gaussian, discrete_laplace
+from tracecloak.anonymizers.accounting.calibration import (
+    discrete_gaussian_scale_of_one_count,
+    exact,
+    gaussian_scale,
+)
+from tracecloak.anonymizers.accounting.composition import (
+    Spend,
+    composed_epsilon,
+    decimal_text,
+    split,
+    total,
+)
+from tracecloak.schemas.errors import UsageError
+
+MILLIONTH = exact("1e-6")
+
+
+def laplace(scale: int, sensitivity: int = 1, delta: str = "0") -> Spend:
+    epsilon = Fraction(sensitivity, scale)
+    return Spend("counts", "discrete_laplace", epsilon, exact(delta), (scale, 1), sensitivity)
+
+
+def gaussian(epsilon: str, delta: str, sensitivity: int) -> Spend:
+    e, d = exact(epsilon), exact(delta)
+    scale = gaussian_scale(e, d, sensitivity)
+    return Spend("edges", "discrete_gaussian", e, d, scale, sensitivity)
+
+
+def pure(epsilon: str) -> Spend:
+    return Spend("clip", "pure", exact(epsilon), Fraction(0))
+
+
+def approximate(epsilon: str, delta: str) -> Spend:
+    return Spend("vocabulary", "approximate", exact(epsilon), exact(delta))
+
+
+# --- exact sums -----------------------------------------------------------------------------------
+
+
+def test_totals_are_exact_where_floats_are_not() -> None:
+    assert total([pure("0.1")] * 3) == (Fraction(3, 10), 0)
+    assert 0.1 + 0.1 + 0.1 != 0.3  # the control
+    assert total([pure("0.1"), approximate("0.2", "1e-7"), laplace(10, delta="2e-7")]) == (
+        Fraction(4, 10),
+        exact("3e-7"),
+    )
+    assert total([]) == (0, 0)
+
+
+@given(
+    st.fractions(Fraction(1, 100), 10),
+    st.fractions(0, Fraction(1, 100)),
+    st.lists(st.integers(1, 50), min_size=1, max_size=6),
+)
+def test_what_is_split_sums_to_the_whole(e: Fraction, d: Fraction, weights: list[int]) -> None:
+    shares = {str(i): Fraction(weight, sum(weights)) for i, weight in enumerate(weights)}
+    parts = split(e, d, shares)
+    assert list(parts) == list(shares)
+    assert sum(part[0] for part in parts.values()) == e
+    assert sum(part[1] for part in parts.values()) == d
+
+
+@pytest.mark.parametrize(
+    ("shares", "said"),
+    [
+        ({"a": Fraction(1, 2)}, "sum to exactly 1, got 1/2: a 1/2"),
+        ({"a": Fraction(1, 3), "b": Fraction(67, 100)}, "sum to exactly 1, got 301/300"),
+        ({}, "sum to exactly 1, got 0"),
+        ({"a": Fraction(3, 2), "b": Fraction(-1, 2)}, "above 0, got {'b': '-1/2'}"),
+        ({"a": Fraction(1), "b": Fraction(0)}, "above 0"),
+        ({"a": 0.5, "b": 0.5}, "must be an exact number"),
+    ],
+)
+def test_shares_that_are_not_a_whole_are_refused(shares: dict[str, Fraction], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        split(Fraction(1), MILLIONTH, shares)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Fraction(1, 10**6), "0.000001"),
+        (Fraction(3), "3"),
+        (Fraction(0), "0"),
+        (Fraction(1, 8), "0.125"),
+        (Fraction(-21, 20), "-1.05"),
+        (Fraction(100), "100"),
+        (5, "5"),
+    ],
+)
+def test_decimals_are_exact_and_without_exponent(value: Fraction, text: str) -> None:
+    assert decimal_text(value) == text
+
+
+@given(st.integers(-(10**12), 10**12), st.integers(0, 30))
+def test_decimals_read_back(digits: int, places: int) -> None:
+    value = Fraction(digits, 10**places)
+    assert exact(decimal_text(value)) == value
+
+
+def test_what_is_no_finite_decimal_is_refused() -> None:
+    with pytest.raises(UsageError, match="1/3 is no finite decimal"):
+        decimal_text(Fraction(1, 3))
+
+
+# --- a part ---------------------------------------------------------------------------------------
+
+
+def test_a_part_is_written_exactly() -> None:
+    scale = (4231, 1000)
+    part = Spend("edges", "discrete_gaussian", exact("0.4"), exact("1e-7"), scale, Fraction(3, 2))
+    assert json.loads(json.dumps(part.to_json())) == {
+        "what": "edges",
+        "mechanism": "discrete_gaussian",
+        "epsilon": "0.4",
+        "delta": "0.0000001",
+        "scale": "4231/1000",
+        "sensitivity": "3/2",
+    }
+    assert pure("1").to_json()["scale"] is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        (("pure", Fraction(0), Fraction(0)), "epsilon must be"),
+        (("pure", 0.5, Fraction(0)), "epsilon must be an exact number"),
+        (("approximate", Fraction(1), Fraction(1)), "delta of part must be exact"),
+        (("pure", Fraction(1), MILLIONTH), "called pure, so its delta is 0"),
+        (("pure", Fraction(1), Fraction(0), (1, 1), 1), "are for noise on counts only"),
+        (("discrete_laplace", Fraction(1), Fraction(0)), "scale of part must be positive"),
+        (("discrete_laplace", Fraction(1), Fraction(0), (1, 1)), "sensitivity of part must be"),
+        (("discrete_laplace", Fraction(1), Fraction(0), (9, 1), Fraction(1, 2)), "must be whole"),
+        (("discrete_laplace", Fraction(1), Fraction(0), (1, 1), 2), "too small for its epsilon"),
+    ],
+)
+def test_parts_that_contradict_themselves_are_refused(
+    fields: tuple[object, ...], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        Spend("part", *fields)  # type: ignore[arg-type]
+
+
+# --- composition ----------------------------------------------------------------------------------
+
+
+def test_fifty_laplace_releases_of_a_tenth() -> None:
+    """3.17 at a millionth, against 5.0 of the sum; one count that changes by 1 loses +-0.1.
+
+    So the delta at an epsilon is a sum of 51 binomial terms, which needs no discretisation.
+    """
+
+    def delta_of(epsilon: mpmath.mpf) -> mpmath.mpf:
+        up = 1 / (1 + mpmath.exp(mpmath.mpf(-1) / 10))
+        terms = []
+        for k in range(51):
+            chance = mpmath.binomial(50, k) * up**k * (1 - up) ** (50 - k)
+            terms.append(chance * max(0, 1 - mpmath.exp(epsilon - mpmath.mpf(2 * k - 50) / 10)))
+        return mpmath.fsum(terms)
+
+    found = composed_epsilon([laplace(10)] * 50, MILLIONTH)
+    assert found == pytest.approx(3.17, abs=0.005)
+    true = mpmath.findroot(lambda e: delta_of(e) - mpmath.mpf(10) ** -6, (3.1, 3.2), "anderson")
+    assert true <= found < true + 0.005
+    assert total([laplace(10)] * 50)[0] == 5
+
+
+LAWS = {
+    # Two parts each: the parts, and the laws of their neighbours.
+    "counts that change by 2": ([laplace(4, 2)] * 2, [(discrete_laplace, 4, 2)] * 2),
+    "unequal": (
+        [laplace(2), laplace(5, 3)],
+        [(discrete_laplace, 2, 1), (discrete_laplace, 5, 3)],
+    ),
+    "two counts behind one part": (
+        [laplace(3, 2), laplace(3)],
+        [(discrete_laplace, 3, 1), (discrete_laplace, 3, 1), (discrete_laplace, 3, 1)],
+    ),
+    "one count with Gaussian noise": (
+        [Spend("n", "discrete_gaussian", Fraction(2), exact("0.01"), (2, 1), 1)] * 2,
+        [(discrete_gaussian, 2, 1)] * 2,
+    ),
+    "counts with Gaussian noise": (
+        [Spend("n", "discrete_gaussian", Fraction(2), exact("0.01"), (6, 1), 2)] * 2,
+        [(discrete_gaussian, 6, 2)] * 2,
+    ),
+    "both": (
+        [laplace(3), Spend("n", "discrete_gaussian", Fraction(2), exact("0.01"), (3, 1), 1)],
+        [(discrete_laplace, 3, 1), (discrete_gaussian, 3, 1)],
+    ),
+}
+
+
+def clamped(law: Law, change: int) -> Law:
+    """Laplace outcomes below 0 or above the change tell as much as 0 and the change do."""
+    return law.map(lambda x: min(max(int(str(x)), 0), change))
+
+
+def laplace_pair(scale: int, change: int) -> tuple[Law, Law]:
+    """The laws of a count of 0 and of `change`, up to what tells them apart."""
+    b = Fraction(scale)
+    return (
+        clamped(discrete_laplace(b, 40 * scale), change),
+        clamped(discrete_laplace(b, 40 * scale, change), change),
+    )
+
+
+def gaussian_pair(sigma: int, change: int) -> tuple[Law, Law]:
+    s = Fraction(sigma)
+    return discrete_gaussian(s, 10 * sigma), discrete_gaussian(s, 10 * sigma, change)
+
+
+def product(pairs: Iterable[tuple[Law, Law]]) -> tuple[Law, Law]:
+    """The laws of several independent outcomes."""
+    before, after = zip(*pairs, strict=True)
+    return reduce(Law.times, before), reduce(Law.times, after)
+
+
+def noisy_count(sigma: int, sensitivity: int) -> Spend:
+    # The epsilon of these is only an upper limit here; their noise is what is composed.
+    claim = Fraction(5), exact("0.0001")
+    return Spend("n", "discrete_gaussian", *claim, (sigma, 1), sensitivity)
+
+
+PARTS = {
+    # The parts, the laws of two neighbours, and the share of the answer that is too little.
+    "changes by 2": ([laplace(4, 2)] * 2, [laplace_pair(4, 2)] * 2, "0.95"),
+    "unequal": ([laplace(2), laplace(5, 3)], [laplace_pair(2, 1), laplace_pair(5, 3)], "0.95"),
+    # The part is accounted as one count that changes by 2, which is worse than these two.
+    "two counts in a part": ([laplace(3, 2), laplace(3)], [laplace_pair(3, 1)] * 3, "0.4"),
+    "one count": ([noisy_count(2, 1)] * 2, [gaussian_pair(2, 1)] * 2, "0.95"),
+    # Here the rounding of the continuous Gaussian is paid: sqrt(36 - 4) of 6.
+    "counts": ([noisy_count(6, 2)] * 2, [gaussian_pair(6, 2)] * 2, "0.85"),
+    "both": ([laplace(3), noisy_count(3, 1)], [laplace_pair(3, 1), gaussian_pair(3, 1)], "0.95"),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("delta", ["0.05", "0.001"])
+def test_composed_epsilons_hold_for_the_exact_laws(name: str, delta: str) -> None:
+    """Against the products of the laws; a given share of the epsilon, the control, does not."""
+    parts, pairs, share = PARTS[name]
+    before, after = product(pairs)
+    found = composed_epsilon(parts, exact(delta))
+    assert found < float(total(parts)[0])
+    assert delta_between(before, after, Fraction(found))[1] <= exact(delta)
+    assert delta_between(before, after, Fraction(found) * exact(share))[0] > exact(delta)
+
+
+@pytest.mark.parametrize(
+    "split_up", [(1, 1), (1, 2), (1, 1, 1), (2, 2), (1, 3), (1, 1, 2), (1, 1, 1, 1)]
+)
+def test_one_count_dominates_every_split_of_its_sensitivity(split_up: tuple[int, ...]) -> None:
+    """The proof in `composed_epsilon`, by exact sums at orders on both sides of 0."""
+    one = laplace_pair(2, sum(split_up))
+    several = product(laplace_pair(2, change) for change in split_up)
+    for eighths in range(-17, 18, 2):  # the losses are whole, so no order is one
+        epsilon = Fraction(eighths, 8)
+        assert delta_between(*several, epsilon)[0] <= delta_between(*one, epsilon)[1]
+    half = Fraction(1, 2)
+    assert delta_between(*several, half)[1] < delta_between(*one, half)[0]
+
+
+def test_one_gaussian_part_keeps_what_it_was_calibrated_to() -> None:
+    part = gaussian("1", "1e-7", 1000)
+    assert composed_epsilon([part], exact("1e-7")) == pytest.approx(1, abs=1e-5)
+    assert composed_epsilon([part], exact("1e-7")) <= 1
+    # Of the analytic formula at the same sigma.
+    found = composed_epsilon([part], exact("1e-5"))
+    s = mpmath.mpf(part.scale[0]) / part.scale[1] / 1000 if part.scale else mpmath.nan
+    reached = mpmath.ncdf(1 / (2 * s) - found * s) - mpmath.exp(found) * mpmath.ncdf(
+        -1 / (2 * s) - found * s
+    )
+    assert float(reached) == pytest.approx(1e-5, rel=1e-3)
+
+
+def test_one_pure_part_is_a_randomised_response_at_worst() -> None:
+    """(e, 0)-DP at e = 0.5 keeps x with delta = (e^0.5 - e^x) / (1 + e^0.5)."""
+    found = composed_epsilon([pure("0.5")], exact("0.01"))
+    assert found == pytest.approx(math.log(math.exp(0.5) - 0.01 * (1 + math.exp(0.5))), abs=1e-12)
+    assert composed_epsilon([pure("0.5")], Fraction(0)) == 0.5
+    assert composed_epsilon([pure("0.5")], Fraction(1, 2)) == 0
+    assert composed_epsilon([approximate("0.5", "0.01")], exact("0.01")) == 0.5
+    assert composed_epsilon([approximate("0.5", "0.01")], exact("0.001")) == math.inf
+
+
+def test_a_threshold_beside_laplace_noise_costs_its_delta() -> None:
+    many = [laplace(10, delta="1e-8")] * 50
+    found = composed_epsilon(many, MILLIONTH)
+    assert composed_epsilon([laplace(10)] * 50, MILLIONTH) < found < 5
+    assert found == pytest.approx(composed_epsilon([laplace(10)] * 50, exact("5e-7")), abs=1e-3)
+    assert composed_epsilon(many, exact("4e-7")) == math.inf
+
+
+def test_gaussian_parts_compose_like_one_of_the_summed_square() -> None:
+    """Four at sensitivity 1000 are one at 2000, whose epsilon has a closed form."""
+    part = gaussian("1", "1e-7", 1000)
+    four = composed_epsilon([part] * 4, MILLIONTH)
+    as_one = Spend("one", "discrete_gaussian", Fraction(4), MILLIONTH, part.scale, 2000)
+    assert composed_epsilon([as_one], MILLIONTH) <= four
+    assert four == pytest.approx(composed_epsilon([as_one], MILLIONTH), abs=1e-3)
+
+
+def test_a_mixture_is_below_the_sum_and_above_each_part() -> None:
+    one_count = discrete_gaussian_scale_of_one_count(Fraction(1), exact("1e-7"))
+    parts = [
+        laplace(2, delta="1e-7"),
+        gaussian("1", "1e-7", 1000),
+        Spend("n", "discrete_gaussian", Fraction(1), exact("1e-7"), one_count, 1),
+        approximate("0.1", "1e-8"),
+        pure("0.05"),
+    ]
+    found = composed_epsilon(parts, MILLIONTH)
+    assert max(composed_epsilon([part], MILLIONTH) for part in parts) < found
+    assert found < float(total(parts)[0])
+    assert composed_epsilon(parts[::-1], MILLIONTH) == pytest.approx(found, abs=1e-9)
+
+
+def test_where_floats_say_nothing_the_sum_is_left() -> None:
+    assert composed_epsilon([laplace(10)] * 50, exact("1e-14")) == 5
+    assert composed_epsilon([laplace(10)] * 50, Fraction(0)) == 5
+    assert composed_epsilon([pure("1000")] * 2, MILLIONTH) == 2000
+    assert composed_epsilon([], MILLIONTH) == 0
+
+
+def test_the_sum_is_rounded_up() -> None:
+    parts = [laplace(3)] * 2
+    found = composed_epsilon(parts, Fraction(0))
+    assert Fraction(found) >= Fraction(2, 3)
+    assert found == pytest.approx(2 / 3, abs=1e-15)
+
+
+def test_a_sensitivity_of_many_lattice_units_is_not_listed() -> None:
+    part = Spend("x", "discrete_laplace", Fraction(1, 10), Fraction(0), (10**7, 1), 10**6)
+    found = composed_epsilon([part] * 50, MILLIONTH)
+    assert found == pytest.approx(composed_epsilon([pure("0.1")] * 50, MILLIONTH))
+
+
+@pytest.mark.parametrize("delta", [-1, 1, 1e-6])
+def test_a_delta_out_of_range_is_refused(delta: Fraction) -> None:
+    with pytest.raises(UsageError, match="delta must be an exact number"):
+        composed_epsilon([pure("1")], delta)
+
+
+def test_dp_accounting_is_loaded_only_to_compose() -> None:
+    code = (
+        "import sys, tracecloak.anonymizers.accounting.composition as a\n"
+        "from fractions import Fraction as F\n"
+        "assert 'dp_accounting' not in sys.modules\n"
+        "a.composed_epsilon([a.Spend('x', 'pure', F(1), F(0))] * 2, F(1, 100))\n"
+        "assert 'dp_accounting' in sys.modules\n"
+    )
+    root = Path(__file__).parents[3]
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr

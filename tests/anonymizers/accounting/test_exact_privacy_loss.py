@@ -1,0 +1,383 @@
+"""The claims of calibrated noise against exact sums over neighbouring inputs, nothing sampled.
+
+Every bound below is an enclosure in whole numbers, so these tests have no false alarms. The
+controls are mechanisms that do not keep the claim made for them; each must be caught.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+
+import mpmath
+import pytest
+
+from tests.support.privacy_loss import (
+    ONE,
+    Law,
+    delta_between,
+    discrete_gaussian,
+    discrete_laplace,
+    hockey_stick,
+    integer_part_of_laplace,
+    one_sided_laplace,
+    power_of_e,
+    truncated_laplace,
+)
+from tracecloak.anonymizers.accounting.calibration import (
+    discrete_gaussian_delta,
+    discrete_gaussian_scale_of_one_count,
+    exact,
+    gaussian_scale,
+    laplace_scale,
+    stability_threshold,
+    truncated_noise_bound,
+)
+
+ABSENT = "absent"
+NOTHING = Law({ABSENT: (ONE, ONE)}, 0)
+Noise = Callable[[int], Law]  # from a count to the law of the noisy count
+Counts = tuple[int, ...]
+
+
+def reach_of(scale: Fraction) -> int:
+    """Where the tails of Laplace noise are below e^-35, which is 6e-16."""
+    return int(35 * scale) + 1
+
+
+def published(noise: Noise, threshold: int, count: int, is_new: bool) -> Law:
+    """The law of what a histogram says of one key.
+
+    A key that only one of two neighbours has is lost as soon as it is published, whatever the
+    count, so its published counts are one outcome: they all have probability 0 on the other side.
+    """
+    if count == 0:
+        return NOTHING
+
+    def say(noisy: object) -> object:
+        assert isinstance(noisy, int)
+        if noisy < threshold:
+            return ABSENT
+        return "published" if is_new else noisy
+
+    return noise(count).map(say)
+
+
+def histograms(noise: Noise, threshold: int, before: Counts, after: Counts) -> tuple[Law, Law]:
+    """The laws of the whole histogram of two neighbours that agree on which key is which."""
+    sides = []
+    for counts in (before, after):
+        laws = [
+            published(noise, threshold, count, is_new=0 in (old, new))
+            for count, old, new in zip(counts, before, after, strict=True)
+        ]
+        sides.append(functools.reduce(Law.times, laws))
+    return sides[0], sides[1]
+
+
+def neighbours(n_keys: int, largest: int, max_units: int) -> Iterator[tuple[Counts, Counts]]:
+    """All counts 0..largest, each beside all that one unit of 1..max_units makes of them."""
+    for before in itertools.product(range(largest + 1), repeat=n_keys):
+        for added in itertools.product(range(max_units + 1), repeat=n_keys):
+            if 0 < sum(added) <= max_units:
+                yield before, tuple(b + a for b, a in zip(before, added, strict=True))
+
+
+def worst(
+    noise: Noise, threshold: int, epsilon: Fraction, pairs: Iterator[tuple[Counts, Counts]]
+) -> tuple[Fraction, Fraction]:
+    """Encloses the largest delta over pairs of neighbours."""
+    remembered = functools.cache(noise)
+    found = [
+        delta_between(*histograms(remembered, threshold, before, after), epsilon)
+        for before, after in pairs
+    ]
+    return max(low for low, _ in found), max(high for _, high in found)
+
+
+def laplace_noise(epsilon: Fraction, sensitivity: int, factor: Fraction = Fraction(1)) -> Noise:
+    scale = Fraction(*laplace_scale(epsilon, sensitivity)) * factor
+    return lambda count: discrete_laplace(scale, reach_of(scale), count)
+
+
+def truncated_noise(epsilon: Fraction, sensitivity: int, bound: int) -> Noise:
+    scale = Fraction(*laplace_scale(epsilon, sensitivity))
+    return lambda count: truncated_laplace(scale, bound, count)
+
+
+# --- the enclosures themselves --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exponent", ["0", "1", "-1", "0.1", "-35", "20"])
+def test_exponentials_are_enclosed_within_a_few_units(exponent: str) -> None:
+    low, high = power_of_e(exact(exponent))
+    with mpmath.workprec(600):
+        true = mpmath.exp(mpmath.mpf(exact(exponent).numerator) / exact(exponent).denominator) * ONE
+        assert low <= true <= high
+    assert high - low <= 2
+
+
+A = math.exp(-1 / 2)
+
+
+@pytest.mark.parametrize(
+    ("law", "second_moment"),
+    [
+        (discrete_laplace(Fraction(2), 80), 2 * A / (1 - A) ** 2),
+        (truncated_laplace(Fraction(2), 1), 2 * A / (1 + 2 * A)),
+        (one_sided_laplace(Fraction(2), 80), (A + A**2) / (1 - A) ** 2),  # its second moment
+        # P(|integer part| >= x) = A^x, so the second moment is the sum of (2 x - 1) A^x.
+        (integer_part_of_laplace(Fraction(2), 80), (A + A**2) / (1 - A) ** 2),
+        (discrete_gaussian(Fraction(3), 60), 9.0),  # within e^-170 of sigma^2
+    ],
+)
+def test_laws_sum_to_one_and_have_the_second_moment_of_their_name(
+    law: Law, second_moment: float
+) -> None:
+    assert sum(low for low, _ in law.chances.values()) <= ONE
+    assert sum(high for _, high in law.chances.values()) + law.rest >= ONE
+    assert law.rest < ONE >> 50
+    found = sum(int(str(x)) ** 2 * low / ONE for x, (low, _) in law.chances.items())
+    assert found == pytest.approx(second_moment, abs=1e-9)
+
+
+def test_the_hockey_stick_of_two_coins_is_that_of_the_hand() -> None:
+    """P = (3/4, 1/4), Q = (1/2, 1/2) at epsilon 0: 1/4 either way."""
+    p = Law({0: (3 * ONE // 4,) * 2, 1: (ONE // 4,) * 2}, 0)
+    q = Law({0: (ONE // 2,) * 2, 1: (ONE // 2,) * 2}, 0)
+    low, high = delta_between(p, q, Fraction(0))
+    assert low <= Fraction(1, 4) <= high
+    assert high - low < Fraction(1, 2**200)
+
+
+def test_what_is_not_listed_counts_against_the_claim() -> None:
+    p = Law({0: (ONE - 8, ONE - 8)}, 8)
+    assert hockey_stick(p, p, Fraction(1))[1] == Fraction(8, ONE)
+
+
+# --- discrete Laplace -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", ["0.7", "2.5"])
+@pytest.mark.parametrize("sensitivity", [1, 2, 3])
+def test_laplace_noise_is_pure(epsilon: str, sensitivity: int) -> None:
+    """In every split of the sensitivity over two counts, up to the mass that is not listed."""
+    e = exact(epsilon)
+    scale = Fraction(*laplace_scale(e, sensitivity))
+    reach = int(20 * scale)
+    for first in range(sensitivity // 2 + 1):
+        law = discrete_laplace(scale, reach), discrete_laplace(scale, reach, first)
+        other = (
+            discrete_laplace(scale, reach),
+            discrete_laplace(scale, reach, sensitivity - first),
+        )
+        before, after = law[0].times(other[0]), law[1].times(other[1])
+        assert delta_between(before, after, e)[1] < Fraction(1, 10**7)
+
+
+WRONG_NOISE: dict[str, Callable[[Fraction], Noise]] = {
+    "scale 0.85 of what is needed": lambda e: laplace_noise(e, 1, Fraction(85, 100)),
+    "continuous noise, its integer part": lambda e: (
+        lambda count: integer_part_of_laplace(1 / e, reach_of(1 / e), count)
+    ),
+    "noise that only adds": lambda e: (
+        lambda count: one_sided_laplace(1 / e, reach_of(1 / e), count)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_NOISE)
+@pytest.mark.parametrize("epsilon", ["0.1", "1"])
+def test_wrong_noise_on_one_count_is_caught(name: str, epsilon: str) -> None:
+    """Controls: claimed to be epsilon-DP; delta is a per cent or more."""
+    e = exact(epsilon)
+    noise = WRONG_NOISE[name](e)
+    assert delta_between(noise(5), noise(6), e)[0] > Fraction(1, 200)
+
+
+def test_a_sensitivity_of_2_that_is_called_1_is_caught() -> None:
+    noise = laplace_noise(Fraction(1), 1)
+    assert delta_between(noise(5), noise(6), Fraction(1))[1] < Fraction(1, 10**13)
+    assert delta_between(noise(5), noise(7), Fraction(1))[0] > Fraction(1, 10)
+
+
+# --- the stability histogram ----------------------------------------------------------------------
+
+HISTOGRAMS = [
+    # epsilon, delta: one where a key of many cases is the worst, one where many keys are.
+    ("1", "0.01"),
+    ("4", "0.01"),
+    ("1", "0.000001"),
+]
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), HISTOGRAMS)
+@pytest.mark.parametrize("max_units", [1, 2, 3])
+@pytest.mark.parametrize("n_keys", [1, 2])
+def test_the_histogram_keeps_its_claim_on_all_tiny_neighbours(
+    epsilon: str, delta: str, max_units: int, n_keys: int
+) -> None:
+    e, d = exact(epsilon), exact(delta)
+    threshold = stability_threshold(e, d, max_units)
+    largest = 3 if n_keys == 1 or max_units == 1 else 1
+    pairs = neighbours(n_keys, largest, max_units)
+    assert worst(laplace_noise(e, max_units), threshold, e, pairs)[1] <= d
+
+
+def new_keys(max_units: int) -> Iterator[tuple[Counts, Counts]]:
+    """Every way to split up to max_units cases of one unit over keys that nobody else has."""
+    for added in itertools.product(range(max_units + 1), repeat=max_units):
+        if 0 < sum(added) <= max_units and list(added) == sorted(added):
+            yield (0,) * max_units, added
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [*HISTOGRAMS, ("0.1", "0.001"), ("9", "0.00001")])
+@pytest.mark.parametrize("max_units", [1, 2, 3, 5])
+def test_the_threshold_is_the_smallest_that_does(epsilon: str, delta: str, max_units: int) -> None:
+    """Over all splits of new keys: kept at the threshold, exceeded at the one below."""
+    e, d = exact(epsilon), exact(delta)
+    threshold = stability_threshold(e, d, max_units)
+    noise = laplace_noise(e, max_units)
+    assert worst(noise, threshold, e, new_keys(max_units))[1] <= d
+    assert worst(noise, threshold - 1, e, new_keys(max_units))[0] > d
+
+
+def test_which_split_is_worst_depends_on_epsilon() -> None:
+    """So neither of the two conditions on the threshold could be left out."""
+    for epsilon, is_one_key_worse in ((Fraction(1), False), (Fraction(9), True)):
+        noise = laplace_noise(epsilon, 3)
+        threshold = stability_threshold(epsilon, exact("0.00001"), 3)
+        one_key = worst(noise, threshold, epsilon, iter([((0, 0, 0), (0, 0, 3))]))
+        each_once = worst(noise, threshold, epsilon, iter([((0, 0, 0), (1, 1, 1))]))
+        assert (one_key[0] > each_once[1]) == is_one_key_worse
+        assert (one_key[1] < each_once[0]) != is_one_key_worse
+
+
+def test_the_delta_of_the_histogram_at_1_and_a_millionth() -> None:
+    """e^-14 / (1 + e^-1) = 6.08e-7, the figure of the geometric series."""
+    pairs = neighbours(1, 3, 1)
+    low, high = worst(laplace_noise(Fraction(1), 1), 15, Fraction(1), pairs)
+    assert float(low) == pytest.approx(6.079e-7, rel=1e-4)
+    assert float(high) == pytest.approx(float(low), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("scaled_for", "cut_for", "before", "after"),
+    [
+        (1, 2, (30,), (32,)),  # the noise of one case: seen on counts that are published
+        (2, 1, (0, 0), (1, 1)),  # the threshold of one case: seen on keys that nobody else has
+        (2, 1, (0,), (2,)),
+    ],
+)
+def test_a_histogram_for_fewer_cases_than_a_unit_has_is_caught(
+    scaled_for: int, cut_for: int, before: Counts, after: Counts
+) -> None:
+    epsilon, delta = Fraction(1), exact("0.01")
+    threshold = stability_threshold(epsilon, delta, cut_for)
+    noise = laplace_noise(epsilon, scaled_for)
+    assert worst(noise, threshold, epsilon, iter([(before, after)]))[0] > delta
+    right = laplace_noise(epsilon, 2)
+    threshold = stability_threshold(epsilon, delta, 2)
+    assert worst(right, threshold, epsilon, iter([(before, after)]))[1] <= delta
+
+
+@pytest.mark.parametrize("name", WRONG_NOISE)
+def test_a_histogram_with_wrong_noise_is_caught(name: str) -> None:
+    """The integer part of Laplace noise is wrong at the counts that are published, above all."""
+    epsilon, delta = Fraction(1), exact("0.001")
+    threshold = stability_threshold(epsilon, delta)
+    pairs = iter([((threshold + 5,), (threshold + 6,)), ((0,), (1,))])
+    assert worst(WRONG_NOISE[name](epsilon), threshold, epsilon, pairs)[0] > delta
+
+
+# --- truncated noise ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [("1", "0.01"), ("4", "0.01"), ("1", "0.00001")])
+@pytest.mark.parametrize("max_units", [1, 2, 3])
+@pytest.mark.parametrize("n_keys", [1, 2])
+def test_truncated_noise_keeps_its_claim_on_all_tiny_neighbours(
+    epsilon: str, delta: str, max_units: int, n_keys: int
+) -> None:
+    e, d = exact(epsilon), exact(delta)
+    k = truncated_noise_bound(e, d, max_units)
+    noise = truncated_noise(e, max_units, k)
+    largest = 3 if n_keys == 1 or max_units == 1 else 2
+    assert worst(noise, k + 1, e, neighbours(n_keys, largest, max_units))[1] <= d
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [*HISTOGRAMS, ("0.1", "0.001"), ("9", "0.00001")])
+@pytest.mark.parametrize("max_units", [1, 2, 3, 5])
+def test_the_bound_is_the_smallest_that_does(epsilon: str, delta: str, max_units: int) -> None:
+    e, d = exact(epsilon), exact(delta)
+    k = truncated_noise_bound(e, d, max_units)
+    pairs = list(new_keys(max_units))
+    assert worst(truncated_noise(e, max_units, k), k + 1, e, iter(pairs))[1] <= d
+    assert worst(truncated_noise(e, max_units, k - 1), k, e, iter(pairs))[0] > d
+
+
+def test_the_bound_of_one_case_for_an_individual_of_two_is_caught() -> None:
+    epsilon, delta = Fraction(1), exact("0.01")
+    k = truncated_noise_bound(epsilon, delta, 1)
+    pairs = neighbours(1, 1, 2)
+    assert worst(truncated_noise(epsilon, 2, k), k + 1, epsilon, pairs)[0] > delta
+
+
+# --- discrete Gaussian ----------------------------------------------------------------------------
+
+
+def gaussian_noise(sigma: tuple[int, int]) -> Noise:
+    deviation = Fraction(*sigma)
+    return lambda count: discrete_gaussian(deviation, int(9 * deviation) + 1, count)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "thousandths"),
+    # Smallest by the sums below; at epsilon .5 and 2 the noise of 8.053 and 2.247 suffices.
+    [("0.5", 8053), ("1", 4231), ("2", 2247)],
+)
+def test_one_count_needs_just_this_gaussian_noise(epsilon: str, thousandths: int) -> None:
+    e, d = exact(epsilon), exact("0.000001")
+    assert Fraction(*discrete_gaussian_scale_of_one_count(e, d)) == Fraction(thousandths, 1000)
+    enough, short = gaussian_noise((thousandths, 1000)), gaussian_noise((thousandths - 1, 1000))
+    assert delta_between(enough(0), enough(1), e)[1] <= d
+    assert delta_between(short(0), short(1), e)[0] > d
+
+
+@pytest.mark.parametrize("epsilon", ["0.2", "1", "3"])
+@pytest.mark.parametrize("sigma", [(1, 2), (3, 2), (17, 4), (11, 1)])
+@pytest.mark.parametrize("sensitivity", [1, 2, 7])
+def test_the_bound_is_the_exact_sum(epsilon: str, sigma: tuple[int, int], sensitivity: int) -> None:
+    noise = gaussian_noise(sigma)
+    low, high = delta_between(noise(0), noise(sensitivity), exact(epsilon))
+    found = Fraction(discrete_gaussian_delta(sigma, sensitivity, exact(epsilon)))
+    assert found >= low
+    assert float(found) == pytest.approx(float(high), rel=1e-9, abs=1e-14)
+
+
+# Changes of two counts, and a rational bound above their L2 norm.
+CHANGES = [
+    ((1, 0), Fraction(1)),
+    ((1, 1), Fraction(14143, 10000)),
+    ((2, 1), Fraction(22361, 10000)),
+]
+
+
+@pytest.mark.parametrize(("change", "norm"), CHANGES)
+@pytest.mark.parametrize(("epsilon", "delta"), [("1", "0.001"), ("2.5", "0.00001")])
+def test_gaussian_noise_in_two_dimensions(
+    change: tuple[int, int], norm: Fraction, epsilon: str, delta: str
+) -> None:
+    """Summed over the whole grid; controls: a change longer by 2, and 0.6 of sigma."""
+    e, d = exact(epsilon), exact(delta)
+    sigma = gaussian_scale(e, d, norm)
+    noise = gaussian_noise(sigma)
+    none = noise(0).times(noise(0))
+    assert delta_between(none, noise(change[0]).times(noise(change[1])), e)[1] <= d
+    assert delta_between(none, noise(change[0] + 2).times(noise(change[1])), e)[0] > d
+    small = gaussian_noise((3 * sigma[0], 5 * sigma[1]))
+    short = delta_between(small(0).times(small(0)), small(change[0]).times(small(change[1])), e)
+    assert short[0] > d

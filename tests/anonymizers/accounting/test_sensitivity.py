@@ -1,0 +1,313 @@
+"""Sensitivities by enumeration: the largest distance of all small neighbours is the stated one.
+
+Logs are bounded and counted by the kernels that the methods use. For random larger logs nothing
+exceeds what is stated.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import astuple
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.keys import randomness
+from tests.support.logs import event_logs, trace_batch
+from tracecloak.anonymizers.accounting import sensitivity
+from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
+from tracecloak.anonymizers.contract.bounding import ContributionBounds, distinct_activities
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.statistics.clipped_flows import CaseNorms, ClippedFlows, cases_with_pairs
+from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.schemas.statistics.durations import DurationTable
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+Cells = Mapping[Hashable, int]
+Kernel = Callable[[TraceBatch], Cells]
+Sequence = str  # an activity a letter
+Owner = str
+
+
+# --- the kernels, as cells ------------------------------------------------------------------------
+
+
+def cells_of(keys: Iterable[Any], values: np.ndarray) -> Cells:
+    return dict(zip(keys, values.tolist(), strict=True))
+
+
+def of_pairs(graph: DirectlyFollows) -> Cells:
+    pairs = zip(graph.sources.tolist(), graph.targets.tolist(), strict=True)
+    return cells_of(pairs, graph.counts)
+
+
+def variants(traces: TraceBatch) -> Cells:
+    found = VariantHistogram.from_traces(traces)
+    return cells_of(found.sequences.to_pylist(), found.counts)
+
+
+def directly_follows(traces: TraceBatch) -> Cells:
+    return of_pairs(DirectlyFollows.from_traces(traces))
+
+
+def pair_presence(traces: TraceBatch) -> Cells:
+    return of_pairs(cases_with_pairs(traces))
+
+
+def clipped_flows(clip: int, units: int, edges: np.ndarray | None = None) -> Kernel:
+    def count(traces: TraceBatch) -> Cells:
+        flows = ClippedFlows.from_traces(traces, clip, units, edges)
+        return cells_of(flows.keys.tolist(), flows.values)
+
+    return count
+
+
+def trace_lengths(traces: TraceBatch) -> Cells:
+    table = DurationTable.from_events(np.zeros(traces.n_cases, np.int32), traces.lengths)
+    return cells_of(table.values.tolist(), table.counts)
+
+
+def norms(traces: TraceBatch) -> Cells:
+    found = CaseNorms.from_traces(traces, np.array([2, 3, 4, 6]))
+    return cells_of(found.buckets.tolist(), found.counts)
+
+
+def activities(most: int) -> Kernel:
+    def count(traces: TraceBatch) -> Cells:
+        _, codes = distinct_activities(traces, most, randomness())
+        return Counter(codes.tolist())
+
+    return count
+
+
+# --- the largest distance over neighbours ---------------------------------------------------------
+
+
+def sequences(letters: str, max_length: int) -> list[Sequence]:
+    """All activity sequences up to a length."""
+    lengths = range(1, max_length + 1)
+    return ["".join(s) for n in lengths for s in itertools.product(letters, repeat=n)]
+
+
+def batch_of(log: Iterable[tuple[Owner | None, Sequence]]) -> TraceBatch:
+    """Cases of individuals, or, where the owner is None, of nobody.
+
+    An id is the owner, the sequence and which copy of it this is: a case has the same id in
+    neighbouring logs.
+    """
+    copies: Counter[tuple[Owner | None, Sequence]] = Counter()
+    cases = {}
+    for owner, sequence in log:
+        copies[owner, sequence] += 1
+        cases[f"{owner} {sequence} {copies[owner, sequence]}"] = owner, " ".join(sequence)
+    owners = {case: owner for case, (owner, _) in cases.items() if owner is not None}
+    text = {case: sequence for case, (_, sequence) in cases.items()}
+    return trace_batch(text, "ABC", owners or None)
+
+
+def distance(one: Cells, two: Cells) -> Sensitivity:
+    """How far two statistics are apart in each norm."""
+    moved = [abs(one.get(cell, 0) - two.get(cell, 0)) for cell in {*one, *two}]
+    return Sensitivity(
+        sum(d > 0 for d in moved), sum(moved), sum(d**2 for d in moved), max(moved, default=0)
+    )
+
+
+def largest(distances: Iterable[Sensitivity]) -> Sensitivity:
+    return Sensitivity(*(max(column) for column in zip(*map(astuple, distances), strict=True)))
+
+
+def by_cases(
+    kernel: Kernel, bounds: ContributionBounds, every: list[Sequence], n_cases: int
+) -> Sensitivity:
+    """The largest distance over all logs of up to so many cases, with and without each case."""
+    found: dict[tuple[Sequence, ...], Cells] = {}
+    for n in range(n_cases + 1):
+        for log in itertools.combinations_with_replacement(every, n):
+            batch = batch_of((None, sequence) for sequence in log)
+            found[log] = kernel(bounds.bound(batch, randomness()))
+    return largest(
+        distance(cells, found[log[:i] + log[i + 1 :]])
+        for log, cells in found.items()
+        for i in range(len(log))
+    )
+
+
+def by_individuals(
+    kernel: Kernel, bounds: ContributionBounds, every: list[Sequence], n_cases: int
+) -> Sensitivity:
+    """The same for one individual of up to so many cases, beside another one with two."""
+    other = [("other", "AB"), ("other", "A")]
+    rest = kernel(bounds.bound(batch_of(other), randomness()))
+    found = []
+    for n in range(1, n_cases + 1):
+        for log in itertools.combinations_with_replacement(every, n):
+            batch = batch_of([*other, *(("one", sequence) for sequence in log)])
+            found.append(distance(kernel(bounds.bound(batch, randomness())), rest))
+    return largest(found)
+
+
+LENGTHS = pytest.mark.parametrize("length", [1, 2, 3])
+
+
+@LENGTHS
+def test_a_case_moves_directly_follows_counts_so_far_and_no_farther(length):
+    # Logs have longer cases than the bound, so that it has something to cut off.
+    bounds = ContributionBounds(max_trace_length=length)
+    every = sequences("AB", length + 1)
+    stated = sensitivity.of_directly_follows(length)
+    assert by_cases(directly_follows, bounds, every, 3 if length < 3 else 2) == stated
+    every = sequences("ABC", length + 1)
+    assert by_cases(directly_follows, bounds, every, 2 if length < 2 else 1) == stated
+
+
+def test_the_squares_of_repeated_arcs_are_counted():
+    # n + 1 distinct arcs would have n + 1; three events of one activity have 2^2 + 1 + 1.
+    assert sensitivity.of_directly_follows(3) == Sensitivity(4, 4, 6, 2)
+    assert sensitivity.of_directly_follows(1) == Sensitivity(2, 2, 2, 1)
+    assert sensitivity.of_directly_follows(30, 2) == Sensitivity(62, 62, 4 * (29**2 + 2), 58)
+    # Without the cap a longer case goes farther: the control of the enumeration.
+    every = sequences("AB", 4)
+    uncapped = by_cases(directly_follows, ContributionBounds(), every, 1)
+    assert uncapped == sensitivity.of_directly_follows(4)
+    assert uncapped != sensitivity.of_directly_follows(3)
+
+
+@LENGTHS
+def test_a_case_moves_pair_presence_so_far_and_no_farther(length):
+    bounds = ContributionBounds(max_trace_length=length)
+    every = sequences("AB", length + 1)
+    found = by_cases(pair_presence, bounds, every, 3 if length < 3 else 2)
+    assert found == sensitivity.of_pair_presence(length)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stated"),
+    [
+        (variants, sensitivity.of_variants()),
+        (trace_lengths, sensitivity.of_trace_lengths()),
+        (norms, sensitivity.of_norms()),
+        (activities(1), sensitivity.of_activities(1)),
+        (activities(2), sensitivity.of_activities(2)),
+        (activities(3), sensitivity.of_activities(3)),
+    ],
+)
+def test_a_case_moves_counts_of_cases_so_far_and_no_farther(kernel, stated):
+    bounds = ContributionBounds(max_trace_length=3)
+    assert by_cases(kernel, bounds, sequences("ABC", 3), 2) == stated
+    if stated.l0 < 3:
+        assert by_cases(kernel, bounds, sequences("AB", 3), 3) == stated
+
+
+# A clip of C needs C^2 distinct arcs, a case of C^2 - 1 events; and a repetition long enough.
+@pytest.mark.parametrize(
+    ("clip", "units", "length", "letters"),
+    [(2, 1, 3, "ABC"), (2, 1, 4, "AB"), (2, 64, 4, "AB"), (3, 1, 8, "ABC"), (3, 1000, 8, "ABC")],
+)
+def test_a_case_moves_clipped_flows_so_far_and_no_farther(clip, units, length, letters):
+    kernel, every = clipped_flows(clip, units), sequences(letters, length)
+    found = by_cases(kernel, ContributionBounds(), every, 1)
+    assert found == sensitivity.of_clipped_flows(clip)
+    # The order of the logs' cases and other cases are no help.
+    if len(every) < 50:
+        assert by_cases(kernel, ContributionBounds(), every, 2) == found
+
+
+def test_a_long_repetition_attains_the_largest_cell_of_a_large_clip():
+    for clip in (10, 100, 1000):
+        cells = clipped_flows(clip, 64)(batch_of([(None, "A" * 5 * clip)]))
+        assert max(cells.values()) == sensitivity.of_clipped_flows(clip).linf == clip - 1
+
+
+@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize(
+    ("kernel", "letters", "length", "of"),
+    [
+        (variants, "AB", 2, sensitivity.of_variants),
+        (trace_lengths, "AB", 2, sensitivity.of_trace_lengths),
+        (norms, "AB", 2, sensitivity.of_norms),
+        (directly_follows, "AB", 1, lambda m: sensitivity.of_directly_follows(1, m)),
+        (directly_follows, "AB", 2, lambda m: sensitivity.of_directly_follows(2, m)),
+        (directly_follows, "AB", 3, lambda m: sensitivity.of_directly_follows(3, m)),
+        (pair_presence, "AB", 2, lambda m: sensitivity.of_pair_presence(2, m)),
+        (pair_presence, "AB", 3, lambda m: sensitivity.of_pair_presence(3, m)),
+        (clipped_flows(2, 1), "AB", 4, lambda m: sensitivity.of_clipped_flows(2, m)),
+        (activities(1), "ABC", 2, lambda m: sensitivity.of_activities(1, m)),
+    ],
+)
+def test_an_individual_moves_counts_so_far_and_no_farther(kernel, letters, length, of, most):
+    # Individuals have up to three cases, of which the bound lets through one or two.
+    bounds = ContributionBounds(max_trace_length=length, max_cases_per_individual=most)
+    every = sequences(letters, length)
+    n_cases = 3 if len(every) < 10 else 2
+    assert by_individuals(kernel, bounds, every, n_cases) == of(most)
+
+
+def test_without_the_cap_an_individual_goes_farther():
+    # The control of the test before: three cases count where two are stated.
+    found = by_individuals(variants, ContributionBounds(), sequences("AB", 2), 3)
+    assert found == sensitivity.of_variants(3) != sensitivity.of_variants(2)
+
+
+# --- larger logs ----------------------------------------------------------------------------------
+
+
+def exceeds(found: Sensitivity, stated: Sensitivity) -> bool:
+    return any(f > s for f, s in zip(astuple(found), astuple(stated), strict=True))
+
+
+@given(
+    event_logs(max_events=40, n_cases=8),
+    st.lists(st.sampled_from("ijk"), min_size=8, max_size=8),
+    st.integers(1, 6),
+    st.integers(1, 3),
+    st.integers(2, 30),
+    st.integers(0, 3),
+)
+def test_no_individual_of_a_random_log_exceeds_what_is_stated(log, owners, length, most, clip, key):
+    bounds = ContributionBounds(("A", "B"), length, most)
+    edges = np.array([1])
+    kernels: list[tuple[Kernel, Sensitivity]] = [
+        (variants, sensitivity.of_variants(most)),
+        (directly_follows, sensitivity.of_directly_follows(length, most)),
+        (pair_presence, sensitivity.of_pair_presence(length, most)),
+        (clipped_flows(clip, 10), sensitivity.of_clipped_flows(clip, most)),
+        (clipped_flows(clip, 10, edges), sensitivity.of_clipped_flows(clip, most)),
+        (trace_lengths, sensitivity.of_trace_lengths(most)),
+        (norms, sensitivity.of_norms(most)),
+        (activities(2), sensitivity.of_activities(2, most)),
+    ]
+    whose = {f"c{i}": owner for i, owner in enumerate(owners, 1)}
+    whole = bounds.bound(trace_batch(log, "ABC", whose), randomness(key))
+    for gone in "ijk":
+        fewer = [event for event in log if whose[event[0]] != gone]
+        without = bounds.bound(trace_batch(fewer, "ABC", whose), randomness(key))
+        for kernel, stated in kernels:
+            assert not exceeds(distance(kernel(whole), kernel(without)), stated)
+
+
+# --- parameters -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: sensitivity.of_variants(0), "max_cases must be at least 1, got 0"),
+        (lambda: sensitivity.of_norms(-1), "max_cases must be at least 1, got -1"),
+        (lambda: sensitivity.of_trace_lengths(0), "max_cases must be at least 1"),
+        (lambda: sensitivity.of_directly_follows(0), "max_trace_length must be at least 1, got 0"),
+        (lambda: sensitivity.of_pair_presence(0), "max_trace_length must be at least 1"),
+        (lambda: sensitivity.of_clipped_flows(1), "l2_clip must be at least 2 lattice units"),
+        (lambda: sensitivity.of_activities(0), "max_activities must be at least 1"),
+        (lambda: sensitivity.of_activities(3, 0), "max_cases must be at least 1"),
+    ],
+)
+def test_parameters_out_of_range_are_refused(call, message):
+    with pytest.raises(UsageError, match=message):
+        call()

@@ -1,0 +1,227 @@
+"""From guessing advantage to epsilons: the Amun paper's numbers, its closed forms, naive priors."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracecloak.anonymizers.amun.guessing_advantage import (
+    PriorKnowledge,
+    PriorRule,
+    epsilon_of_counts,
+    epsilon_of_oversampling,
+    epsilon_of_prior,
+)
+from tracecloak.schemas.statistics.durations import DurationTable
+
+advantages = st.floats(0.001, 0.999)
+
+
+def equation_3(prior: float, g: float) -> float:
+    return float(epsilon_of_prior(np.array([prior]), g)[0])
+
+
+# --- epsilons -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("g", "epsilon"), [(0.2, 0.810930), (0.3, 1.238078), (0.4, 1.694596)])
+def test_epsilon_of_counts_is_that_of_table_4(g: float, epsilon: float) -> None:
+    """The paper prints .81, 1.238 and 1.7."""
+    assert epsilon_of_counts(g) == pytest.approx(epsilon, abs=5e-7)
+
+
+@given(advantages)
+def test_tanh_of_a_quarter_epsilon_is_the_advantage(g: float) -> None:
+    assert math.tanh(epsilon_of_counts(g) / 4) == pytest.approx(g, rel=1e-12)
+
+
+@given(advantages)
+def test_epsilon_of_counts_is_equation_3_at_the_prior_of_equation_2(g: float) -> None:
+    assert epsilon_of_counts(g) == pytest.approx(equation_3((1 - g) / 2, g), rel=1e-9)
+
+
+@given(advantages, st.floats(0.0001, 0.9999))
+def test_no_prior_needs_a_smaller_epsilon_than_that_of_equation_2(g: float, share: float) -> None:
+    prior = share * (1 - g)
+    assert equation_3(prior, g) >= epsilon_of_counts(g) * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("prior", "epsilon"),
+    [(0.2, 1.3862943611), (0.35, 1.2380784168), (1 / 3, 1.2396908869), (0.6, 1.7917594692)],
+)
+def test_equation_3_gives_the_epsilons_of_table_3(prior: float, epsilon: float) -> None:
+    """For g = .3; the paper prints 1.39, 1.24, 1.24 and 1.79."""
+    assert equation_3(prior, 0.3) == pytest.approx(epsilon, abs=5e-11)
+
+
+@given(advantages, st.floats(0.001, 0.999))
+def test_equation_3_inverts_the_posterior_of_proposition_a_1(g: float, share: float) -> None:
+    prior = share * (1 - g)
+    posterior = 1 / (1 + math.exp(-equation_3(prior, g)) * (1 - prior) / prior)
+    assert posterior - prior == pytest.approx(g, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("g", "epsilon"),
+    [
+        (0.2, 0.177725),
+        (0.3, 0.283335),
+        (0.4, 0.404575),
+        (0.5, 0.547059),
+        (0.7, 0.941232),
+        (0.9, 1.766469),
+    ],
+)
+def test_proposition_a_6_gives_the_epsilon_of_oversampling(g: float, epsilon: float) -> None:
+    assert epsilon_of_oversampling(g) == pytest.approx(epsilon, abs=5e-7)
+
+
+@given(advantages)
+def test_epsilon_of_oversampling_solves_the_cubic_and_equation_9(g: float) -> None:
+    epsilon = epsilon_of_oversampling(g)
+    u = math.exp(-epsilon / 2)
+    assert abs(2 * u**3 - (1 - g) * u - (1 - g)) < 1e-12
+    # Equation 9: the advantage of two-sided noise, where the noise is at least 1, and 1 elsewhere.
+    two_sided = math.tanh(epsilon / 4)
+    assert math.exp(-epsilon) * two_sided + 1 - math.exp(-epsilon) == pytest.approx(g, abs=1e-12)
+
+
+@given(advantages)
+def test_epsilon_of_oversampling_is_the_closed_form_below_equation_9(g: float) -> None:
+    """With the root of the paper's `b` over the whole polynomial, which the print has lost."""
+    root = math.sqrt(2 * g**3 + 21 * g**2 - 48 * g + 25)
+    b = (math.sqrt(3) * root - 9 * g + 9) ** (1 / 3)
+    c = 6 ** (1 / 3)
+    closed = -2 * math.log(b / c**2 - (g - 1) / (c * b))
+    assert epsilon_of_oversampling(g) == pytest.approx(closed, rel=1e-6, abs=1e-9)
+
+
+@given(advantages)
+def test_oversampling_needs_more_noise_than_sampling(g: float) -> None:
+    assert 0 < epsilon_of_oversampling(g) < epsilon_of_counts(g)
+
+
+# --- priors, against a comparison of every value with every other ---------------------------------
+
+
+@st.composite
+def groups_and_rules(draw: st.DrawFn) -> tuple[list[list[int]], PriorRule]:
+    """Values by group, some empty, and a rule for each group."""
+    value = st.integers(-20, 20)
+    groups = draw(st.lists(st.lists(value, max_size=12), min_size=1, max_size=5))
+    n = len(groups)
+    reach = st.lists(st.integers(0, 15), min_size=n, max_size=n)
+    flags = st.lists(st.booleans(), min_size=n, max_size=n)
+    return groups, PriorRule(
+        np.array(draw(reach)), np.array(draw(reach)), np.array(draw(flags), bool)
+    )
+
+
+def table_of(groups: list[list[int]]) -> DurationTable:
+    pairs = [(group, value) for group, values in enumerate(groups) for value in values]
+    columns = np.array(pairs, np.int64).reshape(-1, 2)
+    return DurationTable.from_events(columns[:, 0], columns[:, 1])
+
+
+def naive_prior(values: list[int], x: int, below: int, above: int, is_clamped: bool) -> int:
+    lower = x - below
+    if is_clamped:
+        lower = max(lower, min(values))
+    return sum(lower < value <= x + above for value in values)
+
+
+@given(groups_and_rules())
+def test_priors_count_the_values_within_precision(given: tuple[list[list[int]], PriorRule]) -> None:
+    groups, rule = given
+    table = table_of(groups)
+    prior = PriorKnowledge.of(table, len(groups), rule)
+    assert len(prior.inside) == len(table.values)
+    for i, (group, x) in enumerate(zip(table.groups, table.values, strict=True)):
+        values = groups[group]
+        expected = naive_prior(
+            values, x, rule.below[group], rule.above[group], bool(rule.is_clamped[group])
+        )
+        assert prior.inside[i] == expected
+        assert prior.total[i] == len(values)
+        assert prior.widths[i] == max(values) - min(values)
+        assert prior.is_constant[i] == (len(set(values)) == 1)
+
+
+def test_the_two_readings_differ_at_the_lower_end_only() -> None:
+    """B of Table 2, in minutes, within 10: Equation 1 against the printed column."""
+    table = table_of([[30, 25, 40, 27]])
+    reach = np.array([10])
+    plain = PriorKnowledge.of(table, 1, PriorRule(reach, reach, np.array([False])))
+    clamped = PriorKnowledge.of(table, 1, PriorRule(reach, reach, np.array([True])))
+    assert table.values.tolist() == [25, 27, 30, 40]
+    assert plain.inside.tolist() == [3, 3, 4, 1]
+    assert clamped.inside.tolist() == [2, 2, 3, 1]
+    assert plain.total.tolist() == clamped.total.tolist() == [4, 4, 4, 4]
+
+
+# --- the filter's comparison and the epsilons of priors -------------------------------------------
+
+
+def knowledge(inside: list[int], total: list[int], constant: list[bool]) -> PriorKnowledge:
+    widths = np.where(constant, 0, 7)
+    return PriorKnowledge(np.array(inside), np.array(total), np.array(constant), widths)
+
+
+def test_a_prior_that_reaches_1_with_g_exactly_exceeds() -> None:
+    prior = knowledge([7, 6, 8], [10, 10, 10], [False] * 3)
+    assert prior.exceeds(0.3).tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize("hundredths", range(1, 100))
+def test_the_comparison_is_exact_for_every_whole_percentage(hundredths: int) -> None:
+    totals = [100 * k for k in range(1, 30)]
+    edge = [(100 - hundredths) * k for k in range(1, 30)]
+    g = hundredths / 100
+    on_it = knowledge(edge, totals, [False] * 29)
+    under = knowledge([e - 1 for e in edge], totals, [False] * 29)
+    assert on_it.exceeds(g).all()
+    assert not under.exceeds(g).any()
+
+
+def test_floats_would_miss_some_of_these() -> None:
+    """The control: there is a whole percentage at which P + g of floats is below 1."""
+    missed = [h for h in range(1, 100) if h / 100 + (100 - h) / 100 < 1]
+    missed += [h for h in range(1, 100) if 1 - h / 100 > (100 - h) / 100]
+    assert missed
+
+
+@given(st.integers(1, 999_999), st.integers(1, 10**6), st.data())
+def test_the_comparison_is_that_of_fractions(
+    millionths: int, total: int, data: st.DataObject
+) -> None:
+    inside = data.draw(st.integers(0, total))
+    expected = Fraction(inside, total) + Fraction(millionths, 10**6) >= 1
+    found = knowledge([inside], [total], [False]).exceeds(millionths / 10**6)
+    assert found.tolist() == [expected]
+
+
+def test_a_constant_group_has_the_worst_prior_and_is_never_dropped() -> None:
+    prior = knowledge([5], [5], [True])
+    assert prior.exceeds(0.3).tolist() == [False]
+    assert prior.epsilons(0.3, 99.0, 98.0)[0] == pytest.approx(epsilon_of_counts(0.3))
+
+
+def test_saturated_and_zero_priors_take_the_epsilons_given_for_them() -> None:
+    prior = knowledge([7, 10, 0, 2], [10, 10, 10, 10], [False] * 4)
+    epsilons = prior.epsilons(0.3, 0.7, 10.0)
+    np.testing.assert_allclose(epsilons, [0.7, 0.7, 10.0, 1.3862943611], atol=1e-10)
+
+
+@given(st.integers(1, 50), st.data())
+def test_every_epsilon_is_positive_and_finite(total: int, data: st.DataObject) -> None:
+    inside = data.draw(st.lists(st.integers(0, total), min_size=1, max_size=8))
+    g = data.draw(st.integers(1, 99)) / 100
+    epsilons = knowledge(inside, [total] * len(inside), [False] * len(inside)).epsilons(g, 1.0, 2.0)
+    assert np.isfinite(epsilons).all()
+    assert (epsilons > 0).all()

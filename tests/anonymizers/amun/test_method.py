@@ -1,0 +1,587 @@
+"""Amun end to end in memory: what holds of every release, whatever the log and the parameters."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pydantic
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.keys import release_key
+from tests.support.paper_log import DAY_US, MINUTE_US, canonical_events, table_1, traces_of
+from tests.support.rounds import (
+    CONFIG_DIGEST,
+    RELEASE_ID,
+    Recording,
+    Rounds,
+    rows_of,
+    run_rounds,
+)
+from tracecloak.anonymizers.amun.method import Amun, AmunParams, _prior
+from tracecloak.anonymizers.amun.release import Released, equation_4
+from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
+from tracecloak.anonymizers.noise.randomness import hex_ids
+from tracecloak.schemas.errors import GuaranteeError, UsageError
+from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
+from tracecloak.schemas.events.timeline import cumulated_stamps
+from tracecloak.schemas.events.traces import TraceBatch
+
+MODES = ("sampling", "filtering", "oversampling")
+COMPRESSIONS = ("starts", "equation_4", "noise", "none")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+Row = tuple[str, str, int]
+Cases = list[tuple[str, tuple[tuple[str, int], ...]]]
+
+
+# --- logs and runs --------------------------------------------------------------------------------
+
+
+@st.composite
+def logs(
+    draw: st.DrawFn, first: int = -(10**9) * DAY_US // 10**5, last: int = 10**4 * DAY_US
+) -> list[Row]:
+    """Small logs: up to 10 cases over 3 activities, with ties, steps of minutes and of years."""
+    step = st.sampled_from([0, 1, MINUTE_US, 7 * MINUTE_US, DAY_US, 400 * DAY_US])
+    rows = []
+    for case in range(draw(st.integers(1, 10))):
+        time = draw(st.integers(first, last) | st.sampled_from([0, DAY_US, -DAY_US]))
+        for activity in draw(st.text("ABC", min_size=1, max_size=5)):
+            rows.append((f"case {case}", activity, time))
+            time = min(time + draw(step), MAX_TIME_US)
+    return rows
+
+
+def release(traces: list[TraceBatch], params: AmunParams, number: int = 0) -> Cases:
+    made = anonymise(traces, Amun(), params, release_key(number), RELEASE_ID, CONFIG_DIGEST)
+    return rows_of(made.traces)
+
+
+def variants(cases: Iterable[tuple[str, tuple[tuple[str, int], ...]]]) -> Counter[str]:
+    return Counter("".join(activity for activity, _ in events) for _, events in cases)
+
+
+def steps_of(cases: Cases) -> dict[str, list[int]]:
+    """Start, and then the differences, by released case id."""
+    return {
+        case: [events[0][1], *(b[1] - a[1] for a, b in itertools.pairwise(events))]
+        for case, events in cases
+    }
+
+
+def by_variant(run: Rounds, counts: np.ndarray) -> Counter[str]:
+    """Numbers by variant of the automaton, as numbers by variant in letters."""
+    dafsa = run.decisions["dafsa"].dafsa
+    bounds = itertools.pairwise(dafsa.variants.offsets.tolist())
+    letters = ["".join("ABC"[code] for code in dafsa.variants.codes[a:b]) for a, b in bounds]
+    return Counter(dict(zip(letters, counts.tolist(), strict=True)))
+
+
+def with_all_letters(rows: list[Row]) -> list[TraceBatch]:
+    """The log with codes of A, B and C, whether they occur or not."""
+    [traces] = traces_of([*rows, *(("none", letter, 0) for letter in "ABC")])
+    wanted = [i for i, case in enumerate(traces.case_ids.to_pylist()) if case != "none"]
+    return [traces.take(np.array(wanted))]
+
+
+# --- every release of every log -------------------------------------------------------------------
+
+
+@settings(max_examples=120)
+@given(
+    logs(),
+    st.sampled_from(MODES),
+    st.sampled_from(COMPRESSIONS),
+    st.sampled_from(["default", "paper", "reference"]),
+    st.sampled_from([0.05, 0.3, 0.6]),
+    st.integers(0, 10**6),
+)
+def test_a_release_keeps_what_it_promises(
+    rows: list[Row], mode: str, compression: str, profile: str, g: float, number: int
+) -> None:
+    params = AmunParams(guessing_advantage=g, mode=mode, profile=profile, compression=compression)
+    traces = with_all_letters(rows)
+    try:
+        run = run_rounds(traces, Amun(), params, release_key(number))
+    except GuaranteeError:
+        assert mode == "filtering"  # nothing was left
+        return
+    cases = release(traces, params, number)
+    before = variants(rows_of(traces))
+    kept = run.statistics["sampling"]["variants"] if mode == "filtering" else None
+    if kept is not None:
+        before = by_variant(run, run.decisions["dafsa"].dafsa.counts_of(kept))
+    after = variants(cases)
+
+    assert set(after) <= set(before)  # R1
+    sampling = run.decisions["sampling"]
+    gains, losses = by_variant(run, sampling.gains), by_variant(run, sampling.losses)
+    for variant, n in before.items():
+        assert after[variant] == n + gains[variant] - losses[variant]
+        assert mode != "oversampling" or (after[variant] >= n and losses[variant] == 0)
+
+    ids = [case for case, _ in cases]
+    assert len(set(ids)) == len(ids)
+    assert not set(ids) & {row[0] for row in rows}
+    assert all(len(case) == 24 and set(case) <= set("0123456789abcdef") for case in ids)
+    for _, events in cases:
+        times = [time for _, time in events]
+        assert times == sorted(times)
+        assert MIN_TIME_US <= times[0]
+        assert times[-1] <= MAX_TIME_US
+
+
+@settings(max_examples=25)
+@given(logs(), st.sampled_from(MODES), st.randoms(use_true_random=False))
+def test_a_release_does_not_depend_on_shards_or_on_the_order_of_anything(
+    rows: list[Row], mode: str, order: Any
+) -> None:
+    params = AmunParams(mode=mode, guessing_advantage=0.1)
+    events = canonical_events(rows)
+    try:
+        expected = release(group_into_traces([events]), params)
+    except GuaranteeError:
+        for n_shards in (2, 7):
+            with pytest.raises(GuaranteeError):
+                release(group_into_traces([events], n_shards), params)
+        return
+    [whole] = group_into_traces([events])
+    none = whole.take(np.zeros(0, np.int64))
+    arrangements = [group_into_traces([events], n_shards) for n_shards in (2, 7, 16)]
+    arrangements.append([whole.take(np.array([i])) for i in range(whole.n_cases)])
+    arrangements.append([none, whole, none])
+    shuffled = list(range(whole.n_cases))
+    order.shuffle(shuffled)
+    arrangements.append([whole.take(np.array(shuffled))])
+    for batches in arrangements:
+        order.shuffle(batches)
+        assert release(batches, params) == expected
+
+
+def test_the_steps_in_between_are_those_of_the_driver() -> None:
+    """`run_rounds` of the tests and `anonymise` make the same release."""
+    traces = table_1(n_shards=3)
+    params = AmunParams(guessing_advantage=0.1)
+    run = run_rounds(traces, Amun(), params, release_key())
+    stepwise = [Amun().apply(batch, run.decisions, params, run.randomness) for batch in traces]
+    assert rows_of(stepwise) == release(traces, params)
+
+
+def test_key_release_and_configuration_each_change_the_release() -> None:
+    traces, params = table_1(), AmunParams()
+    made = [
+        rows_of(anonymise(traces, Amun(), params, release_key(key), name, config).traces)
+        for key, name, config in [(0, "r", "c"), (1, "r", "c"), (0, "s", "c"), (0, "r", "d")]
+    ]
+    again = rows_of(anonymise(traces, Amun(), params, release_key(0), "r", "c").traces)
+    assert again == made[0]
+    for one, other in itertools.combinations(made, 2):
+        assert not {case for case, _ in one} & {case for case, _ in other}
+
+
+def test_one_event_more_changes_every_id() -> None:
+    """All noise depends on the input, so it never meets two inputs."""
+    params = AmunParams()
+    rows = [(str(i), "A", i * DAY_US) for i in range(20)]
+    ids = {case for case, _ in release(traces_of(rows), params)}
+    others = {case for case, _ in release(traces_of([*rows, ("20", "A", 0)]), params)}
+    assert len(ids) > 5
+    assert not ids & others
+
+
+# --- logs at the edges ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("traces", [[], traces_of([]), [table_1()[0].take(np.zeros(0, int))] * 2])
+def test_an_empty_log_is_refused(mode: str, traces: list[TraceBatch]) -> None:
+    with pytest.raises(GuaranteeError, match="no events") as raised:
+        release(traces, AmunParams(mode=mode))
+    assert raised.value.exit_code == 5
+
+
+def test_a_log_that_the_filter_empties_is_refused() -> None:
+    """Two starts a day apart: each is within a day of the other, so P = 1 and P = 1/2."""
+    rows = [("1", "A", 0), ("2", "A", DAY_US)]
+    params = AmunParams(mode="filtering", guessing_advantage=0.6)
+    with pytest.raises(GuaranteeError, match="the filter dropped every case") as raised:
+        release(traces_of(rows), params)
+    assert raised.value.exit_code == 5
+    assert release(traces_of(rows), AmunParams(mode="oversampling", guessing_advantage=0.6))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_one_event_alone_keeps_its_time(mode: str, compression: str) -> None:
+    """Its group is constant, so it gets no noise, as `not_covered` says."""
+    params = AmunParams(mode=mode, compression=compression)
+    times = [
+        time
+        for number in range(20)
+        for _, events in release(traces_of([("1", "A", 5)]), params, number)
+        for _, time in events
+    ]
+    assert set(times) == {5}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("compression", ["starts", "noise", "none"])
+def test_cases_that_are_all_equal_stay_equal(mode: str, compression: str) -> None:
+    one = [("A", 7), ("B", 7 + MINUTE_US), ("B", 7 + DAY_US)]
+    rows = [(str(case), *event) for case in range(30) for event in one]
+    cases = release(traces_of(rows), AmunParams(mode=mode, compression=compression))
+    assert len(cases) > 10
+    assert {events for _, events in cases} == {tuple(one)}
+
+
+def test_a_case_can_vanish_and_leave_nothing() -> None:
+    """One case, few of whose releases delete it; the release is then empty, and no error."""
+    params = AmunParams(guessing_advantage=0.05)
+    sizes = [len(release(traces_of([("1", "A", 0)]), params, number)) for number in range(40)]
+    assert 0 in sizes
+    assert max(sizes) > 1
+
+
+@pytest.mark.parametrize("profile", ["default", "paper", "reference"])
+def test_a_very_long_case_is_released_whole(profile: str) -> None:
+    letters = ("ABCAACB" * 1000)[:5_000]
+    rows = [("long", letter, i * MINUTE_US) for i, letter in enumerate(letters)]
+    rows += [(str(i), letter, i * DAY_US) for i in range(5) for letter in "ABC"]
+    params = AmunParams(mode="oversampling", profile=profile)
+    cases = release(traces_of(rows), params)
+    assert set(variants(cases)) == {letters, "ABC"}
+
+
+EDGE_ROWS = [
+    ("first", "A", MIN_TIME_US),
+    ("first", "B", MIN_TIME_US),
+    ("whole", "A", MIN_TIME_US),
+    ("whole", "B", MAX_TIME_US),
+    ("last", "A", MAX_TIME_US),
+    ("last", "B", MAX_TIME_US),
+    ("before 1970", "A", -1),
+    ("before 1970", "B", 1),
+    ("year 9999", "A", MAX_TIME_US - DAY_US),
+    ("year 9999", "B", MAX_TIME_US),
+]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+@pytest.mark.parametrize("profile", ["default", "reference"])
+def test_stamps_stay_inside_the_calendar(mode: str, compression: str, profile: str) -> None:
+    """From the year 1 to 9999, with noise of thousands of years; an overflow would be a warning."""
+    params = AmunParams(
+        mode=mode, profile=profile, compression=compression, guessing_advantage=0.01
+    )
+    traces = traces_of(EDGE_ROWS)
+    for number in range(10):
+        cases = release(traces, params, number)
+        times = [[time for _, time in events] for _, events in cases]
+        assert all(own == sorted(own) for own in times)
+        assert all(MIN_TIME_US <= time <= MAX_TIME_US for own in times for time in own)
+        for batch in anonymise(traces, Amun(), params, release_key(number), "r", "c").traces:
+            batch.to_rows().validate(full=True)
+
+
+@pytest.mark.parametrize("start", [MIN_TIME_US, 0, MAX_TIME_US - 5])
+def test_durations_past_the_calendar_stop_at_its_end(start: int) -> None:
+    [traces] = traces_of([("1", letter, 0) for letter in "ABCABC"] + [("2", "A", 0)])
+    step = 2**62
+    durations = np.array([9, 3, step, step, step, 1, 0])
+    stamps = cumulated_stamps(np.array([start, 7]), durations, traces)
+    near = min(start + 3, MAX_TIME_US)
+    assert stamps.tolist() == [start, near, *[MAX_TIME_US] * 4, 7]
+
+
+def test_new_ids_are_96_bits_in_hex() -> None:
+    words = np.array([[0x0706050403020100, 0x0F0E0D0C0B0A0908], [0, 2**64 - 1]], np.uint64)
+    assert hex_ids(words).to_pylist() == ["000102030405060708090a0b", "0" * 16 + "f" * 8]
+    assert hex_ids(words[:0]).to_pylist() == []
+
+
+# --- compression (section 3.7) --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("original", "anonymised", "factor"),
+    [(3, 5, 0.1875), (3, 3, 0.25), (3, 0, 0.5), (0, 7, 0.0), (0, 0, 0.25), (8, 24, 0.125)],
+)
+def test_equation_4_by_hand(original: int, anonymised: int, factor: float) -> None:
+    """1/2 * original / (anonymised + original); 1/4 where both ranges are 0."""
+    assert equation_4(original * DAY_US, anonymised * DAY_US) == factor
+
+
+def both(compression: str, number: int, **params: Any) -> tuple[dict, dict, list[TraceBatch]]:
+    """The steps of a release with and of one without compression; ids agree under one key."""
+    rows = [
+        (str(i), letter, i * i * DAY_US + j * (i + 1) * MINUTE_US)
+        for i in range(12)
+        for j, letter in enumerate("ABCA")
+    ]
+    traces = traces_of(rows)
+    plain = release(traces, AmunParams(compression="none", **params), number)
+    packed = release(traces, AmunParams(compression=compression, **params), number)
+    return steps_of(plain), steps_of(packed), traces
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_equation_4_shrinks_starts_and_durations_alike(number: int) -> None:
+    plain, packed, traces = both("equation_4", number)
+    first = int(traces[0].starts.min())
+    original = int(traces[0].starts.max()) - first
+    starts = [steps[0] for steps in plain.values()]
+    factor = 0.5 * original / (original + max(starts) - min(starts))
+    assert packed.keys() == plain.keys()
+    for case, steps in plain.items():
+        assert packed[case][0] == pytest.approx(first + factor * (steps[0] - first), abs=1)
+        assert packed[case][1:] == pytest.approx([factor * step for step in steps[1:]], abs=1)
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_compression_of_the_starts_leaves_the_durations(number: int) -> None:
+    plain, packed, traces = both("starts", number)
+    assert {case: steps[1:] for case, steps in packed.items()} == {
+        case: steps[1:] for case, steps in plain.items()
+    }
+    before = {case: steps[0] for case, steps in plain.items()}
+    after = {case: steps[0] for case, steps in packed.items()}
+    assert before != after
+    low, high = int(traces[0].starts.min()), int(traces[0].starts.max())
+    assert low <= min(after.values()) <= max(after.values()) <= high
+    # Affine: a case's place among the starts is what it was.
+    width = max(before.values()) - min(before.values())
+    spread = max(after.values()) - min(after.values())
+    for case, start in before.items():
+        place = (start - min(before.values())) / width
+        assert (after[case] - min(after.values())) / spread == pytest.approx(place, abs=1e-9)
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_compression_of_the_noise_scales_what_was_drawn(number: int) -> None:
+    _, packed, traces = both("noise", number)
+    params = AmunParams(compression="noise")
+    run = run_rounds(traces, Amun(), params, release_key(number))
+    drawn = Released.of(traces[0], run.decisions, params, run.randomness)
+    start_noise = drawn.start_noise(run.decisions, run.randomness)
+    noise = drawn.noise(run.decisions, params, run.randomness)
+    noised = drawn.traces.starts + start_noise
+    original = int(np.ptp(traces[0].starts))
+    factor = 0.5 * original / (original + int(np.ptp(noised)))
+    ids = hex_ids(run.randomness.words("amun/case-id", drawn.cells, drawn.replica)).to_pylist()
+    durations = np.maximum(drawn.traces.durations + np.rint(factor * noise), 0)
+    starts = drawn.traces.starts + np.rint(factor * start_noise)
+    assert set(ids) == set(packed)
+    for i, case in enumerate(ids):
+        own = durations[drawn.traces.offsets[i] + 1 : drawn.traces.offsets[i + 1]]
+        assert packed[case] == [starts[i], *own]
+
+
+stamps = st.integers(-(10**5), 10**5).map(lambda hours: EPOCH + timedelta(hours=hours))
+
+
+@settings(max_examples=100)
+@given(logs(), stamps, stamps, st.integers(0, 1000), st.sampled_from([0.01, 0.3]))
+def test_compressed_starts_are_inside_the_public_range(
+    rows: list[Row], one: datetime, other: datetime, number: int, g: float
+) -> None:
+    first, last = sorted([one, other])
+    params = AmunParams(mode="oversampling", log_start=first, log_end=last, guessing_advantage=g)
+    low, high = ((stamp - EPOCH) // timedelta(microseconds=1) for stamp in (first, last))
+    for _, events in release(traces_of(rows), params, number):
+        assert low <= events[0][1] <= high
+
+
+def test_starts_stay_inside_a_public_range_of_millennia() -> None:
+    """Microseconds of 285 years and more no longer fit the 53 bits of a float."""
+    first, last = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    low, high = ((stamp - EPOCH) // timedelta(microseconds=1) for stamp in (first, last))
+    rows = [(str(i), "A", low + i * (high - low) // 7) for i in range(8)]
+    params = AmunParams(mode="oversampling", log_start=first, log_end=last)
+    for number in range(60):
+        starts = [events[0][1] for _, events in release(traces_of(rows), params, number)]
+        assert low <= min(starts)
+        assert max(starts) <= high
+
+
+def test_public_ends_take_the_place_of_those_of_the_log() -> None:
+    day = datetime(2020, 8, 7, tzinfo=UTC)
+    given_ends = AmunParams(log_start=day, log_end=day + timedelta(days=30))
+    decided = run_rounds(table_1(), Amun(), given_ends, release_key()).decisions["dafsa"]
+    assert decided.log_start_us == (day - EPOCH) // timedelta(microseconds=1)
+    assert decided.log_end_us == decided.log_start_us + 30 * DAY_US
+    own = run_rounds(table_1(), Amun(), AmunParams(), release_key()).decisions["dafsa"]
+    [traces] = table_1()
+    assert (own.log_start_us, own.log_end_us) == (traces.starts.min(), traces.starts.max())
+
+
+def test_starts_are_counted_in_days_since_the_public_start() -> None:
+    """Cases at 23:00 and 01:00 share a day or not, by where the first day begins."""
+    rows = [("1", "A", 23 * 60 * MINUTE_US), ("2", "A", 25 * 60 * MINUTE_US)]
+    for hour, n_days in ((0, 2), (22, 1)):
+        params = AmunParams(log_start=EPOCH + timedelta(hours=hour))
+        run = run_rounds(traces_of(rows), Amun(), params, release_key())
+        assert len(run.statistics["sampling"]["times"].values) == n_days
+
+
+# --- parameters -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "given_value",
+    [
+        {"guessing_advantage": 0},
+        {"guessing_advantage": 1},
+        {"guessing_advantage": -0.1},
+        {"guessing_advantage": float("nan")},
+        {"mode": "undersampling"},
+        {"time_precision_us": 0},
+        {"time_precision_us": 0.5},
+        {"time_unit_us": -1},
+        {"start_precision_days": 0},
+        {"start_precision_days": -1},
+        {"start_precision_days": float("nan")},
+        {"start_precision_days": "author"},
+        {"saturated_epsilon": 0},
+        {"saturated_epsilon": float("inf")},
+        {"saturated_epsilon": -0.7},
+        {"zero_prior_epsilon": 0},
+        {"zero_prior_epsilon": float("inf")},
+        {"log_start": "2020-01-01T00:00:00"},  # no zone
+    ],
+    ids=str,
+)
+def test_a_parameter_out_of_its_range_is_refused(given_value: dict[str, Any]) -> None:
+    [name] = given_value
+    with pytest.raises(pydantic.ValidationError, match=name):
+        AmunParams(**given_value)
+
+
+@given(
+    st.lists(st.integers(0, 600), min_size=1, max_size=12),
+    st.integers(1, 300),
+    st.integers(1, 100),
+)
+def test_a_precision_counts_in_full_when_it_is_no_multiple_of_the_unit(
+    seconds: list[int], precision: int, unit: int
+) -> None:
+    """Equation 1 on ticks t: the values in (t - p, t + p], where p may be a fraction of a tick."""
+    params = AmunParams(time_precision_us=precision * 10**6, time_unit_us=unit * 10**6)
+    rows = [
+        row
+        for i, second in enumerate(seconds)
+        for row in ((str(i), "A", 0), (str(i), "B", second * 10**6))
+    ]
+    run = run_rounds(traces_of(rows), Amun(), params, release_key())
+    table = run.statistics["sampling"]["times"]
+    dafsa = run.decisions["dafsa"].dafsa
+    prior = _prior(table, dafsa, params)
+    ticks = [second // unit for second in seconds]
+    width = max(ticks) - min(ticks)
+    is_b = table.groups != dafsa.n_transitions
+    for t, inside in zip(table.values[is_b], prior.inside[is_b], strict=True):
+        reach = precision / unit if precision // unit < width else width
+        near = [x for x in ticks if t - reach < x <= t + reach]
+        assert width == 0 or inside == len(near)
+
+
+# --- what noise is drawn for ----------------------------------------------------------------------
+
+
+def test_counts_are_noised_for_the_transitions_that_are_left_and_only_once() -> None:
+    """The filter takes the one long case away, and with it the transitions C, D and E."""
+    far = {"9": 5, "10": 7_000, "11": 9_000}
+    rows = []
+    for i in range(1, 12):
+        start = 20 * i * DAY_US
+        rows += [(str(i), "A", start), (str(i), "B", start + far.get(str(i), 60) * MINUTE_US)]
+        if i == 1:
+            rows += [(str(i), name, start + DAY_US) for name in "CDE"]
+    for mode, letters in (("sampling", "ABCDE"), ("filtering", "AB")):
+        params = AmunParams(mode=mode, profile="reference")
+        traces = traces_of(rows)
+        run = run_rounds(traces, Amun(), params, release_key(), kind=Recording)
+        dafsa = run.decisions["dafsa"].dafsa
+        names = traces[0].vocabulary.names.to_pylist()
+        drawn = [cell for cell, _, _ in run.randomness.asked["amun/count"]]
+        assert sorted(names[dafsa.activities[cell]] for cell in drawn) == list(letters)
+        sampling = run.decisions["sampling"]
+        longest = np.diff(dafsa.variants.offsets) == 5
+        if mode == "filtering":
+            assert not sampling.gains[longest].any()
+            assert not sampling.losses[longest].any()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_two_draws_of_the_decisions_share_a_cell(mode: str) -> None:
+    """Gains and losses, copies and deletions: each from words of its own."""
+    params = AmunParams(mode=mode, guessing_advantage=0.05, profile="reference", compression="none")
+    asked = run_rounds(table_1(), Amun(), params, release_key(), kind=Recording).randomness.asked
+    passes = {"gain"} if mode == "oversampling" else {"gain", "loss"}
+    drawn = {purpose.split("/")[1] for purpose, cells in asked.items() if cells}
+    assert drawn == {"count", "copy", "delete", *passes}
+    for purpose, cells in asked.items():
+        assert len(set(cells)) == len(cells), purpose
+
+
+def test_a_deletion_may_take_a_copy() -> None:
+    """A variant of one case that gains and loses can vanish: losses reach 1 + gains, never more."""
+    traces = traces_of([("1", "A", 0), ("1", "B", 0)])
+    params = AmunParams(guessing_advantage=0.1)
+    moves = []
+    for number in range(100):
+        sampling = run_rounds(traces, Amun(), params, release_key(number)).decisions["sampling"]
+        moves.append((int(sampling.gains[0]), int(sampling.losses[0])))
+    assert all(loss <= 1 + gain for gain, loss in moves)
+    assert any(gain > 0 and loss == 1 + gain for gain, loss in moves)
+    assert any(gain > 0 and 0 < loss < 1 + gain for gain, loss in moves)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_two_draws_share_a_cell(mode: str) -> None:
+    """Times and ids of one release: every (case, replica, event) has words of its own."""
+    params = AmunParams(mode=mode, guessing_advantage=0.05, profile="reference")
+    traces = table_1()
+    run = run_rounds(traces, Amun(), params, release_key(), kind=Recording)
+    run.randomness.asked.clear()
+    for batch in traces:
+        Amun().apply(batch, run.decisions, params, run.randomness)
+    for purpose in ("amun/time", "amun/case-id"):
+        asked = run.randomness.asked[purpose]
+        blocks = [(a, b ^ counter) for a, b, counter in asked]
+        assert len(asked) > 6
+        assert len(set(blocks)) == len(asked)
+
+
+def test_a_public_range_that_does_not_enclose_the_log_is_refused() -> None:
+    early, late = datetime(1900, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
+    with pytest.raises(ValueError, match="log_start must not be after log_end"):
+        AmunParams(log_start=late, log_end=early)
+    traces = traces_of([("1", "A", 0), ("2", "A", 10**12)])
+    for params in (AmunParams(log_end=early), AmunParams(log_start=late)):
+        with pytest.raises(UsageError, match="must enclose the log"):
+            anonymise(traces, Amun(), params, release_key(), "r", "c")
+
+
+def test_an_advantage_that_would_move_more_cases_than_memory_holds_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tracecloak.anonymizers.amun.method._MAX_MOVES", 10)
+    traces = traces_of([("1", "A", 0), ("2", "B", 10)])
+    with pytest.raises(UsageError, match=r"guessing_advantage=1e-05 asks"):
+        anonymise(traces, Amun(), AmunParams(guessing_advantage=1e-5), release_key(), "r", "c")
+    with pytest.raises(ValueError, match="guessing_advantage"):
+        AmunParams(guessing_advantage=1e-7)
+
+
+@pytest.mark.parametrize("name", ["time_precision_us", "time_unit_us"])
+def test_times_longer_than_the_calendar_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        AmunParams(**{name: 2**63})

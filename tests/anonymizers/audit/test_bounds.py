@@ -1,0 +1,435 @@
+"""Bounds and attacks of the audit: by hand, against scipy and naive sums, and what is refused."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from tests.support.broken_noise import Sampler, reused, right
+from tracecloak.anonymizers.audit.bounds import (
+    CrowdSizes,
+    averaging_gain,
+    clopper_pearson,
+    epsilon_lower_bound,
+    hockey_stick_lower_bound,
+    lowest_bit,
+    one_run_epsilon,
+    singled_out,
+    support_attack,
+)
+from tracecloak.anonymizers.audit.events import learnt_columns
+from tracecloak.schemas.errors import UsageError
+
+# --- Clopper-Pearson ------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 2000), st.data(), st.sampled_from([0.2, 0.05, 1e-6, 1e-9]))
+def test_the_interval_is_scipys_exact_one(trials: int, data: st.DataObject, alpha: float) -> None:
+    successes = data.draw(st.integers(0, trials))
+    exact = stats.binomtest(successes, trials).proportion_ci(1 - alpha, "exact")
+    assert clopper_pearson(successes, trials, alpha) == pytest.approx(
+        (exact.low, exact.high), rel=1e-6, abs=1e-12
+    )
+
+
+def test_the_ends_are_where_the_tails_are_half_of_alpha() -> None:
+    """At a size and an alpha where an approximation by the normal law would be far off."""
+    low, high = clopper_pearson(12, 500_000, 1e-9)
+    assert stats.binom.sf(11, 500_000, low) == pytest.approx(5e-10, rel=1e-6)
+    assert stats.binom.cdf(12, 500_000, high) == pytest.approx(5e-10, rel=1e-6)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.01, 0.3, 0.5, 0.99, 1.0])
+def test_each_end_misses_in_at_most_half_of_alpha_of_all_samples(p: float) -> None:
+    """Summed over all samples of 60 trials, not drawn."""
+    intervals = [clopper_pearson(k, 60, 0.1) for k in range(61)]
+    chances = stats.binom.pmf(np.arange(61), 60, p)
+    assert chances[[low > p for low, _ in intervals]].sum() <= 0.05
+    assert chances[[high < p for _, high in intervals]].sum() <= 0.05
+
+
+@pytest.mark.parametrize(("successes", "trials"), [(-1, 5), (6, 5), (0, 0)])
+def test_impossible_counts_are_refused(successes: int, trials: int) -> None:
+    with pytest.raises(UsageError, match="between 0 and trials"):
+        clopper_pearson(successes, trials, 0.05)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0, math.nan])
+def test_an_alpha_outside_its_range_is_refused(alpha: float) -> None:
+    with pytest.raises(UsageError, match="alpha must lie strictly between 0 and 1"):
+        clopper_pearson(1, 2, alpha)
+
+
+# --- epsilon and delta from two sets of releases --------------------------------------------------
+
+
+def coins(share: float, n: int = 400) -> np.ndarray:
+    """float64[n, 1]: that share of ones, spread evenly, so that every part has it."""
+    position = np.arange(n)
+    return (np.floor((position + 1) * share) - np.floor(position * share))[:, None]
+
+
+def test_the_bound_is_that_of_the_intervals_of_the_half_that_was_not_looked_at() -> None:
+    """3 of 4 and 1 of 4 releases have a one; 200 of each 400 are measured, with four bounds."""
+    audited = epsilon_lower_bound(coins(0.75), coins(0.25), confidence=0.96, names=["bit"])
+    p_with, p_without = clopper_pearson(150, 200, 0.02), clopper_pearson(50, 200, 0.02)
+    assert audited.epsilon == pytest.approx(math.log(p_with[0] / p_without[1]))
+    assert audited.p_with == pytest.approx(p_with)
+    assert audited.p_without == pytest.approx(p_without)
+    assert (audited.event, audited.n_releases, audited.confidence) == ("bit ≥ 1", 400, 0.96)
+
+
+def test_delta_is_taken_off_the_likelier_side() -> None:
+    audited = epsilon_lower_bound(coins(0.75), coins(0.25), delta=0.1, confidence=0.96)
+    assert audited.epsilon == pytest.approx(
+        math.log((audited.p_with[0] - 0.1) / audited.p_without[1])
+    )
+    assert epsilon_lower_bound(coins(0.75), coins(0.25), delta=0.9).epsilon == 0
+
+
+@pytest.mark.parametrize("n", [400, 4000])
+def test_both_directions_count(n: int) -> None:
+    """P(0) is 0.5 against 0.05, P(1) is 0.5 against 0.95: only the zeros tell much."""
+    a, b = coins(0.5, n), coins(0.95, n)
+    forth, back = epsilon_lower_bound(a, b), epsilon_lower_bound(b, a)
+    assert forth.event == back.event == "feature 0 ≤ 0"
+    zeros, few = clopper_pearson(n // 4, n // 2, 5e-10), clopper_pearson(n // 40, n // 2, 5e-10)
+    assert forth.epsilon == back.epsilon == pytest.approx(math.log(zeros[0] / few[1]))
+    assert (forth.p_with, forth.p_without) == (back.p_without, back.p_with)
+
+
+def test_the_event_depends_on_the_first_half_alone() -> None:
+    """The second column tells the logs apart on the second half only, where nothing is chosen."""
+    a, b = np.tile(coins(0.75), 2), np.tile(coins(0.25), 2)
+    a[:200, 1] = b[:200, 1] = 0
+    a[200:, 1], b[200:, 1] = 1, 0
+    audited = epsilon_lower_bound(a, b)
+    assert "feature 1" not in audited.event
+    assert audited.epsilon < 1
+    swapped = epsilon_lower_bound(np.roll(a, 200, 0), np.roll(b, 200, 0))
+    assert "feature 1" in swapped.event  # chosen, and worth nothing on the half that is measured
+    assert swapped.epsilon == 0
+
+
+def test_an_exact_value_can_be_the_event() -> None:
+    """The middle value alone gives it away: 2 of 4 against none, thresholds at most 3 of 4."""
+    a, b = np.tile([0.0, 1, 1, 2], 100)[:, None], np.tile([0.0, 0, 2, 2], 100)[:, None]
+    audited = epsilon_lower_bound(a, b)
+    assert audited.event == "feature 0 = 1"
+    assert audited.p_without[0] == 0
+
+
+@pytest.mark.parametrize(("is_absent_with", "words"), [(False, "present"), (True, "absent")])
+def test_absence_is_an_event(is_absent_with: bool, words: str) -> None:
+    """A feature that comes out of one log in half of all releases, and never of the other."""
+    often = np.where(coins(0.5) > 0, 7.0, np.nan)
+    never = np.full_like(often, np.nan)
+    if is_absent_with:
+        often, never = np.where(np.isnan(often), 7.0, np.nan), np.full_like(often, 7.0)
+    audited = epsilon_lower_bound(often, never)
+    assert audited.event == f"feature 0 is {words}"
+    assert audited.epsilon == pytest.approx(
+        math.log(clopper_pearson(100, 200, 5e-10)[0] / clopper_pearson(0, 200, 5e-10)[1])
+    )
+
+
+def test_a_leak_of_the_support_is_a_bound_that_grows_with_the_releases() -> None:
+    """Ten times the releases shrink what 0 of n leaves possible to a tenth: ln 10 more each."""
+    bounds = []
+    for n in (1_000, 10_000, 100_000):
+        often = np.where(coins(0.5, n) > 0, 7.0, np.nan)
+        bounds.append(epsilon_lower_bound(often, np.full((n, 1), np.nan)).epsilon)
+    assert bounds[0] > 1
+    assert np.diff(bounds).min() > math.log(10)  # and the lower end of a half rises
+
+
+def test_noise_shared_by_two_features_is_seen_in_their_difference() -> None:
+    """Control: with noise of its own for each, the bound keeps below epsilon."""
+    rng = np.random.default_rng(5)
+
+    def releases(sampler: Sampler, count: int) -> np.ndarray:
+        noises = np.array([sampler(rng, 1.0, 2) for _ in range(4000)])
+        return (noises + np.array([count, 9])) * [1, 1000]  # units of their own
+
+    shared = epsilon_lower_bound(releases(reused, 6), releases(reused, 5))
+    assert shared.event.startswith("linear score of 2 columns")
+    assert shared.epsilon > 4
+    assert epsilon_lower_bound(releases(right, 6), releases(right, 5)).epsilon < 1
+
+
+def test_many_small_differences_add_up() -> None:
+    """Ten counts with epsilon 1 each: more than one count could ever give, less than ten."""
+    rng = np.random.default_rng(6)
+    a, b = (right(rng, 1.0, 200_000).reshape(-1, 10) + count for count in (1, 0))
+    assert 2 < epsilon_lower_bound(a, b).epsilon < 10
+    assert epsilon_lower_bound(a[:, :1], b[:, :1]).epsilon < 1
+
+
+def test_scores_add_up_what_is_absent_and_what_no_threshold_sees() -> None:
+    """Ten features that are absent, or middling, in 7 of 10 releases with the unit, 3 without."""
+    rng = np.random.default_rng(8)
+    is_telling = rng.random((2, 20_000, 10)) < np.array([0.7, 0.3])[:, None, None]
+    outer = rng.choice([0.0, 2.0], is_telling.shape)
+    alone = math.log(0.7 / 0.3)
+    for telling, scores in [(np.nan, ["linear", "likelihood"]), (1.0, ["likelihood"])]:
+        a, b = np.where(is_telling, telling, outer)
+        assert epsilon_lower_bound(a[:, :1], b[:, :1]).epsilon < alone
+        assert epsilon_lower_bound(a, b).epsilon > 3 * alone
+        for column in learnt_columns(a, b):
+            middle = np.median(column.of(np.concatenate([a, b])))
+            share = (column.of(a) > middle).mean()
+            assert (share > 0.8) == (column.name.split()[0] in scores)
+
+
+def test_few_features_enter_the_likelihood_score_by_chance() -> None:
+    """One in a thousand of 600 is expected beside the one that tells; ten, once in 1e9 logs."""
+    a, b = right(np.random.default_rng(9), 2.0, 2 * 600 * 2000).reshape(2, 2000, 600)
+    a[:, 5] += 2
+    linear, likelihood = learnt_columns(a, b)
+    assert 1 <= int(likelihood.name.split()[3]) <= 10
+    assert linear.name == "linear score of 512 columns"
+
+
+def test_features_that_say_nothing_do_not_drown_the_one_that_does() -> None:
+    rng = np.random.default_rng(7)
+    a, b = (right(rng, 0.2, 600 * 2000).reshape(2000, 600).astype(float) for _ in range(2))
+    a[:, 321] += 1
+    a[:, 17] = b[:, 17] = np.nan  # in no release
+    audited = epsilon_lower_bound(a, b, names=[f"count {j}" for j in range(600)])
+    assert audited.event.startswith("count 321 ")
+    assert 3 < audited.epsilon < 5
+
+
+@pytest.mark.parametrize("value", [0.0, -3.5, 1e15, math.nan])
+def test_releases_that_are_all_equal_tell_nothing(value: float) -> None:
+    same = np.full((50, 3), value)
+    assert epsilon_lower_bound(same, same).epsilon == 0
+    assert hockey_stick_lower_bound(same, same, 0.0) == 0
+
+
+def test_few_releases_prove_little() -> None:
+    a, b = np.ones((8, 1)), np.zeros((8, 1))
+    assert epsilon_lower_bound(a, b).epsilon == 0
+    assert epsilon_lower_bound(a, b, confidence=0.5).epsilon > 0
+
+
+def test_the_hockey_stick_is_that_of_the_intervals() -> None:
+    p, q = clopper_pearson(150, 200, 0.02)[0], clopper_pearson(50, 200, 0.02)[1]
+    bound = hockey_stick_lower_bound(coins(0.75), coins(0.25), epsilon=0.3, confidence=0.96)
+    assert bound == pytest.approx(p - math.exp(0.3) * q)
+    assert hockey_stick_lower_bound(coins(0.25), coins(0.75), 0.3, 0.96) == pytest.approx(bound)
+    assert hockey_stick_lower_bound(coins(0.75), coins(0.25), epsilon=2.0) == 0
+
+
+GOOD = np.zeros((8, 2))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "options", "message"),
+    [
+        (GOOD, np.zeros((8, 3)), {}, "n_releases, n_features"),
+        (GOOD, np.zeros((9, 2)), {}, "n_releases, n_features"),
+        (GOOD[:, 0], GOOD[:, 0], {}, "n_releases, n_features"),
+        (GOOD[:7], GOOD[:7], {}, "at least 8 releases of each log, got 7"),
+        (GOOD[:0], GOOD[:0], {}, "at least 8 releases of each log, got 0"),
+        (GOOD[:, :0], GOOD[:, :0], {}, "at least one feature"),
+        (GOOD, GOOD + np.inf, {}, "must be finite, or NaN"),
+        (GOOD, GOOD, {"confidence": 1.0}, "confidence must lie strictly between 0 and 1, got 1.0"),
+        (GOOD, GOOD, {"delta": 1.0}, "delta must be at least 0 and below 1, got 1.0"),
+        (GOOD, GOOD, {"delta": math.nan}, "delta must be at least 0 and below 1, got nan"),
+        (GOOD, GOOD, {"names": ["one"]}, "one for each of 2 features, got 1"),
+    ],
+)
+def test_what_cannot_be_audited_is_refused(
+    a: np.ndarray, b: np.ndarray, options: dict, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        epsilon_lower_bound(a, b, **options)
+
+
+@pytest.mark.parametrize("epsilon", [-0.1, math.inf, math.nan])
+def test_a_hockey_stick_needs_an_epsilon(epsilon: float) -> None:
+    with pytest.raises(UsageError, match="epsilon must be at least 0"):
+        hockey_stick_lower_bound(GOOD, GOOD, epsilon)
+
+
+# --- epsilon from one run -------------------------------------------------------------------------
+
+
+def chance_of_luck(m: int, r: int, v: int, epsilon: float, delta: float) -> float:
+    """Theorem 5.2 as a plain double sum over P[v > Binomial >= v - i]."""
+    q = math.exp(epsilon) / (1 + math.exp(epsilon))
+    masses = [math.comb(r, k) * q**k * (1 - q) ** (r - k) for k in range(r + 1)]
+    close = max((sum(masses[v - i : v]) / i for i in range(1, v + 1)), default=0.0)
+    return sum(masses[v:]) + 2 * m * delta * close
+
+
+def test_178_of_200_right_guesses_refute_an_epsilon_of_1_7() -> None:
+    assert one_run_epsilon(200, 200, 178, delta=0, confidence=0.95) >= 1.70
+
+
+def test_the_example_of_the_paper() -> None:
+    """Its appendix D prints 0.673 for 75 right of 100 guesses on 1000 canaries."""
+    assert one_run_epsilon(1000, 100, 75, delta=1e-4, confidence=0.95) == pytest.approx(
+        0.673, abs=5e-4
+    )
+
+
+@pytest.mark.parametrize(
+    ("m", "r", "v", "delta"),
+    [(200, 200, 178, 0.0), (200, 100, 90, 1e-3), (50, 20, 20, 1e-5), (40, 40, 33, 1e-4)],
+)
+def test_the_bound_is_where_luck_has_the_chance_that_is_left(
+    m: int, r: int, v: int, delta: float
+) -> None:
+    epsilon = one_run_epsilon(m, r, v, delta, 0.95)
+    assert epsilon > 0.5
+    assert chance_of_luck(m, r, v, epsilon, delta) == pytest.approx(0.05, rel=1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.4, 1.0, 3.0])
+@pytest.mark.parametrize("n_guesses", [1, 40, 300])
+def test_randomised_response_exceeds_its_epsilon_in_at_most_5_percent(
+    epsilon: float, n_guesses: int
+) -> None:
+    """The auditor of k coins, each answered rightly with its bias: summed over all outcomes."""
+    bias = 1 / (1 + math.exp(-epsilon))
+    bounds = np.array([one_run_epsilon(300, n_guesses, v, 0, 0.95) for v in range(n_guesses + 1)])
+    chances = stats.binom.pmf(np.arange(n_guesses + 1), n_guesses, bias)
+    exceeds = bounds > epsilon + 1e-12
+    assert chances[exceeds].sum() <= 0.05
+    if n_guesses == 300:  # and it is no weaker than the steps of a count make it
+        assert chances[exceeds].sum() > 0.02
+    assert (np.diff(bounds) >= 0).all()
+
+
+def test_canaries_that_were_not_guessed_count_only_beside_delta() -> None:
+    assert one_run_epsilon(100, 60, 55, 0, 0.95) == one_run_epsilon(900, 60, 55, 0, 0.95)
+    assert one_run_epsilon(100, 60, 55, 1e-4, 0.95) > one_run_epsilon(900, 60, 55, 1e-4, 0.95)
+
+
+@pytest.mark.parametrize(("m", "r", "v"), [(10, 0, 0), (10, 10, 0), (10, 10, 5), (10, 4, 4)])
+def test_guesses_that_may_be_luck_prove_nothing(m: int, r: int, v: int) -> None:
+    assert one_run_epsilon(m, r, v, 0, 0.99) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((10, 11, 5, 0.0, 0.9), "n_guesses at most n_canaries"),
+        ((10, 5, 6, 0.0, 0.9), "n_right must be at most n_guesses"),
+        ((10, 5, -1, 0.0, 0.9), "n_right"),
+        ((0, 0, 0, 0.0, 0.9), "n_canaries"),
+        ((10, 5, 5, -0.1, 0.9), "delta must lie between 0 and 1, got -0.1"),
+        ((10, 5, 5, 0.0, 1.0), "confidence must lie strictly between 0 and 1, got 1.0"),
+    ],
+)
+def test_impossible_guesses_are_refused(
+    arguments: tuple[int, int, int, float, float], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        one_run_epsilon(*arguments)
+
+
+# --- attacks that count ---------------------------------------------------------------------------
+
+
+def test_equal_noises_are_counted_and_nothing_is_gained_by_averaging() -> None:
+    noise = right(np.random.default_rng(1), 3.0, 500)
+    same = averaging_gain(np.tile(noise, (4, 1)))
+    assert (same.n_equal_pairs, same.is_identical, same.is_independent) == (6, True, False)
+    assert same.largest_correlation == pytest.approx(1)
+    assert same.remaining_error == pytest.approx(1)
+    two_and_two = averaging_gain(np.array([noise, noise, -noise, -noise]))
+    assert (two_and_two.n_equal_pairs, two_and_two.is_identical) == (2, False)
+
+
+def test_independent_noises_average_out() -> None:
+    noises = right(np.random.default_rng(2), 3.0, 25 * 4000).reshape(25, 4000)
+    counts = np.arange(4000) ** 2
+    compared = averaging_gain(noises + counts, exact=counts)
+    assert compared.is_independent
+    assert (compared.n_releases, compared.n_values, compared.n_equal_pairs) == (25, 4000, 0)
+    assert compared.bound == pytest.approx(6 / math.sqrt(4000))
+    assert compared.remaining_error == pytest.approx(1 / 5, rel=0.1)
+    assert compared == averaging_gain(noises)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_noise_that_is_shared_in_part_goes_together(sign: int) -> None:
+    rng = np.random.default_rng(3)
+    shared, first, second = (right(rng, 3.0, 4000) for _ in range(3))
+    compared = averaging_gain(np.array([shared + first, sign * shared + second]))
+    assert compared.n_equal_pairs == 0
+    assert compared.largest_correlation == pytest.approx(0.5, abs=0.1)
+    assert not compared.is_independent
+
+
+def test_values_that_some_release_lacks_are_left_out() -> None:
+    noises = right(np.random.default_rng(4), 3.0, 3 * 100).reshape(3, 100).astype(float)
+    with_gaps = np.hstack([noises[:, :50], [[np.nan], [1.0], [2.0]], noises[:, 50:]])
+    assert averaging_gain(with_gaps) == averaging_gain(noises)
+
+
+def test_noise_that_does_not_vary_hides_nothing() -> None:
+    constant = averaging_gain(np.array([np.zeros(100), np.ones(100)]))
+    assert constant.largest_correlation == 1
+    assert not constant.is_independent
+    assert constant.remaining_error == 1
+
+
+def test_noises_that_cannot_be_compared_are_refused() -> None:
+    with pytest.raises(UsageError, match="at least 2, got shape"):
+        averaging_gain(np.zeros((1, 5)))
+    with pytest.raises(UsageError, match="no value is in all releases"):
+        averaging_gain(np.array([[np.nan, 1.0], [1.0, np.nan]]))
+    with pytest.raises(UsageError, match="one value for each of 5"):
+        averaging_gain(np.zeros((2, 5)), exact=np.zeros(4))
+
+
+def test_lone_cases_that_came_out_are_counted() -> None:
+    """Three lone variants of which two came out; delta 0.1: 3 p^2 (1 - p) + p^3."""
+    counts = {("a",): 1, ("a", "b"): 1, ("c",): 1, ("b",): 9}
+    finding = support_attack(counts, [("a",), ("b",), ("c",), ("invented",)], delta=0.1)
+    assert (finding.n_singletons_in_input, finding.n_released_singletons) == (3, 2)
+    assert finding.expected_at_most == pytest.approx(0.3)
+    assert finding.p_value == pytest.approx(3 * 0.01 * 0.9 + 0.001)
+
+
+def test_without_delta_no_lone_case_may_come_out() -> None:
+    assert support_attack({"a": 1, "b": 1}, ["a"], delta=0).p_value == 0
+    assert support_attack({"a": 1, "b": 2}, ["b"], delta=0).p_value == 1
+    assert support_attack({}, [], delta=0.5).p_value == 1
+    with pytest.raises(UsageError, match="delta must lie between 0 and 1, got 2"):
+        support_attack({}, [], delta=2)
+
+
+def test_crowds_are_sorted_by_size() -> None:
+    counts = np.array([1, 10, 5, 4, 2, 9, 1, 1_000_000, 0, -3])
+    assert singled_out(counts) == CrowdSizes(2, 2, 2, 2)
+    assert singled_out(np.array([], np.int64)) == CrowdSizes(0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "exponent"),
+    [(1.0, 0), (-6.0, 1), (0.75, -2), (2.0**-1074, -1074), (1 + 2.0**-52, -52), (3 * 2.0**60, 60)],
+)
+def test_the_lowest_bit_is_found(value: float, exponent: int) -> None:
+    assert lowest_bit(np.array([value])).tolist() == [exponent]
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False).filter(bool))
+def test_a_number_is_an_odd_multiple_of_its_lowest_bit(value: float) -> None:
+    exponent = int(lowest_bit(np.array([value]))[0])
+    numerator, denominator = value.as_integer_ratio()  # lowest terms: one of them is odd
+    twos = (numerator & -numerator).bit_length() - denominator.bit_length()
+    assert exponent == twos
+
+
+def test_zero_has_no_lowest_bit() -> None:
+    assert np.isnan(lowest_bit(np.array([0.0, np.nan]))).all()

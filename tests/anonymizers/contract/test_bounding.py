@@ -1,0 +1,286 @@
+"""Contribution bounding against loops, and that no unit's data change another's contribution."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.chi_square import ALPHA, p_value
+from tests.support.keys import randomness
+from tests.support.logs import (
+    Event,
+    Step,
+    cases_of,
+    event_batch,
+    event_logs,
+    plain,
+    read_cases,
+    read_cases_of_individuals,
+    trace_batch,
+)
+from tracecloak.anonymizers.contract.bounding import (
+    ContributionBounds,
+    case_identities,
+    distinct_activities,
+)
+from tracecloak.anonymizers.contract.in_memory import group_into_traces
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+
+Owned = list[tuple[Event, str]]
+
+
+def batches_of(owned: Owned, n_shards: int = 1) -> list[TraceBatch]:
+    """Traces of events that name their individuals."""
+    batch = event_batch([e for e, _ in owned], individuals=[who for _, who in owned])
+    return group_into_traces([batch], n_shards, by_individual=True)
+
+
+def bounded(
+    batches: Iterable[TraceBatch], bounds: ContributionBounds, key: int = 0
+) -> dict[tuple[str, str], list[Step]]:
+    """The bounded cases of all batches, by individual and case."""
+    found: dict[tuple[str, str], list[Step]] = {}
+    for batch in batches:
+        found.update(read_cases_of_individuals(bounds.bound(batch, randomness(key))))
+    return found
+
+
+owned_logs = st.builds(
+    lambda log, owners: list(zip(log, owners, strict=False)),
+    event_logs(max_events=40, n_cases=6),
+    st.lists(st.sampled_from("ijkl"), min_size=40, max_size=40),
+)
+
+
+# --- the caps -------------------------------------------------------------------------------------
+
+
+def test_caps_by_hand():
+    traces = trace_batch({"c1": "A@0 canary@5 A@7 B@9", "c2": "B@1"})
+    bounds = ContributionBounds(vocabulary=("B", "A", "Z"), max_trace_length=3)
+    found = bounds.bound(traces, randomness())
+    assert found.vocabulary == ActivityVocabulary.of(["A", "B", "Z", OTHER])
+    assert read_cases(found) == {"c1": cases_of({"c": f"A@0 {OTHER}@5 A@7"})["c"],
+                                 "c2": cases_of({"c": "B@1"})["c"]}  # fmt: skip
+
+
+def test_no_caps_change_nothing():
+    for individuals in (None, {"c1": "i", "c2": "i"}):
+        traces = trace_batch({"c1": "A B A", "c2": "B"}, individuals=individuals)
+        assert plain(ContributionBounds().bound(traces, randomness())) == plain(traces)
+
+
+@given(event_logs(), st.integers(1, 5), st.sets(st.sampled_from("ABX")))
+def test_caps_of_a_case_are_those_of_a_loop(log, length, public):
+    bounds = ContributionBounds(tuple(public), length)
+    found = bounds.bound(trace_batch(log), randomness())
+    assert read_cases(found) == {
+        case: [(a if a in public else OTHER, time) for a, time in steps[:length]]
+        for case, steps in cases_of(log).items()
+    }
+
+
+@given(owned_logs, st.integers(1, 4), st.integers(0, 5))
+def test_of_an_individual_some_whole_cases_are_kept(owned, most, key):
+    everything = bounded(batches_of(owned), ContributionBounds())
+    found = bounded(batches_of(owned), ContributionBounds(max_cases_per_individual=most), key)
+    assert found.items() <= everything.items()
+    had = Counter(who for who, _ in everything)
+    assert Counter(who for who, _ in found) == {who: min(n, most) for who, n in had.items()}
+    assert list(found) == [pair for pair in everything if pair in found]  # in their order
+
+
+@pytest.mark.parametrize("name", ["max_trace_length", "max_cases_per_individual"])
+@pytest.mark.parametrize("value", [0, -3])
+def test_caps_below_1_are_refused(name, value):
+    with pytest.raises(UsageError, match=f"{name} must be at least 1, got {value}"):
+        ContributionBounds(**{name: value})
+
+
+def test_a_cap_per_individual_needs_individuals():
+    with pytest.raises(UsageError, match="max_cases_per_individual needs the individuals"):
+        ContributionBounds(max_cases_per_individual=1).bound(trace_batch({"c": "A"}), randomness())
+
+
+@pytest.mark.parametrize("by_individual", [False, True])
+def test_no_cases_are_bounded_to_none(by_individual):
+    empty = TraceBatch.from_events([], by_individual)
+    cap = 1 if by_individual else None
+    found = ContributionBounds(("A",), 3, cap).bound(empty, randomness())
+    assert found.n_cases == found.n_events == 0 and len(found.vocabulary) == 2
+    assert [part.tolist() for part in distinct_activities(found, 1, randomness())] == [[], []]
+
+
+# --- what a choice depends on ---------------------------------------------------------------------
+
+CAPS = ContributionBounds(("A", "B"), 3, 2)
+
+
+@given(owned_logs, st.sampled_from([2, 3, 16]), st.randoms(use_true_random=False))
+def test_shards_and_order_do_not_matter(owned, n_shards, random):
+    expected = bounded(batches_of(owned), CAPS)
+    assert bounded(batches_of(owned, n_shards), CAPS) == expected
+    (batch,) = batches_of(owned) or [TraceBatch.from_events([], True)]
+    places = np.array(random.sample(range(batch.n_cases), batch.n_cases), np.int64)
+    assert bounded([batch.take(places)], CAPS) == expected
+
+
+@given(owned_logs, st.integers(0, 3))
+def test_an_individual_changes_no_other_ones_contribution(owned, key):
+    everyone = bounded(batches_of(owned), CAPS, key)
+    for gone in "ijkl":
+        without = [(event, who) for event, who in owned if who != gone]
+        assert bounded(batches_of(without), CAPS, key) == {
+            pair: steps for pair, steps in everyone.items() if pair[0] != gone
+        }
+
+
+@given(event_logs(n_cases=4), st.integers(0, 3))
+def test_a_case_changes_no_other_ones_contribution(log, key):
+    bounds = ContributionBounds(("A", "B"), 3)
+    everyone = read_cases(bounds.bound(trace_batch(log), randomness(key)))
+    for gone in ("c1", "c2", "c3", "c4"):
+        without = trace_batch([event for event in log if event[0] != gone])
+        found = read_cases(bounds.bound(without, randomness(key)))
+        assert found == {case: steps for case, steps in everyone.items() if case != gone}
+
+
+def test_the_same_case_id_of_two_individuals_is_chosen_for_each():
+    # Were the choice by case id alone, all would keep the same.
+    owned = [((f"c{c}", "A", 0), f"i{i}") for i in range(50) for c in range(2)]
+    kept = bounded(batches_of(owned), ContributionBounds(max_cases_per_individual=1))
+    assert 10 < sum(case == "c0" for _, case in kept) < 40  # 50 fair coins: missed with 2e-6
+
+
+def test_another_key_chooses_others():
+    owned = [((f"c{c}", "A", 0), f"i{i}") for i in range(30) for c in range(4)]
+    cap = ContributionBounds(max_cases_per_individual=1)
+    one, two = (set(bounded(batches_of(owned), cap, key)) for key in (0, 1))
+    assert len(one) == len(two) == 30 and one != two
+
+
+# --- identities -----------------------------------------------------------------------------------
+
+
+def test_a_case_that_stands_for_itself_is_identified_by_its_id():
+    traces = trace_batch({"c1": "A", "c2": "B"})
+    found = case_identities(traces, randomness())
+    assert (found == randomness().identify("case", traces.case_ids)).all()
+
+
+def test_identities_tell_pairs_apart_and_nothing_else():
+    # The same letters parted otherwise, or in the other part.
+    pairs = [("a", "b"), ("b", "a"), ("ab", "b"), ("a", "bb"), ("a", "a"), ("b", "b")]
+    traces = TraceBatch(
+        pa.array([case for case, _ in pairs]),
+        np.arange(len(pairs) + 1),
+        np.zeros(len(pairs), np.int32),
+        np.zeros(len(pairs), np.int64),
+        ActivityVocabulary.of("A"),
+        pa.array([who for _, who in pairs]),
+    )
+    found = case_identities(traces, randomness())
+    assert len(np.unique(found, axis=0)) == len(pairs)
+    places = np.array([3, 1, 5])
+    assert (case_identities(traces.take(places), randomness()) == found[places]).all()
+
+
+# --- distinct activities --------------------------------------------------------------------------
+
+
+def chosen(traces: TraceBatch, most: int, key: int = 0) -> dict[str, set[str]]:
+    """The chosen activities' names by case."""
+    cases, codes = distinct_activities(traces, most, randomness(key))
+    assert (cases.dtype, codes.dtype) == (np.int64, np.int32)
+    pairs = list(zip(cases.tolist(), codes.tolist(), strict=True))
+    assert pairs == sorted(set(pairs))
+    found: dict[str, set[str]] = {case: set() for case in traces.case_ids.to_pylist()}
+    for case, code in pairs:
+        found[traces.case_ids[case].as_py()].add(traces.vocabulary.names[code].as_py())
+    return found
+
+
+@given(event_logs(activities="ABCDEFG"), st.integers(1, 7), st.integers(0, 5))
+def test_of_each_case_at_most_so_many_activities_are_chosen(log, most, key):
+    found = chosen(trace_batch(log), most, key)
+    for case, steps in cases_of(log).items():
+        had = {activity for activity, _ in steps}
+        assert found[case] <= had and len(found[case]) == min(most, len(had))
+
+
+@given(event_logs(n_cases=4, activities="ABCDEFG"), st.integers(0, 3))
+def test_activities_chosen_do_not_depend_on_other_cases(log, key):
+    # Without the others the vocabulary is another one too, and the codes with it.
+    everyone = chosen(trace_batch(log), 2, key)
+    for case in cases_of(log):
+        alone = trace_batch([event for event in log if event[0] == case])
+        assert chosen(alone, 2, key) == {case: everyone[case]}
+    assert chosen(trace_batch(log, "0ABCDEFGH"), 2, key) == everyone
+
+
+def test_fewer_than_1_activity_is_refused():
+    with pytest.raises(UsageError, match="max_activities must be at least 1, got 0"):
+        distinct_activities(trace_batch({"c": "A"}), 0, randomness())
+
+
+# --- uniform choices: each test rejects at ALPHA, n = 60,000 --------------------------------------
+
+N_UNITS = 60_000
+
+
+def subset_p_value(subsets: Counter[tuple[int, ...]], n_items: int, n_chosen: int) -> float:
+    """The p-value of choices against equal chances of all subsets of that size."""
+    every = list(itertools.combinations(range(n_items), n_chosen))
+    assert set(subsets) <= set(every)
+    observed = np.array([subsets[subset] for subset in every])
+    return p_value(observed, np.full(len(every), observed.sum() / len(every)))
+
+
+def rows_by_group(groups: np.ndarray, items: np.ndarray) -> Counter[tuple[int, ...]]:
+    order = np.lexsort((items, groups))
+    return Counter(map(tuple, items[order].reshape(N_UNITS, -1).tolist()))
+
+
+def test_cases_are_sampled_uniformly():
+    n_cases, most = 5, 2
+    individual, case = np.divmod(np.arange(N_UNITS * n_cases), n_cases)
+    traces = TraceBatch(
+        pa.array([f"c{i}" for i in case]),
+        np.arange(len(case) + 1),
+        np.zeros(len(case), np.int32),
+        np.zeros(len(case), np.int64),
+        ActivityVocabulary.of("A"),
+        pa.array([f"i{i}" for i in individual]),
+    )
+    kept = ContributionBounds(max_cases_per_individual=most).bound(traces, randomness())
+    whose = np.array([int(name[1:]) for name in kept.individuals.to_pylist()])
+    which = np.array([int(name[1:]) for name in kept.case_ids.to_pylist()])
+    subsets = rows_by_group(whose, which)
+    assert subset_p_value(subsets, n_cases, most) > ALPHA
+    # Control: one in twenty prefers the first two.
+    subsets.update({(0, 1): N_UNITS // 20})
+    assert subset_p_value(subsets, n_cases, most) < ALPHA
+
+
+def test_activities_are_chosen_uniformly():
+    n_names, most = 5, 3
+    traces = TraceBatch(
+        pa.array([f"c{i}" for i in range(N_UNITS)]),
+        np.arange(N_UNITS + 1, dtype=np.int64) * n_names,
+        np.tile(np.arange(n_names, dtype=np.int32), N_UNITS),
+        np.zeros(N_UNITS * n_names, np.int64),
+        ActivityVocabulary.of("ABCDE"),
+    )
+    subsets = rows_by_group(*distinct_activities(traces, most, randomness()))
+    assert subset_p_value(subsets, n_names, most) > ALPHA
+    subsets.update({(0, 1, 2): N_UNITS // 20})
+    assert subset_p_value(subsets, n_names, most) < ALPHA

@@ -1,0 +1,359 @@
+"""What every registered method keeps: names, parameters, rounds, decisions on the wire, edges."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import pickle
+import re
+from collections.abc import Iterator
+from typing import Any, Literal, get_args, get_origin
+
+import numpy as np
+import pyarrow as pa
+import pydantic
+import pytest
+
+from tests.support.keys import release_key
+from tests.support.paper_log import DAY_US, MINUTE_US, traces_of
+from tests.support.rounds import CONFIG_DIGEST, RELEASE_ID, as_wanted, rows_of, run_rounds
+from tracecloak.anonymizers.contract.in_memory import Anonymised, anonymise, bound
+from tracecloak.anonymizers.contract.method import Anonymizer, Params
+from tracecloak.anonymizers.registry import METHODS, method_named
+from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.manifest import Operation
+
+
+def options(annotation: Any) -> list[Any]:
+    """The values of the literals and booleans in a field's type."""
+    if get_origin(annotation) is Literal:
+        return list(get_args(annotation))
+    if annotation is bool:
+        return [False, True]
+    return [value for part in get_args(annotation) for value in options(part)]
+
+
+def variations(method: Anonymizer) -> list[Params]:
+    """The examples, each with every combination of the parameters that have a few named values."""
+    choices = {
+        name: found
+        for name, field in method.Params.model_fields.items()
+        if (found := options(field.annotation))
+    }
+    found = [method.Params(**example) for example in method.examples]
+    for example in method.examples:
+        for values in itertools.product(*choices.values()):
+            with contextlib.suppress(pydantic.ValidationError):  # some do not go together
+                found.append(
+                    method.Params(**{**example, **dict(zip(choices, values, strict=True))})
+                )
+    return found
+
+
+def modes(method: Anonymizer) -> Iterator[Params]:
+    """The examples, and one of the variations for each further list of rounds."""
+    seen = set()
+    for i, params in enumerate(variations(method)):
+        if (rounds := method.rounds(params)) not in seen or i < len(method.examples):
+            seen.add(rounds)
+            yield params
+
+
+every_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+every_mode = pytest.mark.parametrize(
+    ("method", "params"),
+    [(method, params) for method in METHODS.values() for params in modes(method)],
+    ids=lambda value: value.name if hasattr(value, "name") else None,
+)
+
+WIRE_LOG = [
+    (f"case {case}", activity, case * DAY_US + (case % 3 + 1) * place * MINUTE_US)
+    for case in range(25)
+    for place, activity in enumerate("ABCA"[: case % 4 + 1])
+]
+
+
+def same(value: Any) -> Any:
+    return decode(encode(value))
+
+
+def run(method: Anonymizer, params: Params, traces: list[TraceBatch]) -> Anonymised:
+    traces = as_wanted(traces, method, params)
+    return anonymise(traces, method, params, release_key(), RELEASE_ID, CONFIG_DIGEST)
+
+
+def release(method: Anonymizer, params: Params, traces: list[TraceBatch]) -> list[TraceBatch]:
+    return run(method, params, traces).traces
+
+
+# --- the registry ---------------------------------------------------------------------------------
+
+
+def test_the_registry_has_methods_under_their_names() -> None:
+    assert METHODS
+    assert all(name == method.name for name, method in METHODS.items())
+    assert all(method_named(name) is method for name, method in METHODS.items())
+
+
+def test_a_name_that_is_not_registered_is_refused_with_those_that_are() -> None:
+    with pytest.raises(UsageError, match=r"amun.*got 'amnu'") as raised:
+        method_named("amnu")
+    assert raised.value.exit_code == 2
+
+
+# --- what a method says of itself -----------------------------------------------------------------
+
+
+@every_method
+def test_a_name_is_lower_case_with_hyphens_and_the_summary_is_a_line(method: Anonymizer) -> None:
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", method.name)
+    assert 10 < len(method.summary) < 100
+    assert "\n" not in method.summary
+    assert method.exact_noise in (False, True)
+
+
+@every_method
+def test_operations_are_those_of_the_privacy_extension(method: Anonymizer) -> None:
+    assert method.operations
+    for operation in method.operations:
+        assert isinstance(operation, Operation)
+        assert operation.type in {
+            "suppression",
+            "addition",
+            "substitution",
+            "condensation",
+            "swapping",
+            "generalization",
+            "cryptography",
+        }
+        assert operation.level in {"case", "event"}
+
+
+@every_method
+def test_every_parameter_is_described(method: Anonymizer) -> None:
+    assert method.Params.model_fields
+    for name, field in method.Params.model_fields.items():
+        assert field.description, name
+        assert field.description.endswith("."), name
+        assert len(field.description) > 20, name
+
+
+@every_method
+def test_parameters_are_frozen_and_unknown_ones_refused(method: Anonymizer) -> None:
+    params = method.Params(**method.examples[0])
+    name = next(iter(method.Params.model_fields))
+    with pytest.raises(pydantic.ValidationError, match="frozen"):
+        setattr(params, name, getattr(params, name))
+    with pytest.raises(pydantic.ValidationError, match="no_such_parameter"):
+        method.Params(**method.examples[0], no_such_parameter=1)
+
+
+@every_method
+def test_no_parameter_is_a_seed_or_a_key(method: Anonymizer) -> None:
+    for name in method.Params.model_fields:
+        assert not {"seed", "key", "secret", "random"} & set(name.split("_"))
+
+
+@every_method
+def test_parameters_in_effect_are_json_and_make_the_same_parameters(method: Anonymizer) -> None:
+    for params in variations(method):
+        resolved = json.loads(json.dumps(params.resolved(), allow_nan=False))
+        assert set(resolved) == set(method.Params.model_fields)
+        again = method.Params(**resolved)
+        assert again.resolved() == params.resolved()
+        assert method.rounds(again) == method.rounds(params)
+        assert pickle.loads(pickle.dumps(params)) == params  # noqa: S301  # our own bytes
+
+
+# --- rounds, guarantees, explanations -------------------------------------------------------------
+
+
+@every_method
+def test_rounds_are_named_once_and_explained_in_order(method: Anonymizer) -> None:
+    for params in variations(method):
+        rounds = method.rounds(params)
+        assert rounds
+        assert len(set(rounds)) == len(rounds)
+        explained = method.explain(params)
+        assert len(explained) >= len(rounds)
+        # A round of several parts is explained part by part.
+        names = [sentence.partition(": ")[0] for sentence in explained]
+        assert len(set(names)) == len(names)
+        assert tuple(names) == rounds or set(names) == set(params.shares)
+        for name, sentence in zip(names, explained, strict=True):
+            assert len(sentence) > len(name) + 12
+
+
+@every_method
+def test_the_guarantee_is_complete_and_json(method: Anonymizer) -> None:
+    for params in variations(method):
+        said = method.guarantee(params)
+        assert isinstance(said, Guarantee)
+        body = json.loads(json.dumps(said.to_json(), allow_nan=False))
+        assert body["sentence"].endswith(".")
+        if said.kind == "rigorous":
+            assert said.epsilon > 0
+            assert 0 <= said.delta < 1
+            assert method.exact_noise
+        else:
+            assert said.claim.endswith(".")
+            assert said.reality.endswith(".")
+            assert said.epsilon is None or said.epsilon > 0
+        assert all(sentence.endswith(".") for sentence in said.not_covered)
+
+
+@every_mode
+def test_every_round_requires_something_that_pickles(method: Anonymizer, params: Params) -> None:
+    for name in method.rounds(params):
+        required = method.requires(name, params)
+        assert required
+        for counter in required.values():
+            assert callable(counter.kind.merge)
+            again = pickle.loads(pickle.dumps(counter))  # noqa: S301  # our own bytes
+            assert again == counter
+            assert again.kind is counter.kind
+
+
+# --- statistics and decisions ---------------------------------------------------------------------
+
+
+@every_mode
+def test_statistics_of_parts_merge_to_those_of_the_whole(
+    method: Anonymizer, params: Params
+) -> None:
+    rounds = run_rounds(traces_of(WIRE_LOG), method, params, release_key())
+    [whole] = bound(
+        as_wanted(traces_of(WIRE_LOG), method, params), method, params, rounds.randomness
+    )
+    parts = [whole.take(np.arange(first, whole.n_cases, 4)) for first in range(4)]
+    none = whole.take(np.zeros(0, np.int64))
+    for i, name in enumerate(method.rounds(params)):
+        decisions = dict(itertools.islice(rounds.decisions.items(), i))
+        keyed = rounds.randomness if i else rounds.randomness.of_units
+        for what, counter in method.requires(name, params).items():
+            counted = [counter.count(part, decisions, keyed) for part in [*parts, none]]
+            left = counter.kind.merge([counter.kind.merge(counted[:2]), *counted[2:]])
+            right = counter.kind.merge(counted[::-1])
+            expected = encode(rounds.statistics[name][what])
+            assert encode(left) == encode(right) == expected, f"{name}/{what}"
+            assert counter.kind.merge([counter.kind.merge(()), left]).weight == left.weight
+            assert left.weight >= 0
+
+
+@every_mode
+def test_a_decision_is_a_function_of_its_arguments(method: Anonymizer, params: Params) -> None:
+    traces = traces_of(WIRE_LOG)
+    rounds = run_rounds(traces, method, params, release_key())
+    for i, name in enumerate(method.rounds(params)):
+        before = dict(itertools.islice(rounds.decisions.items(), i))
+        bytes_before = {known: encode(decided) for known, decided in before.items()}
+        decided = method.decide(name, rounds.statistics[name], before, params, rounds.randomness)
+        assert encode(decided) == encode(rounds.decisions[name]), name
+        assert {known: encode(value) for known, value in before.items()} == bytes_before
+
+
+@every_mode
+def test_statistics_and_decisions_survive_the_wire(method: Anonymizer, params: Params) -> None:
+    """Each goes through encode and decode, so that its arrays are read-only, as on a worker."""
+    traces = traces_of(WIRE_LOG, n_shards=3)
+    assert len(traces) == 3
+    plain = run_rounds(traces, method, params, release_key())
+    wired = run_rounds([same(batch) for batch in traces], method, params, release_key(), same)
+    for name, decided in plain.decisions.items():
+        assert encode(decided) == encode(wired.decisions[name]), name
+    made = run(method, params, traces)
+    assert encode(method.products(wired.decisions, params)) == encode(made.products)
+    assert set(made.products.by_name) == set(method.writes(params))
+    if method.log == "none":
+        assert not made.traces
+        return
+    if method.log == "transformed":
+        wanted = as_wanted(traces, method, params)
+        bounded = bound([same(batch) for batch in wanted], method, params, wired.randomness)
+        released = [
+            method.apply(batch, wired.decisions, params, wired.randomness) for batch in bounded
+        ]
+    else:
+        released = [
+            method.generate(piece, 5, wired.decisions, params, wired.randomness)
+            for piece in range(5)
+        ]
+    assert rows_of(released) == rows_of(made.traces)
+    assert rows_of([same(batch) for batch in released]) == rows_of(released)
+
+
+@every_mode
+def test_the_input_is_left_as_it_was(method: Anonymizer, params: Params) -> None:
+    [traces] = traces_of(WIRE_LOG)
+    before = encode(traces)
+    release(method, params, [traces])
+    assert encode(TraceBatch(*(getattr(traces, f) for f in traces.__dataclass_fields__))) == before
+
+
+# --- releases -------------------------------------------------------------------------------------
+
+
+@every_mode
+def test_new_ids_are_distinct_over_all_batches(method: Anonymizer, params: Params) -> None:
+    traces = traces_of(WIRE_LOG, n_shards=4)
+    ids = [case for case, _ in rows_of(release(method, params, traces))]
+    assert ids or method.log != "transformed"
+    assert len(set(ids)) == len(ids)
+    assert not set(ids) & {row[0] for row in WIRE_LOG}
+
+
+EDGES: dict[str, list[tuple[str, str, int]]] = {
+    "nothing": [],
+    "one event": [("1", "A", 0)],
+    "one case": [("1", "A", 0), ("1", "B", 5), ("1", "A", 9)],
+    "two equal cases": [("1", "A", 0), ("2", "A", 0)],
+    "two different cases": [("1", "A", 0), ("2", "B", DAY_US)],
+    "all times equal": [(str(case), name, 3) for case in range(5) for name in "ABC"],
+    "prefixes of each other": [
+        (str(case), name, case) for case in range(1, 5) for name in "ABCD"[:case]
+    ],
+    "strange names": [("", "", 0), ("\0", "\0", 1), ("é\n", "🙂", 2), (" ", ",", 3)],
+    "the whole calendar": [("1", "A", MIN_TIME_US), ("1", "B", MAX_TIME_US), ("2", "A", 0)],
+}
+
+
+@pytest.mark.parametrize("edge", EDGES)
+@every_mode
+def test_a_log_at_the_edge_is_released_or_refused_in_our_words(
+    method: Anonymizer, params: Params, edge: str
+) -> None:
+    traces = traces_of(EDGES[edge])
+    try:
+        released = release(method, params, traces)
+    except TracecloakError as error:
+        # To refuse a log is to tell something of it.
+        assert method.guarantee(params).kind != "rigorous"
+        assert error.exit_code in (3, 5)
+        assert len(str(error)) > 20
+        assert not any(name and name in str(error) for name in ("é\n", "🙂"))
+        return
+    assert edge != "nothing" or method.log != "transformed"
+    for batch in released:
+        rows = batch.to_rows()
+        rows.validate(full=True)
+        assert rows.num_rows == batch.n_events
+        assert batch.case_ids.type == pa.string()
+
+
+@every_mode
+def test_batches_without_cases_are_released_as_such(method: Anonymizer, params: Params) -> None:
+    [traces] = traces_of(WIRE_LOG)
+    none = traces.take(np.zeros(0, np.int64))
+    made = release(method, params, [none, traces, none])
+    if method.log != "transformed":
+        assert rows_of(made) == rows_of(release(method, params, [traces]))
+        return
+    empty, full, also_empty = made
+    assert empty.n_cases == also_empty.n_cases == 0
+    assert empty.to_rows().num_rows == 0
+    assert rows_of([full]) == rows_of(release(method, params, [traces]))

@@ -1,0 +1,231 @@
+"""The digest of a log: on what it depends, on what it does not, and how pieces add up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.keys import release_key
+from tests.support.paper_log import canonical_events, table_1, table_1_rows, traces_of
+from tracecloak.anonymizers.contract.in_memory import group_into_traces
+from tracecloak.anonymizers.contract.input_digest import InputDigest
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+
+Row = tuple[str, str, int]
+BASE: list[Row] = [
+    ("1", "A", 10),
+    ("1", "B", 20),
+    ("1", "C", 20),
+    ("2", "A", 10),
+    ("2", "B", 30),
+]
+
+rows = st.lists(
+    st.tuples(st.sampled_from(["1", "2", "3", ""]), st.text(max_size=3), st.integers(-50, 50)),
+    max_size=12,
+)
+
+
+def digest(batches: list[TraceBatch], number: int = 0) -> str:
+    key = release_key(number)
+    return InputDigest.merge([InputDigest.from_traces(batch, key) for batch in batches]).hex
+
+
+def of_rows(log: list[Row], number: int = 0) -> str:
+    return digest(traces_of(log), number)
+
+
+# --- what it depends on ---------------------------------------------------------------------------
+
+CHANGED: dict[str, list[Row]] = {
+    "another case id": [("9", *row[1:]) if row[0] == "2" else row for row in BASE],
+    "another activity": [*BASE[:4], ("2", "C", 30)],
+    "another time": [*BASE[:4], ("2", "B", 31)],
+    "another order of a tie": [BASE[0], BASE[2], BASE[1], *BASE[3:]],
+    "activities of two events of a case swapped": [
+        ("1", "B", 10),
+        ("1", "A", 20),
+        *BASE[2:],
+    ],
+    "activities of two cases swapped": [
+        ("1", "A", 10),
+        ("1", "B", 20),
+        ("1", "B", 20),
+        ("2", "A", 10),
+        ("2", "C", 30),
+    ],
+    "times of two events swapped over cases": [
+        ("1", "A", 10),
+        ("1", "B", 20),
+        ("1", "C", 30),
+        ("2", "A", 10),
+        ("2", "B", 20),
+    ],
+    "cases swapped": [({"1": "2", "2": "1"}[row[0]], *row[1:]) for row in BASE],
+    "an event less": BASE[:-1],
+    "a case less": BASE[:3],
+    "an event twice": [*BASE, BASE[-1]],
+    "a case split in two": [*BASE[:2], ("3", "C", 20), *BASE[3:]],
+    "two cases joined": [("1", *row[1:]) for row in BASE],
+    "nothing": [],
+}
+
+
+@pytest.mark.parametrize("change", CHANGED)
+def test_every_change_of_the_log_changes_the_digest(change: str) -> None:
+    assert of_rows(CHANGED[change]) != of_rows(BASE)
+
+
+def test_all_these_changes_have_digests_of_their_own() -> None:
+    assert len({of_rows(log) for log in CHANGED.values()}) == len(CHANGED)
+
+
+def test_the_key_changes_all_of_it_but_the_number_of_events() -> None:
+    ours, theirs = of_rows(BASE), of_rows(BASE, 1)
+    assert ours[:32] != theirs[:32]
+    assert ours[32:] == theirs[32:] == f"{len(BASE):016x}"
+
+
+@given(rows.filter(len), st.data())
+def test_one_changed_field_of_one_event_changes_the_digest(log: list[Row], data: Any) -> None:
+    place = data.draw(st.integers(0, len(log) - 1))
+    case, activity, time = log[place]
+    changed = data.draw(
+        st.sampled_from([(case + "x", activity, time), (case, activity + "\0", time)])
+        | st.integers(1, 10**6).map(lambda by: (case, activity, time + by))
+    )
+    assert of_rows([*log[:place], changed, *log[place + 1 :]]) != of_rows(log)
+
+
+# --- what it does not depend on -------------------------------------------------------------------
+
+
+@given(rows, st.randoms(use_true_random=False), st.integers(1, 7))
+def test_batches_shards_and_their_order_do_not_matter(
+    log: list[Row], order: Any, n_shards: int
+) -> None:
+    batch = canonical_events(log)
+    places = list(range(len(log)))
+    order.shuffle(places)
+    mixed = batch.take(
+        pa.array(places, pa.int64())
+    )  # with their event numbers, so ties keep their order
+    cut = order.randint(0, len(log))
+    shards = group_into_traces([mixed.slice(cut), mixed.slice(0, cut)], n_shards)
+    order.shuffle(shards)
+    assert digest(shards) == of_rows(log)
+
+
+def test_case_by_case_is_the_same() -> None:
+    [traces] = table_1()
+    single = [traces.take(np.array([i])) for i in range(traces.n_cases)]
+    assert digest(single[::-1]) == digest([traces])
+
+
+def test_names_that_do_not_occur_do_not_matter() -> None:
+    [traces] = table_1()
+    wider = ActivityVocabulary.of([*traces.vocabulary.names.to_pylist(), "AA", "Z", ""])
+    assert digest([traces.recode(wider)]) == digest([traces])
+
+
+def test_empty_batches_do_not_matter() -> None:
+    [traces] = table_1()
+    none = traces.take(np.zeros(0, np.int64))
+    assert digest([none, traces, none, *traces_of([])]) == digest([traces])
+
+
+# --- pieces ---------------------------------------------------------------------------------------
+
+
+def pieces() -> list[InputDigest]:
+    [traces] = table_1()
+    return [InputDigest.from_traces(traces.take(np.array([i])), release_key()) for i in range(6)]
+
+
+def test_merging_is_associative_commutative_and_has_a_zero() -> None:
+    a, b, c, *_ = pieces()
+    zero = InputDigest.merge(())
+    left = InputDigest.merge([InputDigest.merge([a, b]), c])
+    right = InputDigest.merge([a, InputDigest.merge([c, b])])
+    assert left.hex == right.hex == InputDigest.merge([c, b, a]).hex
+    assert InputDigest.merge([a, zero]).hex == InputDigest.merge([a]).hex == a.hex
+    assert zero.hex == "0" * 48
+
+
+def test_merging_leaves_the_pieces_as_they_are() -> None:
+    given_pieces = pieces()
+    before = [piece.hex for piece in given_pieces]
+    InputDigest.merge(given_pieces)
+    assert [piece.hex for piece in given_pieces] == before
+
+
+def test_sums_wrap_without_a_word() -> None:
+    top = InputDigest(np.array([2**64 - 1, 2**64 - 1], np.uint64), 1)
+    assert InputDigest.merge([top, top]).hex == "f" * 15 + "e" + "f" * 15 + "e" + f"{2:016x}"
+
+
+def test_a_digest_is_48_hex_digits_and_weighs_one() -> None:
+    made = InputDigest.merge(pieces())
+    assert len(made.hex) == 48
+    assert int(made.hex, 16) > 0
+    assert made.weight == 1
+    assert made.n_events == len(table_1_rows())
+
+
+def test_the_digest_of_one_log_does_not_tell_that_of_its_events() -> None:
+    """Keyed: the difference that one event makes is another under another key."""
+    differences = set()
+    for number in range(8):
+        key = release_key(number)
+        [all_rows], [fewer] = traces_of(BASE), traces_of(BASE[:-1])
+        lanes = InputDigest.from_traces(all_rows, key).lanes
+        difference = lanes - InputDigest.from_traces(fewer, key).lanes
+        differences.add(tuple(difference.tolist()))
+    assert len(differences) == 8
+
+
+# --- attributes -----------------------------------------------------------------------------------
+
+
+def of_attributes(**attributes: list[str | None]) -> str:
+    [traces] = traces_of(BASE)
+    arrays = {
+        name: pa.array(values, pa.string()).dictionary_encode()
+        for name, values in attributes.items()
+    }
+    return digest([replace(traces, attributes=arrays)])
+
+
+def test_every_value_of_an_attribute_is_digested_with_its_event_and_its_name() -> None:
+    """Catches noise that stays the same when nothing but an attribute has changed."""
+    values = ["x", "y", None, "x", ""]
+    found = [
+        of_rows(BASE),
+        of_attributes(one=values),
+        of_attributes(two=values),
+        of_attributes(one=values, two=values),
+        of_attributes(one=["y", "x", None, "x", ""]),
+        of_attributes(one=["x", None, "y", "x", ""]),
+        of_attributes(one=["x", "y", "", "x", ""]),
+        of_attributes(one=["x", "y", "", "x", None]),
+    ]
+    assert len(set(found)) == len(found)
+    assert of_attributes(one=values, two=["z"] * 5) == of_attributes(two=["z"] * 5, one=values)
+
+
+def test_a_digest_of_attributes_does_not_depend_on_dictionaries_or_pieces() -> None:
+    [traces] = traces_of(BASE)
+    texts = pa.DictionaryArray.from_arrays(
+        pa.array([2, 0, None, 2, 3], pa.int32()), ["y", "unused", "x", None]
+    )
+    whole = replace(traces, attributes={"one": texts})
+    expected = of_attributes(one=["x", "y", None, "x", None])
+    assert digest([whole]) == expected
+    assert digest([whole.take(np.array([1])), whole.take(np.array([0]))]) == expected

@@ -1,0 +1,209 @@
+"""From noisy sums to a graph: the domain, the threshold, and that no noise makes it fail."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.privacy_loss import ONE, discrete_gaussian, discrete_laplace
+from tracecloak.anonymizers.graphs.noisy_graph import released_graph
+from tracecloak.anonymizers.noise.randomness import hex_ids
+from tracecloak.anonymizers.noise.sums import SumNoise, onto_simplex, whole
+from tracecloak.anonymizers.rigorous.cells import MAX_CELLS, excess_of_pairs, possible_pairs
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.schemas.statistics.durations import duration_borders
+
+WORDS = ActivityVocabulary.public("AB")
+
+# --- the domain -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_bins", [1, 4])
+def test_the_domain_is_every_cell_that_a_case_can_have(n_bins: int) -> None:
+    n_codes, start, end = WORDS.end + 1, WORDS.start, WORDS.end
+    expected = []
+    for source, target, place in itertools.product(range(n_codes), range(n_codes), range(n_bins)):
+        if source == end or target == start or (source, target) == (start, end):
+            continue
+        if place and (source == start or target == end):
+            continue
+        expected.append((source * n_codes + target) * n_bins + place)
+    assert possible_pairs(WORDS, n_bins).tolist() == expected
+
+
+def test_a_domain_that_is_too_large_is_refused_with_the_mend() -> None:
+    most = math.isqrt(MAX_CELLS) - 2
+    assert not excess_of_pairs(most, 1)
+    for n_names, n_bins in ((most + 1, 1), (most, 2)):
+        assert "give a smaller vocabulary or fewer bins" in excess_of_pairs(n_names, n_bins)
+    words = ActivityVocabulary.of([str(i) for i in range(most + 1)])
+    with pytest.raises(UsageError, match=f"{most + 1:,} activities with 1 duration bins"):
+        possible_pairs(words, 1)
+
+
+@pytest.mark.parametrize("n_bins", [3, 24, 200])
+def test_duration_bins_go_from_a_second_to_ten_years(n_bins: int) -> None:
+    borders = duration_borders(n_bins)
+    assert borders.dtype == np.int64
+    assert len(borders) == n_bins - 1
+    assert borders[0] == 1_000_000
+    assert borders[-1] == 10 * 31_556_952 * 1_000_000
+    ratios = borders[1:] / borders[:-1]
+    assert np.allclose(ratios, ratios[0], rtol=1e-5)
+    assert (ratios > 1).all()
+
+
+# --- noise ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scale", "units", "is_laplace"),
+    [((7, 1), 1, True), ((1, 3), 1, True), ((50, 1), 8, False), ((9, 2), 1, False)],
+)
+def test_the_half_width_holds_the_noise_with_95_per_cent(
+    scale: tuple[int, int], units: int, is_laplace: bool
+) -> None:
+    noise = SumNoise(scale, units, is_laplace)
+    kind = discrete_laplace if is_laplace else discrete_gaussian
+    law = kind(Fraction(*scale), int(40 * noise.width) + 10)
+    inside = sum(
+        low for x, (low, _) in law.chances.items() if abs(int(str(x))) <= noise.half_width * units
+    )
+    assert inside / ONE >= 0.949  # of the discrete Gaussian 1.96 deviations are just about 95 %
+    narrow = sum(
+        low
+        for x, (low, _) in law.chances.items()
+        if abs(int(str(x))) <= (noise.half_width - 1) * units
+    )
+    assert narrow / ONE < 0.96
+
+
+@pytest.mark.parametrize("is_laplace", [True, False])
+def test_of_n_empty_cells_fewer_than_the_root_exceed_the_threshold(is_laplace: bool) -> None:
+    for n_cells in (10, 300, 10_000):
+        noise = SumNoise((20, 1), 1, is_laplace)
+        kind = discrete_laplace if is_laplace else discrete_gaussian
+        law = kind(Fraction(20), 800)
+        least = noise.threshold(n_cells)
+        above = sum(high for x, (_, high) in law.chances.items() if int(str(x)) >= least)
+        assert n_cells * above / ONE < math.sqrt(n_cells)
+
+
+# --- the graph ------------------------------------------------------------------------------------
+
+
+def check(graph: ReleasedGraph) -> None:
+    """What every released graph keeps."""
+    inflow = np.zeros(graph.end + 1, np.int64)
+    np.add.at(inflow, graph.targets, graph.counts)
+    np.add.at(inflow, graph.sources, -graph.counts)
+    assert not inflow[: graph.start].any()
+    assert (graph.counts > 0).all()
+    assert (graph.lows >= 0).all() and (graph.lows <= graph.counts).all()
+    assert (graph.highs > graph.counts).all()
+    keys = graph.sources.astype(np.int64) * (graph.end + 1) + graph.targets
+    assert (np.diff(keys) > 0).all()
+
+
+@settings(max_examples=150)
+@given(
+    st.integers(0, 5),
+    st.booleans(),
+    st.booleans(),
+    st.floats(0, 12),
+    st.floats(0, 14),
+    st.integers(0, 2**32),
+)
+def test_no_noise_however_wide_makes_a_release_fail(
+    n_names: int, with_bins: bool, is_laplace: bool, width: float, largest: float, seed: int
+) -> None:
+    """Up to sums of 1e14, beyond what floats can conserve to the unit: a failure would tell."""
+    rng = np.random.default_rng(seed)
+    words = ActivityVocabulary.public("ABCDE"[:n_names])
+    borders = duration_borders(4) if with_bins else None
+    domain = possible_pairs(words, 4 if with_bins else 1)
+    noise = SumNoise((int(10**width) + 1, 1), 1 if is_laplace else 1024, is_laplace)
+    noisy = np.rint(rng.laplace(scale=noise.width, size=len(domain))).astype(np.int64)
+    noisy += np.where(rng.random(len(domain)) < 0.2, int(10**largest), 0)
+    graph, durations = released_graph(noisy, domain, words, borders, noise)
+    check(graph)
+    assert (durations is None) != with_bins
+    if durations is None:
+        return
+    assert (durations.counts > 0).all()
+    n_codes = words.end + 1
+    summed = np.zeros(n_codes**2, np.int64)
+    np.add.at(summed, durations.sources * n_codes + durations.targets, durations.counts)
+    inner = (graph.sources < words.start) & (graph.targets < words.start)
+    expected = np.zeros_like(summed)
+    expected[graph.sources[inner] * n_codes + graph.targets[inner]] = graph.counts[inner]
+    assert np.array_equal(summed, expected)
+
+
+def test_sums_without_noise_come_back_and_cells_below_the_threshold_do_not() -> None:
+    domain = possible_pairs(WORDS, 1)
+    n_codes = WORDS.end + 1
+    a, b, other = (WORDS.names.to_pylist().index(name) for name in ("A", "B", "__other__"))
+    true = {(WORDS.start, a): 70, (a, b): 90, (b, a): 20, (b, WORDS.end): 70, (a, a): 40}
+    noise = SumNoise((1024, 1), 1024, False)  # one occurrence
+    sums = {**{pair: 1024 * count for pair, count in true.items()}, (a, other): 1024}
+    noisy = np.zeros(len(domain), np.int64)
+    for (source, target), value in sums.items():
+        noisy[np.searchsorted(domain, source * n_codes + target)] = value
+    graph, none = released_graph(noisy, domain, WORDS, None, noise)
+    check(graph)
+    assert none is None
+    found = zip(graph.sources.tolist(), graph.targets.tolist(), strict=True)
+    assert dict(zip(found, graph.counts.tolist(), strict=True)) == true
+    assert noise.threshold(len(domain)) > 1024
+    assert (graph.highs - graph.counts == 2).all()  # 1.96, rounded up
+
+
+# --- shares of a pair's count ---------------------------------------------------------------------
+
+rows = st.lists(st.floats(-50, 200), min_size=3, max_size=3)
+
+
+@given(st.lists(st.tuples(rows, st.integers(1, 300)), min_size=1, max_size=5))
+def test_the_nearest_shares_are_those_of_the_optimality_conditions(
+    found: list[tuple[list[float], int]],
+) -> None:
+    """Shares x >= 0 of the right sum, y - x constant where x > 0 and nowhere larger (KKT)."""
+    values = np.array([row for row, _ in found])
+    totals = np.array([total for _, total in found], np.int64)
+    nearest = onto_simplex(values, totals)
+    assert (nearest >= 0).all()
+    assert np.allclose(nearest.sum(axis=1), totals)
+    for y, x in zip(values, nearest, strict=True):
+        level = (y - x)[x > 1e-9]
+        assert np.ptp(level) < 1e-9
+        assert ((y - x) <= level.max() + 1e-9).all()
+    rounded = whole(nearest, totals)
+    assert (rounded.sum(axis=1) == totals).all()
+    assert (rounded >= 0).all()
+    assert (np.abs(rounded - nearest) < 1 + 1e-9).all()
+
+
+def test_rounding_is_by_largest_remainder() -> None:
+    assert whole(np.array([[1.2, 0.7, 3.1], [2.0, 2.0, 1.0]]), np.array([5, 5])).tolist() == [
+        [1, 1, 3],
+        [2, 2, 1],
+    ]
+
+
+# --- ids ------------------------------------------------------------------------------------------
+
+
+def test_ids_are_the_first_twelve_bytes_in_hex() -> None:
+    words = np.array([[1, 2], [2**64 - 1, 0x0123456789ABCDEF]], np.uint64)
+    expected = [row.astype("<u8").tobytes()[:12].hex() for row in words]
+    assert hex_ids(words).to_pylist() == expected
+    assert hex_ids(words[:0]).to_pylist() == []

@@ -1,0 +1,375 @@
+"""Attributes from noisy marginals: exact sensitivity, the right noise, the law of what is drawn.
+
+Each test of a law rejects at ALPHA and has a control that must be rejected.
+"""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.chi_square import ALPHA, p_value
+from tests.support.keys import randomness
+from tracecloak.anonymizers.accounting.calibration import gaussian_scale
+from tracecloak.anonymizers.accounting.composition import composed_epsilon
+from tracecloak.anonymizers.graphs.private_dfg import ClipDecision
+from tracecloak.anonymizers.logs.attributes import (
+    UNITS,
+    AttributeCounter,
+    AttributeDecision,
+    attribute_cells,
+    attribute_noise,
+    attribute_of_traces,
+    attribute_spend,
+    decide_attribute,
+    sample_attribute,
+)
+from tracecloak.anonymizers.noise.sums import SumNoise
+from tracecloak.anonymizers.rigorous.bought import LengthDecision, VocabularyDecision
+from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.attributes import Attribute, Declaration
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.statistics.clipped_cells import ClippedCells
+
+OF_EVENT = Attribute("x", Declaration(values=("v", "w")))
+OF_CASE = Attribute("case:x", Declaration(values=("v", "w")))
+NUMBER = Attribute("n", Declaration(bounds=(0, 10), n_bins=5))
+
+# A case is its (activity, value)s, and, of an attribute of cases, all have the same value.
+Case = Sequence[tuple[str, str | None]]
+
+NO_NOISE = SumNoise((1, 1000), 1, True)  # 0 but for a chance of e^-1000
+
+
+def traces_of(cases: Sequence[Case], attribute: Attribute, names: str = "AB") -> TraceBatch:
+    steps = list(itertools.chain(*cases))
+    vocabulary = ActivityVocabulary.of(names)
+    values = pa.array([value for _, value in steps], pa.string()).dictionary_encode()
+    return TraceBatch(
+        pa.array([f"c{i}" for i in range(len(cases))], pa.string()),
+        np.cumsum([0, *map(len, cases)], dtype=np.int64),
+        vocabulary.codes(pa.array([activity for activity, _ in steps], pa.string())),
+        np.zeros(len(steps), np.int64),
+        vocabulary,
+        attributes={attribute.name: values},
+    )
+
+
+def sums_of(
+    cases: Sequence[Case], attribute: Attribute, is_pure: bool, clip: int | None
+) -> np.ndarray:
+    traces = traces_of(cases, attribute)
+    cells = attribute_cells(traces, attribute, is_pure, clip)
+    return cells.dense(np.arange(2 * attribute.n_cells))
+
+
+# --- sensitivity ----------------------------------------------------------------------------------
+
+STEPS = list(itertools.product("AB", (None, "v", "w")))
+ALL_CASES = [case for n in (1, 2, 3) for case in itertools.product(STEPS, repeat=n)]
+OTHERS: list[Case] = [[("A", "v"), ("B", None)], [("A", "v")] * 3]
+
+
+def changes(
+    attribute: Attribute, is_pure: bool, clip: int | None, cases: Sequence[Case] = ALL_CASES
+) -> list[np.ndarray]:
+    """What each case changes in the sums, added to an empty log and to one of two cases."""
+    found = []
+    for log in ([], OTHERS):
+        before = sums_of(log, attribute, is_pure, clip)
+        found += [sums_of([*log, case], attribute, is_pure, clip) - before for case in cases]
+    return found
+
+
+@pytest.mark.parametrize("clip", [1, 700, UNITS, 1500, 2500, 3 * UNITS])
+def test_no_case_moves_the_sums_further_than_the_clip_and_one_moves_them_as_far(clip: int) -> None:
+    assert max(int((change**2).sum()) for change in changes(OF_EVENT, False, clip)) == clip**2
+
+
+def test_a_clip_that_no_case_reaches_leaves_the_counts_as_they_are() -> None:
+    for case, change in zip(ALL_CASES * 2, changes(OF_EVENT, False, 10 * UNITS), strict=True):
+        counts = Counter(("AB".index(a), (None, "v", "w").index(v)) for a, v in case)
+        expected = np.zeros((2, 3), np.int64)
+        for cell, n in counts.items():
+            expected[cell] = n * UNITS
+        assert change.tolist() == expected.ravel().tolist()
+
+
+@pytest.mark.parametrize("longest", [1, 2, 3])
+def test_with_delta_0_a_case_adds_its_events_up_to_the_longest(longest: int) -> None:
+    found = changes(OF_EVENT, True, longest)
+    assert max(int(np.abs(change).sum()) for change in found) == longest
+    for case, change in zip(ALL_CASES * 2, found, strict=True):
+        assert change.min() >= 0 and change.sum() == min(len(case), longest)
+
+
+def test_a_case_is_in_one_cell_of_an_attribute_of_cases() -> None:
+    cases = [[(a, value) for a, _ in case] for case in ALL_CASES for value in (None, "v", "w")]
+    for case, change in zip(cases * 2, changes(OF_CASE, False, None, cases), strict=True):
+        expected = np.zeros((2, 3), np.int64)
+        expected["AB".index(case[0][0]), (None, "v", "w").index(case[0][1])] = 1
+        assert change.tolist() == expected.ravel().tolist()
+
+
+def test_an_individual_moves_the_sums_by_its_cases_together() -> None:
+    pairs = itertools.combinations_with_replacement(ALL_CASES[:42], 2)
+    found = [sums_of(pair, OF_EVENT, False, 1500) for pair in pairs]
+    assert max(int((change**2).sum()) for change in found) == (2 * 1500) ** 2
+
+
+LOGS = st.lists(st.lists(st.sampled_from(STEPS), min_size=1, max_size=6), max_size=8)
+
+
+@given(LOGS, st.integers(1, 4000), st.booleans(), st.integers(0, 8))
+def test_sums_do_not_depend_on_batches(log: list[Case], clip: int, is_pure: bool, cut: int) -> None:
+    counter = AttributeCounter(OF_EVENT, is_pure, clip)
+    parts = [
+        counter.count(traces_of(cases, OF_EVENT), {}, randomness().of_units)
+        for cases in (log[cut:], log[:cut])
+    ]
+    [whole] = [counter.count(traces_of(log, OF_EVENT), {}, randomness().of_units)]
+    assert ClippedCells.merge(parts) == ClippedCells.merge([whole])
+    assert ClippedCells.merge([]).weight == 0
+
+
+# --- counters -------------------------------------------------------------------------------------
+
+
+def test_a_counter_looks_at_what_was_bought() -> None:
+    log = [[("A", "v"), ("B", "w"), ("B", "v")]]
+    decisions: Any = {
+        "vocabulary": VocabularyDecision(ActivityVocabulary.public(["B"])),
+        "length": LengthDecision(2),
+        "clip": ClipDecision(5 * UNITS),
+    }
+    counter = pickle.loads(pickle.dumps(AttributeCounter(OF_EVENT, False, None)))  # noqa: S301
+    counted = counter.count(traces_of(log, OF_EVENT), decisions, randomness().of_units)
+    # B is 0 and all others are 1, three cells each.
+    assert counted.keys.tolist() == [2, 4]
+    assert counted.values.tolist() == [UNITS, UNITS]
+    of_case = AttributeCounter(OF_CASE, False, None)
+    same = [[("A", "v"), ("B", "v")]]
+    assert of_case.count(traces_of(same, OF_CASE), decisions, randomness().of_units) == (
+        ClippedCells(np.array([4]), np.array([1]))
+    )
+
+
+def test_traces_without_the_attribute_have_no_values() -> None:
+    traces = traces_of([[("A", "v"), ("B", "w")]], OF_CASE)
+    counted = attribute_cells(traces, OF_EVENT, True, 5)
+    assert counted.keys.tolist() == [0, 3]
+
+
+def test_an_attribute_of_events_needs_a_clip() -> None:
+    traces = traces_of([[("A", "v")]], OF_EVENT)
+    with pytest.raises(UsageError, match="needs clip_units"):
+        attribute_cells(traces, OF_EVENT, False, None)
+    with pytest.raises(UsageError, match="needs clip_units"):
+        attribute_noise(OF_EVENT, Fraction(1), Fraction(0), None, 1)
+    with pytest.raises(UsageError, match="needs clip_units where delta is 0"):
+        attribute_spend(OF_EVENT, Fraction(1), Fraction(0), None, 1)
+
+
+# --- noise and what it costs ----------------------------------------------------------------------
+
+HALF, DELTA = Fraction(1, 2), Fraction(1, 10**6)
+
+
+def test_the_noise_fits_the_sensitivity() -> None:
+    assert attribute_noise(OF_CASE, HALF, DELTA, None, 3) == SumNoise((6, 1), 1, True)
+    assert attribute_noise(OF_EVENT, HALF, Fraction(0), 7, 3) == SumNoise((42, 1), 1, True)
+    scale = gaussian_scale(HALF, DELTA, 3 * 1500)
+    assert attribute_noise(OF_EVENT, HALF, DELTA, 1500, 3) == SumNoise(scale, UNITS, False)
+    with pytest.raises(UsageError, match="scale"):
+        attribute_noise(OF_EVENT, Fraction(1, 10**8), DELTA, 10**9, 1000)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "delta", "clip"),
+    [
+        (OF_CASE, Fraction(0), None),
+        (OF_EVENT, Fraction(0), 7),
+        (OF_EVENT, DELTA, 1500),
+        (OF_EVENT, DELTA, None),
+    ],
+)
+def test_a_histogram_costs_its_share(
+    attribute: Attribute, delta: Fraction, clip: int | None
+) -> None:
+    spend = attribute_spend(attribute, HALF, delta, clip, 3)
+    assert (spend.epsilon, spend.delta) == (HALF, delta)
+    assert spend.what == f"attribute {attribute.name}"
+    # What the noise really keeps is about the share, and no more.
+    assert 0.49 < composed_epsilon([spend], delta) <= 0.5 * (1 + 1e-6)
+
+
+def test_an_attribute_of_cases_takes_no_delta() -> None:
+    with pytest.raises(UsageError, match="spends no delta"):
+        attribute_spend(OF_CASE, HALF, DELTA, None, 1)
+
+
+# --- estimates ------------------------------------------------------------------------------------
+
+
+def decided(
+    log: Sequence[Case], attribute: Attribute, noise: SumNoise, names: str = "ABC", number: int = 0
+) -> np.ndarray:
+    cells = attribute_cells(traces_of(log, attribute, names), attribute, True, 100)
+    made = decide_attribute(attribute, cells, len(names), noise, randomness(number))
+    assert made.shares.shape == (len(names), attribute.n_cells)
+    assert (made.shares >= 0).all()
+    assert np.allclose(made.shares.sum(axis=1), 1)
+    return decode(encode(made)).shares
+
+
+def test_without_noise_an_activity_has_its_own_shares_and_an_unseen_one_the_log_s() -> None:
+    log = [[("A", "v"), ("A", "w"), ("A", "w"), ("A", None)], [("B", "w"), ("B", "w")]]
+    shares = decided(log, OF_EVENT, NO_NOISE)
+    assert np.allclose(shares[:2], [[0.25, 0.25, 0.5], [0, 0, 1]], atol=1e-3)
+    assert np.allclose(shares[2], [1 / 6, 1 / 6, 4 / 6], atol=1e-3)
+
+
+def test_an_empty_log_gives_declared_values_that_are_equally_likely() -> None:
+    # With little noise the totals stay 0, so nothing is known.
+    assert np.allclose(decided([], OF_EVENT, NO_NOISE), [0, 0.5, 0.5])
+
+
+def test_noise_on_every_cell_is_that_of_the_attribute() -> None:
+    """Another attribute, or another key, has other noise; the same has the same."""
+    other = Attribute("y", OF_EVENT.declaration)
+    wide = SumNoise((50, 1), 1, True)
+    log = [[("A", "v")] * 20, [("B", "w")] * 20] * 5
+    first = decided(log, OF_EVENT, wide)
+    assert np.array_equal(first, decided(log, OF_EVENT, wide))
+    assert not np.array_equal(first, decided(log, other, wide))
+    assert not np.array_equal(first, decided(log, OF_EVENT, wide, number=1))
+
+
+def test_a_large_log_is_estimated_well_at_epsilon_1() -> None:
+    rng = np.random.default_rng(3)
+    chances = {"A": [0.7, 0.2, 0.1], "B": [0.0, 0.5, 0.5], "C": [0.1, 0.1, 0.8]}
+    log = [
+        [(a, (None, "v", "w")[rng.choice(3, p=p)]) for a, p in chances.items()] for _ in range(4000)
+    ]
+    noise = attribute_noise(OF_EVENT, Fraction(1), Fraction(0), 3, 1)
+    # Noise of scale 3 on 4,000: 1 % is far out; sampling of the log itself: 1 % is 1.3 sigma.
+    error = np.abs(decided(log, OF_EVENT, noise) - np.array(list(chances.values())))
+    assert error.max() < 0.04
+
+
+def test_too_many_cells_are_refused_by_the_vocabulary_s_size() -> None:
+    many = Attribute("m", Declaration(bounds=(0, 1), n_bins=1000))
+    with pytest.raises(UsageError, match="1,001 cells for each of 20,000 activities"):
+        decide_attribute(many, ClippedCells.merge([]), 20_000, NO_NOISE, randomness())
+
+
+# --- drawing --------------------------------------------------------------------------------------
+
+SHARES = np.array([[0.1, 0.2, 0.3, 0.0, 0.4, 0.0], [0.0, 0.0, 1.0, 0.0, 0.0, 0.0],
+                   [0.5, 0.1, 0.1, 0.1, 0.1, 0.1]])  # fmt: skip
+N = 200_000
+
+
+def drawn(shares: np.ndarray, number: int = 0) -> np.ndarray:
+    """int[3, 6]: how often each cell of NUMBER was drawn for each activity."""
+    activities = (np.arange(N) % 3).astype(np.int32)
+    values = sample_attribute(
+        AttributeDecision(shares), NUMBER, activities, np.arange(N) // 5, np.arange(N) % 5,
+        randomness(number),
+    )  # fmt: skip
+    cells = NUMBER.cells(values.cast(pa.string()))
+    return np.stack([np.bincount(cells[activities == a], minlength=6) for a in range(3)])
+
+
+def test_values_follow_the_shares_of_their_activity() -> None:
+    """Of 200,000 draws; control: shares that differ by 0.02."""
+    found = drawn(SHARES)
+    assert (found[SHARES == 0] == 0).all()
+    for row in (0, 2):
+        assert p_value(found[row], found[row].sum() * SHARES[row]) > ALPHA
+    off = SHARES.copy()
+    off[2, :2] += (0.02, -0.02)
+    control = drawn(off, 1)
+    assert p_value(control[2], control[2].sum() * SHARES[2]) < ALPHA
+
+
+def test_numbers_are_uniform_in_their_bin_and_not_tied_to_it() -> None:
+    """Of 200,000 draws; control: the word that chose the bin is used for the place in it."""
+    activities = np.zeros(N, np.int32)
+    decision = AttributeDecision(np.array([[0.0, 0.25, 0.25, 0.5, 0, 0]]))
+    values = sample_attribute(
+        decision, NUMBER, activities, np.arange(N), np.zeros(N, np.int64), randomness()
+    ).to_numpy()
+    expected = N * np.repeat([0.25, 0.25, 0.5], 20) / 20
+
+    def places(numbers: np.ndarray) -> np.ndarray:
+        return np.bincount(np.floor(numbers * 10).astype(np.int64), minlength=60)
+
+    assert p_value(places(values), expected) > ALPHA
+    tied = np.random.default_rng(1).random(N)
+    cells = np.searchsorted([0.25, 0.5], tied, side="right") + 1
+    assert p_value(places(NUMBER.values_of(cells, tied).to_numpy()), expected) < ALPHA
+
+
+@given(st.lists(st.text("ABC", min_size=1, max_size=6), max_size=12), st.integers(1, 5))
+def test_values_do_not_depend_on_the_pieces(variants: list[str], n_pieces: int) -> None:
+    of_case = Attribute("case:n", NUMBER.declaration)
+    log = [[(activity, None) for activity in variant] for variant in variants]
+    whole = traces_of(log, OF_EVENT, "ABC")
+    decision = AttributeDecision(SHARES)
+    for attribute in (NUMBER, of_case):
+        made = attribute_of_traces(
+            decision, attribute, whole, np.arange(len(log)), randomness()
+        ).to_pylist()
+        assert len(made) == whole.n_events
+        for piece in range(n_pieces):
+            cases = np.arange(piece, len(log), n_pieces)
+            found = attribute_of_traces(
+                decision, attribute, whole.take(cases), cases, randomness()
+            ).to_pylist()
+            own = [made[i] for c in cases for i in range(whole.offsets[c], whole.offsets[c + 1])]
+            assert found == own
+        if attribute is of_case:
+            for first, last in itertools.pairwise(whole.offsets):
+                assert len(set(made[first:last])) == 1
+    assert (
+        NUMBER.arrow_type
+        == attribute_of_traces(decision, NUMBER, whole, np.arange(len(log)), randomness()).type
+    )
+
+
+def test_values_of_cases_follow_the_first_activity() -> None:
+    log = [[("B", None), ("A", None)]] * 500
+    of_case = Attribute("case:n", NUMBER.declaration)
+    traces = traces_of(log, OF_EVENT, "ABC")
+    made = attribute_of_traces(
+        AttributeDecision(SHARES), of_case, traces, np.arange(500), randomness()
+    )
+    assert set(of_case.cells(made.cast(pa.string())).tolist()) == {2}  # all that B has
+
+
+def test_two_attributes_and_two_releases_draw_independently() -> None:
+    """Catches words that are shared: a correlation of 200,000 pairs is below 6 / sqrt(n)."""
+    even = AttributeDecision(np.array([[0, 0.2, 0.2, 0.2, 0.2, 0.2]]))
+    where = (np.zeros(N, np.int32), np.arange(N), np.zeros(N, np.int64))
+    first = sample_attribute(even, NUMBER, *where, randomness()).to_numpy()
+    other = sample_attribute(
+        even, Attribute("m", NUMBER.declaration), *where, randomness()
+    ).to_numpy()
+    later = sample_attribute(even, NUMBER, *where, randomness(1)).to_numpy()
+    again = sample_attribute(even, NUMBER, *where, randomness()).to_numpy()
+    assert np.array_equal(first, again)
+    for one in (other, later, np.roll(first, 1)):
+        assert abs(np.corrcoef(first, one)[0, 1]) < 6 / np.sqrt(N)

@@ -1,0 +1,413 @@
+"""Starts of cases: counts by a loop, sensitivity by enumeration, and the law of what is drawn.
+
+Statistical tests reject at ALPHA = 1e-9 each and name their n and their control.
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+from collections import Counter
+from fractions import Fraction
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.chi_square import ALPHA, p_value
+from tests.support.keys import randomness, release_key
+from tests.support.logs import trace_batch
+from tests.support.rounds import Recording
+from tracecloak.anonymizers.accounting.calibration import laplace_scale
+from tracecloak.anonymizers.logs import case_starts
+from tracecloak.anonymizers.logs.case_starts import (
+    CaseStarts,
+    StartsDecision,
+    decide_starts,
+    sample_starts,
+    starts_scale,
+)
+from tracecloak.anonymizers.logs.time_range import LogTime, TimeRange
+from tracecloak.anonymizers.noise.sums import SumNoise
+from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.local_time import HOUR_US
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.events.working_time import WorkingCalendar, WorkingTime
+from tracecloak.schemas.statistics.clipped_cells import ClippedCells
+
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+LARGE = Fraction(10**6)  # an epsilon at which there is no noise
+
+
+def rule(first: str, last: str, zone: str = "UTC", **calendar: Any) -> LogTime:
+    return LogTime(WorkingCalendar(zone, **calendar), TimeRange.of_dates(first, last, zone))
+
+
+def time_of(*given_: Any, **calendar: Any) -> WorkingTime:
+    return rule(*given_, **calendar).working_time({})
+
+
+def log_of(starts: list[int]) -> TraceBatch:
+    if not starts:
+        return trace_batch({}, "AB")
+    events = [(f"c{i}", "A", start) for i, start in enumerate(starts)]
+    return trace_batch([*events, *(("c0", "B", starts[0] + 5 * HOUR_US) for _ in range(2))], "AB")
+
+
+def many(starts: np.ndarray) -> TraceBatch:
+    """A case of one event for each start."""
+    n = len(starts)
+    return TraceBatch(
+        np.arange(n).astype(str).tolist(),  # type: ignore[arg-type]  # only counted
+        np.arange(n + 1),
+        np.zeros(n, np.int32),
+        starts,
+        ActivityVocabulary.of("A"),
+    )
+
+
+def wall(time_us: int, zone: str) -> datetime.datetime:
+    return (EPOCH + datetime.timedelta(microseconds=int(time_us))).astimezone(ZoneInfo(zone))
+
+
+def us(text: str, zone: str = "UTC") -> int:
+    moment = datetime.datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone))
+    return (moment - EPOCH) // datetime.timedelta(microseconds=1)
+
+
+# --- the counts -----------------------------------------------------------------------------------
+
+RULES = [
+    rule("2024-03-27", "2024-04-09", "Europe/Amsterdam"),
+    rule("2024-10-21", "2024-11-03", "Europe/Amsterdam", days=(0, 2, 6), from_hour=1, to_hour=5),
+    rule("2018-10-28", "2018-11-10", "America/Sao_Paulo", holidays=("2018-11-04",)),
+]
+
+
+@pytest.mark.parametrize("log_time", RULES)
+@settings(max_examples=25)
+@given(st.lists(st.integers(-3 * 24 * 60, 18 * 24 * 60), max_size=15), st.integers(0, 15))
+def test_starts_are_counted_by_date_and_hour(log_time, minutes, cut):
+    time = log_time.working_time({})
+    starts = [time.first_us + minute * 60_000_000 for minute in minutes]
+    counter = CaseStarts(log_time)
+    pieces = [
+        counter.count(log_of(part), {}, randomness()) for part in (starts[:cut], starts[cut:])
+    ]
+    found = counter.kind.merge(pieces).dense(np.arange(time.n_days + 168))
+    assert found.sum() == 2 * len(starts)
+    expected: Counter[tuple[str, Any]] = Counter()
+    for start in starts:
+        # The next open minute of the range, or else the last one.
+        open_minutes = range(max(start, time.first_us), time.last_us, 60_000_000)
+        moment = next((m for m in open_minutes if is_open(log_time, m)), time.closes_us[-1] - 1)
+        local = wall(moment, log_time.calendar.time_zone)
+        expected["date", local.date()] += 1
+        expected["hour", 24 * local.weekday() + local.hour] += 1
+    monday = EPOCH.date() + datetime.timedelta(days=time.first_monday)
+    named = {
+        ("date", monday + datetime.timedelta(days=day)): int(found[day])
+        for day in range(time.n_days)
+    } | {("hour", hour): int(found[time.n_days + hour]) for hour in range(168)}
+    assert {cell: count for cell, count in named.items() if count} == expected
+
+
+def is_open(log_time: LogTime, moment: int) -> bool:
+    local, rules = wall(moment, log_time.calendar.time_zone), log_time.calendar
+    return (
+        local.weekday() in rules.days
+        and rules.from_hour <= local.hour < rules.to_hour
+        and local.date().isoformat() not in rules.holidays
+    )
+
+
+class Silent:
+    """Takes the place of the noise: notes the sums and the scale, and adds 0."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sums: dict[str, np.ndarray] = {}
+        self.scales: set[tuple[int, int]] = set()
+
+        def add(sums: np.ndarray, noise: SumNoise, purpose: str, *_: Any) -> np.ndarray:
+            assert noise.is_laplace and noise.units == 1
+            self.scales.add(noise.scale)
+            self.sums[purpose] = sums
+            return sums
+
+        monkeypatch.setattr(case_starts, "noisy_sums", add)
+
+
+@pytest.mark.parametrize("n_cases_noisy", [-5, 10, 800, 10**6])
+def test_one_case_moves_the_sums_by_2_at_most(monkeypatch, n_cases_noisy):
+    """Every hour of three weeks, and before and after, beside small logs; where noise is added."""
+    log_time = rule("2024-03-20", "2024-04-05", "Europe/Amsterdam", days=(0, 1, 2, 3, 4, 5))
+    time = log_time.working_time({})
+    counter = CaseStarts(log_time)
+    silent = Silent(monkeypatch)
+
+    def sums(starts: list[int]) -> np.ndarray:
+        silent.sums.clear()
+        decide_starts(
+            counter.count(log_of(starts), {}, randomness()),
+            time,
+            n_cases_noisy,
+            Fraction(1, 3),
+            1,
+            randomness(),
+        )
+        return np.concatenate(list(silent.sums.values()))
+
+    others = [time.first_us + 5, time.first_us + 90 * HOUR_US, time.last_us]
+    before = sums(others)
+    changes = set()
+    for start in range(time.first_us - 30 * HOUR_US, time.last_us + 30 * HOUR_US, HOUR_US // 2):
+        moved = sums([*others, start]) - before
+        assert moved.min() >= 0
+        changes.add(moved.sum())
+    assert changes == {2} and len(silent.sums) == 2 and silent.scales == {(6, 1)}
+    assert starts_scale(Fraction(1, 3), 1) == laplace_scale(Fraction(1, 3), 2) == (6, 1)
+    assert starts_scale(Fraction(1, 3), 4) == laplace_scale(Fraction(1, 3), 8)
+
+
+def test_noise_that_cannot_be_drawn_is_refused():
+    with pytest.raises(UsageError, match="raise epsilon"):
+        starts_scale(Fraction(1, 2**45), 1)
+
+
+def test_every_cell_with_working_time_has_noise_of_its_own_whatever_the_log():
+    log_time = rule("2024-03-01", "2024-04-30", days=(0, 1), from_hour=9, to_hour=11)
+    time = log_time.working_time({})
+    asked = []
+    for starts in ([], [time.first_us, time.last_us]):
+        noting = Recording(release_key(), "release", "input", "configuration")
+        counts = CaseStarts(log_time).count(log_of(starts), {}, noting)
+        decided = decide_starts(counts, time, 10**6, Fraction(1, 10), 1, noting)
+        assert (decided.bucket_days, decided.n_hours) == (1, 168)
+        asked.append({what: set(cells) for what, cells in noting.asked.items()})
+        first = {what: {a for a, _, counter in c if counter == 0} for what, c in asked[-1].items()}
+        assert first == {
+            # Mondays and Tuesdays from the Monday before, 26 February; the first are too early.
+            "starts by date": {7 * week + day for week in range(1, 10) for day in (0, 1)},
+            "starts by hour": {9, 10, 33, 34},
+        }
+        sample_starts(decided, np.arange(3), noting)
+        assert len(noting.asked) == 3  # what is drawn has a purpose of its own
+
+
+# --- the decision ---------------------------------------------------------------------------------
+
+YEARS = rule("2020-01-01", "2023-12-31", "Europe/Amsterdam")
+
+
+@pytest.mark.parametrize(
+    ("n_cases", "days", "cells"),
+    [
+        # 1461 days, 209 weeks, 53 of 4, 17 of 13 and 5 of 52, each 4 scales of 20.
+        (10**9, 1, 168),
+        (1461 * 80, 1, 168),
+        (1461 * 80 - 1, 7, 168),
+        (209 * 80, 7, 168),
+        (209 * 80 - 1, 28, 168),
+        # 168, 48, 28 and 8 cells of the week, each 2 scales.
+        (168 * 40, 28, 168),
+        (168 * 40 - 1, 28, 48),
+        (53 * 80, 28, 48),
+        (53 * 80 - 1, 91, 48),
+        (48 * 40 - 1, 91, 28),
+        (17 * 80 - 1, 364, 28),
+        (28 * 40 - 1, 364, 8),
+        (0, 364, 8),
+        (-(10**6), 364, 8),
+    ],
+)
+def test_counts_are_as_fine_as_the_number_of_cases_allows(n_cases, days, cells):
+    empty = ClippedCells.merge([])
+    time = YEARS.working_time({})
+    decided = decide_starts(empty, time, n_cases, Fraction(1, 10), 1, randomness())
+    assert (decided.bucket_days, decided.n_hours) == (days, cells)
+    assert len(decided.buckets) == -(-time.n_days // days) and len(decided.rates) == 168
+    assert decided.buckets.sum() == pytest.approx(1) and decided.buckets.min() >= 0
+    assert decided.rates.min() >= 0
+    assert len(set(decided.rates.tolist())) <= cells
+    back: StartsDecision = decode(encode(decided))
+    numbers = np.arange(100)
+    assert np.array_equal(
+        sample_starts(back, numbers, randomness()), sample_starts(decided, numbers, randomness())
+    )
+
+
+def test_coarser_counts_help_where_there_is_much_noise():
+    """800 starts within the first of four years, by weeks, noise of scale 20, over 20 keys.
+
+    Without the coarser counts, the control, more than twice the mass is misplaced.
+    """
+    time = YEARS.working_time({})
+    weeks, n = np.arange(time.n_days) // 7, 800
+    days = np.random.default_rng(5).integers(0, 364, n)
+    counts = np.bincount(days, minlength=time.n_days)
+    truth = np.bincount(weeks, counts) / n
+    open_us = np.ones(time.n_days)
+
+    def error(labels: list[np.ndarray]) -> float:
+        found = [
+            case_starts._noisy_shares(counts, open_us, labels, (20, 1), "test", randomness(i))
+            for i in range(20)
+        ]
+        return float(np.mean([np.abs(shares - truth).sum() / 2 for shares in found]))
+
+    alone = error([weeks])
+    together = error([weeks, weeks // 4, weeks // 13, weeks // 52])
+    assert together < 0.5 * alone
+
+
+def test_without_cases_starts_are_even_over_the_working_time():
+    """At a scale of 10^9 the totals are noise: as often as not a row falls back on even shares."""
+    time = time_of("2024-01-01", "2024-06-30", days=(0, 1, 2), from_hour=8, to_hour=12)
+    empty = ClippedCells.merge([])
+    for number in range(20):
+        decided = decide_starts(empty, time, 0, Fraction(1, 10**9), 1, randomness(number))
+        drawn = sample_starts(decided, np.arange(200), randomness(number))
+        assert np.array_equal(time.at_us(time.elapsed_us(drawn)), drawn)
+
+
+# --- what is drawn --------------------------------------------------------------------------------
+
+
+def rhythm(n: int, time: WorkingTime) -> np.ndarray:
+    """Starts of cases: more in winter, more at ten, none at weekends, in working time."""
+    rng = np.random.default_rng(7)
+    stamps = np.sort(rng.integers(time.first_us, time.last_us, 20 * n))
+    days, hours = time.days_and_hours(stamps)
+    chance = np.exp(-(((hours % 24) - 10) ** 2) / 20) * (hours < 120) * (1 + np.cos(days / 58))
+    kept = stamps[rng.random(len(stamps)) * 2 < chance]
+    return time.at_us(time.elapsed_us(kept))
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Amsterdam", "America/Sao_Paulo"])
+def test_drawn_starts_have_the_dates_and_hours_of_the_log(zone):
+    """40,000 draws with next to no noise; the control is a log without the season."""
+    log_time = rule("2017-01-01", "2018-12-31", zone)
+    time = log_time.working_time({})
+    starts = rhythm(60_000, time)
+    counts = CaseStarts(log_time).count(many(starts), {}, randomness())
+    decided = decide_starts(counts, time, len(starts), LARGE, 1, randomness())
+    assert (decided.bucket_days, decided.n_hours) == (1, 168)
+    n = 40_000
+    drawn = sample_starts(decided, np.arange(n), randomness())
+    found_days, _ = time.days_and_hours(drawn)
+    true_days, _ = time.days_and_hours(starts)
+    observed = np.bincount(found_days, minlength=time.n_days)
+    expected = np.bincount(true_days, minlength=time.n_days) * (n / len(starts))
+    assert p_value(observed, expected) > ALPHA
+    flat = np.where(expected > 0, n / (expected > 0).sum(), 0)
+    assert p_value(observed, flat) < ALPHA
+
+
+@pytest.mark.parametrize("bucket_days", [1, 7, 91])
+def test_the_law_of_a_start_is_that_of_the_rates(bucket_days):
+    """50,000 draws against the integral of rate times bucket, hour by hour and within hours.
+
+    The control is the same law with the rates of the hours moved by one.
+    """
+    zone = "Europe/Amsterdam"
+    time = time_of("2024-03-21", "2024-04-15", zone, days=(0, 3, 6), from_hour=1, to_hour=6)
+    n_buckets = -(-time.n_days // bucket_days)
+    rng = np.random.default_rng(3)
+    open_days, _ = time.days_and_hours(time.slots_us[0])
+    used = np.isin(np.arange(n_buckets), open_days // bucket_days)
+    buckets = np.where(used, rng.random(n_buckets), 0)
+    buckets /= buckets.sum()
+    rates = rng.random(168)
+    rates[24 * 3 + 4] = 0
+    n = 50_000
+    decided = StartsDecision(time, bucket_days, buckets, 168, rates)
+    drawn = sample_starts(decided, np.arange(n), randomness(5))
+
+    def law(rates: np.ndarray) -> dict[int, float]:
+        """By the quarter of an hour."""
+        weights = {}
+        for moment in range(time.first_us, time.last_us, HOUR_US // 4):
+            local = wall(moment, zone)
+            if local.weekday() in (0, 3, 6) and 1 <= local.hour < 6:
+                monday = EPOCH.date() + datetime.timedelta(days=time.first_monday)
+                bucket = (local.date() - monday).days // bucket_days
+                weights[moment] = (bucket, rates[24 * local.weekday() + local.hour])
+        sums: Counter[int] = Counter()
+        for bucket, rate in weights.values():
+            sums[bucket] += rate
+        return {
+            moment: buckets[bucket] * rate / sums[bucket]
+            for moment, (bucket, rate) in weights.items()
+        }
+
+    quarter = Counter(((drawn - time.first_us) // (HOUR_US // 4)).tolist())
+    expected = law(rates)
+    assert sum(expected.values()) == pytest.approx(1)
+    places = [(moment - time.first_us) // (HOUR_US // 4) for moment in expected]
+    assert not set(quarter) - set(places)
+    observed = np.array([quarter[place] for place in places])
+    assert p_value(observed, n * np.array(list(expected.values()))) > ALPHA
+    moved = law(np.roll(rates, 1))
+    wrong = np.array([moved[moment] for moment in expected])
+    assert p_value(observed, n * np.maximum(wrong, 1e-12) / np.maximum(wrong, 1e-12).sum()) < ALPHA
+    zeros = [place for place, chance in zip(places, expected.values(), strict=True) if chance == 0]
+    assert zeros and not set(quarter) & set(zeros)
+
+
+def test_a_bucket_without_any_hour_that_starts_is_even():
+    time = time_of("2024-01-01", "2024-01-02")
+    rates = np.zeros(168)
+    rates[:24] = 1  # Mondays
+    decided = StartsDecision(time, 1, np.array([0.0, 1.0]), 168, rates)
+    drawn = sample_starts(decided, np.arange(4000), randomness())
+    hours = np.bincount((drawn - us("2024-01-02")) // HOUR_US, minlength=24)
+    assert p_value(hours, np.full(24, 4000 / 24)) > ALPHA
+
+
+def test_closed_hours_are_never_drawn_even_from_noise():
+    log_time = rule(
+        "2024-03-01", "2024-04-30", "Europe/Amsterdam", days=(0, 1), from_hour=9, to_hour=11
+    )
+    time = log_time.working_time({})
+    stamps = np.arange(time.first_us, time.last_us, HOUR_US)  # most of them in closed hours
+    counts = CaseStarts(log_time).count(many(stamps), {}, randomness())
+    for number, n_cases in itertools.product(range(5), (0, 500, 10**6)):
+        decided = decide_starts(counts, time, n_cases, Fraction(1, 50), 1, randomness(number))
+        drawn = sample_starts(decided, np.arange(3000), randomness(number))
+        assert drawn.dtype == np.int64
+        assert all(is_open(log_time, moment) for moment in drawn.tolist())
+
+
+def test_noise_changes_the_shares_and_more_of_it_more():
+    """The control of the tests without noise: their distances are not 0 by construction."""
+    log_time = rule("2020-01-01", "2021-12-31")
+    time = log_time.working_time({})
+    starts = rhythm(4000, time)
+    counts = CaseStarts(log_time).count(many(starts), {}, randomness())
+    truth = decide_starts(counts, time, len(starts), LARGE, 1, randomness())
+    _, true_hours = time.days_and_hours(starts)
+    exact = np.bincount(true_hours, minlength=168) / len(starts)
+    distances = []
+    for epsilon in (LARGE, Fraction(1, 2), Fraction(1, 20)):
+        decided = decide_starts(counts, time, len(starts), epsilon, 1, randomness())
+        shares = decided.rates / decided.rates.sum()
+        distances.append(float(np.abs(shares - truth.rates / truth.rates.sum()).sum() / 2))
+    assert distances[0] == 0 < distances[1] < distances[2] < 0.5
+    assert np.abs(truth.rates / truth.rates.sum() - exact).sum() < 0.05
+
+
+@given(st.lists(st.integers(0, 10**9), unique=True, max_size=30), st.integers(1, 5))
+def test_a_case_number_decides_its_start(numbers, n_pieces):
+    time = time_of("2024-01-01", "2024-12-31")
+    decided = decide_starts(ClippedCells.merge([]), time, 100, LARGE, 1, randomness())
+    whole = np.array(numbers, np.int64)
+    together = dict(zip(numbers, sample_starts(decided, whole, randomness()), strict=True))
+    for piece in range(n_pieces):
+        part = whole[piece::n_pieces]
+        drawn = sample_starts(decided, part, randomness())
+        assert [together[number] for number in part.tolist()] == drawn.tolist()

@@ -1,0 +1,330 @@
+"""`private-log` and `amun-rigorous`: how the budget is divided, what is refused, what comes out."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pydantic
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.keys import release_key
+from tracecloak.anonymizers.accounting.composition import decimal_text, total
+from tracecloak.anonymizers.accounting.guessing import epsilon_of_guessing_advantage
+from tracecloak.anonymizers.contract.in_memory import anonymise
+from tracecloak.anonymizers.logs.amun_rigorous import AmunRigorous
+from tracecloak.anonymizers.logs.params import DEFAULT_SPLIT, GENERATORS, PrivateLogParams
+from tracecloak.anonymizers.logs.private_log import CLIP, KNOWN, LOG, PrivateLog
+from tracecloak.pipelines.measure.utility import case_duration_distance_days, hour_of_week_distance
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.local_time import DAY_US, HOUR_US
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+
+METHOD = PrivateLog()
+PUBLIC: dict[str, Any] = {
+    "epsilon": "1",
+    "vocabulary": ("A", "B", "C"),
+    "max_trace_length": 6,
+    "first_date": "2024-01-01",
+    "last_date": "2024-12-31",
+    "l2_clip": "4",
+}
+FIRST_US = 1_704_067_200_000_000  # 2024-01-01
+
+
+def params_of(**changes: Any) -> PrivateLogParams:
+    return METHOD.Params(**{**PUBLIC, **changes})
+
+
+# --- the budget -----------------------------------------------------------------------------------
+
+
+def test_the_default_shares_are_the_stated_weights() -> None:
+    shares = params_of(epsilon="95").shares
+    assert {name: epsilon for name, (epsilon, _) in shares.items()} == {
+        # Of the weights 0.42, 0.28, 0.1, 0.1 and 0.05, which sum to 0.95.
+        "sizes": Fraction(95 * 52_631, 10**6),
+        "durations": Fraction(95 * 294_736, 10**6),
+        "spans": Fraction(95 * 105_263, 10**6),
+        "starts": Fraction(95 * 105_263, 10**6),
+        "variants": Fraction(95 * (10**6 - 52_631 - 294_736 - 2 * 105_263), 10**6),
+    }
+    assert {name for name, (_, delta) in shares.items() if delta} == {"durations", "variants"}
+    assert shares["durations"][1] / shares["variants"][1] == pytest.approx(28 / 42, rel=1e-4)
+
+
+ATTRIBUTES = {
+    "org:resource": {"values": ["R1", "R2"]},
+    "case:age": {"bounds": [0, 100], "whole": True, "n_bins": 4},
+}
+
+
+@given(
+    epsilon=st.decimals("0.01", "1000", places=4).map(str),
+    delta=st.sampled_from(["1e-6", "9.7e-6", "3.14159e-9", "0"]),
+    public=st.sets(st.sampled_from(["vocabulary", "max_trace_length", "dates", "l2_clip"])),
+    attributes=st.sets(st.sampled_from(sorted(ATTRIBUTES))),
+    split=st.dictionaries(
+        st.sampled_from(sorted(DEFAULT_SPLIT)), st.decimals("0.05", "2", places=3).map(str)
+    ),
+    variants=st.sampled_from(["auto", *GENERATORS]),
+    products=st.sampled_from(["log", "variants"]),
+)
+def test_the_parts_of_any_configuration_add_up_to_epsilon_and_delta(
+    epsilon: str,
+    delta: str,
+    public: set[str],
+    attributes: set[str],
+    split: dict[str, str],
+    variants: str,
+    products: str,
+) -> None:
+    chosen: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "variants": variants}
+    if delta == "0":
+        public = (public | {"vocabulary", "max_trace_length"}) - {"l2_clip"}
+        if variants != "auto" and not GENERATORS[variants].is_pure:
+            chosen["variants"] = "auto"
+    if "dates" in public:
+        public = public | {"first_date", "last_date"}
+    chosen |= {name: PUBLIC[name] for name in public if name in PUBLIC}
+    if products == "log":
+        chosen["attributes"] = {name: ATTRIBUTES[name] for name in attributes}
+        chosen["budget_split"] = split
+    params = METHOD.Params(**chosen, products=products)
+    asked = (Fraction(epsilon), Fraction(delta))
+    shares = params.shares
+    assert tuple(sum(part, Fraction(0)) for part in zip(*shares.values(), strict=True)) == asked
+    assert all(own > 0 for own, _ in shares.values())
+    for own in shares.values():
+        assert all(decimal_text(number) for number in own)
+    expected = {"variants"} | set(params.bought)
+    if products == "log":
+        expected |= {"sizes", "durations", "spans", "starts"}
+        expected |= {f"attribute {name}" for name in attributes}
+    assert set(shares) == expected
+
+
+@pytest.mark.parametrize("variants", ["auto", *GENERATORS])
+@pytest.mark.parametrize("products", ["log", "variants"])
+@pytest.mark.parametrize("max_cases_per_individual", [None, 3])
+def test_what_the_parts_spend_is_what_was_asked(
+    variants: str, products: str, max_cases_per_individual: int | None
+) -> None:
+    for chosen in (params_of(), METHOD.Params(epsilon="1")):
+        given_ = {name: getattr(chosen, name) for name in chosen.model_fields_set}
+        params = METHOD.Params(
+            **given_,
+            variants=variants,
+            products=products,
+            max_cases_per_individual=max_cases_per_individual,
+            attributes=ATTRIBUTES if products == "log" else {},
+        )
+        assert total(METHOD.spends(params)) == (1, Fraction(1, 10**6))
+    pure = {"delta": "0", "l2_clip": None, "products": products}
+    if variants == "auto" or GENERATORS[variants].is_pure:
+        assert total(METHOD.spends(params_of(**pure, variants=variants))) == (1, 0)
+
+
+def test_noise_that_cannot_be_drawn_is_refused_before_anything_runs() -> None:
+    with pytest.raises(UsageError, match="epsilon of Gaussian noise must be at least"):
+        METHOD.spends(params_of(epsilon="1e-9"))
+
+
+def test_what_is_not_public_is_bought() -> None:
+    assert METHOD.Params(epsilon="1").bought == ("vocabulary", "length", "time_range", "clip")
+    assert METHOD.rounds(METHOD.Params(epsilon="1")) == (KNOWN, CLIP, LOG)
+    assert params_of().bought == ()
+    assert METHOD.rounds(params_of()) == (KNOWN, LOG)
+    only = params_of(products="variants")
+    assert only.bought == () and METHOD.rounds(only) == (LOG,)
+    assert only.shares == {"variants": (1, Fraction(1, 10**6))}
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"variants": "magic"}, "variants must be one of auto, hybrid-log"),
+        ({"delta": "0", "l2_clip": None, "variants": "markov-log"}, "delta 0 needs variants that"),
+        ({"delta": "0", "l2_clip": None, "vocabulary": None}, "delta 0 needs a public vocabulary"),
+        ({"delta": "0", "l2_clip": None, "max_trace_length": None}, "a public max_trace_length"),
+        ({"delta": "0"}, "l2_clip is for delta above 0"),
+        ({"last_date": None}, "first_date and last_date go together"),
+        ({"first_date": "2025-01-01"}, "first_date 2025-01-01 is after last_date 2024-12-31"),
+        ({"first_date": "soon"}, "first_date"),
+        ({"working_hours": "8 to 18"}, "working_hours must be like 8-18, got '8 to 18'"),
+        ({"working_hours": "18-8"}, "from_hour"),
+        ({"working_days": "mon,holiday"}, "working_days"),
+        ({"calendar_time_zone": "Mars/North"}, "Mars/North"),
+        ({"budget_split": {"luck": "1"}}, "budget_split has parts variants"),
+        ({"budget_split": {"starts": "0"}}, "the weight of starts must be above 0"),
+        ({"budget_split": {"variants": "1e-9"}}, "leaves too little for the variants"),
+        ({"products": "variants", "budget_split": {"starts": "1"}}, "are for products: log"),
+        ({"products": "variants", "attributes": ATTRIBUTES}, "are for products: log"),
+        ({"vocabulary": tuple(f"a{i}" for i in range(3000))}, "smaller vocabulary or fewer bins"),
+        ({"working_days": "sat", "first_date": "2024-01-01", "last_date": "2024-01-02"}, "working"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_its_name(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(pydantic.ValidationError) as error:
+        params_of(**changes)
+    assert said in str(error.value)
+
+
+# --- what comes out -------------------------------------------------------------------------------
+
+
+def hospital(n_cases: int, seed: int = 1) -> TraceBatch:
+    """Cases A B C, on working days from 9 to 11, B within minutes, C after 20 days for a tenth."""
+    rng = np.random.default_rng(seed)
+    days = rng.integers(0, 200, n_cases)
+    days += np.where(days % 7 >= 5, 2, 0)  # 2024-01-01 is a Monday
+    start = FIRST_US + days * DAY_US + 9 * HOUR_US + rng.integers(0, 2 * HOUR_US, n_cases)
+    second = start + rng.integers(60, 3600, n_cases) * 1_000_000
+    third = second + np.where(rng.random(n_cases) < 0.1, 20 * DAY_US, HOUR_US)
+    resources = rng.choice(["R1", "R2", "secret"], 3 * n_cases, p=[0.6, 0.3, 0.1])
+    return TraceBatch(
+        pa.array([f"case {i}" for i in range(n_cases)]),
+        np.arange(0, 3 * n_cases + 1, 3),
+        np.tile(np.arange(3, dtype=np.int32), n_cases),
+        np.stack([start, second, third], axis=1).ravel(),
+        ActivityVocabulary.of("ABC"),
+        attributes={"org:resource": pa.array(resources).dictionary_encode()},
+    )
+
+
+def released(log: TraceBatch, params: PrivateLogParams, number: int = 0) -> TraceBatch:
+    [made] = anonymise([log], METHOD, params, release_key(number), "r", "c").traces
+    return made
+
+
+def test_with_a_large_epsilon_the_released_log_is_like_the_input() -> None:
+    log = hospital(3000)
+    made = released(
+        log,
+        params_of(
+            epsilon="1000", attributes={"org:resource": {"values": ["R1", "R2"]}}, l2_clip="10"
+        ),
+    )
+    assert abs(made.n_cases - 3000) <= 1
+    names = made.vocabulary.names.to_pylist()
+    assert [names[code] for code in made.activities[:3]] == ["A", "B", "C"]
+    assert set(made.lengths.tolist()) == {3}
+    assert hour_of_week_distance(log, made) < 0.12
+    assert case_duration_distance_days(log, made) < 1.0
+    values = made.attributes["org:resource"]
+    shares = {v: values.to_pylist().count(v) / len(values) for v in ("R1", "R2", None)}
+    assert shares["R1"] == pytest.approx(0.6, abs=0.03)
+    assert shares[None] == pytest.approx(0.1, abs=0.02)  # what is not declared is no value
+    assert set(values.to_pylist()) == {"R1", "R2", None}
+
+
+@pytest.mark.parametrize("changes", [{}, {"first_date": None, "last_date": None}])
+@pytest.mark.parametrize("epsilon", ["0.2", "1"])
+def test_every_stamp_is_in_the_range_and_in_working_time(
+    changes: dict[str, Any], epsilon: str
+) -> None:
+    params = params_of(
+        epsilon=epsilon,
+        working_days="mon,tue,wed,thu,fri",
+        working_hours="8-12",
+        holidays="2024-01-03",
+        **changes,
+    )
+    for number in range(3):
+        made = released(hospital(500), params, number)
+        times = made.times
+        if not made.n_events:
+            continue  # the noise left no case
+        if not changes:
+            assert times.min() >= FIRST_US and times.max() < FIRST_US + 366 * DAY_US
+        days, within = np.divmod(times - FIRST_US, DAY_US)
+        assert (days % 7 < 5).all() and (days != 2).all()
+        assert ((within >= 8 * HOUR_US) & (within < 12 * HOUR_US)).all()
+        later = ~made.is_first
+        assert (np.diff(times, prepend=times[:1])[later] >= 0).all()
+
+
+def test_no_case_is_copied() -> None:
+    log = hospital(800)
+    made = released(log, params_of(epsilon="100"))
+    assert not set(made.case_ids.to_pylist()) & set(log.case_ids.to_pylist())
+    # Stamps of the input come out by chance only: 2,400 of a year's microseconds.
+    assert len(set(made.times.tolist()) & set(log.times.tolist())) <= 2
+
+
+class Keeping(PrivateLog):
+    """Remembers what it generated from."""
+
+    given: tuple[Any, ...] = ()
+
+    def generate(self, piece: int, n_pieces: int, *given: Any) -> TraceBatch:
+        self.given = given
+        return super().generate(piece, n_pieces, *given)
+
+
+def test_pieces_make_one_log() -> None:
+    method = Keeping()
+    params = params_of(epsilon="5", attributes=ATTRIBUTES)
+    [whole] = anonymise([hospital(300)], method, params, release_key(), "r", "c").traces
+    pieces = [METHOD.generate(piece, 4, *method.given) for piece in range(4)]
+    assert min(piece.n_cases for piece in pieces) > 50
+    rows = [row for piece in pieces for row in piece.to_rows().to_pylist()]
+    assert sorted(map(repr, rows)) == sorted(map(repr, whole.to_rows().to_pylist()))
+
+
+@pytest.mark.parametrize("changes", [{}, {"delta": "0", "l2_clip": None}])
+def test_nothing_is_released_of_an_empty_log_but_noise(changes: dict[str, Any]) -> None:
+    params = params_of(**changes)
+    made = anonymise([], METHOD, params, release_key(), "r", "c")
+    assert sum(batch.n_cases for batch in made.traces) < 500
+
+
+def test_the_released_cases_are_capped() -> None:
+    tiny = params_of(epsilon="0.0001", delta="0", l2_clip=None, max_cases=50)
+    for number in range(5):
+        made = anonymise([hospital(100)], METHOD, tiny, release_key(number), "r", "c")
+        assert sum(batch.n_cases for batch in made.traces) <= 50
+
+
+# --- amun-rigorous --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("g", "epsilon"), [("0.2", 0.405465), ("0.3", 0.619039), ("0.4", 0.847297)]
+)
+def test_the_guessing_advantage_is_kept_for_every_prior(g: str, epsilon: float) -> None:
+    """The posterior of a replace-one guess, at twice the epsilon of add/remove."""
+    found = epsilon_of_guessing_advantage(Decimal(g))
+    assert float(found) == pytest.approx(epsilon, abs=1e-6)
+    odds = math.exp(2 * float(found))
+    prior = np.linspace(0, 1, 100_001)
+    rise = prior * odds / (prior * odds + 1 - prior) - prior
+    assert rise.max() <= float(g)
+    assert rise.max() == pytest.approx(float(g), abs=1e-5)
+    # The control: one millionth more is too much.
+    more = math.exp(2 * (float(found) + 2e-6))
+    assert (prior * more / (prior * more + 1 - prior) - prior).max() > float(g)
+
+
+def test_its_epsilon_is_that_of_the_whole_release_and_not_to_be_given() -> None:
+    method = AmunRigorous()
+    given = {name: value for name, value in PUBLIC.items() if name != "epsilon"}
+    params = method.Params(**given, guessing_advantage=0.3)
+    assert total(method.spends(params)) == (Fraction("0.619039"), Fraction(1, 10**6))
+    assert method.guarantee(params).epsilon == 0.619039
+    assert method.Params(**params.resolved()) == params
+    with pytest.raises(pydantic.ValidationError, match="epsilon follows from guessing_advantage"):
+        method.Params(**given, guessing_advantage=0.3, epsilon="1")
+    for wrong in (0, 1, -0.2, "much", None):
+        with pytest.raises(pydantic.ValidationError, match="guessing_advantage"):
+            method.Params(**given, guessing_advantage=wrong)

@@ -1,0 +1,83 @@
+"""Laplace noise by inversion: exact values of single words. Its law is in tests/statistical."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracecloak.anonymizers.noise.published import laplace_by_inversion
+from tracecloak.anonymizers.noise.randomness import uniform
+
+TOP = 2**64 - 1
+MINUS, PLUS = 0, 2**63  # the second word: its highest bit is the sign
+
+words = st.integers(0, TOP)
+scales = st.floats(0, 1e12, allow_nan=False)
+
+
+def noise(size: int, sign: int, scale: float) -> int:
+    drawn = laplace_by_inversion(np.array([[size, sign]], np.uint64), scale)
+    assert drawn.dtype == np.int64
+    return int(drawn[0])
+
+
+def word_of(number: float) -> int:
+    """The middle of the words whose `uniform` is nearest to a number."""
+    return int(number * 2**52) << 12
+
+
+@given(words, words, scales)
+def test_noise_is_the_inverse_distribution_function_rounded_to_the_nearest_integer(
+    size: int, sign: int, scale: float
+) -> None:
+    exact = -math.log(float(uniform(np.array([size], np.uint64))[0])) * scale
+    nearest = round(exact)  # ties to even, as numpy's
+    assert noise(size, sign, scale) == pytest.approx(
+        nearest if sign >= PLUS else -nearest, abs=1e-9 * nearest + (exact % 1 == 0.5)
+    )
+
+
+@pytest.mark.parametrize(
+    ("exact", "nearest"), [(0.4, 0), (0.6, 1), (1.4, 1), (1.6, 2), (9.9, 10), (2.4999, 2)]
+)
+def test_noise_is_neither_cut_off_nor_raised(exact: float, nearest: int) -> None:
+    size = word_of(math.exp(-exact))
+    assert noise(size, PLUS, 1.0) == nearest
+    assert noise(size, MINUS, 1.0) == -nearest
+
+
+@given(words, st.integers(0, 2**63 - 1), scales)
+def test_the_sign_is_a_bit_of_its_own(size: int, rest: int, scale: float) -> None:
+    assert noise(size, PLUS | rest, scale) == -noise(size, MINUS | rest, scale)
+
+
+@given(words, words)
+def test_a_scale_of_0_is_no_noise(size: int, sign: int) -> None:
+    assert noise(size, sign, 0.0) == 0
+
+
+@given(st.lists(st.tuples(words, words, scales), max_size=10))
+def test_every_row_has_its_own_scale(rows: list[tuple[int, int, float]]) -> None:
+    pairs = np.array([row[:2] for row in rows], np.uint64).reshape(-1, 2)
+    drawn = laplace_by_inversion(pairs, np.array([row[2] for row in rows]))
+    assert drawn.tolist() == [noise(*row) for row in rows]
+
+
+@pytest.mark.parametrize("scale", [1e18, 1e30, 1e300, math.inf])
+@pytest.mark.parametrize("size", [0, 1, 2**63, TOP - 2**12])
+def test_huge_scales_stay_where_two_of_them_add_up(size: int, scale: float) -> None:
+    up, down = noise(size, PLUS, scale), noise(size, MINUS, scale)
+    assert up == -down
+    assert 0 <= up <= 2**61
+    assert np.array([up]) + np.array([up]) > 0  # no wrap
+
+
+def test_the_extreme_words_give_the_longest_tail_and_nothing() -> None:
+    assert noise(0, PLUS, 1000.0) == round(1000 * 53 * math.log(2)) == 36737
+    assert noise(0, MINUS, 1000.0) == -36737
+    assert noise(TOP, PLUS, 1e15) == 0
+    assert noise(TOP, MINUS, math.inf) <= 0

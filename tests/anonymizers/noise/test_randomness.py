@@ -1,0 +1,346 @@
+"""Keys and the keyed stream: what words depend on, and against AES, HMAC and HKDF themselves."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import hmac
+import json
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.keys import randomness, release_key
+from tracecloak.anonymizers.noise.randomness import (
+    KEY_BYTES,
+    KeyedBlocks,
+    Randomness,
+    ReleaseKey,
+    below,
+    cell_numbers,
+    text_digest,
+    uniform,
+)
+from tracecloak.schemas.errors import UsageError
+
+TOP = 2**64 - 1
+CELLS = np.array([[0, 0], [1, 0], [0, 1], [TOP, TOP], [3, 1 << 40]], np.uint64)
+
+texts = st.lists(st.text(max_size=40), max_size=12)
+words_64 = st.integers(0, TOP)
+cells = st.lists(st.tuples(words_64, words_64), max_size=20).map(
+    lambda rows: np.array(rows, np.uint64).reshape(-1, 2)
+)
+
+
+def column(names: list[str]) -> pa.Array:
+    return pa.array(names, pa.string())
+
+
+def one_block(key: bytes, block: bytes) -> bytes:
+    """AES-256 of one block, by the `cryptography` package alone."""
+    encryptor = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
+    return encryptor.update(block) + encryptor.finalize()
+
+
+def naive_cbc_mac(key: bytes, text: str) -> bytes:
+    """First the length, then the bytes in words of 8, the last one padded with zeros."""
+    raw = text.encode()
+    state = one_block(key, bytes(8) + len(raw).to_bytes(8, "little"))
+    for start in range(0, len(raw), 8):
+        word = raw[start : start + 8].ljust(8, b"\0")
+        mixed = bytes(a ^ b for a, b in zip(state[:8], word, strict=True)) + state[8:]
+        state = one_block(key, mixed)
+    return state
+
+
+# --- keys -----------------------------------------------------------------------------------------
+
+
+def test_a_release_key_has_256_bits() -> None:
+    assert len(bytes.fromhex(ReleaseKey.generate().hex())) == KEY_BYTES == 32
+
+
+@pytest.mark.parametrize("n_bytes", [0, 16, 31, 33])
+def test_a_key_of_another_length_is_refused_without_showing_it(n_bytes: int) -> None:
+    with pytest.raises(UsageError, match=f"32 bytes, got {n_bytes}$") as raised:
+        ReleaseKey(b"x" * n_bytes)
+    assert "xx" not in str(raised.value)
+
+
+def test_generated_keys_differ() -> None:
+    assert len({ReleaseKey.generate().hex() for _ in range(20)}) == 20
+
+
+def test_a_purpose_derives_what_hkdf_derives() -> None:
+    key = release_key(3)
+    info = b"tracecloak/1/some purpose"
+    expected = HKDF(SHA256(), 32, salt=None, info=info).derive(bytes.fromhex(key.hex()))
+    assert key.derive(b"some purpose") == expected
+
+
+def test_purposes_and_keys_are_kept_apart() -> None:
+    derived = [release_key(k).derive(p) for k in range(3) for p in (b"", b"a", b"b", b"ab")]
+    assert len(set(derived)) == len(derived)
+
+
+def test_a_fingerprint_tells_keys_apart_and_is_not_part_of_the_secret() -> None:
+    prints = {release_key(k).fingerprint for k in range(50)}
+    assert len(prints) == 50
+    key = release_key(1)
+    assert len(key.fingerprint) == 16
+    assert key.fingerprint not in key.hex()
+    assert key.fingerprint == ReleaseKey(bytes.fromhex(key.hex())).fingerprint
+
+
+@pytest.mark.parametrize("shown", [repr, str, lambda key: f"{key}", lambda key: f"{[key]}"])
+def test_a_key_does_not_print(shown: Callable[[Any], str]) -> None:
+    secret = release_key(1).hex()
+    text = shown(release_key(1))
+    assert secret not in text
+    assert bytes.fromhex(secret).decode("latin-1")[:8] not in text
+
+
+@pytest.mark.parametrize("value", [release_key(), randomness()], ids=["key", "randomness"])
+@pytest.mark.parametrize(
+    "travels",
+    [pickle.dumps, copy.copy, copy.deepcopy, lambda value: pickle.dumps([value], protocol=2)],
+    ids=["pickle", "copy", "deepcopy", "protocol 2"],
+)
+def test_what_holds_the_secret_does_not_pickle(
+    value: Any, travels: Callable[[Any], object]
+) -> None:
+    with pytest.raises(TypeError, match="does not pickle"):
+        travels(value)
+
+
+def test_a_key_is_no_json_and_has_no_dictionary() -> None:
+    with pytest.raises(TypeError):
+        json.dumps(release_key())
+    assert not hasattr(release_key(), "__dict__")
+
+
+# --- what the words depend on ---------------------------------------------------------------------
+
+
+def test_the_same_release_gives_the_same_words() -> None:
+    again = randomness(3, "r", "i", "c").words("purpose", CELLS, 5)
+    np.testing.assert_array_equal(randomness(3, "r", "i", "c").words("purpose", CELLS, 5), again)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        (1, "r", "i", "c"),
+        (0, "s", "i", "c"),
+        (0, "r", "j", "c"),
+        (0, "r", "i", "d"),
+        # The same letters, parted elsewhere.
+        (0, "ri", "", "c"),
+        (0, "r", "ic", ""),
+        (0, "", "ri", "c"),
+        (0, "i", "r", "c"),
+    ],
+)
+def test_key_release_input_and_configuration_each_change_every_word(
+    other: tuple[int, str, str, str],
+) -> None:
+    ours, theirs = randomness(0, "r", "i", "c"), randomness(*other)
+    assert (ours.words("purpose", CELLS) != theirs.words("purpose", CELLS)).all()
+    names = column(["a", "b", ""])
+    assert (ours.identify("case", names) != theirs.identify("case", names)).all()
+
+
+def test_parts_are_parted_by_their_lengths() -> None:
+    first = randomness(0, "ab", "c", "d").words("p", CELLS)
+    assert (first != randomness(0, "a", "bc", "d").words("p", CELLS)).all()
+    assert (first != randomness(0, "ab", "cd", "").words("p", CELLS)).all()
+
+
+def test_purpose_cell_and_counter_each_change_the_words() -> None:
+    keyed = randomness()
+    results = [
+        tuple(keyed.words(purpose, np.array([cell], np.uint64), counter)[0].tolist())
+        for purpose in ("a", "b", "")
+        for cell in ((0, 0), (1, 0), (5, 0))
+        for counter in (0, 1, 2, 1 << 32, 1 << 62)
+    ]
+    assert len(set(results)) == len(results)
+
+
+def test_identities_of_two_kinds_differ_and_are_no_words_of_a_purpose() -> None:
+    keyed = randomness()
+    names = column(["x", "yy"])
+    assert (keyed.identify("case", names) != keyed.identify("resource", names)).all()
+    blank = np.zeros((1, 2), np.uint64)
+    assert (keyed.identify("case", column([""])) != keyed.words("case", blank)).all()
+
+
+def test_a_counter_may_be_one_for_all_or_one_each() -> None:
+    keyed = randomness()
+    each = keyed.words("p", CELLS, np.arange(5))
+    for i in range(5):
+        np.testing.assert_array_equal(each[i : i + 1], keyed.words("p", CELLS[i : i + 1], i))
+
+
+def test_the_cells_given_are_left_as_they_are() -> None:
+    given_cells = CELLS.copy()
+    randomness().words("p", given_cells, 7)
+    np.testing.assert_array_equal(given_cells, CELLS)
+
+
+@given(cells, st.randoms(use_true_random=False), st.integers(0, 2**63 - 1))
+def test_words_do_not_depend_on_batches_or_their_order(
+    all_cells: np.ndarray, order: Any, counter: int
+) -> None:
+    whole = randomness().words("p", all_cells, counter)
+    places = list(range(len(all_cells)))
+    order.shuffle(places)
+    np.testing.assert_array_equal(
+        randomness().words("p", all_cells[places], counter), whole[places]
+    )
+    cut = order.randint(0, len(all_cells))
+    keyed = randomness()
+    parts = [keyed.words("p", part, counter) for part in (all_cells[:cut], all_cells[cut:])]
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
+
+
+@given(texts, st.randoms(use_true_random=False))
+def test_identities_do_not_depend_on_batches_or_their_order(names: list[str], order: Any) -> None:
+    whole = randomness().identify("case", column(names))
+    assert whole.shape == (len(names), 2)
+    places = list(range(len(names)))
+    order.shuffle(places)
+    shuffled = column([names[place] for place in places])
+    np.testing.assert_array_equal(randomness().identify("case", shuffled), whole[places])
+    cut = order.randint(0, len(names))
+    sliced = column(["padding", *names]).slice(1 + cut)
+    np.testing.assert_array_equal(randomness().identify("case", sliced), whole[cut:])
+
+
+def test_the_derivation_is_the_documented_one() -> None:
+    """Pins the format: a change of it changes every release that is repeated under its key."""
+    key = release_key(2)
+    parts = (b"release 7", b"input", "Zürich".encode())
+    info = b"tracecloak/1/release/" + b"".join(len(p).to_bytes(8, "big") + p for p in parts)
+    root = HKDF(SHA256(), 32, salt=None, info=info).derive(bytes.fromhex(key.hex()))
+    keyed = Randomness(key, "release 7", "input", "Zürich")
+
+    secret = hmac.digest(root, b"amun/time", hashlib.sha256)
+    block = (11).to_bytes(8, "little") + (13 ^ 6).to_bytes(8, "little")
+    word = keyed.words("amun/time", np.array([[11, 13]], np.uint64), 6)
+    assert word.astype("<u8").tobytes() == one_block(secret, block)
+
+    secret = hmac.digest(root, b"identity/case", hashlib.sha256)
+    identity = keyed.identify("case", column(["case 1"]))
+    assert identity.astype("<u8").tobytes() == naive_cbc_mac(secret, "case 1")
+
+
+# --- blocks ---------------------------------------------------------------------------------------
+
+
+def test_a_block_is_enciphered_as_fips_197_says() -> None:
+    """FIPS 197, appendix C.3: AES-256."""
+    key = bytes(range(32))
+    plain = bytes.fromhex("00112233445566778899aabbccddeeff")
+    block = np.frombuffer(plain, "<u8").reshape(1, 2)
+    out = KeyedBlocks(key).encrypt(block)
+    assert out.astype("<u8").tobytes().hex() == "8ea2b7ca516745bfeafc49904b496089"
+
+
+@given(cells)
+def test_blocks_are_enciphered_one_by_one(blocks: np.ndarray) -> None:
+    key = bytes(range(32))
+    expected = [one_block(key, row.astype("<u8").tobytes()) for row in blocks]
+    out = KeyedBlocks(key).encrypt(blocks)
+    assert out.shape == blocks.shape
+    assert out.dtype == np.uint64
+    assert out.tobytes() == b"".join(expected)
+
+
+def test_blocks_in_another_memory_order_are_the_same_blocks() -> None:
+    blocks = KeyedBlocks(bytes(32))
+    np.testing.assert_array_equal(
+        blocks.encrypt(np.asfortranarray(CELLS)), blocks.encrypt(CELLS.copy())
+    )
+    np.testing.assert_array_equal(blocks.encrypt(CELLS[::-2]), blocks.encrypt(CELLS)[::-2])
+
+
+@given(texts)
+def test_texts_go_through_a_cbc_mac_with_their_length_in_front(names: list[str]) -> None:
+    key = bytes(range(32))
+    out = KeyedBlocks(key).of_text(column(names))
+    assert out.tobytes() == b"".join(naive_cbc_mac(key, name) for name in names)
+
+
+def test_texts_that_agree_in_their_padded_words_differ() -> None:
+    names = ["", "\0", "\0\0", "\0" * 8, "\0" * 9, "ab", "ab\0", "ab" + "\0" * 6, "ab" + "\0" * 7]
+    out = KeyedBlocks(bytes(32)).of_text(column(names))
+    assert len({tuple(row) for row in out.tolist()}) == len(names)
+    assert len({name.ljust(16, "\0") for name in names}) == 2  # the control: padding alone
+
+
+def test_identities_of_many_ids_are_distinct() -> None:
+    ids = column([f"case {i}" for i in range(20_000)])
+    assert len(np.unique(randomness().identify("case", ids), axis=0)) == 20_000
+
+
+def test_cell_numbers_count_in_the_first_word() -> None:
+    np.testing.assert_array_equal(
+        cell_numbers(np.array([0, 7, 2**63], np.uint64)), [[0, 0], [7, 0], [2**63, 0]]
+    )
+
+
+# --- numbers of words -----------------------------------------------------------------------------
+
+
+def test_uniform_is_never_0_or_1() -> None:
+    extremes = [0, 1, 2**11, 2**12, 2**63, TOP - 2**12, TOP - 2**11, TOP - 1, TOP]
+    numbers = uniform(np.array(extremes, np.uint64))
+    assert (numbers > 0).all()
+    assert (numbers < 1).all()
+    assert numbers[0] == 2.0**-53
+    assert numbers[-1] == 1 - 2.0**-53
+
+
+@given(words_64)
+def test_uniform_mirrors_when_all_bits_are_flipped(word: int) -> None:
+    """So no number is preferred to its mirror image, as a rounding at one end would."""
+    pair = uniform(np.array([word, TOP ^ word], np.uint64))
+    assert pair[0] + pair[1] == 1.0
+
+
+@given(words_64, st.integers(1, 2**63 - 1))
+def test_below_stays_below_its_bound(word: int, bound: int) -> None:
+    number = below(np.array([word], np.uint64), np.array([bound]))
+    assert number.dtype == np.int64
+    assert number[0] == word % bound
+
+
+def test_below_takes_one_bound_for_all() -> None:
+    words = np.array([0, 5, 6, TOP], np.uint64)
+    np.testing.assert_array_equal(below(words, 6), [0, 5, 0, TOP % 6])
+
+
+# --- public digests -------------------------------------------------------------------------------
+
+
+def test_a_text_digest_parts_its_parts() -> None:
+    digests = [text_digest(*parts) for parts in (("ab", "c"), ("a", "bc"), ("abc",), ("abc", ""))]
+    assert len(set(digests)) == 4
+    assert text_digest("ab", "c") == digests[0]
+    assert all(len(digest) == 64 for digest in digests)
+
+
+def test_a_text_digest_is_sha_256_of_lengths_and_texts() -> None:
+    raw = (2).to_bytes(8, "big") + b"ab" + (2).to_bytes(8, "big") + b"17"
+    assert text_digest("ab", 17) == hashlib.sha256(raw).hexdigest()

@@ -1,0 +1,575 @@
+"""Exact samplers: against one-row arithmetic in Decimal, the edges of words, and what decides."""
+
+from __future__ import annotations
+
+import decimal
+import inspect
+import math
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.keys import randomness
+from tracecloak.anonymizers.noise import keyed_stream, samplers
+from tracecloak.anonymizers.noise.keyed_stream import (
+    CellStream,
+    LazyUniform,
+    are_below_exp,
+    enclose_exp,
+    geometric,
+)
+from tracecloak.anonymizers.noise.randomness import cell_numbers
+from tracecloak.anonymizers.noise.samplers import (
+    LARGEST_SCALE,
+    LARGEST_TERM,
+    bernoulli_exp,
+    discrete_gaussian,
+    discrete_laplace,
+    permute_and_flip,
+    truncated_discrete_laplace,
+)
+from tracecloak.schemas.errors import UsageError
+
+DIGITS = 150
+Sampler = Callable[[CellStream, np.ndarray | int, np.ndarray | int], np.ndarray]
+SAMPLERS: dict[str, Sampler] = {
+    "laplace": discrete_laplace,
+    "gaussian": discrete_gaussian,
+    "truncated": lambda s, n, d: truncated_discrete_laplace(s, n, d, 7),
+    "truncated below its scale": lambda s, n, d: truncated_discrete_laplace(s, n, d, 1),
+}
+every_sampler = pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)
+
+
+def stream_of(n: int, purpose: str = "noise", first: int = 0) -> CellStream:
+    return CellStream(randomness(), purpose, cell_numbers(np.arange(first, first + n)))
+
+
+class Scripted(CellStream):
+    """Gives each row the words of its list, and then fails."""
+
+    def __init__(self, *words: list[tuple[int, int]]) -> None:
+        super().__init__(randomness(), "unused", cell_numbers(np.arange(len(words))))
+        self.left = [iter(of_row) for of_row in words]
+
+    def words(self, rows: np.ndarray) -> np.ndarray:
+        return np.array([next(self.left[i]) for i in rows.tolist()], np.uint64)
+
+
+def in_decimal(value: Fraction) -> Decimal:
+    return Decimal(value.numerator) / Decimal(value.denominator)
+
+
+def exp_bits(exponent: int, bits: int) -> int:
+    """floor(2^bits exp(-exponent)), by another implementation than the package's."""
+    with decimal.localcontext(prec=DIGITS):
+        return int(Decimal(-exponent).exp() * 2**bits)
+
+
+# --- streams --------------------------------------------------------------------------------------
+
+
+def test_a_rows_kth_request_is_the_word_of_counter_k() -> None:
+    keyed, cells = randomness(), np.array([[5, 1], [6, 0], [7, 2**63], [2**64 - 1, 3]], np.uint64)
+    stream = CellStream(keyed, "p", cells)
+    assert len(stream) == 4
+    asked = [0, 0, 0, 0]
+    for rows in ([0, 2], [3, 1, 0], [2], [], [0, 1, 2, 3], [1]):
+        got = stream.words(np.array(rows, np.int64))
+        assert got.dtype == np.uint64
+        assert got.shape == (len(rows), 2)
+        for row, words in zip(rows, got, strict=True):
+            np.testing.assert_array_equal(words, keyed.words("p", cells[[row]], asked[row])[0])
+            asked[row] += 1
+
+
+# --- exp(-x) in integers --------------------------------------------------------------------------
+
+
+@given(st.fractions(0, 300, max_denominator=2**70), st.integers(0, 250))
+def test_the_enclosure_holds_exp_and_is_narrow(exponent: Fraction, bits: int) -> None:
+    low, high = enclose_exp(exponent, bits)
+    with decimal.localcontext(prec=DIGITS):
+        exact = (-in_decimal(exponent)).exp() * 2**bits
+        assert low <= exact * (1 + Decimal(10) ** -140)
+        assert high >= exact * (1 - Decimal(10) ** -140)
+    assert high - low <= 2
+
+
+def test_the_enclosure_at_its_ends() -> None:
+    assert enclose_exp(Fraction(0), 64) == (2**64, 2**64)
+    assert enclose_exp(Fraction(10**18), 64) == (0, 1)
+    assert enclose_exp(Fraction(1, 10**30), 64) == (2**64 - 1, 2**64)
+
+
+def test_float_exp_is_well_within_the_guard() -> None:
+    """`numpy.exp`, in vectors and in scalars, is 2^8 times better than is assumed of it."""
+    exponents = np.concatenate([np.linspace(0, 50, 5000), np.geomspace(1e-18, 800, 2000)])
+    with decimal.localcontext(prec=40):
+        exact = [(-Decimal(x)).exp() for x in exponents.tolist()]
+        for found in (np.exp(-exponents), [np.exp(-x) for x in exponents]):
+            errors = [abs(Decimal(float(p)) - e) for p, e in zip(found, exact, strict=True)]
+            assert max(errors) < Decimal(2) ** -51
+
+
+@pytest.mark.parametrize("exponent", [1, 3, 20])
+@pytest.mark.parametrize("equal_words", [0, 1, 3])
+@pytest.mark.parametrize("side", [-1, 0, 1])
+def test_a_doubtful_number_is_extended_not_replaced(
+    exponent: int, equal_words: int, side: int
+) -> None:
+    """The head and some words are the bits of exp(-x); the word after that decides."""
+    bits = 31 + 64 * (equal_words + 2)
+    number = exp_bits(exponent, bits)
+    # In the last word but one the bits differ by `side`; at 0 the last word decides instead.
+    number += side << 64
+    tail = [number >> 64 * i & 2**64 - 1 for i in reversed(range(equal_words + 2))]
+    tail[-1] = 0 if side <= 0 else 2**64 - 1
+    stream = Scripted([(word, 12345) for word in tail])
+    head = number >> bits - 31
+    found = LazyUniform(stream, 0, head, 31).is_below_exp(Fraction(exponent))
+    assert found == (side <= 0)
+    read = len(tail) - len(list(stream.left[0]))
+    assert read == equal_words + (1 if side else 2)
+
+
+def test_a_number_keeps_the_bits_it_has_read() -> None:
+    """First found not below exp(-2) by reading on, then below exp(-1) without reading on."""
+    head = exp_bits(2, 31)
+    stream = Scripted([(2**64 - 1, 0)])
+    number = LazyUniform(stream, 0, head, 31)
+    assert not number.is_below_exp(Fraction(2))
+    assert number.is_below_exp(Fraction(1))
+    assert not number.is_below_exp(Fraction(2))
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_a_head_that_equals_the_bits_of_exp_is_extended(bits: int) -> None:
+    head, following = divmod(exp_bits(1, bits + 64), 2**64)
+    stream = Scripted([], [(following - 1, 0)], [(following + 1, 0)], [])
+    heads = np.array([head - 1, head, head, head + 1], np.uint64)
+    found = are_below_exp(stream, np.arange(4), heads, bits, np.ones(4), lambda i: Fraction(1))
+    assert found.tolist() == [True, True, False, False]
+    assert [list(of_row) for of_row in stream.left] == [[], [], [], []]
+
+
+def test_exponent_0_is_certain_and_a_vast_one_needs_a_number_of_0() -> None:
+    heads = np.array([2**64 - 1, 2**64 - 1, 1, 0, 0], np.uint64)
+    exponents = np.array([0.0, 0.1, 1e17, 1e17, 44.0])
+    exact = [Fraction(0), Fraction(1, 10), Fraction(10**17), Fraction(10**17), Fraction(44)]
+    stream = Scripted([], [], [], [(1, 0)], [])
+    found = are_below_exp(stream, np.arange(5), heads, 64, exponents, exact.__getitem__)
+    assert found.tolist() == [True, False, False, False, True]
+
+
+# --- counts ---------------------------------------------------------------------------------------
+
+
+def test_the_thresholds_are_the_floors_of_exp() -> None:
+    expected = [exp_bits(k, 31) for k in range(1, 23)]
+    assert keyed_stream._THRESHOLDS.tolist() == expected
+    assert expected[-1] == 0 < expected[-2]
+    # A floor is certain where the next 32 bits of exp(-k) are neither all 0 nor all 1.
+    assert all(2 < exp_bits(k, 63) % 2**32 < 2**32 - 2 for k in range(1, 23))
+
+
+@pytest.mark.parametrize("k", range(1, 21))
+def test_counts_beside_the_thresholds(k: int) -> None:
+    """A head equal to floor(2^31 exp(-k)) is below exp(-k) or not as its next bits are."""
+    threshold = exp_bits(k, 31)
+    heads = np.array([threshold - 1, threshold, threshold, threshold + 1])
+    stream = Scripted([], [(0, 0)], [(2**64 - 1, 0)], [])
+    assert geometric(stream, np.arange(4), heads).tolist() == [k, k, k - 1, k - 1]
+
+
+def test_the_largest_number_counts_none() -> None:
+    assert geometric(Scripted([]), np.arange(1), np.array([2**31 - 1])).tolist() == [0]
+
+
+@given(st.integers(0, 6), st.integers(1, 2**64 - 2))
+def test_counts_go_on_beyond_the_table(zero_words: int, last: int) -> None:
+    stream = Scripted([(0, 7)] * zero_words + [(last, 7), (1, 7)])
+    found = geometric(stream, np.zeros(1, np.int64), np.zeros(1, np.int64))[0]
+    with decimal.localcontext(prec=60):
+        exact = -(Decimal(last) / 2 ** (31 + 64 * (zero_words + 1))).ln()
+        also = -(Decimal(last + 1) / 2 ** (31 + 64 * (zero_words + 1))).ln()
+    assert math.floor(also) <= found <= math.floor(exact)
+
+
+# --- against plain arithmetic on the same words ---------------------------------------------------
+
+
+def naive_is_below_exp(words: Iterator[tuple[int, int]], head: int, bits: int, x: Fraction) -> bool:
+    with decimal.localcontext(prec=DIGITS):
+        chance = (-in_decimal(x)).exp()
+        while True:
+            if Decimal(head + 1) / 2**bits <= chance:
+                return True
+            if Decimal(head) / 2**bits >= chance:
+                return False
+            head, bits = head << 64 | next(words)[0], bits + 64
+
+
+def naive_laplace(words: Iterator[tuple[int, int]], scale: Fraction) -> int:
+    while True:
+        first, second = next(words)
+        num, den = scale.numerator, scale.denominator
+        rest = first % num
+        kept = naive_is_below_exp(words, second >> 32, 32, Fraction(rest, num))
+        if first < 2**64 % num or not kept:
+            continue
+        head, count = second % 2**32 >> 1, 0
+        while naive_is_below_exp(words, head, 31, Fraction(count + 1)):
+            count += 1
+        size = (rest + num * count) // den
+        if size or not second & 1:
+            return -size if second & 1 else size
+
+
+def naive_gaussian(words: Iterator[tuple[int, int]], sigma: Fraction) -> int:
+    scale = math.floor(sigma) + 1
+    while True:
+        value = naive_laplace(words, Fraction(scale))
+        exponent = (abs(value) - sigma**2 / scale) ** 2 / (2 * sigma**2)
+        if naive_is_below_exp(words, next(words)[0], 64, exponent):
+            return value
+
+
+def words_of(cell: int) -> Iterator[tuple[int, int]]:
+    keyed, counter = randomness(), 0
+    while True:
+        first, second = keyed.words("noise", cell_numbers(np.array([cell])), counter)[0].tolist()
+        yield first, second
+        counter += 1
+
+
+@st.composite
+def scales(draw: st.DrawFn) -> tuple[int, int]:
+    """A numerator and a denominator of any size whose ratio is at most 2^40."""
+    num = draw(st.integers(1, 2 ** draw(st.integers(0, 62))))
+    least = -(-num // LARGEST_SCALE)
+    return num, draw(st.integers(least, 2 ** draw(st.integers(least.bit_length(), 62))))
+
+
+EXTREMES = [
+    (1, 1),
+    (1, LARGEST_TERM),
+    (LARGEST_TERM - 1, LARGEST_TERM),
+    (LARGEST_SCALE, 1),
+    (LARGEST_TERM, 2**22),
+    (LARGEST_TERM - 1, 2**22),
+    (3 * 2**60, 3 * 2**20 + 1),
+    (LARGEST_SCALE * 3 - 1, 3),
+]
+
+
+@pytest.mark.parametrize(
+    ("sampler", "naive"), [(discrete_laplace, naive_laplace), (discrete_gaussian, naive_gaussian)]
+)
+def test_extreme_scales_draw_what_unbounded_integers_draw(
+    sampler: Sampler, naive: Callable[[Iterator[tuple[int, int]], Fraction], int]
+) -> None:
+    num, den = np.repeat(np.array(EXTREMES), 12, axis=0).T.copy()
+    found = sampler(stream_of(len(num)), num, den)
+    expected = [naive(words_of(i), Fraction(int(num[i]), int(den[i]))) for i in range(len(num))]
+    assert found.dtype == np.int64
+    assert found.tolist() == expected
+
+
+@settings(max_examples=60)
+@given(st.lists(scales(), min_size=1, max_size=5), st.integers(0, 10**6))
+def test_any_scale_draws_what_unbounded_integers_draw(
+    of_rows: list[tuple[int, int]], first: int
+) -> None:
+    num, den = np.array(of_rows).T.copy()
+    laplace = discrete_laplace(stream_of(len(num), first=first), num, den)
+    gaussian = discrete_gaussian(stream_of(len(num), first=first), num, den)
+    for i, scale in enumerate(Fraction(*pair) for pair in of_rows):
+        assert laplace[i] == naive_laplace(words_of(first + i), scale)
+        assert gaussian[i] == naive_gaussian(words_of(first + i), scale)
+
+
+def test_products_of_scale_and_count_beyond_int64_are_divided_exactly() -> None:
+    """Counts of 3 or more at a numerator of 2^62 leave int64; here each is beside the limit."""
+    rest, counts = np.array([0, 2**62 - 1, 5]), np.array([1, 40, 1000])
+    num, den = np.full(3, 2**62), np.array([2**22, 2**22, 2**40 - 1])
+    expected = [
+        (int(r) + 2**62 * int(v)) // int(d) for r, v, d in zip(rest, counts, den, strict=True)
+    ]
+    assert samplers._quotients(rest, counts, num, den).tolist() == expected
+
+
+@given(st.integers(1, LARGEST_TERM), st.integers(0, 2**64 - 1))
+def test_a_number_below_a_bound_voids_the_odd_words_only(bound: int, word: int) -> None:
+    odd = 2**64 % bound
+    words = np.array([0, odd - 1 if odd else 0, odd, 2**64 - 1, word], np.uint64)
+    numbers, is_fair = samplers._below(words, np.full(5, bound))
+    assert numbers.tolist() == [int(w) % bound for w in words]
+    assert is_fair.tolist() == [int(w) >= odd for w in words]
+    assert (2**64 - odd) % bound == 0  # so each number has equally many words
+
+
+# --- the fast and the exact path ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("num", "den"), [(1, 1), (10, 3), (1, 7), (10**12 + 39, 7), (2**62, 2**22)]
+)
+@every_sampler
+def test_the_exact_path_alone_draws_the_same(
+    sampler: Sampler, num: int, den: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n = 1000
+    fast = sampler(stream_of(n), num, den)
+    decided = []
+    is_below = LazyUniform.is_below_exp
+    monkeypatch.setattr(
+        LazyUniform, "is_below_exp", lambda self, x: decided.append(x) or is_below(self, x)
+    )
+    assert (sampler(stream_of(n), num, den) == fast).all()
+    assert not decided  # no comparison was in doubt, as is to be expected of so few
+    monkeypatch.setattr(keyed_stream, "_GUARD", 2.0)
+    np.testing.assert_array_equal(sampler(stream_of(n), num, den), fast)
+    assert len(decided) >= n
+
+
+def test_the_exact_path_alone_tosses_and_chooses_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, scores = np.arange(2000), np.arange(40)
+
+    def outcomes() -> tuple[list[bool], list[int]]:
+        tossed = bernoulli_exp(stream_of(2000), rows, rows, 700).tolist()
+        chosen = [
+            permute_and_flip(stream_of(40, first=40 * i), scores, Fraction(1, 3), Fraction(2))
+            for i in range(30)
+        ]
+        return tossed, chosen
+
+    fast = outcomes()
+    monkeypatch.setattr(keyed_stream, "_GUARD", 2.0)
+    assert outcomes() == fast
+    assert 100 < sum(fast[0]) < 1900
+    assert len(set(fast[1])) > 3
+
+
+# --- what a value depends on ----------------------------------------------------------------------
+
+N = 500
+NUM = np.random.default_rng(1).integers(1, 4000, N)
+DEN = np.random.default_rng(2).integers(1, 300, N)
+
+
+@every_sampler
+def test_a_value_does_not_depend_on_the_other_rows(
+    sampler: Sampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keyed, cells = randomness(), cell_numbers(np.arange(N))
+
+    def draw(rows: np.ndarray) -> np.ndarray:
+        return sampler(CellStream(keyed, "noise", cells[rows]), NUM[rows], DEN[rows])
+
+    whole = draw(np.arange(N))
+    order = np.random.default_rng(3).permutation(N)
+    np.testing.assert_array_equal(draw(order), whole[order])
+    np.testing.assert_array_equal(draw(order[:50]), whole[order[:50]])
+    parts = [draw(np.arange(a, b)) for a, b in ((0, 1), (1, 200), (200, 200), (200, N))]
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
+    monkeypatch.setattr(samplers, "_BATCH", 7)
+    np.testing.assert_array_equal(draw(np.arange(N)), whole)
+    assert len(np.unique(whole)) > 2
+
+
+@every_sampler
+def test_only_the_ratio_of_a_scale_matters(sampler: Sampler) -> None:
+    drawn = sampler(stream_of(N), NUM, DEN)
+    np.testing.assert_array_equal(sampler(stream_of(N), 6 * NUM, 6 * DEN), drawn)
+    np.testing.assert_array_equal(
+        sampler(stream_of(N), 12, 5), sampler(stream_of(N), np.full(N, 24), np.full(N, 10))
+    )
+
+
+@every_sampler
+def test_release_purpose_and_cell_decide_and_nothing_else(sampler: Sampler) -> None:
+    cells = cell_numbers(np.arange(N))
+
+    def draw(key: int = 0, purpose: str = "noise", first: int = 0) -> list[int]:
+        stream = CellStream(randomness(key), purpose, cells + np.uint64([first, 0]))
+        return sampler(stream, 4000, 3).tolist()
+
+    first = draw()
+    np.random.seed(1)
+    assert draw() == first
+    assert draw(key=1) != first
+    assert draw(purpose="other") != first
+    assert draw(first=1)[:-1] == first[1:]
+
+
+def test_equal_cells_get_equal_noise_and_an_empty_stream_none() -> None:
+    stream = CellStream(randomness(), "noise", cell_numbers(np.array([4, 9, 4])))
+    drawn = discrete_laplace(stream, 2**30, 1)
+    assert drawn[0] == drawn[2] != drawn[1]
+    for sampler in SAMPLERS.values():
+        assert sampler(stream_of(0), 1, 1).tolist() == []
+
+
+def test_a_stream_that_was_drawn_from_gives_fresh_noise() -> None:
+    stream = stream_of(50)
+    assert (discrete_laplace(stream, 2**30, 1) != discrete_laplace(stream, 2**30, 1)).all()
+
+
+# --- bounds, coins and choices --------------------------------------------------------------------
+
+
+def test_truncated_values_keep_their_bounds_row_by_row() -> None:
+    bounds = np.arange(N) % 40
+    for num, den in ((1, 3), (12, 1), (LARGEST_SCALE, 1)):
+        drawn = truncated_discrete_laplace(stream_of(N), num, den, bounds)
+        assert (np.abs(drawn) <= bounds).all()
+    assert (np.abs(drawn) == bounds)[bounds > 0].any()
+
+
+def test_a_distant_bound_changes_nothing() -> None:
+    np.testing.assert_array_equal(
+        truncated_discrete_laplace(stream_of(N), NUM, DEN, LARGEST_TERM),
+        discrete_laplace(stream_of(N), NUM, DEN),
+    )
+
+
+def test_coins_of_chance_1_and_of_none_and_their_rows() -> None:
+    stream = stream_of(4)
+    tossed = bernoulli_exp(stream, np.array([3, 0]), np.array([0, LARGEST_TERM]), 1)
+    assert tossed.dtype == bool
+    assert tossed.tolist() == [True, False]
+    fresh = stream_of(4)
+    np.testing.assert_array_equal(stream.words(np.array([1, 2])), fresh.words(np.array([1, 2])))
+    fresh.words(np.array([0, 3]))
+    np.testing.assert_array_equal(stream.words(np.array([0, 3])), fresh.words(np.array([0, 3])))
+
+
+def test_extreme_scores_neither_overflow_nor_win() -> None:
+    ends = np.array([-(2**63), 2**63 - 1, 2**63 - 1 - 2**40], np.int64)
+    for i in range(20):
+        chosen = permute_and_flip(stream_of(3, first=3 * i), ends, Fraction(1, 1000), Fraction(1))
+        assert chosen == 1
+    # With an epsilon that hardly tells them apart each is chosen at times.
+    tiny = Fraction(1, 2**80)
+    chosen_ones = {
+        permute_and_flip(stream_of(3, first=3 * i), ends, tiny, Fraction(1)) for i in range(60)
+    }
+    assert chosen_ones == {0, 1, 2}
+
+
+def test_a_vast_epsilon_chooses_the_highest_and_any_of_equals() -> None:
+    scores = np.array([5, 4, 5, -3])
+    for epsilon in (Fraction(10**400), Fraction(2**70), 900.5):
+        chosen = {
+            permute_and_flip(stream_of(4, first=4 * i), scores, epsilon, Fraction(1, 10**9))
+            for i in range(40)
+        }
+        assert chosen == {0, 2}
+
+
+def test_monotone_scores_need_half_the_epsilon() -> None:
+    scores = np.arange(30)
+
+    def chosen(epsilon: Fraction, monotone: bool) -> list[int]:
+        return [
+            permute_and_flip(
+                stream_of(30, first=30 * i), scores, epsilon, Fraction(3), monotone=monotone
+            )
+            for i in range(30)
+        ]
+
+    assert chosen(Fraction(1, 2), True) == chosen(Fraction(1), False)
+    assert chosen(Fraction(1), True) != chosen(Fraction(1), False)
+
+
+def test_equal_ranks_are_ordered_by_further_words() -> None:
+    scores = np.array([1, 1, 1, -(10**9)])
+    low, equal = (0, 3), (2**63, 3)
+    stream = Scripted([equal, (9, 0)], [(0, 4)], [low, (8, 0)], [(2**63, 0)])
+    assert permute_and_flip(stream, scores, Fraction(1), Fraction(1)) == 2
+    again = Scripted([equal, (9, 0), (5, 0)], [(0, 4)], [low, (9, 0), (6, 0)], [(2**63, 0)])
+    assert permute_and_flip(again, scores, Fraction(1), Fraction(1)) == 0
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("num", "den", "message"),
+    [
+        (0, 1, "^numerators: expected 1 to 4611686018427387904, got 0$"),
+        (-3, 1, "^numerators: .* got -3$"),
+        (2**62 + 1, 2**62, "^numerators: .* got 4611686018427387905$"),
+        (2**63, 2**62, "^numerators: .* got 9223372036854775808$"),
+        (2**70, 1, "^numerators: expected whole numbers of 64 bits"),
+        (1, 0, "^denominators: .* got 0$"),
+        (1, np.array([1, -1, 1]), "^denominators: .* got -1$"),
+        (1.5, 1, "^numerators: expected whole numbers of 64 bits, got float64$"),
+        (True, 1, "^numerators: expected whole numbers of 64 bits, got bool$"),
+        (Fraction(1, 2), 1, "^numerators: expected whole numbers"),
+        (np.ones(2, np.int64), 1, r"^numerators: expected one number or 3, got the shape \[2\]$"),
+        (1, np.ones((3, 1), np.int64), r"^denominators: .* the shape \[3, 1\]$"),
+        (2**40 + 1, 1, "^numerators: .* at most 1099511627776, got 1099511627777/1; .*epsilon"),
+        (2**41 + 1, 2, "^numerators: .* got 2199023255553/2;"),
+        (2**62, 2**22 - 1, "^numerators: .* got 4611686018427387904/4194303;"),
+        (np.array([1, 2**50, 1]), np.array([1, 1023, 1]), "^numerators: .* 1125899906842624/1023;"),
+    ],
+)
+@every_sampler
+def test_scales_that_cannot_be_drawn_are_refused(
+    sampler: Sampler, num: int, den: int, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        sampler(stream_of(3), num, den)
+
+
+@pytest.mark.parametrize("bounds", [-1, 2**62 + 1, np.array([0, 3, -1]), 1.0, np.zeros(2, int)])
+def test_bounds_that_mean_nothing_are_refused(bounds: int) -> None:
+    with pytest.raises(UsageError, match=r"^bounds: expected"):
+        truncated_discrete_laplace(stream_of(3), 1, 1, bounds)
+
+
+def test_coins_refuse_what_is_no_fraction() -> None:
+    with pytest.raises(UsageError, match=r"^numerators: expected 0 to .* got -1$"):
+        bernoulli_exp(stream_of(2), np.arange(2), -1, 1)
+    with pytest.raises(UsageError, match=r"^denominators: expected 1 to .* got 0$"):
+        bernoulli_exp(stream_of(2), np.arange(2), 1, np.array([1, 0]))
+
+
+def test_choices_refuse_what_they_cannot_weigh() -> None:
+    one = Fraction(1)
+    for scores in (np.zeros(2, np.int64), np.zeros(3), np.zeros((3, 1), np.int64)):
+        with pytest.raises(UsageError, match=r"^scores: expected int64\[3\]"):
+            permute_and_flip(stream_of(3), scores, one, one)
+    with pytest.raises(UsageError, match=r"^scores: .* at least one"):
+        permute_and_flip(stream_of(0), np.zeros(0, np.int64), one, one)
+    with pytest.raises(UsageError, match=r"^epsilon: expected a number above 0, got 0$"):
+        permute_and_flip(stream_of(3), np.zeros(3, np.int64), Fraction(0), one)
+    with pytest.raises(UsageError, match=r"^sensitivity: expected a number above 0, got -1/2$"):
+        permute_and_flip(stream_of(3), np.zeros(3, np.int64), one, Fraction(-1, 2))
+
+
+def test_refusals_do_not_show_scores() -> None:
+    with pytest.raises(UsageError) as raised:
+        permute_and_flip(stream_of(2), np.array([86753, 86753, 86753]), Fraction(1), Fraction(1))
+    assert "86753" not in str(raised.value)
+
+
+def test_nothing_takes_a_seed_or_another_generator() -> None:
+    functions = [getattr(samplers, name) for name in samplers.__all__]
+    named = {parameter for f in functions for parameter in inspect.signature(f).parameters}
+    assert named == {
+        *("randomness", "purpose", "cells", "stream", "rows", "numerators", "denominators"),
+        *("bounds", "scores", "epsilon", "sensitivity", "monotone"),
+    }
+    for generator in (7, None, np.random.default_rng(7)):
+        with pytest.raises((TypeError, AttributeError)):
+            discrete_laplace(generator, 1, 1)
+    with pytest.raises(TypeError, match="seed"):
+        discrete_laplace(stream_of(1), 1, 1, seed=7)

@@ -1,0 +1,77 @@
+"""Noisy histograms and backing off: exact sums, the right noise, and a better estimate."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.keys import randomness
+from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_counts, variance_of
+from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
+
+WIDE = st.floats(-1e6, 1e6).map(lambda x: round(x, 3))
+
+
+def cells_of(counts: np.ndarray, units: int) -> ClippedCells:
+    """One case an occurrence, so nothing is clipped."""
+    keys = np.repeat(np.arange(len(counts)), counts)
+    cells = CaseCells.of(np.arange(len(keys)), keys, len(keys), len(counts))
+    return ClippedCells.of_cases(cells, units, units)
+
+
+@pytest.mark.parametrize("is_laplace", [False, True])
+def test_noise_is_added_to_every_cell_and_has_the_stated_variance(is_laplace: bool) -> None:
+    n = 40_000
+    counts = np.zeros(n, np.int64)
+    counts[::100] = 7
+    noise = SumNoise((3 * 1024, 1), 1024, is_laplace)
+    drawn = noisy_counts(cells_of(counts, 1024), n, noise, "cells", randomness()) - counts
+    assert variance_of(noise) == (18 if is_laplace else 9)
+    # The variance of a mean of n squares: 5 sigma at kurtosis 6.
+    assert abs((drawn**2).mean() / variance_of(noise) - 1) < 5 * np.sqrt(5 / n)
+    assert abs(drawn.mean()) < 6 * np.sqrt(variance_of(noise) / n)
+    again = noisy_counts(cells_of(counts, 1024), n, noise, "others", randomness()) - counts
+    assert abs(np.corrcoef(drawn, again)[0, 1]) < 6 / np.sqrt(n)
+
+
+@given(
+    st.lists(st.lists(WIDE, min_size=3, max_size=3), max_size=6),
+    st.floats(0, 1e6),
+    st.lists(st.integers(0, 9), min_size=3, max_size=3).filter(any),
+)
+def test_rows_become_shares(rows: list[list[float]], variance: float, prior: list[int]) -> None:
+    shares = np.array(prior) / sum(prior)
+    made = backed_off(np.array(rows, np.float64).reshape(-1, 3), variance, shares)
+    assert made.shape == (len(rows), 3)
+    assert (made >= 0).all()
+    assert np.allclose(made.sum(axis=1), 1)
+    for row, own in zip(rows, made, strict=True):
+        if sum(row) <= 0:
+            assert np.allclose(own, shares)
+
+
+def test_without_noise_rows_are_their_own_and_with_endless_noise_the_prior() -> None:
+    rows = np.array([[6.0, 3.0, 1.0], [0.0, 0.0, 50.0]])
+    prior = np.array([0.2, 0.3, 0.5])
+    assert np.allclose(backed_off(rows, 0.0, prior), rows / rows.sum(axis=1)[:, None])
+    assert np.allclose(backed_off(rows, 1e12, prior), prior)
+    own_variance = backed_off(rows, np.array([0.0, 1e12]), prior)
+    assert np.allclose(own_variance, [rows[0] / 10, prior])
+
+
+def test_backing_off_errs_less_than_the_rows_and_than_the_prior() -> None:
+    rng = np.random.default_rng(5)
+    prior = rng.dirichlet(np.full(24, 0.5))
+    truth = np.array([rng.dirichlet(prior * 40 + 1e-3) for _ in range(400)])
+    sizes = rng.choice([30, 300, 3000], 400)
+    rows = truth * sizes[:, None] + rng.normal(0, 5, truth.shape)
+    plain = np.maximum(rows, 0) / np.maximum(rows, 0).sum(axis=1)[:, None]
+
+    def error(shares: np.ndarray) -> float:
+        return float(np.abs(shares - truth).sum())
+
+    made = error(backed_off(rows, 25.0, prior))
+    assert made < 0.8 * error(plain)
+    assert made < 0.8 * error(np.broadcast_to(prior, truth.shape))

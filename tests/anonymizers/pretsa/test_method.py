@@ -1,0 +1,401 @@
+"""`pretsa` and `pretsa-case` in memory and by Beam, and the verifier against spoilt releases."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pydantic
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy.stats import wasserstein_distance
+
+from tests.anonymizers.pretsa.test_tree import ENDS, logs
+from tests.support.keys import release_key
+from tests.support.logs import trace_batch
+from tests.support.paper_log import MINUTE_US, traces_of
+from tests.support.releasing import digests, fix_key, hospital_files, manifest, tracecloak
+from tests.support.rounds import CONFIG_DIGEST, RELEASE_ID, rows_of
+from tracecloak.anonymizers.contract.in_memory import anonymise
+from tracecloak.anonymizers.pretsa.method import Pretsa, PretsaCase
+from tracecloak.anonymizers.pretsa.verify import verify_released
+from tracecloak.anonymizers.registry import METHODS
+from tracecloak.schemas.errors import GuaranteeError
+from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
+from tracecloak.schemas.events.traces import TraceBatch
+
+COST = "cost:units"
+UNITS = {COST: {"bounds": [0, 1000], "n_bins": 500}}
+
+
+def release(traces: list[TraceBatch], number: int = 0, **params: Any) -> list[TraceBatch]:
+    method = Pretsa() if "t" in params else PretsaCase()
+    made = method.Params(**params)
+    released = anonymise(
+        traces, method, made, release_key(number), RELEASE_ID, CONFIG_DIGEST
+    ).traces
+    method.verify(released, made)
+    return released
+
+
+def variants_of(batches: list[TraceBatch]) -> Counter[tuple[str, ...]]:
+    return Counter(tuple(a for a, _ in steps) for _, steps in rows_of(batches))
+
+
+def farthest(batches: list[TraceBatch]) -> float:
+    """The largest distance of a prefix's durations from those of its activity, by scipy."""
+    by_prefix: dict[tuple[str, ...], list[int]] = {}
+    by_activity: dict[str, list[int]] = {}
+    for _, steps in rows_of(batches):
+        times = [time for _, time in steps]
+        durations = [0, *(b - a for a, b in itertools.pairwise(times))]
+        variant = tuple(a for a, _ in steps)
+        for n, duration in enumerate(durations, 1):
+            by_prefix.setdefault(variant[:n], []).append(duration)
+            by_activity.setdefault(variant[n - 1], []).append(duration)
+    found = [0.0]
+    for prefix, own in by_prefix.items():
+        every = by_activity[prefix[-1]]
+        if width := max(every) - min(every):
+            found.append(wasserstein_distance(own, every) / width)
+    return max(found)
+
+
+# --- what holds of every release ------------------------------------------------------------------
+
+
+@settings(max_examples=150)
+@given(
+    logs(14, 40),
+    st.integers(1, 4),
+    st.floats(0.05, 1),
+    st.booleans(),
+    st.sampled_from(["kept", "dropped"]),
+)
+def test_every_release_keeps_its_promise(
+    log: dict[str, str], k: int, t: float, protect_ends: bool, starts: str
+) -> None:
+    traces = trace_batch(log, "ABC")
+    assume(traces.n_cases >= k)
+    try:
+        released = release([traces], k=k, t=t, protect_ends=protect_ends, starts=starts)
+    except GuaranteeError as error:
+        assert "lower k or raise t" in str(error)
+        return
+    before, after = variants_of([traces]), variants_of(released)
+    assert after.total() == before.total()
+    assert set(after) <= set(before)
+    prefixes: Counter[tuple[str, ...]] = Counter()
+    for variant, n_cases in after.items():
+        prefixes.update({variant[:n]: n_cases for n in range(1, len(variant) + 1)})
+    assert min(prefixes.values()) >= k
+    assert not protect_ends or min(after.values()) >= k
+    assert farthest(released) < t
+    began = sorted(batch_start for batch in released for batch_start in batch.starts.tolist())
+    assert began == (sorted(traces.starts.tolist()) if starts == "kept" else [0] * len(began))
+    assert not set(log) & {case for case, _ in rows_of(released)}
+
+
+def hospital(n_cases: int = 120) -> list[tuple[str, str, int]]:
+    """Cases of a few frequent and several rare variants; no two steps take equally long."""
+    rng = np.random.default_rng(3)
+    steps = rng.permutation(10**6)[: 8 * n_cases].tolist()
+    rows = []
+    for case in range(n_cases):
+        variant = ["ABCD", "ABD", "ACBD", "ABBD"][case % 4] + "BCD"[: case % 7 // 2]
+        time = case * 10**11
+        for activity in variant:
+            rows.append((f"case {case}", activity, time))
+            time += steps.pop() * 1000 + 1
+    return rows
+
+
+def test_a_release_depends_on_the_key_and_not_on_the_shards() -> None:
+    rows = hospital()
+    [whole] = traces_of(rows)
+    one = rows_of(release([whole], 1, k=5, t=0.5))
+    assert one == rows_of(release(traces_of(rows, n_shards=5), 1, k=5, t=0.5))
+    other = rows_of(release([whole], 2, k=5, t=0.5))
+    assert not {case for case, _ in one} & {case for case, _ in other}
+    assert sorted(s for _, s in one) != sorted(s for _, s in other)
+
+
+@pytest.mark.parametrize("distance", ["levenshtein", "embedding"])
+def test_no_step_of_the_input_is_released(distance: str) -> None:
+    [traces] = traces_of(hospital())
+    released = release([traces], k=5, t=0.9, distance=distance, epochs=5)
+    steps = [set(batch.durations.tolist()) - {0} for batch in ([traces, *released])]
+    assert len(steps[0]) > 400
+    assert not steps[0] & steps[1]
+
+
+def test_pretsa_case_does_not_look_at_durations() -> None:
+    """B takes an hour in the 4 cases with A and a minute in the 12 with C: 0.75 and 0.25 away."""
+    log = {f"a{i}": "A B@60" for i in range(4)} | {f"c{i}": "C B@1" for i in range(12)}
+    traces = trace_batch(log)
+    assert len(variants_of(release([traces], k=4))) == 2
+    assert len(variants_of(release([traces], k=4, t=0.8))) == 2
+    assert variants_of(release([traces], k=4, t=0.7)) == {("C", "B"): 16}
+
+
+def test_no_case_is_released_of_a_log_that_is_too_small() -> None:
+    [traces] = traces_of(hospital(3))
+    with pytest.raises(GuaranteeError, match="k=4") as raised:
+        release([traces], k=4)
+    assert raised.value.exit_code == 5
+
+
+def test_durations_that_stay_far_whatever_is_merged_are_refused() -> None:
+    """All cases have one variant, in which A comes twice: at once, and after an hour."""
+    traces = trace_batch({f"c{i}": "A A@60" for i in range(9)})
+    with pytest.raises(GuaranteeError, match="lower k or raise t"):
+        release([traces], k=2, t=0.3)
+
+
+def test_cases_that_would_pass_the_end_of_the_calendar_are_refused() -> None:
+    far = [(f"{i}", name, t) for i in range(4) for name, t in (("A", MIN_TIME_US + i),
+                                                             ("B", MAX_TIME_US - i))]  # fmt: skip
+    with pytest.raises(GuaranteeError, match=r"9999.*row filter"):
+        release(traces_of(far), k=2)
+
+
+# --- a declared column ----------------------------------------------------------------------------
+
+
+def with_costs(rows: list[tuple[str, str, int]]) -> TraceBatch:
+    """Costs around 200 of A, 400 of B, and so on; D has none, and one text is no number."""
+    [traces] = traces_of(rows)
+    names = np.array(traces.vocabulary.names.to_pylist())[traces.activities]
+    draw = np.random.default_rng(4)
+    texts = [
+        None if name == "D" else f"{200 * 'ABC'.index(name) + draw.integers(1, 399)}.25"
+        for name in names
+    ]
+    texts[0] = "free"
+    return replace(traces, attributes={COST: pa.array(texts).dictionary_encode()})
+
+
+def test_a_declared_column_is_drawn_anew_and_the_times_tell_but_the_order() -> None:
+    traces = with_costs(hospital())
+    [released] = release([traces], k=5, t=0.6, duration=UNITS)
+    assert released.n_cases == traces.n_cases
+    assert set(np.unique(released.times).tolist()) == {
+        i * 10**6 for i in range(released.lengths.max())
+    }
+    costs = released.attributes[COST]
+    assert costs.type == pa.float64()
+    names = np.array(released.vocabulary.names.to_pylist())[released.activities]
+    missing = np.asarray(costs.is_null())
+    assert (missing == (names == "D")).all()
+    numbers = np.asarray(costs.drop_null())
+    assert numbers.min() >= 0 and numbers.max() <= 1000
+    for i, name in enumerate("ABC"):
+        own = numbers[names[~missing] == name]
+        assert abs(own.mean() - (200 * i + 200)) < 40
+        assert own.min() >= 200 * i - 5 and own.max() <= 200 * i + 405
+    had = {float(x) for x in traces.attributes[COST].to_pylist() if x and x != "free"}
+    assert not had & set(numbers.tolist())
+
+
+def test_whole_numbers_are_released_whole_and_shards_do_not_matter() -> None:
+    traces = with_costs(hospital())
+    declared = {COST: {**UNITS[COST], "whole": True}}
+    [whole] = release([traces], k=5, t=0.6, duration=declared)
+    assert whole.attributes[COST].type == pa.int64()
+    halves = [traces.take(np.arange(part, traces.n_cases, 2)) for part in range(2)]
+    found = release(halves, k=5, t=0.6, duration=declared)
+    assert sorted(zip(*both(whole), strict=True)) == sorted(
+        pair for batch in found for pair in zip(*both(batch), strict=True)
+    )
+
+
+def both(batch: TraceBatch) -> tuple[list[str], list[int]]:
+    rows = batch.to_rows()
+    return rows.column("case_id").to_pylist(), rows.column(COST).fill_null(-1).to_pylist()
+
+
+def test_without_the_column_no_event_has_a_number() -> None:
+    [released] = release(traces_of(hospital()), k=5, t=0.6, duration=UNITS)
+    assert released.n_cases == 120
+    assert released.attributes[COST].null_count == released.n_events
+
+
+def test_the_closeness_of_a_declared_column_is_verified() -> None:
+    traces = with_costs(hospital())
+    [released] = release([traces], k=5, t=0.6, duration=UNITS)
+    verify_released([released], 5, 0.6, attribute=COST)
+    costs = np.array(released.attributes[COST].fill_null(0))
+    [b] = released.vocabulary.codes(pa.array(["B"])).tolist()
+    second = released.offsets[:-1] + 1
+    costs[released.activities == b] = 1000.0
+    costs[second[released.activities[second] == b]] = 0.0
+    spoilt = replace(released, attributes={COST: pa.array(costs)})
+    with pytest.raises(GuaranteeError, match=r"t=0\.5 or more"):
+        verify_released([spoilt], 5, 0.5, attribute=COST)
+
+
+# --- the verifier ---------------------------------------------------------------------------------
+
+
+def sound() -> TraceBatch:
+    """4 cases of A B C, 6 of A B, and 5 of B, steps of B a minute or two."""
+    log = {f"c{i}": f"A B@{1 + i % 2} C@9" for i in range(4)}
+    log |= {f"d{i}": f"A B@{1 + i % 2}" for i in range(6)} | {f"e{i}": "B" for i in range(5)}
+    return trace_batch(log)
+
+
+def test_a_sound_release_is_accepted_in_any_batches() -> None:
+    traces = sound()
+    parts = [traces.take(np.arange(i, traces.n_cases, 3)) for i in range(3)]
+    verify_released([traces], 4, 0.7)
+    verify_released(parts, 4, 0.7)
+    verify_released([], 4, 0.7)
+    verify_released([traces.take(np.zeros(0, np.int64))], 4, 0.7)
+
+
+def without(case: int) -> TraceBatch:
+    return sound().take(np.delete(np.arange(15), case))
+
+
+def changed(activity: int) -> TraceBatch:
+    """The first case's last event is of another activity."""
+    traces = sound()
+    activities = traces.activities.copy()
+    activities[2] = activity
+    return replace(traces, activities=activities)
+
+
+def shortened() -> TraceBatch:
+    """The first case ends after B."""
+    return TraceBatch.concat([sound().take(np.arange(1)).truncate(2), without(0)])
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "match"),
+    [
+        (without(0), "variant"),
+        (changed(0), "variant"),
+        (shortened(), "variant"),
+        (TraceBatch.concat([sound(), trace_batch({"x": "C"}, "ABC")]), "variant"),
+    ],
+    ids=["a case lost", "an activity changed", "a case shortened", "a case added"],
+)
+def test_a_release_with_a_rare_variant_is_rejected(spoilt: TraceBatch, match: str) -> None:
+    with pytest.raises(GuaranteeError, match=rf"{match} has fewer than k=4") as raised:
+        verify_released([spoilt], 4, None)
+    assert raised.value.exit_code == 5
+    with pytest.raises(GuaranteeError, match=r"prefix of [13] events has fewer than k=4"):
+        verify_released([spoilt], 4, None, protect_ends=False)
+
+
+def test_the_end_of_a_single_case_is_rejected_where_ends_are_promised() -> None:
+    traces = trace_batch(ENDS)
+    verify_released([traces], 3, None, protect_ends=False)
+    with pytest.raises(GuaranteeError, match="variant has fewer than k=3"):
+        verify_released([traces], 3, None)
+
+
+def test_durations_that_are_not_close_are_rejected() -> None:
+    """B comes first in 5 cases, at 0, and after a minute in 10: 10 of 15 are a range away."""
+    log = {f"a{i}": "A B@1" for i in range(10)} | {f"b{i}": "B" for i in range(5)}
+    traces = trace_batch(log)
+    verify_released([traces], 4, 0.667)
+    verify_released([traces], 4, None)
+    with pytest.raises(GuaranteeError, match=r"prefix of 1 events are t=0.666 or more"):
+        verify_released([traces], 4, 0.666)
+
+
+def test_a_distance_of_t_is_too_far() -> None:
+    log = {f"a{i}": "A B@10" for i in range(2)} | {f"c{i}": "C@0 B@0" for i in range(2)}
+    verify_released([trace_batch(log)], 2, 0.5000001)
+    with pytest.raises(GuaranteeError, match=r"t=0\.5 or more"):
+        verify_released([trace_batch(log)], 2, 0.5)
+
+
+def test_the_verifier_sees_that_ends_were_not_protected_by_the_method() -> None:
+    traces = trace_batch(ENDS)
+    released = release([traces], k=3, protect_ends=False)
+    with pytest.raises(GuaranteeError, match="variant has fewer than k=3"):
+        PretsaCase().verify(released, PretsaCase.Params(k=3))
+
+
+# --- parameters -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("params", "match"),
+    [
+        ({"t": 0}, "t\n.*greater than 0"),
+        ({"t": 1.01}, "t\n.*less than or equal to 1"),
+        ({"k": 0}, "k\n.*greater than or equal to 1"),
+        ({"rho_addition": 1}, "rho_addition\n.*greater than 1"),
+        ({"rho_addition": 3.5}, "rho_removal must be above rho_addition, got 3 and 3.5"),
+        ({"duration": {"case:cost": UNITS[COST]}}, "one attribute of events"),
+        ({"duration": {COST: {"values": ["1", "2"]}}}, "declared by bounds"),
+        ({"duration": {**UNITS, "other": UNITS[COST]}}, "one attribute of events"),
+    ],
+)
+def test_parameters_out_of_range_are_refused(params: dict[str, Any], match: str) -> None:
+    with pytest.raises(pydantic.ValidationError, match=match):
+        Pretsa.Params(**params)
+
+
+def test_the_guarantee_says_what_is_left_open() -> None:
+    method = Pretsa()
+    plain = method.guarantee(method.Params(k=7, t=0.25))
+    assert "Every released variant has at least 7 cases" in plain.sentence
+    assert "0.25 of their range" in plain.sentence
+    assert "verified on the released files" in plain.sentence
+    weak = method.guarantee(method.Params(protect_ends=False, starts="kept"))
+    assert "Every released prefix" in weak.sentence
+    assert set(weak.not_covered) - set(plain.not_covered) == {
+        "The end of a variant is not protected: one that other variants continue can be that of "
+        "fewer cases, down to a single one.",
+        "The start of each case is exact, and can tell whose case it is.",
+    }
+
+
+# --- Beam -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--method", "pretsa", "--k", 5, "--t", 0.4),
+        ("--method", "pretsa", "--k", 5, "--distance", "embedding", "--epochs", 3),
+        ("--method", "pretsa-case", "--k", 9, "--starts", "kept"),
+    ],
+    ids=["levenshtein", "embedding", "pretsa-case"],
+)
+def test_beam_gives_the_bytes_of_the_in_memory_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[Any, ...]
+) -> None:
+    fix_key(monkeypatch)
+    for method in (Pretsa(), PretsaCase()):
+        monkeypatch.setitem(METHODS, method.name, method)
+    inputs = ",".join(str(path) for path in hospital_files(tmp_path, 150))
+
+    def made(name: str, *others: Any) -> Path:
+        code = tracecloak(
+            "release", "--input", inputs, "--output", tmp_path / name / "out",
+            "--key_store", tmp_path / name / "keys", "--release_id", "r",
+            "--formats", "parquet,csv", *flags, *others,
+        )  # fmt: skip
+        assert code == 0
+        return tmp_path / name / "out" / "run_id=r"
+
+    expected = made("memory", "--runner", "InMemory")
+    found = made("beam", "--shards", 3)
+    assert digests(found) == digests(expected)
+    assert manifest(found)["guarantee"]["kind"] == "syntactic"
+
+
+def test_minutes_are_minutes() -> None:
+    """The helper's unit, on which the figures above rest."""
+    assert trace_batch({"c": "A B@5"}).durations.tolist() == [0, 5 * MINUTE_US]

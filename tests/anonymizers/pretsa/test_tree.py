@@ -1,0 +1,326 @@
+"""Merging variants, t-closeness and the draws of durations, against plain Python and scipy."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy.stats import wasserstein_distance
+
+from tests.anonymizers.variants.test_distance import naive_edits
+from tests.support.keys import randomness
+from tests.support.logs import MINUTE, Variant, cases_of, naive_durations, trace_batch
+from tracecloak.anonymizers.pretsa.duration_closeness import ActivityDurations
+from tracecloak.anonymizers.pretsa.durations import Pools, draw_durations, released_nodes
+from tracecloak.anonymizers.pretsa.tree import ROUNDING, MergedTree
+from tracecloak.anonymizers.pretsa.verify import Spread
+from tracecloak.anonymizers.variants.distance import LevenshteinDistance
+from tracecloak.schemas.arrays.merging import ranges
+from tracecloak.schemas.errors import GuaranteeError
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.statistics.durations import DurationTable
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+Case = tuple[Variant, list[int]]
+
+
+def cases(log: dict[str, str]) -> list[Case]:
+    """Each case's variant and durations in microseconds."""
+    durations = naive_durations(log)
+    return [(tuple(a for a, _ in steps), durations[c]) for c, steps in cases_of(log).items()]
+
+
+def tree_of(
+    log: dict[str, str], k: int, t: float | None = None, protect_ends: bool = True
+) -> tuple[MergedTree, DurationTable]:
+    traces = trace_batch(log, "ABC")
+    variants = VariantHistogram.from_traces(traces)
+    positions = ranges(variants.offsets[variants.find(traces)], traces.lengths)
+    durations = DurationTable.from_events(positions, traces.durations)
+    distance = LevenshteinDistance(variants)
+    return MergedTree(variants, durations, distance, k, t, protect_ends), durations
+
+
+def closeness(own: Sequence[int], every: Sequence[int]) -> float:
+    width = max(every) - min(every)
+    return wasserstein_distance(own, every) / width if own and width else 0.0
+
+
+def naive_merge(
+    log: list[Case], k: int, t: float | None, protect_ends: bool
+) -> list[Variant] | None:
+    """The variant of each case, or None where nothing is left; case by case, as defined."""
+    live = {variant for variant, _ in log}
+    now = [variant for variant, _ in log]
+    every: dict[str, list[int]] = {}
+    for variant, durations in log:
+        for activity, duration in zip(variant, durations, strict=True):
+            every.setdefault(activity, []).append(duration)
+
+    def violates(prefix: Variant) -> bool:
+        n = len(prefix)
+        passing = [i for i, variant in enumerate(now) if variant[:n] == prefix]
+        if len(passing) < k:
+            return True
+        own = [log[i][1][n - 1] for i in passing if log[i][0][:n] == prefix]
+        return t is not None and closeness(own, every[prefix[-1]]) >= t * (1 - ROUNDING)
+
+    while True:
+        prefixes = sorted({v[:n] for v in live for n in range(1, len(v) + 1)})
+        first = next((prefix for prefix in prefixes if violates(prefix)), None)
+        if first is not None:
+            gone = {variant for variant in live if variant[: len(first)] == first}
+        else:
+            having = Counter(now)
+            least = min(live, key=lambda variant: (having[variant], variant))
+            if not protect_ends or having[least] >= k:
+                return now
+            gone = {least}
+        live -= gone
+        if not live:
+            return None
+        for i, variant in enumerate(now):
+            if variant in gone:
+                own = log[i][0]
+                now[i] = min(live, key=lambda target: (naive_edits(own, target), target))
+
+
+def merged(tree: MergedTree) -> dict[Variant, Variant]:
+    """What each variant of the input has become."""
+    offsets, codes = tree.variants.offsets.tolist(), tree.variants.codes.tolist()
+    names = [tuple("ABC"[c] for c in codes[a:b]) for a, b in itertools.pairwise(offsets)]
+    return {names[i]: names[goal] for i, goal in enumerate(tree.target.tolist())}
+
+
+def logs(max_cases: int = 10, most: int = 3) -> st.SearchStrategy[dict[str, str]]:
+    """Few cases of 3 activities; each step takes 0 to some minutes."""
+    step = st.tuples(st.sampled_from("ABC"), st.integers(0, most))
+    case = st.lists(step, min_size=1, max_size=5)
+
+    def text(steps: list[tuple[str, int]]) -> str:
+        minutes = itertools.accumulate(gap for _, gap in steps)
+        pairs = zip(steps, minutes, strict=True)
+        return " ".join(f"{activity}@{minute}" for (activity, _), minute in pairs)
+
+    return st.lists(case, min_size=1, max_size=max_cases).map(
+        lambda found: {f"c{i}": text(steps) for i, steps in enumerate(found)}
+    )
+
+
+# --- merging --------------------------------------------------------------------------------------
+
+
+@settings(max_examples=300)
+@given(logs(), st.integers(1, 4), st.none() | st.floats(0.05, 1), st.booleans())
+def test_merging_is_that_of_the_definition(
+    log: dict[str, str], k: int, t: float | None, protect_ends: bool
+) -> None:
+    assume(len(log) >= k)
+    known = cases(log)
+    expected = naive_merge(known, k, t, protect_ends)
+    tree, _ = tree_of(log, k, t, protect_ends)
+    if expected is None:
+        with pytest.raises(GuaranteeError, match="lower k or raise t"):
+            tree.merge()
+        return
+    tree.merge()
+    becomes = merged(tree)
+    assert [becomes[variant] for variant, _ in known] == expected
+    having = Counter(expected)
+    live = {list(becomes)[i]: int(tree.n_cases[i]) for i in tree.live.tolist()}
+    assert live == having
+    assert tree.n_cases.sum() == len(log)
+    assert not protect_ends or min(live.values()) >= k
+
+
+ENDS = {f"c{i}": "A B C" for i in range(5)} | {"lone": "A B"}
+
+
+def test_an_end_of_one_case_is_released_unless_ends_are_protected() -> None:
+    """A B C of 5 cases and A B of 1, k = 3: each prefix has 5 or more, the variant A B has 1."""
+    published, _ = tree_of(ENDS, 3, protect_ends=False)
+    published.merge()
+    assert merged(published)[("A", "B")] == ("A", "B")
+    protected, _ = tree_of(ENDS, 3)
+    protected.merge()
+    assert set(merged(protected).values()) == {("A", "B", "C")}
+
+
+def test_the_end_of_the_fewest_cases_goes_first() -> None:
+    """A B gets the case of A C and has 2 then; cut first, it would have gone to A B C."""
+    log = {f"c{i}": "A B C" for i in range(4)} | {f"d{i}": "A B" for i in range(3)}
+    log |= {"e": "A B B"}
+    tree, _ = tree_of(log, 4, protect_ends=True)
+    tree.merge()
+    assert merged(tree)[("A", "B")] == ("A", "B")
+    assert sorted(tree.n_cases.tolist()) == [0, 4, 4]
+
+
+def test_a_cut_takes_all_variants_below_out_of_the_targets() -> None:
+    """B A C is nearest to B A B, but goes with it: B has but 2 cases, and no variant is made up."""
+    log = {f"c{i}": "A A C" for i in range(3)} | {"x": "B A B", "y": "B A C"}
+    tree, _ = tree_of(log, 3)
+    tree.merge()
+    assert set(merged(tree).values()) == {("A", "A", "C")}
+
+
+# --- t-closeness ----------------------------------------------------------------------------------
+
+
+def test_half_of_the_range_is_half() -> None:
+    """{0} against {0, 10} over their range 10 is 0.5."""
+    every, places = ActivityDurations.of(np.zeros(2, int), np.array([0, 10]), np.ones(2, int))
+    assert every.distances(np.zeros(1, int), places[:1], np.ones(1, int), 1).tolist() == [0.5]
+    assert Spread(np.array([0.0, 10.0])).distance(np.array([0.0])) == 0.5
+
+
+@given(st.data())
+def test_distances_are_scipys(data: st.DataObject) -> None:
+    """By both ways of computing them: of the method and of the verifier."""
+    largest = data.draw(st.sampled_from([3, 1000, 10**15]))
+    value = st.integers(0, largest)
+    activities = data.draw(st.lists(st.lists(value, min_size=1, max_size=12), min_size=1))
+    codes = np.repeat(np.arange(len(activities)), [len(own) for own in activities])
+    values = np.concatenate([np.array(own, np.int64) for own in activities])
+    counts = np.array(data.draw(st.lists(st.integers(1, 4), min_size=len(values),
+                                         max_size=len(values))), np.int64)  # fmt: skip
+    every, places = ActivityDurations.of(codes, values, counts)
+    groups, rows, taken, expected, by_ranks = [], [], [], [], []
+    for activity in range(len(activities)):
+        own = np.flatnonzero(codes == activity)
+        chosen = data.draw(st.lists(st.sampled_from(own.tolist()), max_size=6))
+        weights = data.draw(st.lists(st.integers(1, 3), min_size=len(chosen),
+                                     max_size=len(chosen)))  # fmt: skip
+        groups += [activity] * len(chosen)
+        rows += chosen
+        taken += weights
+        repeated = np.repeat(values[chosen], weights) if chosen else np.zeros(0, np.int64)
+        all_values = np.repeat(values[own], counts[own])
+        expected.append(closeness(repeated.tolist(), all_values.tolist()))
+        by_ranks.append(Spread(all_values.astype(float)).distance(repeated.astype(float)))
+    found = every.distances(
+        np.array(groups, np.int64), places[np.array(rows, np.int64)],
+        np.array(taken, np.int64), len(activities),
+    )  # fmt: skip
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+    np.testing.assert_allclose(by_ranks, expected, atol=1e-9)
+
+
+def test_a_log_without_any_duration_has_no_distances() -> None:
+    nothing = np.zeros(0, np.int64)
+    every, places = ActivityDurations.of(nothing, nothing, nothing)
+    assert every.distances(nothing, places, nothing, 3).tolist() == [0, 0, 0]
+
+
+def test_events_without_a_duration_do_not_count() -> None:
+    spread = Spread(np.array([0, np.nan, 10]))
+    assert spread.distance(np.array([np.nan, 0])) == 0.5
+    assert spread.distance(np.array([np.nan])) == 0
+    assert Spread(np.array([np.nan])).distance(np.array([np.nan])) == 0
+
+
+# --- durations ------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(0, 10**9), min_size=2, max_size=9))
+def test_quantiles_keep_the_mean_and_the_neighbourhood_of_the_values(values: list[int]) -> None:
+    pools = Pools.of(
+        np.zeros(len(values), int), np.array(values), np.ones(len(values), np.int64), 1
+    )
+    shares = (np.arange(40_000) + 0.5) / 40_000
+    found = pools.quantiles(np.zeros(len(shares), int), shares)
+    width = max(values) - min(values)
+    assert found.mean() == pytest.approx(np.mean(values), abs=1 + width * 1e-3)
+    assert found.min() >= 0
+    assert found.min() >= min(values) - width / 2 and found.max() <= max(values) + width / 2
+
+
+def drawn_of(
+    log: dict[str, str], k: int, t: float | None = None
+) -> tuple[MergedTree, np.ndarray, np.ndarray]:
+    tree, durations = tree_of(log, k, t)
+    tree.merge()
+    drawn = draw_durations(tree, durations, k, t, randomness())
+    return tree, released_nodes(tree), drawn
+
+
+def test_no_duration_is_one_that_a_case_had() -> None:
+    """All steps of the input differ by a minute or more, so equal ones would be copies."""
+    rng = np.random.default_rng(2)
+    log = {f"c{i}": f"A@0 B@{3 * i + 2} C@{3 * i + 2 + rng.integers(1, 999)}" for i in range(60)}
+    _, _, drawn = drawn_of(log, 5)
+    had = {duration for _, durations in cases(log) for duration in durations[1:]}
+    released = drawn[drawn > 0].tolist()
+    assert len(released) == 120
+    assert not had & set(released)
+
+
+def test_a_group_keeps_its_distribution() -> None:
+    log = {f"c{i}": f"A@0 B@{i + 1}" for i in range(100)}
+    log |= {f"d{i}": f"C@0 B@{1000 + i}" for i in range(100)}
+    tree, nodes, drawn = drawn_of(log, 5)
+    for node, low in ((2, 1), (4, 1000)):
+        assert tree.trie.depths[node] == 2
+        own = np.sort(drawn[nodes == node]) / MINUTE
+        assert np.abs(own - np.arange(low, low + 100)).max() <= 1
+
+
+@pytest.mark.parametrize(("k", "n_alike", "fewest", "most"), [(3, 2, 5, 5), (4, 3, 0, 1)])
+def test_fewer_than_k_durations_are_not_drawn_from(
+    k: int, n_alike: int, fewest: int, most: int
+) -> None:
+    """B follows A in 3 cases, after 5000 minutes, and those of A A join them.
+
+    With k = 3 all its steps are that long. With k = 4 they are those of all events: 6 slices of 56
+    durations, of which 3 in the highest slice are that long.
+    """
+    log = {f"c{i}": f"A@0 C@{100 + i}" for i in range(50)}
+    log |= {f"d{i}": f"A@0 B@{5000 + i}" for i in range(3)}
+    log |= {f"e{i}": "A@0 A@99" for i in range(n_alike)}
+    tree, nodes, drawn = drawn_of(log, k)
+    assert merged(tree)[("A", "A")] == ("A", "B")
+    of_b = drawn[tree.trie.activities[nodes] == 1]
+    assert len(of_b) == 3 + n_alike
+    assert fewest <= (of_b > 3000 * MINUTE).sum() <= most
+    assert (drawn[tree.trie.depths[nodes] == 1] == 0).all()
+
+
+def test_fewer_than_k_durations_in_the_whole_log_are_none() -> None:
+    """The only duration of the log, of B C, would be that of both released cases."""
+    tree, _, drawn = drawn_of({"1": "A", "2": "B C@777"}, 2)
+    assert set(merged(tree).values()) == {("B", "C")}
+    assert drawn.tolist() == [0, 0, 0, 0]
+
+
+@settings(max_examples=150)
+@given(logs(14, 60), st.integers(1, 4), st.floats(0.05, 1))
+def test_draws_are_close_at_every_node(log: dict[str, str], k: int, t: float) -> None:
+    assume(len(log) >= k)
+    try:
+        tree, nodes, drawn = drawn_of(log, k, t)
+    except GuaranteeError:
+        return
+    assert len(drawn) == len(nodes)
+    assert drawn.min() >= 0
+    activity = tree.trie.activities[nodes]
+    for node in np.unique(nodes).tolist():
+        own = drawn[nodes == node].tolist()
+        every = drawn[activity == tree.trie.activities[node]].tolist()
+        assert closeness(own, every) < t
+
+
+def test_which_case_gets_which_duration_follows_the_key() -> None:
+    traces: TraceBatch = trace_batch({f"c{i}": f"A@0 B@{7 * i}" for i in range(40)}, "ABC")
+    log = {case: f"A@0 B@{7 * i}" for i, case in enumerate(traces.case_ids.to_pylist())}
+    tree, durations = tree_of(log, 5)
+    tree.merge()
+    one, again, other = (
+        draw_durations(tree, durations, 5, None, randomness(number)) for number in (1, 1, 2)
+    )
+    assert (one == again).all()
+    assert (one != other).sum() > 30

@@ -1,0 +1,153 @@
+"""Released sequences are matched with cases of the log at the smallest sum of edits."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linear_sum_assignment
+
+from tests.support.logs import Variant, histogram, read_variants, variant_counts
+from tracecloak.anonymizers.pripel import matching as pripel_matching
+from tracecloak.anonymizers.pripel.matching import (
+    CandidatePairs,
+    VariantMatching,
+    match_variants,
+    transport,
+)
+from tracecloak.schemas.errors import UsageError
+
+NAMES = "ABC"
+
+
+def edits(a: Variant, b: Variant) -> int:
+    """Levenshtein's distance by its recursion, row by row."""
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        above = row
+        row = [i]
+        for j, y in enumerate(b, 1):
+            row.append(min(above[j] + 1, row[-1] + 1, above[j - 1] + (x != y)))
+    return row[-1]
+
+
+def smallest_cost(released: Mapping[Variant, int], raw: Mapping[Variant, int]) -> int:
+    """By a matrix of all sequences by all cases, as PRIPEL's authors do it."""
+    uses = -(-sum(released.values()) // sum(raw.values()))
+    rows = [v for v, n in released.items() for _ in range(n)]
+    columns = [v for v, n in raw.items() for _ in range(n * uses)]
+    matrix = np.array([[edits(a, b) for b in columns] for a in rows])
+    return int(matrix[linear_sum_assignment(matrix)].sum())
+
+
+def check(
+    found: VariantMatching, released: Mapping[Variant, int], raw: Mapping[Variant, int]
+) -> None:
+    """Every sequence is matched once, no case too often, and the cost is that of the pairs."""
+    ours, theirs = (list(read_variants(histogram(side), NAMES)) for side in (released, raw))
+    uses = -(-sum(released.values()) // sum(raw.values()))
+    sent: Counter[Variant] = Counter()
+    taken: Counter[Variant] = Counter()
+    cost = 0
+    for j, i, n in zip(found.raw, found.released, found.cases, strict=True):
+        assert n > 0
+        sent[ours[i]] += int(n)
+        taken[theirs[j]] += int(n)
+        cost += int(n) * edits(ours[i], theirs[j])
+    assert dict(sent) == dict(released)
+    assert all(n <= uses * raw[variant] for variant, n in taken.items())
+    assert cost == found.cost
+    pairs = list(zip(found.raw.tolist(), found.released.tolist(), strict=True))
+    assert pairs == sorted(set(pairs))
+
+
+@settings(max_examples=150)
+@given(
+    variant_counts(max_length=6).filter(lambda counts: 0 < sum(counts.values()) < 40),
+    variant_counts(max_length=6).filter(lambda counts: 0 < sum(counts.values()) < 30),
+)
+def test_the_sum_of_edits_is_that_of_an_optimal_assignment_of_cases(
+    released: dict[Variant, int], raw: dict[Variant, int]
+) -> None:
+    found = match_variants(histogram(released), histogram(raw))
+    check(found, released, raw)
+    assert found.cost == smallest_cost(released, raw)
+
+
+def test_the_nearest_case_is_given_up_where_another_sequence_needs_it_more() -> None:
+    """To give AAAA its nearest case first would cost 2 + 4, not 3 + 1: the greedy control."""
+    released = {("A", "A", "A", "A"): 1, ("A", "A", "B", "B", "B"): 1}
+    raw = {("A", "A", "B", "B"): 1, ("A",): 1}
+    found = match_variants(histogram(released), histogram(raw))
+    check(found, released, raw)
+    costs = {(a, b): edits(a, b) for a, b in itertools.product(released, raw)}
+    assert found.cost == 4 == smallest_cost(released, raw)
+    (a, b), (short, long) = released, (("A",), ("A", "A", "B", "B"))
+    greedy = costs[a, long] + costs[b, short]
+    assert costs[a, long] < costs[a, short]
+    assert found.cost == costs[a, short] + costs[b, long] < greedy
+
+
+def test_equal_variants_are_matched_as_far_as_there_are_cases() -> None:
+    released = {("A", "B"): 5, ("C",): 1}
+    raw = {("A", "B"): 3, ("A", "C"): 9, ("C", "C", "C"): 1}
+    found = match_variants(histogram(released), histogram(raw))
+    check(found, released, raw)
+    assert found.raw.tolist() == [0, 1, 1]
+    assert found.released.tolist() == [0, 0, 1]
+    assert found.cases.tolist() == [3, 2, 1]
+    assert found.cost == 2 + 1
+
+
+def test_more_sequences_than_cases_take_every_case_as_often_as_needed() -> None:
+    released = {("A",): 7, ("B",): 2}
+    raw = {("A",): 2, ("C",): 2}
+    found = match_variants(histogram(released), histogram(raw))  # each at most 3 times
+    check(found, released, raw)
+    assert found.cost == 1 + 2
+
+
+def test_of_no_sequences_nothing_is_matched() -> None:
+    found = match_variants(histogram({}), histogram({("A",): 2}))
+    assert len(found.raw) == len(found.released) == len(found.cases) == found.cost == 0
+    nothing = match_variants(histogram({}), histogram({}))
+    assert len(nothing.raw) == 0
+
+
+@pytest.mark.parametrize("limit", ["MAX_PAIRS", "MAX_DISTANCES"])
+def test_too_many_pairs_are_refused_without_a_number_of_the_log(
+    monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    released = {("A",) * n: 1 for n in range(1, 8)}
+    raw = {("B",) * n: 1 for n in range(1, 8)}
+    monkeypatch.setattr(pripel_matching, limit, 7 * 7)
+    match_variants(histogram(released), histogram(raw))
+    monkeypatch.setattr(pripel_matching, limit, 3)
+    with pytest.raises(UsageError, match=r"raise p_harmful or epsilon, or lower") as raised:
+        match_variants(histogram(released), histogram(raw))
+    assert "49" not in str(raised.value)
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32 - 1))
+def test_transport_is_optimal_for_any_costs(seed: int) -> None:
+    """Costs that are no distances, and few columns to spare, so that prices must move."""
+    draw = np.random.default_rng(seed)
+    n, m = draw.integers(1, 9, 2)
+    supply = draw.integers(1, 6, n)
+    capacity = draw.integers(1, 6, m)
+    capacity[0] += max(int(supply.sum() - capacity.sum()) + int(draw.integers(0, 3)), 0)
+    costs = draw.integers(0, 50, (n, m))
+    rows, columns = np.divmod(np.arange(n * m), m)
+    sent = transport(CandidatePairs(rows, columns, costs.ravel()), supply, capacity)
+    flows = sent.reshape(n, m)
+    assert (flows >= 0).all()
+    assert (flows.sum(axis=1) == supply).all()
+    assert (flows.sum(axis=0) <= capacity).all()
+    matrix = np.repeat(np.repeat(costs, supply, axis=0), capacity, axis=1)
+    assert (flows * costs).sum() == matrix[linear_sum_assignment(matrix)].sum()

@@ -1,0 +1,249 @@
+"""PRIPEL from a log to its release: what comes out, what is refused, and what is said of it."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pydantic
+import pytest
+from hypothesis import given, settings
+
+from tests.support.keys import release_key
+from tests.support.logs import event_logs, naive_durations, trace_batch
+from tests.support.paper_log import traces_of
+from tests.support.releasing import digests, fix_key, individual_files, tracecloak
+from tests.support.rounds import rows_of, run_rounds
+from tracecloak.anonymizers.contract.in_memory import anonymise
+from tracecloak.anonymizers.pripel.method import Pripel, PripelParams
+from tracecloak.anonymizers.queries.laplace_variants import LaplaceVariants
+from tracecloak.anonymizers.registry import METHODS
+from tracecloak.schemas.errors import GuaranteeError, UsageError
+from tracecloak.schemas.events.traces import TraceBatch
+
+PRIPEL = Pripel()
+USUAL: dict[str, Any] = {"epsilon": "1", "max_prefix_length": 5, "p_harmful": 3}
+# Noise that changes no count, and a shift and times that are nearly those of the log.
+NO_NOISE: dict[str, Any] = {"epsilon": "100", "max_prefix_length": 6, "p_harmful": 1}
+
+
+def release(traces: list[TraceBatch], number: int = 0, **params: Any) -> TraceBatch:
+    given = PripelParams(**{**USUAL, **params})
+    [made] = anonymise(traces, PRIPEL, given, release_key(number), "r", "c").traces
+    return made
+
+
+def hospital(n: int = 60) -> TraceBatch:
+    """Three variants; all stamps and times between them differ."""
+    texts = ("A@{0} B@{1} C@{2}", "A@{0} C@{1}", "A@{0} B@{1} B@{2} C@{3}")
+    return trace_batch(
+        {
+            f"case {i}": texts[i % 3].format(
+                1000 * i, 1000 * i + 7 + 3 * i, 1400 * i + 200, 1400 * i + 777
+            )
+            for i in range(1, n + 1)
+        }
+    )
+
+
+# --- what comes out -------------------------------------------------------------------------------
+
+
+def test_without_noise_on_counts_the_variants_are_those_of_the_log() -> None:
+    raw = hospital()
+    made = release([raw], **NO_NOISE)
+    variants = [
+        Counter(tuple(name for name, _ in events) for _, events in rows_of([traces]))
+        for traces in (raw, made)
+    ]
+    assert variants[0] == variants[1]
+    assert len(variants[0]) == 3
+    # At this epsilon times are near those of the log: each case has one case of it for its source.
+    span = np.sort(made.times[made.offsets[1:] - 1] - made.starts)
+    own = np.sort(raw.times[raw.offsets[1:] - 1] - raw.starts)
+    assert np.corrcoef(span, own)[0, 1] > 0.98
+
+
+def test_released_variants_are_those_of_the_query() -> None:
+    traces = hospital(62)
+    params = PripelParams(**USUAL)
+    run = run_rounds([traces], PRIPEL, params, release_key())
+    own = LaplaceVariants()
+    asked = own.Params(**USUAL, profile="paper")
+    answer = own.decide("variants", run.statistics["variants"], {}, asked, run.randomness).variants
+    made = PRIPEL.apply(traces, run.decisions, params, run.randomness)
+    found = Counter(tuple(name for name, _ in events) for _, events in rows_of([made]))
+    expected = {tuple(row["variant"]): row["count"] for row in answer.to_table().to_pylist()}
+    assert found == expected
+    assert 40 < made.n_cases < 90 and made.n_cases != traces.n_cases
+
+
+def test_no_time_of_the_log_comes_out() -> None:
+    """1200 times in microseconds within hours: that one is met by chance has probability 1e-6."""
+    raw = hospital(300)
+    made = release([raw])
+    assert made.n_cases > 200
+    durations = {d for ds in naive_durations_of(raw).values() for d in ds if d}
+    released = {d for ds in naive_durations_of(made).values() for d in ds}
+    assert not durations & released
+    assert not set(raw.times.tolist()) & set(made.times.tolist())
+    assert not set(raw.case_ids.to_pylist()) & set(made.case_ids.to_pylist())
+
+
+def naive_durations_of(traces: TraceBatch) -> dict[str, list[int]]:
+    events = [
+        (case, activity, time) for case, steps in rows_of([traces]) for activity, time in steps
+    ]
+    return naive_durations(events)
+
+
+ATTRIBUTES = {
+    "org:resource": {"values": ["R1", "R2", "R3"]},
+    "case:age": {"bounds": [10, 90], "n_bins": 4, "whole": True},
+    "amount": {"bounds": [0.5, 2.5]},
+}
+
+
+@settings(max_examples=40)
+@given(event_logs(max_events=40, activities="ABCD", minutes=9))
+def test_every_log_is_released_in_order_and_within_its_domains(
+    log: list[tuple[str, str, int]],
+) -> None:
+    if not log:
+        return
+    [raw] = traces_of(log, 1)
+    for bounds in ("pair", "log"):
+        made = release(
+            [raw], epsilon="0.5", p_harmful=1, max_prefix_length=3, duration_bounds=bounds,
+            attributes=ATTRIBUTES,
+        )  # fmt: skip
+        made.to_rows().validate(full=True)
+        assert (made.durations >= 0).all()
+        assert (made.lengths <= 3).all()
+        longest = raw.durations.max()
+        assert (made.durations <= longest).all()
+        assert (made.starts >= raw.starts.min()).all() and (made.starts <= raw.starts.max()).all()
+        assert set(made.vocabulary.names.to_pylist()) <= set("ABCD")
+        assert list(made.attribute_types.items()) == [
+            ("org:resource", pa.string()), ("case:age", pa.int64()), ("amount", pa.float64())
+        ]  # fmt: skip
+        # The log has none of them, so there is no value to fill in.
+        assert all(values.null_count == made.n_events for values in made.attributes.values())
+
+
+def test_more_released_cases_than_the_log_has_are_all_different() -> None:
+    raw = trace_batch({"1": "A@0 B@9", "2": "A@3 B@5", "3": "A@60 B@71"})
+    made = release([raw], 3, epsilon="0.02", p_harmful=1, max_prefix_length=2)
+    assert made.n_cases > 2 * raw.n_cases
+    assert len(set(made.case_ids.to_pylist())) == made.n_cases
+    assert len(set(made.times.tolist())) > 0.99 * made.n_events
+
+
+def test_a_query_that_finds_nothing_releases_nothing() -> None:
+    made = release([hospital(6)], p_harmful=1000, attributes=ATTRIBUTES)
+    assert made.n_cases == 0
+    assert made.to_rows().num_rows == 0
+    assert list(made.attributes) == list(ATTRIBUTES)
+
+
+def test_the_sacofa_query_releases_no_behaviour_that_breaks_the_rules_of_the_log() -> None:
+    """At epsilon 20 about 5e-5 harmful prefixes a level are let in."""
+    raw = hospital(90)
+    made = release([raw], epsilon="20", query="sacofa", p_harmful=3, p_harmless=1)
+    assert made.n_cases > 60
+    raw_pairs, pairs = (
+        {(a, b) for _, events in rows_of([traces]) for (a, _), (b, _) in itertools.pairwise(events)}
+        for traces in (raw, made)
+    )
+    assert pairs <= raw_pairs
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+def test_an_empty_log_is_refused() -> None:
+    with pytest.raises(GuaranteeError, match="no events"):
+        release(traces_of([]))
+
+
+def test_a_query_that_asks_for_too_many_cases_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"more than 10,000,000 cases: raise epsilon"):
+        release([hospital(6)], epsilon="1e-7", p_harmful=1, max_prefix_length=1)
+
+
+@pytest.mark.parametrize(
+    ("params", "told"),
+    [
+        ({"epsilon": "0"}, "greater than 0"),
+        ({"max_prefix_length": 0}, "greater than or equal to 1"),
+        ({"p_harmful": 0}, "greater than or equal to 1"),
+        ({"p_harmless": 2}, "p_harmless goes with query sacofa"),
+        ({"query": "sacofa", "p_harmless": 4}, "p_harmless must not be above p_harmful"),
+        ({"query": "other"}, "'laplace' or 'sacofa'"),
+        ({"attributes": {"x": {}}}, "needs either values or bounds"),
+    ],
+)
+def test_parameters_that_make_no_sense_are_refused(params: dict[str, Any], told: str) -> None:
+    with pytest.raises(pydantic.ValidationError, match=told):
+        PripelParams(**{**USUAL, **params})
+
+
+# --- what is said of it ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("query", ["laplace", "sacofa"])
+def test_the_guarantee_is_the_papers_claim_and_no_epsilon(query: str) -> None:
+    said = PRIPEL.guarantee(PripelParams(**USUAL, query=query))
+    assert (said.kind, said.epsilon, said.delta) == ("published", None, None)
+    assert said.claim.startswith("epsilon = 1")
+    assert said.sentence.startswith("No finite epsilon holds")
+    for told in ("matched with", "bounds", "5 levels", "add up over the events"):
+        assert told in said.reality
+    assert ("rules" in said.reality) == (query == "sacofa")
+    if query == "laplace":  # discrete Laplace noise of all of epsilon on each of five levels
+        assert "5 in all" in said.reality
+
+
+def test_the_plan_says_that_no_epsilon_holds() -> None:
+    variants, contents = PRIPEL.explain(PripelParams(**USUAL, attributes=ATTRIBUTES))
+    assert "epsilon 1" in variants and "no finite epsilon holds" in variants
+    assert "3 attributes" in contents and "no finite epsilon holds" in contents
+
+
+# --- on Beam --------------------------------------------------------------------------------------
+
+CONFIGURATIONS: dict[str, tuple[object, ...]] = {
+    "laplace": ("--epsilon", 1, "--max_prefix_length", 6, "--p_harmful", 4, "--attributes",
+                '{"who": {"values": ["person-1", "person-2", "person-9"], "column": "person"}}'),
+    "sacofa": ("--epsilon", 1, "--max_prefix_length", 8, "--p_harmful", 5, "--p_harmless", 3,
+               "--query", "sacofa", "--duration_bounds", "log"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_beam_and_any_number_of_shards_give_the_bytes_of_the_in_memory_driver(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Catches enrichment, matching or noise that depends on how the log is spread."""
+    monkeypatch.setitem(METHODS, PRIPEL.name, PRIPEL)
+    fix_key(monkeypatch)
+    inputs = ",".join(map(str, individual_files(tmp_path, 300)))
+
+    def released(*flags: object) -> dict[str, str]:
+        out = tmp_path / "-".join(map(str, ("out", *flags)))
+        code = tracecloak(
+            "release", "--input", inputs, "--output", out, "--key_store", out / "keys",
+            "--method", "pripel", "--release_id", "r", "--formats", "parquet,xes,csv",
+            "--parts", 3, *CONFIGURATIONS[name], *flags,
+        )  # fmt: skip
+        assert code == 0
+        return digests(out / "run_id=r")
+
+    expected = released("--runner", "InMemory", "--shards", 1)
+    assert any("parquet" in path for path in expected)
+    assert released("--runner", "InMemory", "--shards", 13) == expected
+    for shards in (1, 7):
+        assert released("--shards", shards) == expected

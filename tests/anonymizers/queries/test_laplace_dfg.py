@@ -1,0 +1,330 @@
+"""The published directly-follows query: its laws, what they cost, and its honest form.
+
+Statistical tests prove their bounds with confidence 1 - 1e-9 and name their n and their control.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pydantic
+import pytest
+
+from tests.support.keys import randomness, release_key
+from tests.support.logs import Log, naive_pairs, trace_batch
+from tracecloak.anonymizers.accounting.composition import total
+from tracecloak.anonymizers.audit.bounds import clopper_pearson
+from tracecloak.anonymizers.contract.in_memory import anonymise, bound
+from tracecloak.anonymizers.queries.laplace_dfg import LaplaceDfg
+from tracecloak.anonymizers.queries.pair_query import (
+    PairCounts,
+    PairQueryParams,
+    laplace_query,
+    noise_of,
+)
+from tracecloak.anonymizers.rigorous.cells import possible_pairs
+from tracecloak.pipelines.attack.neighbours import made_up_pairs
+from tracecloak.pipelines.attack.run import audit_pair
+from tracecloak.pipelines.attack.views import before_publication
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+
+METHOD = LaplaceDfg()
+PUBLIC: dict[str, Any] = {"vocabulary": ("A", "B"), "max_trace_length": 3}
+
+
+def params_of(epsilon: str = "1", **given: Any) -> PairQueryParams:
+    return PairQueryParams(epsilon=epsilon, **given)
+
+
+def released(log: Log, params: PairQueryParams, number: int = 0) -> ReleasedGraph:
+    made = anonymise([trace_batch(log)], METHOD, params, release_key(number), "release", "config")
+    assert not made.traces
+    return made.products.by_name["dfg"]
+
+
+def exact_counts(log: Log, params: PairQueryParams) -> PairCounts:
+    """What noise is added to."""
+    [bounded] = bound([trace_batch(log)], METHOD, params, randomness())
+    return PairCounts.of(DirectlyFollows.from_traces(bounded), bounded.vocabulary, params)
+
+
+# --- what is counted ------------------------------------------------------------------------------
+
+LOG = {"1": "A B", "2": "A", "3": "B B B B", "4": "X A"}
+
+
+def test_counts_are_those_of_a_naive_count_in_a_domain_of_all_pairs() -> None:
+    pairs = exact_counts(LOG, params_of())
+    labels = pairs.vocabulary.labels
+    found = {
+        (labels[a], labels[b]): int(n)
+        for a, b, n in zip(pairs.sources, pairs.targets, pairs.counts, strict=True)
+    }
+    assert {pair: n for pair, n in found.items() if n} == dict(naive_pairs(LOG))
+    assert found.keys() == set(itertools.product("ABX", "ABX")) | {
+        *(("▶", name) for name in "ABX"),
+        *((name, "■") for name in "ABX"),
+    }
+
+
+def test_public_names_and_length_bound_what_is_counted() -> None:
+    pairs = exact_counts(LOG, params_of(**PUBLIC))
+    assert pairs.vocabulary == ActivityVocabulary.public("AB")
+    cut = {"1": "A B", "2": "A", "3": "B B B", "4": f"{OTHER} A"}
+    labels = pairs.vocabulary.labels
+    found = {
+        (labels[a], labels[b]): int(n)
+        for a, b, n in zip(pairs.sources, pairs.targets, pairs.counts, strict=True)
+        if n
+    }
+    assert found == dict(naive_pairs(cut))
+
+
+def test_a_case_changes_the_counts_by_its_events_and_one_more() -> None:
+    """Over all cases of up to five events, of which three count; the bound is reached."""
+    params = params_of(**PUBLIC)
+    changes = []
+    for n in range(1, 6):
+        for names in itertools.product("ABX", repeat=n):
+            counts = exact_counts({"1": " ".join(names)}, params).counts
+            changes.append(int(counts.sum()))
+            assert counts.min() >= 0
+    assert max(changes) == params.max_pairs == 4
+
+
+def test_noise_is_on_every_possible_pair_and_depends_on_the_pair_alone() -> None:
+    params = params_of("0.01", **PUBLIC)
+    few, many = exact_counts({"1": "A B"}, params), exact_counts(LOG, params)
+    noise = [laplace_query(p, params, randomness(), "n") - p.counts for p in (few, many)]
+    assert (noise[0] == noise[1]).all()
+    assert (noise[0] != 0).mean() > 0.8
+    assert len(few.domain) == len(possible_pairs(few.vocabulary, 1))
+    # The same noise is not drawn for another query's sake.
+    assert (laplace_query(few, params, randomness(), "m") - few.counts != noise[0]).any()
+
+
+def test_a_released_count_is_the_noisy_one_if_it_is_above_0() -> None:
+    params = params_of("0.5", **PUBLIC)
+    pairs = exact_counts(LOG, params)
+
+    noted: list[np.ndarray] = []
+
+    class Noting(LaplaceDfg):
+        @staticmethod
+        def publish(noisy: np.ndarray, *rest: Any) -> Any:
+            noted.append(noisy)
+            return LaplaceDfg.publish(noisy, *rest)
+
+    made = anonymise([trace_batch(LOG)], Noting(), params, release_key(3), "release", "config")
+    graph, [noisy] = made.products.by_name["dfg"], noted
+    assert (noisy < 0).any() and (noisy == 0).any()
+    n_codes = pairs.vocabulary.end + 1
+    found = dict(
+        zip(
+            (graph.sources.astype(int) * n_codes + graph.targets).tolist(),
+            graph.counts,
+            strict=True,
+        )
+    )
+    assert found == {
+        pair: n for pair, n in zip(pairs.domain.tolist(), noisy.tolist(), strict=True) if n > 0
+    }
+    assert (graph.sources != graph.end).all() and (graph.targets != graph.start).all()
+    assert ((graph.sources != graph.start) | (graph.targets != graph.end)).all()
+    assert (graph.lows <= graph.counts).all() and (graph.counts <= graph.highs).all()
+    assert graph.names.equals(pairs.vocabulary.names)
+
+
+@pytest.mark.parametrize("given", [{}, {"profile": "paper"}, {"budget": "honest"}])
+def test_intervals_hold_the_truth_95_times_in_100(given: dict[str, Any]) -> None:
+    """Noise of 20,000 pairs; misses are few, and not so few that intervals are far too wide."""
+    params = params_of("0.2", **PUBLIC, **given)
+    n = 20_000
+    pairs = PairCounts(ActivityVocabulary.public("AB"), np.arange(n), np.zeros(n, np.int64))
+    noise = laplace_query(pairs, params, randomness(), "i")
+    graph, _ = LaplaceDfg.publish(
+        np.array([1000]), np.array([1]), pairs.vocabulary, None, noise_of(params)
+    )
+    half = int(graph.highs[0]) - 1000
+    assert 0.03 < (np.abs(noise) > half).mean() < 0.055
+
+
+# --- what it promises -----------------------------------------------------------------------------
+
+
+def test_without_public_names_or_length_no_finite_epsilon_holds() -> None:
+    for given in ({}, {"vocabulary": ("A",)}, {"max_trace_length": 3}):
+        params = params_of(**given)
+        said = METHOD.guarantee(params)
+        assert said.kind == "published"
+        assert said.epsilon is said.delta is None
+        assert METHOD.spends(params) == ()
+        assert "epsilon = 1" in said.claim
+        assert params.scale == (1, 1)
+    assert "No finite epsilon" in METHOD.guarantee(params_of()).reality
+
+
+def test_with_both_public_the_epsilons_of_a_case_and_of_the_truncation_add_up() -> None:
+    """Three events are four pairs, so 4 epsilon and 4 ln 2; long cases repeat pairs."""
+    params = params_of("0.5", **PUBLIC)
+    said = METHOD.guarantee(params)
+    assert said.kind == "published"
+    assert said.epsilon == pytest.approx(4 * 0.5 + 4 * math.log(2), abs=1e-5)
+    assert said.epsilon > 4 * 0.5 + 4 * math.log(2)  # rounded up
+    assert total(METHOD.spends(params)) == (Fraction(str(said.epsilon)), 0)
+    assert "4 times 0.5" in said.reality and "ln 2" in said.reality
+    assert params.scale == (2, 1)
+    # OTHER beside the one name: 2² pairs of names, one with START and one with END; and of two
+    # cases two each. Three have no more.
+    for m, n_distinct in ((1, 6), (2, 8), (3, 8)):
+        long = params_of(vocabulary=("A",), max_trace_length=99, max_cases_per_individual=m)
+        told = 100 + n_distinct * math.log(2)
+        assert METHOD.guarantee(long).epsilon == pytest.approx(told, abs=1e-4)
+    # Discrete Laplace noise has no truncation to pay for.
+    paper = params_of("0.5", profile="paper", **PUBLIC)
+    assert METHOD.guarantee(paper).kind == "published"
+    assert METHOD.guarantee(paper).epsilon == 2
+    assert "ln 2" not in METHOD.guarantee(paper).reality
+    [part] = METHOD.spends(paper)
+    assert (part.mechanism, part.scale, part.sensitivity) == ("discrete_laplace", (2, 1), 4)
+
+
+def test_an_individual_with_several_cases_has_the_same_epsilon_for_more_noise() -> None:
+    """The paper: epsilon is divided by the number of occurrences of an individual."""
+    one, three = params_of(**PUBLIC), params_of(**PUBLIC, max_cases_per_individual=3)
+    assert three.scale == (3, 1)
+    said = METHOD.guarantee(three)
+    assert said.unit == "individual"
+    assert METHOD.guarantee(one).unit == "case"
+    assert said.epsilon == pytest.approx(4 + 12 * math.log(2), abs=1e-4)
+
+
+def test_the_honest_form_divides_epsilon_by_the_pairs_of_a_case() -> None:
+    params = params_of("2", **PUBLIC, budget="honest")
+    said = METHOD.guarantee(params)
+    assert said.kind == "rigorous"
+    assert (said.epsilon, said.delta) == (2, 0)
+    assert params.scale == (2, 1)
+    [part] = METHOD.spends(params)
+    assert part.mechanism == "discrete_laplace"
+    assert (part.scale, part.sensitivity, part.epsilon) == ((2, 1), 4, 2)
+    several = params_of("2", **PUBLIC, budget="honest", max_cases_per_individual=3)
+    assert several.scale == (6, 1)
+    assert METHOD.guarantee(several).unit == "individual"
+    assert METHOD.guarantee(several).epsilon == 2
+    assert "One case of at most 3 events changes" in said.reality
+    assert "by at most 4 in total" in said.reality and "scale 2 on" in said.reality
+    told = METHOD.guarantee(several).reality
+    assert "3 cases of one individual, each of at most 3 events, change" in told
+    assert "by at most 12 in total" in told and "scale 6 on" in told
+
+
+def test_the_honest_form_needs_public_names_and_a_public_length() -> None:
+    for given in ({}, {"vocabulary": ("A",)}, {"max_trace_length": 3}):
+        with pytest.raises(pydantic.ValidationError, match="budget honest needs a public"):
+            params_of(budget="honest", **given)
+
+
+def test_what_is_spent_is_explained() -> None:
+    [published] = METHOD.explain(params_of("0.5"))
+    assert published.endswith("epsilon 0.5 as published, and no finite one holds")
+    [finite] = METHOD.explain(params_of("0.5", profile="paper", **PUBLIC))
+    assert "discrete Laplace noise of scale 2 " in finite
+    assert finite.endswith("epsilon 0.5 as published, and 2 holds")
+    [honest] = METHOD.explain(params_of("0.5", budget="honest", **PUBLIC))
+    assert "discrete Laplace noise of scale 8 " in honest
+    assert "within 24 of the truth" in honest  # 8 ln 20 = 23.97
+    assert honest.endswith("spends epsilon 0.5 in all")
+
+
+def test_noise_that_cannot_be_drawn_and_too_many_names_are_refused() -> None:
+    with pytest.raises(UsageError, match="raise epsilon"):  # before anything is counted
+        METHOD.spends(params_of("1e-13"))
+    with pytest.raises(UsageError, match="raise epsilon"):
+        METHOD.spends(params_of("1e-9", **{**PUBLIC, "max_trace_length": 10**6}, budget="honest"))
+    with pytest.raises(pydantic.ValidationError, match="smaller vocabulary"):
+        params_of(vocabulary=tuple(f"N{i}" for i in range(4600)))
+
+
+# --- audits ---------------------------------------------------------------------------------------
+
+
+def noisy_counts(log: Log | None, params: PairQueryParams, n: int, number: int) -> np.ndarray:
+    """float64[n, n_pairs], noisy counts of n releases of a log; None is an empty one."""
+    if log is None:
+        pairs = PairCounts.of(DirectlyFollows.merge(()), ActivityVocabulary.merge(()), params)
+    else:
+        pairs = exact_counts(log, params)
+    keyed = randomness(number)
+    rows = [laplace_query(pairs, params, keyed, f"{number}/{i}") for i in range(n)]
+    return np.array(rows, float)
+
+
+def test_a_published_release_spends_more_than_is_claimed_and_no_more_than_is_said() -> None:
+    """One case of one event against no case; epsilon 1 is claimed, 2 + 2 ln 2 are said to hold.
+
+    Both counts of the case are 0 with probability 0.400 without it and 0.0135 with it, so the
+    truncation is seen too: more than the two epsilons are spent. n = 6000, confidence 1 - 1e-9.
+    """
+    params = params_of(vocabulary=("A",), max_trace_length=1)
+    own = np.flatnonzero(exact_counts({"1": "A"}, params).counts)
+    assert len(own) == 2
+    n = 6000
+    absent, present = (
+        int((noisy_counts(log, params, n, number)[:, own] == 0).all(axis=1).sum())
+        for number, log in enumerate((None, {"1": "A"}))
+    )
+    proven = math.log(clopper_pearson(absent, n, 1e-9)[0] / clopper_pearson(present, n, 1e-9)[1])
+    said = METHOD.guarantee(params).epsilon
+    assert said == pytest.approx(2 + 2 * math.log(2), abs=1e-4)
+    assert 2 < proven <= said
+
+
+def bounds_of(params: PairQueryParams, told: str) -> list[float]:
+    """What 300 releases prove of pairs of logs, by the noisy counts and by the graph; up to 1.8."""
+    pairs = [pair for pair in made_up_pairs(METHOD, params) if told in pair.what]
+    views = [before_publication(METHOD), METHOD]
+    confidence = 1 - 1e-10 / (len(pairs) * len(views))
+    return [
+        audit_pair(
+            pair, form, params, 0.0, 300, confidence, keys=map(release_key, itertools.count())
+        ).epsilon
+        for pair, form in itertools.product(pairs, views)
+    ]
+
+
+LONG: dict[str, Any] = {"vocabulary": ("A", "B"), "max_trace_length": 20}
+
+
+@pytest.mark.parametrize(
+    ("given", "holds"),
+    [({}, None), (LONG, 21 + 11 * math.log(2)), ({**LONG, "profile": "paper"}, 21.0)],
+    ids=["all from the log", "public", "public, paper"],
+)
+def test_audits_find_that_the_published_epsilon_does_not_hold(
+    given: dict[str, Any], holds: float | None
+) -> None:
+    """Of epsilon 1; with OTHER a case has up to 3² + 2 distinct pairs in 21."""
+    params = params_of(**given)
+    said = METHOD.guarantee(params).epsilon
+    assert said == (None if holds is None else pytest.approx(holds, abs=1e-4))
+    assert min(bounds_of(params, "repeats")) > 1
+    if said is None:
+        assert min(bounds_of(params, "activity that is new")) > 1  # its name is seen
+
+
+def test_audits_do_not_refute_the_honest_epsilon() -> None:
+    """At epsilon 1; the control keeps the noise of a single pair, that of the published form."""
+    params = params_of(**LONG, budget="honest")
+    for told in ("empty log", "repeats", "pair that is new"):
+        assert max(bounds_of(params, told)) <= 1
+    control = params_of("21", **LONG, budget="honest")
+    assert control.scale == params_of().scale == (1, 1)
+    assert min(bounds_of(control, "repeats")) > 1

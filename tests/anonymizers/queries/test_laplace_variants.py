@@ -1,0 +1,345 @@
+"""`laplace-variants`: what each profile asks, what it costs by exact laws, and what an audit finds.
+
+Statistical tests reject at 1e-9 each or less and name their control.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pydantic
+import pytest
+
+from tests.support.chi_square import ALPHA, p_value_of_law
+from tests.support.keys import randomness, release_key
+from tests.support.logs import Variant, trace_batch
+from tests.support.privacy_loss import (
+    ONE,
+    Law,
+    delta_between,
+    integer_part_of_laplace,
+)
+from tests.support.privacy_loss import discrete_laplace as laplace_law
+from tracecloak.anonymizers.accounting.composition import total
+from tracecloak.anonymizers.audit.bounds import epsilon_lower_bound
+from tracecloak.anonymizers.contract.in_memory import anonymise
+from tracecloak.anonymizers.noise.published import truncated_laplace
+from tracecloak.anonymizers.noise.samplers import discrete_laplace
+from tracecloak.anonymizers.queries.laplace_variants import LaplaceVariants, LaplaceVariantsParams
+from tracecloak.anonymizers.queries.prefix_method import (
+    chance_of_nothing,
+    decision_of,
+    epsilon_in_all,
+)
+from tracecloak.anonymizers.queries.prefix_query import PrefixCounts
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.variants import ReleasedVariants
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+METHOD = LaplaceVariants()
+PUBLISHED: dict[str, Any] = {"epsilon": "1", "max_prefix_length": 3, "p_harmful": 4}
+WITH_NAMES: dict[str, Any] = {**PUBLISHED, "vocabulary": ("A", "B")}
+HONEST: dict[str, Any] = {**WITH_NAMES, "budget": "honest"}
+
+
+def params_of(**given: Any) -> LaplaceVariantsParams:
+    return LaplaceVariantsParams(**given)
+
+
+def released(log: TraceBatch, params: LaplaceVariantsParams, number: int = 0) -> dict[Variant, int]:
+    made = anonymise([log], METHOD, params, release_key(number), "release", "configuration")
+    variants: ReleasedVariants = made.products.by_name["variants"]
+    [cases] = made.traces
+    assert cases.n_cases == variants.n_cases
+    rows = variants.to_table().to_pylist()
+    found = {tuple(row["variant"]): row["count"] for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def log_of(counts: Mapping[str, int]) -> TraceBatch:
+    texts = itertools.chain.from_iterable([variant] * n for variant, n in counts.items())
+    return trace_batch({f"c{i}": " ".join(text) for i, text in enumerate(texts)})
+
+
+# --- what is asked --------------------------------------------------------------------------------
+
+MANY = {"AB": 500, "A": 300, "BAB": 400, "BABA": 200}
+
+
+@pytest.mark.parametrize("profile", ["reference", "paper"])
+@pytest.mark.parametrize("given", [PUBLISHED, WITH_NAMES, HONEST])
+def test_frequent_variants_come_out_with_about_their_counts(
+    given: dict[str, Any], profile: str
+) -> None:
+    """Cut to three levels: of BAB and BABA the same beginning comes out, and no end is seen."""
+    made = released(log_of(MANY), params_of(**given, profile=profile))
+    wanted = {("A", "B"): 500, ("A",): 300, ("B", "A", "B"): 600}
+    assert all(abs(made[variant] - n) < 100 for variant, n in wanted.items())
+    names = {name for variant in made for name in variant}
+    assert names <= ({"A", "B"} if "vocabulary" not in given else {"A", "B", OTHER})
+    assert all(1 <= len(variant) <= 3 for variant in made)
+
+
+def test_only_the_reference_spares_what_ended_and_the_last_level() -> None:
+    """Counts below the threshold of 60 come out in the reference alone."""
+    log = log_of({"A": 30, "AB": 500})
+    for number in range(5):
+        spared = released(log, params_of(**{**PUBLISHED, "p_harmful": 60}), number)
+        assert 0 < spared["A",] < 60
+        pruned = released(log, params_of(**{**PUBLISHED, "p_harmful": 60}, profile="paper"), number)
+        assert set(pruned) == {("A", "B")}
+
+
+def test_names_that_the_public_vocabulary_lacks_are_other() -> None:
+    made = released(log_of({"AZ": 500}), params_of(**HONEST))
+    assert made["A", OTHER] > 400
+    assert not any("Z" in variant for variant in made)
+
+
+def test_too_many_candidates_are_refused_with_their_number_and_the_mend() -> None:
+    names = tuple(f"a{i}" for i in range(300))
+    wide = params_of(epsilon="0.01", max_prefix_length=5, p_harmful=1, vocabulary=names)
+    with pytest.raises(
+        UsageError, match=r"p_harmful 1 leaves [\d,]+ prefixes of \d .*: raise p_harmful or epsilon"
+    ):
+        released(log_of({"A": 5}), wide)
+
+
+def test_a_log_of_too_many_events_is_refused_with_the_mend() -> None:
+    none = np.zeros(0, np.int64)
+    wide = PrefixCounts(np.array([0, 3]), np.zeros(3, np.int32), np.array([10**9]), none == 0)
+    with pytest.raises(UsageError, match=r"3,000,000,000 events, and 67,108,864 .*raise the prun"):
+        decision_of(wide, ActivityVocabulary.of("A"), None)
+    near = replace(wide, counts=np.array([10**7]))
+    assert decision_of(near, ActivityVocabulary.of("A"), None).variants.n_cases == 10**7
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({**PUBLISHED, "budget": "honest"}, "honest needs a public vocabulary"),
+        ({**PUBLISHED, "p_harmful": 0}, "p_harmful"),
+        ({**PUBLISHED, "max_prefix_length": 0}, "max_prefix_length"),
+        ({**PUBLISHED, "epsilon": "0"}, "epsilon"),
+        ({**PUBLISHED, "max_cases_per_individual": 0}, "max_cases_per_individual"),
+    ],
+)
+def test_parameters_out_of_range_are_refused(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(pydantic.ValidationError, match=told):
+        params_of(**given)
+
+
+# --- the noise ------------------------------------------------------------------------------------
+
+
+def test_candidates_without_cases_have_the_published_mean_and_law() -> None:
+    """One level, 300 names, 60 keys: counts of max(0, int(Lap(1))), of mean 0.5 / (e - 1).
+
+    Control: discrete Laplace noise, of which the mean is a / (1 - a²), a = 1 / e.
+    """
+    names = tuple(f"a{i}" for i in range(300))
+    params = params_of(epsilon="1", max_prefix_length=1, p_harmful=1, vocabulary=names)
+    log = trace_batch({"c": "x"})
+    sample: list[int] = []
+    for number in range(60):
+        made = released(log, params, number)
+        sample += [made.get((name,), 0) for name in names]
+    counted: Counter[Hashable] = Counter(sample)
+
+    def fits(law: Law) -> float:
+        kept = law.map(lambda n: max(0, n))
+        known = sum(low for low, _ in kept.chances.values())
+        return p_value_of_law(
+            counted,
+            {n: low / known for n, (low, _) in kept.chances.items()},
+        )
+
+    assert fits(integer_part_of_laplace(Fraction(1), 60)) > ALPHA
+    assert fits(laplace_law(Fraction(1), 60)) < ALPHA
+    mean, error = np.mean(sample), np.std(sample) / math.sqrt(len(sample))
+    assert abs(mean - 0.5 / (math.e - 1)) < 6.2 * error
+    assert abs(mean - 1 / (math.e - 1 / math.e)) > 6.2 * error
+
+
+def test_each_form_draws_its_noise_at_its_scale() -> None:
+    reference, paper, honest = (
+        params_of(**given)
+        for given in (PUBLISHED, {**PUBLISHED, "profile": "paper"}, {**HONEST, "epsilon": "2"})
+    )
+    assert reference.query.draw is truncated_laplace
+    assert paper.query.draw is honest.query.draw is discrete_laplace
+    assert Fraction(*reference.scale) == Fraction(*paper.scale) == 1
+    assert Fraction(*honest.scale) == Fraction(3, 2)
+    shared = params_of(**{**HONEST, "max_cases_per_individual": 4})
+    assert Fraction(*shared.scale) == 12
+    divided = params_of(**PUBLISHED, max_cases_per_individual=4)
+    assert Fraction(*divided.scale) == 4
+
+
+# --- what it costs --------------------------------------------------------------------------------
+
+
+def positive_law(scale: Fraction, reach: int, count: int) -> Law:
+    """A count with discrete Laplace noise, given that it comes out above 0."""
+    law = laplace_law(scale, reach, count)
+    kept = {n: chance for n, chance in law.chances.items() if n > 0}  # type: ignore[operator]
+    low = sum(a for a, _ in kept.values())
+    high = sum(b for _, b in kept.values()) + law.rest
+    return Law(
+        {n: (a * ONE // high, -(-b * ONE // low)) for n, (a, b) in kept.items()},
+        -(-law.rest * ONE // low),
+    )
+
+
+FORMS: dict[str, Callable[[Fraction, int, int], Law]] = {
+    "discrete": laplace_law,
+    "truncated": integer_part_of_laplace,
+    "positive": positive_law,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("epsilon", ["0.1", "1", "3"])
+def test_a_level_costs_what_is_said_and_hardly_less(form: Any, epsilon: str) -> None:
+    """All counts up to 4 and one case more, by the exact laws; 2 % less would not hold.
+
+    The tail that is not listed has a probability of e^-60.
+    """
+    params = params_of(**{**WITH_NAMES, "epsilon": epsilon, "max_prefix_length": 1})
+    stated = epsilon_in_all(params, form)
+    scale = Fraction(*params.scale)
+    reach = math.ceil(60 * scale)
+    laws = [FORMS[form](scale, reach, count) for count in range(6)]
+    missed = []
+    for law, more in itertools.pairwise(laws):
+        assert delta_between(law, more, stated)[1] < 1e-20
+        missed.append(delta_between(law, more, stated * Fraction(98, 100))[0])
+    assert max(missed) > 1e-5
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_cases_of_one_unit_and_levels_add_up(form: Any) -> None:
+    """A unit of two cases in one count or in two, on two levels, as products of the exact laws."""
+    params = params_of(**{**WITH_NAMES, "max_prefix_length": 2, "max_cases_per_individual": 2})
+    scale = Fraction(*params.scale)
+    law = [FORMS[form](scale, 80, count) for count in range(3)]
+    stated = epsilon_in_all(params, form)
+    per_level = stated / 2
+    assert delta_between(law[0], law[2], per_level)[1] < 1e-12
+    apart = law[1].times(law[1]), law[0].times(law[0])
+    assert delta_between(*apart, per_level)[1] < 1e-12
+    if form == "truncated":  # attained: both counts come out as 0, or both as 1
+        assert delta_between(*apart, per_level * Fraction(98, 100))[0] > 1e-4
+
+
+def test_the_stated_epsilons() -> None:
+    """10 and 23 levels at epsilon 1: 10 and 23, or 16.9 and 38.9 with noise cut off."""
+
+    def held(profile: str, levels: int, **more: Any) -> float:
+        given = {**WITH_NAMES, "max_prefix_length": levels, "profile": profile, **more}
+        guarantee = METHOD.guarantee(params_of(**given))
+        assert guarantee.kind == "published" and guarantee.epsilon is not None
+        assert total(METHOD.spends(params_of(**given)))[0] == pytest.approx(
+            Fraction(guarantee.epsilon)
+        )
+        return guarantee.epsilon
+
+    assert held("paper", 10) == 10
+    assert held("paper", 23) == 23
+    assert held("reference", 10) == pytest.approx(16.931, abs=1e-3)
+    assert held("reference", 23) == pytest.approx(38.942, abs=1e-3)
+    assert held("reference", 23, epsilon="0.1") == pytest.approx(18.242, abs=1e-3)
+    assert held("paper", 10, max_cases_per_individual=3) == pytest.approx(10)
+
+
+def test_what_is_promised_is_said() -> None:
+    def said(**given: Any) -> Guarantee:
+        return METHOD.guarantee(params_of(**given))
+
+    none = said(**PUBLISHED)
+    assert none.kind == "published" and none.epsilon is None and none.delta is None
+    assert "No finite epsilon" in none.reality and "5.07" in none.reality
+    assert none.claim.startswith("epsilon = 1,")
+    assert METHOD.spends(params_of(**PUBLISHED)) == ()
+    finite = said(**WITH_NAMES)
+    assert "3 times epsilon plus ln 2" in finite.reality
+    honest = said(**HONEST)
+    assert honest.kind == "rigorous" and (honest.epsilon, honest.delta) == (1, 0)
+    assert honest.unit == "case"
+    assert said(**HONEST, max_cases_per_individual=2).unit == "individual"
+    [plan] = METHOD.explain(params_of(**WITH_NAMES))
+    assert "epsilon 1 as published" in plan and "5.07" in plan
+    [plan] = METHOD.explain(params_of(**PUBLISHED))
+    assert "epsilon 1 as published, and no finite one holds" in plan
+    [plan] = METHOD.explain(params_of(**HONEST))
+    assert "spends epsilon 1 in all" in plan
+
+
+def test_how_often_nothing_survives_is_said() -> None:
+    params = params_of(**{**HONEST, "p_harmful": 4})
+    law = laplace_law(Fraction(*params.scale), 200).chances
+    true = sum(high for n, (_, high) in law.items() if n >= 4) / ONE  # type: ignore[operator]
+    assert chance_of_nothing(params, 4) == pytest.approx(true)
+
+
+# --- audits ---------------------------------------------------------------------------------------
+
+
+def audited(given: dict[str, Any], more: str, watched: Variant, n: int) -> float:
+    """A lower bound of epsilon, wrong with probability at most 1e-9, from one variant's counts.
+
+    Three cases A beside the same and one case more, of which the unit's variant is watched.
+    """
+    params = params_of(**given)
+    counts = []
+    for first, log in enumerate((log_of({"A": 3}), log_of({"A": 3, more: 1}))):
+        if params.vocabulary is not None:
+            log = params.bounds.bound(log, randomness())
+        statistics = {"variants": VariantHistogram.from_traces(log), "names": log.vocabulary}
+        seen = []
+        for number in range(n):
+            drawn = randomness(2 * number + first)
+            made = METHOD.decide("variants", statistics, {}, params, drawn).variants
+            rows = made.to_table().to_pylist()
+            seen.append(sum(r["count"] for r in rows if tuple(r["variant"]) == watched))
+        counts.append(np.array(seen)[:, np.newaxis])
+    without, with_unit = counts
+    return epsilon_lower_bound(with_unit, without, 0.0, 1 - ALPHA).epsilon
+
+
+def test_an_audit_refutes_the_published_claim_and_not_what_holds() -> None:
+    """BBB survives three levels with probability (a / 2)³ without its case, (1 - a / 2)³ with it.
+
+    With a = 1 / e the logarithm of their ratio is 4.47, where 1 is claimed and 3 (1 + ln 2) holds.
+    """
+    given = {**WITH_NAMES, "p_harmful": 1}
+    held = METHOD.guarantee(params_of(**given)).epsilon
+    assert held is not None
+    assert 1 < audited(given, "BBB", ("B", "B", "B"), 500) <= held
+
+
+def test_an_audit_refutes_every_epsilon_where_the_names_are_the_logs() -> None:
+    """The more releases, the larger the bound: an activity that is new proves its case."""
+    given = {**PUBLISHED, "epsilon": "0.5", "p_harmful": 1, "max_prefix_length": 1}
+    few, many = (audited(given, "Z", ("Z",), n) for n in (100, 600))
+    assert many > max(0.5, few + 0.5)
+
+
+def test_an_audit_finds_nothing_against_the_honest_budget() -> None:
+    """The control is what it finds with noise of a third of the scale: three times epsilon."""
+    given = {**HONEST, "p_harmful": 1}
+    assert audited(given, "BBB", ("B", "B", "B"), 400) <= 1
+    alone = {**given, "max_prefix_length": 1}
+    assert 0 < audited(alone, "B", ("B",), 600) <= 1
+    assert audited({**alone, "epsilon": "3"}, "B", ("B",), 400) > 1

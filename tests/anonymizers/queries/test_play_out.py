@@ -1,0 +1,223 @@
+"""Play-out against Algorithm 2 followed step by step, and what no play-out may do.
+
+Statistical tests reject at ALPHA = 1e-9 each and name their n and their control.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Mapping
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.chi_square import ALPHA, p_value_of_law
+from tests.support.keys import randomness, release_key
+from tests.support.rounds import Recording
+from tracecloak.anonymizers.queries.play_out import MAX_ARCS, play_out
+from tracecloak.schemas.errors import UsageError
+
+Arc = tuple[str, str]
+Case = tuple[str, ...]
+
+
+def played(arcs: Mapping[Arc, int], number: int = 0, names: str = "ABCDEF") -> list[Case]:
+    """The cases of a graph, by the names of their activities; ▶ and ■ are START and END."""
+    labels = [*names, "▶", "■"]
+    code = {label: i for i, label in enumerate(labels)}
+    offsets, codes = play_out(
+        np.array([code[a] for a, _ in arcs], np.int64),
+        np.array([code[b] for _, b in arcs], np.int64),
+        np.array(list(arcs.values()), np.int64),
+        len(names),
+        len(names) + 1,
+        randomness(),
+        f"play {number}",
+    )
+    assert offsets.dtype == np.int64 and codes.dtype == np.int32
+    assert offsets[0] == 0 and offsets[-1] == len(codes)
+    return [
+        tuple(labels[c] for c in codes[first:last])
+        for first, last in itertools.pairwise(offsets.tolist())
+    ]
+
+
+def arcs_of(cases: list[Case]) -> Counter[Arc]:
+    found: Counter[Arc] = Counter()
+    for case in cases:
+        found.update(itertools.pairwise(["▶", *case, "■"]))
+    return found
+
+
+# --- the law --------------------------------------------------------------------------------------
+
+
+def exact_law(arcs: Mapping[Arc, int], goes_back: bool = True) -> dict[tuple[Case, ...], Fraction]:
+    """The law of the cases, in any order, by following Algorithm 2 through every choice it has.
+
+    Without `goes_back` a case that meets a dead end is given up, as it must not be.
+    """
+    law: Counter[tuple[Case, ...]] = Counter()
+
+    def step(left: dict[Arc, int], path: Case, made: tuple[Case, ...], chance: Fraction) -> None:
+        last = path[-1]
+        going = {arc: n for arc, n in left.items() if arc[0] == last and n > 0}
+        total = sum(going.values())
+        for arc, n in going.items():
+            rest = {**left, arc: n - 1}
+            if arc[1] == "■":
+                step(rest, ("▶",), (*made, path[1:]), chance * n / total)
+            else:
+                step(rest, (*path, arc[1]), made, chance * n / total)
+        if going:
+            return
+        if last == "▶":  # the empty trace, and START has nothing left
+            law[tuple(sorted(made))] += chance
+            return
+        kept = {a: n for a, n in left.items() if a[1] != last}
+        step(kept, path[:-1] if goes_back else ("▶",), made, chance)
+
+    step(dict(arcs), ("▶",), (), Fraction(1))
+    return dict(law)
+
+
+GRAPHS: dict[str, dict[Arc, int]] = {
+    "without dead ends": {
+        ("▶", "A"): 2, ("▶", "B"): 1, ("A", "B"): 2, ("B", "A"): 1, ("A", "■"): 1, ("B", "■"): 2,
+    },
+    "with dead ends": {
+        ("▶", "A"): 3, ("A", "B"): 2, ("A", "C"): 2, ("B", "■"): 1, ("B", "A"): 1, ("C", "■"): 1,
+    },
+    "with loops": {("▶", "A"): 2, ("A", "A"): 3, ("A", "B"): 1, ("A", "■"): 2, ("B", "B"): 2},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "arc"),
+    [
+        ("without dead ends", ("▶", "A")),
+        ("with dead ends", ("A", "C")),
+        ("with loops", ("A", "A")),
+    ],
+)
+def test_cases_have_the_law_of_the_algorithm(name: str, arc: Arc) -> None:
+    """With n = 6000; controls: a count that is one larger, and cases given up in dead ends."""
+    arcs = GRAPHS[name]
+    law = exact_law(arcs)
+    assert sum(law.values()) == 1
+    assert len(law) >= 3
+    sample: Counter[tuple[Case, ...]] = Counter(
+        tuple(sorted(played(arcs, number))) for number in range(6000)
+    )
+    assert p_value_of_law(sample, {k: float(v) for k, v in law.items()}) > ALPHA
+    more = exact_law({**arcs, arc: arcs[arc] + 1})
+    assert p_value_of_law(sample, {k: float(v) for k, v in more.items()}) < ALPHA
+    if name == "with dead ends":
+        given_up = exact_law(arcs, goes_back=False)
+        assert p_value_of_law(sample, {k: float(v) for k, v in given_up.items()}) < ALPHA
+
+
+def test_the_papers_table_2_ends_in_two_variants_of_16_cases() -> None:
+    """Surgery is left for release 16 times, so no more cases end; antibiotics is a dead end."""
+    table_2 = {
+        ("▶", "R"): 44, ("▶", "T"): 3, ("R", "T"): 52, ("T", "S"): 30, ("T", "A"): 15,
+        ("S", "L"): 16, ("L", "■"): 51,
+    }  # fmt: skip
+    met = set()
+    for number in range(50):
+        cases = played(table_2, number, "ACLRST")
+        assert len(cases) == 16
+        assert set(cases) <= {tuple("RTSL"), tuple("TSL")}
+        met |= set(cases)
+    assert met == {tuple("RTSL"), tuple("TSL")}
+
+
+# --- what always holds ----------------------------------------------------------------------------
+
+graphs = st.dictionaries(
+    st.tuples(st.sampled_from("▶ABCD"), st.sampled_from("ABCD■")).filter(
+        lambda arc: arc != ("▶", "■")
+    ),
+    st.integers(0, 9),
+    max_size=20,
+)
+
+
+@given(graphs)
+def test_no_arc_is_taken_more_often_than_its_count_says(arcs: dict[Arc, int]) -> None:
+    cases = played(arcs)
+    assert all(cases)  # none is without events
+    taken = arcs_of(cases)
+    assert all(n <= arcs.get(arc, 0) for arc, n in taken.items())
+
+
+@given(st.lists(st.text("ABC", min_size=1, max_size=6), max_size=20))
+def test_the_counts_of_a_log_are_used_up_by_as_many_cases(log: list[str]) -> None:
+    """In a consistent graph a case only stops at END, so no START is lost; rest can be cycles."""
+    arcs = arcs_of([tuple(text) for text in log])
+    cases = played(arcs)
+    assert len(cases) == len(log)
+    taken = arcs_of(cases)
+    assert taken <= arcs
+    assert sum(n for (_, b), n in taken.items() if b == "■") == len(log)
+
+
+def test_a_path_is_repeated_as_often_as_its_counts_say() -> None:
+    assert played({("▶", "A"): 5, ("A", "B"): 7, ("B", "■"): 6}) == [("A", "B")] * 5
+
+
+def test_without_a_path_there_are_no_cases() -> None:
+    assert played({}) == []
+    assert played({("▶", "A"): 3, ("A", "A"): 9, ("B", "■"): 4}) == []
+    assert played({("▶", "A"): 0, ("A", "■"): 4}) == []
+
+
+def test_a_trap_is_left_when_its_counts_are_used_up() -> None:
+    """C and D only lead to each other: cases that walk in come back out and end all the same."""
+    arcs = {("▶", "A"): 4, ("A", "C"): 2, ("C", "D"): 5, ("D", "C"): 5, ("A", "■"): 4}
+    for number in range(20):
+        assert played(arcs, number) == [("A",)] * 4
+
+
+def test_cases_of_millions_of_steps_are_walked_without_recursion() -> None:
+    [case] = played({("▶", "A"): 1, ("A", "A"): 10**6, ("A", "B"): 1, ("B", "■"): 1})
+    assert 2 <= len(case) <= 10**6 + 2
+
+
+def test_too_many_arcs_are_refused_with_their_number_and_the_mend() -> None:
+    with pytest.raises(UsageError, match=rf"{MAX_ARCS + 2:,} directly-follows.*raise epsilon"):
+        played({("▶", "A"): MAX_ARCS, ("A", "■"): 2})
+    with pytest.raises(UsageError, match="played out"):
+        played({("▶", "A"): 2**62, ("A", "■"): 2**62})
+
+
+def test_random_words_are_those_of_a_pair_and_its_occurrence() -> None:
+    recording = Recording(release_key(), "release", "input", "configuration")
+    sources, targets = np.array([2, 0, 0]), np.array([0, 0, 3])
+    play_out(sources, targets, np.array([2, 3, 2]), 2, 3, recording, "step")
+    cells = {number * 4 + target for number, target in zip((2, 0, 0), (0, 0, 3), strict=True)}
+    asked = recording.asked["step"]
+    assert {cell for cell, _, _ in asked} == cells
+    assert len(set(asked)) == len(asked) == 7
+    again = [
+        play_out(sources, targets, np.array([2, 3, 2]), 2, 3, randomness(), "step") for _ in "ab"
+    ]
+    assert all((a == b).all() for a, b in zip(*again, strict=True))
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, 7, 100])
+def test_random_words_do_not_depend_on_how_many_are_drawn_in_one_go(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arcs = {
+        ("▶", "A"): 9, ("▶", "B"): 0, ("A", "A"): 5, ("A", "B"): 0, ("A", "C"): 7, ("A", "■"): 6,
+        ("C", "A"): 4, ("C", "■"): 3,
+    }  # fmt: skip
+    expected = [played(arcs, number) for number in range(5)]
+    monkeypatch.setattr("tracecloak.anonymizers.queries.play_out._BLOCK", block)
+    assert [played(arcs, number) for number in range(5)] == expected
+    assert len({tuple(cases) for cases in expected}) > 1

@@ -1,0 +1,784 @@
+"""`sacofa`: its rules against loops, its choice by exact laws, what it costs, and what audits find.
+
+Statistical tests reject at ALPHA = 1e-9 each and name their n and their control.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pydantic
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.chi_square import ALPHA, p_value, p_value_of_law
+from tests.support.keys import randomness, release_key
+from tests.support.logs import Variant, histogram, trace_batch, variant_counts
+from tests.support.privacy_loss import BITS, ONE, Law, delta_between, power_of_e
+from tests.support.privacy_loss import discrete_laplace as laplace_law
+from tracecloak.anonymizers.accounting.composition import total
+from tracecloak.anonymizers.audit.bounds import epsilon_lower_bound
+from tracecloak.anonymizers.contract.in_memory import anonymise
+from tracecloak.anonymizers.noise.randomness import cell_numbers
+from tracecloak.anonymizers.noise.samplers import CellStream
+from tracecloak.anonymizers.queries.laplace_variants import LaplaceVariants
+from tracecloak.anonymizers.queries.order_rules import NamedRules, OrderRules
+from tracecloak.anonymizers.queries.prefix_query import LevelQuery, trace_variant_query
+from tracecloak.anonymizers.queries.sacofa import RuleJudge, Sacofa
+from tracecloak.anonymizers.queries.sacofa_params import SacofaParams
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+from tracecloak.schemas.statistics.relations import ActivityRelations
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+METHOD = Sacofa()
+LOG_RULES: dict[str, Any] = {"epsilon": "1", "max_prefix_length": 3, "p_harmful": 4}
+MODEL: dict[str, Any] = Sacofa.examples[2]["model"]
+WITH_MODEL = {**LOG_RULES, "vocabulary": ("A", "B", "C"), "rules": "model", "model": MODEL}
+HONEST = {**WITH_MODEL, "budget": "honest"}
+BOUGHT = {**LOG_RULES, "vocabulary": ("A", "B", "C"), "rules": "bought", "budget": "honest"}
+
+# Table 1a of the paper: Register, Triage, Surgery, Antibiotics, Consultation, reLease. Two counts
+# are illegible and add up to 11.
+TABLE_1A = {"RTSL": 20, "RTSAL": 12, "RTAAL": 6, "RTASL": 5, "RTCL": 2, "RTCSL": 4}
+
+
+def log_of(counts: Mapping[str, int], names: str | None = None) -> TraceBatch:
+    texts = itertools.chain.from_iterable([variant] * n for variant, n in counts.items())
+    return trace_batch({f"c{i}": " ".join(text) for i, text in enumerate(texts)}, names)
+
+
+def rules_of(log: TraceBatch, at_first: bool = True) -> OrderRules:
+    return OrderRules.of_relations(ActivityRelations.from_traces(log), log.vocabulary, at_first)
+
+
+def violations_of(rules: OrderRules, names: Sequence[str], prefix: str) -> dict[str, int]:
+    """Violated rules by what is appended; the end is ■."""
+    codes = np.array([[names.index(name) for name in prefix]], np.int32).reshape(1, len(prefix))
+    found = rules.violations(codes)
+    assert found.shape == (1, len(names) + 1) and found.dtype == np.int64
+    return dict(zip([*names, "■"], found[0].tolist(), strict=True))
+
+
+def released(log: TraceBatch, params: SacofaParams, number: int = 0) -> dict[Variant, int]:
+    made = anonymise([log], METHOD, params, release_key(number), "release", "configuration")
+    variants = made.products.by_name["variants"]
+    [cases] = made.traces
+    assert cases.n_cases == variants.n_cases
+    return {tuple(row["variant"]): row["count"] for row in variants.to_table().to_pylist()}
+
+
+# --- the rules ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at_first", [False, True])
+def test_the_worked_example_of_the_paper(at_first: bool) -> None:
+    """After Register, Triage, Antibiotics, Surgery only Antibiotics and Release are harmless."""
+    assert sum(TABLE_1A.values()) == 49
+    rules = rules_of(log_of(TABLE_1A), at_first)
+    names = sorted("RTSACL")
+    assert violations_of(rules, names, "RTAS") == {
+        "R": 8, "T": 6, "S": 2, "C": 4, "■": 4, "A": 0, "L": 0,
+    }  # fmt: skip
+    assert violations_of(rules, names, "")["R"] == 0
+    assert all(violations_of(rules, names, "")[name] == 1 for name in "TSACL")
+
+
+@pytest.mark.parametrize("at_first", [False, True])
+def test_one_more_case_turns_a_rule(at_first: bool) -> None:
+    """Without the case RAL, "Triage always precedes Antibiotics" makes RA harmful."""
+    names = sorted("RTSACL")
+    before = rules_of(log_of(TABLE_1A), at_first)
+    after = rules_of(log_of({**TABLE_1A, "RAL": 1}), at_first)
+    assert violations_of(before, names, "R")["A"] == 1
+    assert violations_of(after, names, "R")["A"] == 0
+    a, t = names.index("A"), names.index("T")
+    assert before.always_precedes[t, a] and not after.always_precedes[t, a]
+    assert not before.never[names.index("R"), a]  # it is no rule about R
+
+
+def naive_violations(log: Sequence[str], names: str, prefix: str, at_first: bool) -> int:
+    """The rules by their definition, one pair of activities and one case after the other.
+
+    The prefix may end in ■. Of a rule that has no case to be seen in, none is violated but never.
+    """
+    inner = prefix.rstrip("■")
+
+    def place(text: str, name: str) -> int:
+        return text.index(name) if at_first else text.rindex(name)
+
+    if len(prefix) == 1:
+        return int(not any(case.startswith(prefix) for case in log))
+    found = 0
+    for a, b in itertools.product(names, repeat=2):
+
+        def has_pair(text: str, a: str = a, b: str = b) -> bool:
+            return a in text and b in text[text.index(a) + 1 :]
+
+        def keeps_follows(text: str, a: str = a, b: str = b) -> bool:
+            return a not in text or b in text[text.index(a) + 1 :]
+
+        def keeps_precedes(text: str, a: str = a, b: str = b) -> bool:
+            return b not in text or a in text[: place(text, b)]
+
+        if not any(map(has_pair, log)) and has_pair(inner):
+            found += 2
+        known_a, known_b = (any(name in case for case in log) for name in (a, b))
+        if known_b and all(map(keeps_precedes, log)) and not keeps_precedes(inner):
+            found += 1
+        is_ended = prefix.endswith("■")
+        if is_ended and known_a and all(map(keeps_follows, log)) and not keeps_follows(inner):
+            found += 1
+    return found
+
+
+texts = st.text("ABC", min_size=1, max_size=6)
+
+
+@given(st.lists(texts, min_size=1, max_size=5), st.text("ABC", max_size=5), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_violations_are_those_of_the_definitions(
+    log: list[str], prefix: str, at_first: bool
+) -> None:
+    rules = rules_of(log_of(Counter(log), "ABCD"), at_first)
+    found = violations_of(rules, "ABCD", prefix)
+    appended = "ABCD" if not prefix else "ABCD■"
+    for name in appended:
+        assert found[name] == naive_violations(log, "ABCD", prefix + name, at_first), name
+
+
+@given(st.lists(texts, min_size=1, max_size=5))
+@settings(max_examples=60, deadline=None)
+def test_whatever_cases_begin_with_keeps_all_rules(log: list[str]) -> None:
+    rules = rules_of(log_of(Counter(log), "ABC"))
+    for case in log:
+        for n, name in enumerate([*case, "■"]):
+            assert violations_of(rules, "ABC", case[:n])[name] == 0
+
+
+def test_with_the_last_event_cases_begin_with_what_is_harmful() -> None:
+    """Before the last B of each case there is an A, but not before the B that one begins with."""
+    log = log_of({"BCAB": 1, "AB": 1})
+    assert violations_of(rules_of(log, at_first=False), "ABC", "B")["C"] == 1
+    assert violations_of(rules_of(log, at_first=True), "ABC", "B")["C"] == 0
+
+
+def test_rules_by_name_are_those_of_their_codes() -> None:
+    rules = NamedRules(
+        activities=("C", "A"),
+        begins=("A",),
+        never=(("C", "A"),),
+        always_follows=(("A", "C"),),
+        always_precedes=(("A", "C"),),
+    ).over(ActivityVocabulary.of("ABC"))
+    assert rules.begins.tolist() == [True, False, False]
+    assert rules.never.tolist() == [
+        [False, True, False],
+        [True, True, True],
+        [True, True, False],
+    ]
+    assert np.argwhere(rules.always_follows).tolist() == [[0, 2]]
+    assert np.argwhere(rules.always_precedes).tolist() == [[0, 2]]
+    with pytest.raises(pydantic.ValidationError, match="'D', which is none of their activities"):
+        NamedRules(activities=("A",), begins=("D",))
+
+
+# --- the choice among harmful prefixes ------------------------------------------------------------
+
+
+def judge_of(rules: OrderRules, number: int = 0, **changes: Any) -> RuleJudge:
+    plain = RuleJudge(rules, 1, 1, (2, 1), randomness(number), "s")
+    return replace(plain, **changes)
+
+
+@pytest.mark.parametrize(("n_names", "chance"), [(6, 0.2206), (16, 0.0961), (27, 0.0571)])
+def test_the_chance_that_the_turned_rule_leaves(n_names: int, chance: float) -> None:
+    """RA is counted with certainty after one more case, and before it with this probability.
+
+    It is the mean of j over N harmful ones, where P(j) is proportional to e^(-j / 2), j = 0 … N. So
+    epsilon is at least 1.51, 2.34 and 2.86 at epsilon 1, and grows with the alphabet.
+    """
+    names = "".join(sorted("RTSACL" + "abcdefghijklmnopqrstu"[: n_names - 6]))
+    log = log_of(TABLE_1A, names)
+    violations = violations_of(rules_of(log), names, "R")
+    n_harmful = sum(1 for n in violations.values() if n)
+    assert n_harmful == n_names
+    weights = np.exp(-np.arange(n_harmful + 1) / 2)
+    assert (np.arange(n_harmful + 1) @ weights) / weights.sum() / n_harmful == pytest.approx(
+        chance, abs=5e-5
+    )
+    n, rules = 1200, rules_of(log)
+    cells = cell_numbers(np.arange(n_names + 1))
+    counted = 0
+    for number in range(n):
+        judge = judge_of(rules, number)
+        prefix = np.array([[names.index("R")]], np.int32)
+        is_harmful, is_counted = judge.judge(prefix, cells, np.ones(len(cells), bool))
+        assert is_harmful.tolist() == [n > 0 for n in violations.values()]
+        assert is_counted[~is_harmful].all()
+        counted += bool(is_counted[names.index("A")])
+    expected = np.array([chance, 1 - chance]) * n
+    assert p_value(np.array([counted, n - counted]), expected) > ALPHA
+    # Control: twice the probability.
+    wrong = np.array([2 * chance, 1 - 2 * chance]) * n
+    assert p_value(np.array([counted, n - counted]), wrong) < ALPHA
+
+
+def chosen_law(violations: Sequence[int], largest: int, a: float) -> dict[Hashable, float]:
+    """The law of the chosen ones, by every order in which they can be taken."""
+    n = len(violations)
+    weights = [a**j for j in range(n + 1)]
+    law: Counter[Hashable] = Counter()
+    for order in itertools.permutations(range(n)):
+        for size, weight in enumerate(weights):
+            taken, left = [], size
+            for i in order:
+                if left <= 0:
+                    break
+                taken.append(i)
+                left -= min(violations[i], largest)
+            law[tuple(sorted(taken))] += weight / sum(weights) / math.factorial(n)
+    return dict(law)
+
+
+@pytest.mark.parametrize("largest", [1, 2])
+def test_harmful_prefixes_are_chosen_by_the_exponential_mechanism(largest: int) -> None:
+    """6000 choices of 4 with 1, 2, 3 and 1 violations; control: the law of the other cap."""
+    violations = np.array([1, 2, 3, 1])
+    cells = cell_numbers(np.arange(4))
+    nothing = OrderRules(*(np.zeros((1, 1), bool) for _ in range(3)), np.ones(1, bool))
+    seen: Counter[Hashable] = Counter()
+    for number in range(6000):
+        judge = judge_of(nothing, number, largest=largest)
+        chosen = judge._chosen(violations, cells, 2)
+        seen[tuple(sorted(chosen.tolist()))] += 1
+    a = math.exp(-1 / 2)
+    assert p_value_of_law(seen, chosen_law(violations.tolist(), largest, a)) > ALPHA
+    assert p_value_of_law(seen, chosen_law(violations.tolist(), 3 - largest, a)) < ALPHA
+    assert p_value_of_law(seen, chosen_law(violations.tolist(), largest, a**1.2)) < ALPHA
+
+
+@pytest.mark.parametrize("epsilon", ["100", "1", "1e-6"])
+def test_many_harmful_prefixes_overflow_nothing(epsilon: str) -> None:
+    """e^(epsilon N / 2) is no float where epsilon N is above 1418; here it is up to 1e7."""
+    params = SacofaParams(**{**LOG_RULES, "epsilon": epsilon})
+    nothing = OrderRules(*(np.zeros((1, 1), bool) for _ in range(3)), np.ones(1, bool))
+    judge = judge_of(nothing, scale=params.choice_scale)
+    n = 100_000
+    chosen = judge._chosen(np.ones(n, np.int64), cell_numbers(np.arange(n)), 3)
+    assert len(set(chosen.tolist())) == len(chosen) <= n
+    if epsilon == "100":
+        assert len(chosen) == 0
+
+
+def test_from_how_many_violations_on_a_prefix_is_harmful() -> None:
+    """Of R, T, A, S and C after RTAS, with 8, 6, 0, 2 and 4 violations."""
+    names = sorted("RTSACL")
+    rules = rules_of(log_of(TABLE_1A))
+    prefix = np.array([[names.index(name) for name in "RTAS"]], np.int32)
+    for least, harmful in ((1, "CRST■"), (2, "CRST■"), (3, "CRT■"), (5, "RT"), (9, "")):
+        found, _ = judge_of(rules, harmful_from=least).judge(
+            prefix, cell_numbers(np.arange(7)), np.ones(7, bool)
+        )
+        assert {[*names, "■"][i] for i in np.flatnonzero(found)} == set(harmful)
+
+
+# --- the query with a judge -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OddJudge:
+    """Harmful is what has an odd sum of codes; of that, what is also odd in its last code counts.
+
+    The end counts as code 3.
+    """
+
+    def judge(
+        self, prefixes: np.ndarray, cells: np.ndarray, is_candidate: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        last = np.tile(np.arange(4), len(prefixes))
+        sums = np.repeat(prefixes.sum(axis=1), 4) + last
+        is_harmful = is_candidate & (sums % 2 == 1)
+        return is_harmful, is_candidate & (~is_harmful | (last % 2 == 1))
+
+
+def plus_one(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
+    return np.ones(len(stream), np.int64)
+
+
+def naive_query(counts: Mapping[Variant, int], query: LevelQuery) -> dict[tuple[str, bool], int]:
+    answer: dict[tuple[str, bool], int] = {}
+
+    def visit(prefix: str) -> None:
+        for code, symbol in enumerate("ABC■"):
+            if symbol == "■" and not prefix:
+                continue
+            total_code = sum("ABC".index(name) for name in prefix) + code
+            is_harmful = total_code % 2 == 1
+            is_counted = not is_harmful or code % 2 == 1
+            if not is_counted and not query.keeps_uncounted:
+                continue
+            if symbol == "■":
+                true = counts.get(tuple(prefix), 0)
+            else:
+                true = sum(n for v, n in counts.items() if "".join(v).startswith(prefix + symbol))
+            noisy = true + is_counted  # noise of 1
+            is_last = len(prefix) + 1 == query.max_prefix_length
+            is_spared = (symbol == "■" and not query.prunes_ended) or (
+                is_last and not query.prunes_last
+            )
+            least = query.threshold_of_harmful if is_harmful else query.threshold
+            if noisy < least and not is_spared:
+                continue
+            if symbol == "■":
+                answer[prefix, True] = noisy
+            elif is_last:
+                answer[prefix + symbol, False] = noisy
+            else:
+                visit(prefix + symbol)
+
+    visit("")
+    return answer
+
+
+@given(
+    variant_counts(max_length=4),
+    st.integers(1, 4),
+    st.integers(0, 4),
+    st.one_of(st.none(), st.integers(0, 6)),
+    st.tuples(st.booleans(), st.booleans(), st.booleans()),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_query_does_what_the_judge_says(
+    counts: dict[Variant, int],
+    n_levels: int,
+    threshold: int,
+    harmful: int | None,
+    flags: tuple[bool, bool, bool],
+) -> None:
+    prunes_ended, prunes_last, keeps_uncounted = flags
+    query = LevelQuery(
+        n_levels,
+        (1, 1),
+        threshold,
+        prunes_ended,
+        prunes_last,
+        draw=plus_one,
+        harmful_threshold=harmful,
+        keeps_uncounted=keeps_uncounted,
+    )
+    found = trace_variant_query(histogram(counts), 3, query, randomness(), "q", OddJudge())
+    bounds = itertools.pairwise(found.offsets.tolist())
+    prefixes = ["".join("ABC"[c] for c in found.codes[i:j]) for i, j in bounds]
+    ended, noisy = found.is_ended.tolist(), found.counts.tolist()
+    assert len(set(zip(prefixes, ended, strict=True))) == len(prefixes)
+    assert dict(zip(zip(prefixes, ended, strict=True), noisy, strict=True)) == naive_query(
+        counts, query
+    )
+
+
+# --- the same pruning for both methods that are compared ------------------------------------------
+
+
+@pytest.mark.parametrize("profile", ["reference", "paper"])
+def test_both_methods_prune_alike(profile: str) -> None:
+    common = {"epsilon": "0.1", "max_prefix_length": 10, "p_harmful": 25, "profile": profile}
+    laplace = LaplaceVariants.Params(**common).query
+    ours = SacofaParams(**common).query
+    for name in ("max_prefix_length", "scale", "threshold", "prunes_ended", "prunes_last"):
+        assert getattr(ours, name) == getattr(laplace, name)
+    assert ours.threshold_of_harmful == laplace.threshold
+    if profile == "reference":
+        assert ours.draw is laplace.draw
+    assert ours.is_positive == (profile == "paper")
+    apart = SacofaParams(**common, p_harmless=22).query
+    assert (apart.threshold, apart.threshold_of_harmful) == (22, 25)
+
+
+def test_without_harmful_prefixes_it_is_the_laplace_query() -> None:
+    """Under the same names of noise the answers are equal, count by count."""
+    everything = OrderRules(*(np.zeros((3, 3), bool) for _ in range(3)), np.ones(3, bool))
+    counted = histogram({("A", "B"): 40, ("A", "C", "B"): 30, ("B",): 20})
+    query = LaplaceVariants.Params(epsilon="1", max_prefix_length=4, p_harmful=3).query
+    plain, judged = (
+        trace_variant_query(counted, 3, query, randomness(), "q", judge)
+        for judge in (None, judge_of(everything))
+    )
+    assert plain.codes.tolist() == judged.codes.tolist()
+    assert plain.counts.tolist() == judged.counts.tolist()
+
+
+def test_what_is_harmful_is_pruned_by_its_own_threshold() -> None:
+    """At p_harmful inf nothing that violates a rule comes out but what the reference spares."""
+    log = log_of({"AB": 300, "ABC": 200, "AC": 100})
+    model = {**MODEL, "activities": ("A", "B", "C")}
+    for number in range(5):
+        params = SacofaParams(
+            **{
+                **WITH_MODEL,
+                "model": model,
+                "p_harmful": "inf",
+                "p_harmless": 4,
+                "profile": "paper",
+                "max_prefix_length": 4,
+                "epsilon": "0.5",
+            }
+        )
+        rules = NamedRules(**model)
+        names = sorted(("A", "B", "C", OTHER))
+        by_code = rules.over(ActivityVocabulary.public(("A", "B", "C")))
+        for variant in released(log, params, number):
+            codes = np.array([[names.index(name) for name in variant[:-1]]], np.int32)
+            found = by_code.violations(codes.reshape(1, -1))[0]
+            assert found[names.index(variant[-1])] == 0
+
+
+# --- releases -------------------------------------------------------------------------------------
+
+MANY = {"AB": 900, "ABC": 600, "ABCB": 300}
+
+
+@pytest.mark.parametrize("profile", ["reference", "paper"])
+@pytest.mark.parametrize("given", [LOG_RULES, WITH_MODEL, HONEST, BOUGHT])
+def test_frequent_variants_come_out_with_about_their_counts(
+    given: dict[str, Any], profile: str
+) -> None:
+    """Cut to three levels: of ABC and ABCB the same beginning comes out."""
+    made = released(log_of(MANY), SacofaParams(**{**given, "profile": profile}))
+    assert abs(made["A", "B", "C"] - 900) < 150
+    assert all(1 <= len(variant) <= 3 for variant in made)
+    longer = SacofaParams(**{**given, "profile": profile, "max_prefix_length": 5, "epsilon": "9"})
+    made = released(log_of(MANY), longer)
+    wanted = {("A", "B"): 900, ("A", "B", "C"): 600, ("A", "B", "C", "B"): 300}
+    if longer.rules != "model":  # of which ABCB keeps no rule
+        assert all(abs(made[variant] - n) < 100 for variant, n in wanted.items())
+
+
+def test_the_reference_keeps_exact_counts_and_nothing_else_does() -> None:
+    """Cases begin with BC, which is harmful by the last event: its count of 7 has no noise."""
+    log = log_of({"BCAB": 7, "AB": 40})
+    exact = [
+        released(log, SacofaParams(**{**LOG_RULES, "max_prefix_length": 2}), number)["B", "C"]
+        for number in range(12)
+    ]
+    # Chosen it gets noise; the number that is drawn is 0 with probability 0.4 at least.
+    assert exact.count(7) >= 4
+    noisy = [
+        released(log, SacofaParams(**{**LOG_RULES, "max_prefix_length": 2, "profile": "paper"}), i)
+        for i in range(12)
+    ]
+    assert len({made.get(("B", "C"), 0) for made in noisy}) > 3
+
+
+def test_too_many_candidates_or_activities_are_refused_with_the_mend(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = [f"a{i:03}" for i in range(250)]
+    free = {"activities": names, "begins": names}
+    wide = SacofaParams(
+        epsilon="0.01",
+        max_prefix_length=5,
+        p_harmful=1,
+        vocabulary=tuple(names),
+        rules="model",
+        model=free,
+    )
+    with pytest.raises(
+        UsageError, match=r"p_harmless 1 leaves [\d,]+ prefixes .*: raise p_harmless or epsilon"
+    ):
+        released(trace_batch({"c": "a001"}), wide)
+    monkeypatch.setattr("tracecloak.anonymizers.queries.sacofa.MAX_ACTIVITIES", 2)
+    with pytest.raises(UsageError, match="2 of them is the most: give a public vocabulary"):
+        released(log_of(MANY), SacofaParams(**LOG_RULES))
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({**LOG_RULES, "p_harmless": 5}, "1 <= p_harmless <= p_harmful"),
+        ({**LOG_RULES, "p_harmless": 0}, "p_harmless"),
+        ({**LOG_RULES, "p_harmful": 0}, "p_harmful"),
+        ({**LOG_RULES, "p_harmful": "inf"}, "p_harmful inf needs p_harmless"),
+        ({**LOG_RULES, "harmful_from": 0}, "harmful_from"),
+        ({**LOG_RULES, "score": "continuous"}, "max_violations goes with"),
+        ({**LOG_RULES, "max_violations": 2}, "max_violations goes with"),
+        ({**LOG_RULES, "rules": "model"}, "model goes with rules model"),
+        ({**LOG_RULES, "model": MODEL}, "model goes with rules model"),
+        ({**LOG_RULES, "budget": "honest"}, "honest needs a public vocabulary"),
+        ({**LOG_RULES, "budget": "honest", "vocabulary": ("A",)}, "honest needs rules"),
+        ({**BOUGHT, "budget": "published"}, "rules bought needs budget honest"),
+        ({**BOUGHT, "rules_share": "1"}, "rules_share"),
+        ({**BOUGHT, "epsilon": "1e-200"}, "scale"),
+    ],
+)
+def test_parameters_that_do_not_go_together_are_refused(given: dict[str, Any], told: str) -> None:
+    with pytest.raises((pydantic.ValidationError, UsageError), match=told):
+        SacofaParams(**given)
+
+
+def test_both_thresholds_are_in_effect() -> None:
+    assert SacofaParams(**LOG_RULES).resolved()["p_harmless"] == 4
+    given = {**LOG_RULES, "p_harmful": "inf", "p_harmless": 1}
+    assert SacofaParams(**given).query.threshold == 1
+
+
+# --- rules that are bought ------------------------------------------------------------------------
+
+
+def relations_vector(variants: Iterable[str], names: str, k: int) -> np.ndarray:
+    """All counts that rules are bought of, of cases cut off after k events; in plain Python."""
+    made: Counter[Any] = Counter()
+    for text in variants:
+        case = text[:k]
+        made.update({("has", name) for name in case} | {("first", case[0])})
+        made.update(set(itertools.combinations(case, 2)))
+    keys = [*itertools.product(names, repeat=2), *((w, a) for w in ("has", "first") for a in names)]
+    return np.array([made[key] for key in keys])
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+def test_a_unit_changes_the_bought_counts_by_what_is_said(k: int) -> None:
+    """All cases of up to 5 events over 4 names; attained, as no name need come twice."""
+    names = "ABC" + "_"
+    params = SacofaParams(**{**BOUGHT, "max_prefix_length": k})
+    changes = [
+        int(relations_vector(["".join(case)], names, k).sum())
+        for n in range(1, 6)
+        for case in itertools.product(names, repeat=n)
+    ]
+    assert max(changes) == params.rule_query.sensitivity
+    several = SacofaParams(**{**BOUGHT, "max_prefix_length": k, "max_cases_per_individual": 3})
+    assert several.rule_query.sensitivity == 3 * max(changes)
+
+
+def test_only_the_first_events_of_a_case_are_counted_where_rules_are_bought() -> None:
+    params = SacofaParams(**{**BOUGHT, "max_prefix_length": 2})
+    counter = METHOD.requires("variants", params)["relations"]
+    made = counter.count(log_of({"ABC": 1}), {}, randomness())
+    assert made == ActivityRelations.from_traces(log_of({"AB": 1}, "ABC"))
+    free = METHOD.requires("variants", SacofaParams(**LOG_RULES))["relations"]
+    assert free.count(log_of({"ABC": 1}), {}, randomness()) == ActivityRelations.from_traces(
+        log_of({"ABC": 1})
+    )
+
+
+def test_of_much_budget_the_rules_of_the_log_are_bought() -> None:
+    """What occurs, occurs in hundreds of cases; the noise has a scale of about 1."""
+    log = log_of({"AB": 900, "ABC": 600, "ABCB": 300}, "ABC")
+    log = log.recode_public(ActivityVocabulary.public("ABC"))
+    params = SacofaParams(**{**BOUGHT, "epsilon": "60", "max_prefix_length": 5, "p_harmful": 40})
+    relations = ActivityRelations.from_traces(log)
+    bought = params.rule_query.answer(relations, log.vocabulary, randomness(), "s")
+    free = OrderRules.of_relations(relations, log.vocabulary)
+    for name in ("never", "always_follows", "begins"):
+        assert getattr(bought, name).tolist() == getattr(free, name).tolist(), name
+    # B comes before C and C before B, so that B comes before the first C is not seen.
+    assert free.always_precedes[1, 2] and not bought.always_precedes[1, 2]
+    bought.always_precedes[1, 2] = True
+    assert bought.always_precedes.tolist() == free.always_precedes.tolist() and bought.at_first
+    # Control: of little budget they are not.
+    poor = replace(params.rule_query, epsilon=Fraction(1, 1000))
+    assert (poor.answer(relations, log.vocabulary, randomness(), "s").never != free.never).any()
+
+
+# --- what it costs --------------------------------------------------------------------------------
+
+
+def test_what_is_promised_is_said() -> None:
+    def said(**given: Any) -> Any:
+        return METHOD.guarantee(SacofaParams(**given))
+
+    none = said(**LOG_RULES)
+    assert none.kind == "published" and none.epsilon is None and none.delta is None
+    for text in ("No finite epsilon", "rules are read from the log", "exact counts", "activities"):
+        assert text in none.reality
+    assert METHOD.spends(SacofaParams(**LOG_RULES)) == ()
+    printed = said(**LOG_RULES, profile="paper")
+    assert printed.epsilon is None and "exact counts" not in printed.reality
+    assert said(**LOG_RULES, vocabulary=("A",)).epsilon is None
+
+    for profile, per_level in (("reference", 1 + math.log(2)), ("paper", 1.2094)):
+        finite = said(**WITH_MODEL, profile=profile)
+        assert finite.kind == "published"
+        assert finite.epsilon == pytest.approx(3 * per_level, abs=1e-3)
+        params = SacofaParams(**WITH_MODEL, profile=profile)
+        assert float(total(METHOD.spends(params))[0]) == pytest.approx(finite.epsilon)
+        assert "The model and the vocabulary are public" in finite.reality
+
+    for own in (HONEST, BOUGHT):
+        honest = said(**own)
+        assert honest.kind == "rigorous" and (honest.epsilon, honest.delta) == (1, 0)
+        assert total(METHOD.spends(SacofaParams(**own))) == (1, 0)
+        assert said(**own, max_cases_per_individual=2).unit == "individual"
+    assert Fraction(*SacofaParams(**HONEST).scale) == 3
+    assert Fraction(*SacofaParams(**BOUGHT).scale) == Fraction(30, 7)  # 3 levels share 0.7
+    assert "epsilon 0.3. A case is in" in said(**BOUGHT).reality
+
+    plans = [METHOD.explain(SacofaParams(**own))[0] for own in (LOG_RULES, WITH_MODEL, HONEST)]
+    assert "rules of the log" in plans[0] and "no finite one holds" in plans[0]
+    assert "epsilon 1 as published, and 5.07" in plans[1]
+    assert "spends epsilon 1 in all" in plans[2]
+    assert "noisy counts of epsilon 0.3" in METHOD.explain(SacofaParams(**BOUGHT))[0]
+
+
+def test_the_continuous_score_widens_the_noise_of_the_published_form() -> None:
+    """By the most violations that count, as the paper says; an honest budget needs no more."""
+    more = {"score": "continuous", "max_violations": 3}
+    assert Fraction(*SacofaParams(**LOG_RULES, **more).scale) == 3
+    assert Fraction(*SacofaParams(**HONEST, **more).scale) == 3  # its three levels
+    assert Fraction(*SacofaParams(**LOG_RULES, **more).choice_scale) == 6
+    shared = SacofaParams(**LOG_RULES, max_cases_per_individual=4)
+    assert (Fraction(*shared.scale), Fraction(*shared.choice_scale)) == (4, 8)
+
+
+# One name, two levels: O alone begins a case, and OO is harmful.
+TINY: dict[str, Any] = {
+    "epsilon": "4",
+    "max_prefix_length": 2,
+    "p_harmful": 1,
+    "vocabulary": (),
+    "budget": "honest",
+    "profile": "paper",
+    "rules": "model",
+    "model": {"activities": (OTHER,), "begins": (OTHER,), "never": ((OTHER, OTHER),)},
+}
+CUT = -1
+
+
+def tiny_law(one: int, two: int, params: SacofaParams, reach: int) -> Law:
+    """The exact law of all noisy counts, of so many cases O and OO: (O, O ended, OO).
+
+    CUT is what is not seen. OO is counted with probability a / (1 + a), a = e^(-epsilon / 2).
+    """
+    scale = Fraction(*params.scale)
+
+    def seen(n: int) -> Law:
+        return laplace_law(scale, reach, n).map(lambda x: x if x >= 1 else CUT)
+
+    a_low, a_high = power_of_e(-1 / Fraction(*params.choice_scale))
+    let_in = a_low * ONE // (ONE + a_high), -(-a_high * ONE // (ONE + a_low))
+    twice, chances = seen(two), {}
+    for n, (low, high) in twice.chances.items():
+        left_out = (ONE - let_in[1], ONE - let_in[0]) if n == CUT else (0, 0)
+        chances[n] = (
+            ((low * let_in[0]) >> BITS) + left_out[0],
+            -((-high * let_in[1]) >> BITS) + left_out[1],
+        )
+    below = seen(one).times(Law(chances, twice.rest))
+    made: dict[Hashable, tuple[int, int]] = {}
+    for n, (low, high) in seen(one + two).chances.items():
+        if n == CUT:
+            made[CUT, CUT, CUT] = (low, high)
+            continue
+        for (ended, again), (p, q) in below.chances.items():  # type: ignore[misc]
+            made[n, ended, again] = ((low * p) >> BITS, -((-high * q) >> BITS))
+    return Law(made, seen(one + two).rest + below.rest)
+
+
+def test_the_whole_honest_answer_loses_epsilon_and_no_less() -> None:
+    """All logs of up to 2 cases O or OO, by exact laws; the control is 0.97 of epsilon.
+
+    Both levels and the choice are seen. The tails that are cut have probabilities of 1e-17.
+    """
+    params = SacofaParams(**TINY)
+    epsilon = Fraction(4)
+    assert Fraction(*params.scale) == Fraction(1, 2)
+    laws = {
+        (one, two): tiny_law(one, two, params, 20)
+        for one, two in itertools.product(range(3), repeat=2)
+        if one + two <= 2
+    }
+    for one, two in itertools.product(range(2), repeat=2):
+        for more in ((one + 1, two), (one, two + 1)):
+            if more in laws:
+                assert delta_between(laws[one, two], laws[more], epsilon)[1] < 1e-12
+                less = delta_between(laws[one, two], laws[more], epsilon * Fraction(97, 100))
+                assert less[0] > 1e-9
+
+
+def test_releases_have_that_law() -> None:
+    """1 case O and 2 OO under 1200 keys; control: the law of 2 and 1."""
+    params = SacofaParams(**TINY)
+    log = params.bounds.bound(log_of({"x": 1, "xx": 2}), randomness())
+    statistics = {"variants": VariantHistogram.from_traces(log), "names": log.vocabulary}
+    seen: Counter[Hashable] = Counter()
+    for number in range(1200):
+        made = METHOD.decide("variants", statistics, {}, params, randomness(number)).variants
+        counts = {len(r["variant"]): r["count"] for r in made.to_table().to_pylist()}
+        seen[counts.get(1, CUT), counts.get(2, CUT)] += 1
+
+    def law(one: int, two: int) -> dict[Hashable, float]:
+        whole = tiny_law(one, two, params, 20).map(lambda outcome: outcome[1:])  # type: ignore[index]
+        return {outcome: low / ONE for outcome, (low, _) in whole.chances.items()}
+
+    known = sum(law(1, 2).values())
+    assert known == pytest.approx(1)
+    assert p_value_of_law(seen, law(1, 2)) > ALPHA
+    assert p_value_of_law(seen, law(2, 1)) < ALPHA
+
+
+# --- audits ---------------------------------------------------------------------------------------
+
+
+def audited(
+    given: dict[str, Any], base: Mapping[str, int], more: str, watched: Variant, n: int
+) -> float:
+    """A lower bound of epsilon, wrong with probability at most 1e-9, from one variant's counts."""
+    params = SacofaParams(**given)
+    sides = []
+    for first, counts in enumerate((base, {**base, more: base.get(more, 0) + 1})):
+        log = log_of(counts, "".join(sorted({*"".join(base), *more})))
+        if params.vocabulary is not None:
+            log = params.bounds.bound(log, randomness())
+        statistics = {
+            name: counter.count(log, {}, randomness())
+            for name, counter in METHOD.requires("variants", params).items()
+        }
+        seen = []
+        for number in range(n):
+            drawn = randomness(2 * number + first)
+            made = METHOD.decide("variants", statistics, {}, params, drawn).variants
+            rows = made.to_table().to_pylist()
+            seen.append([sum(r["count"] for r in rows if tuple(r["variant"]) == watched)])
+        sides.append(np.array(seen))
+    without, with_unit = sides
+    return epsilon_lower_bound(with_unit, without, 0.0, 1 - ALPHA).epsilon
+
+
+def test_an_audit_refutes_the_published_claim() -> None:
+    """One more case RAL turns a rule, and of 28 names RA is certain to be counted.
+
+    It comes out in 0.82 of the releases then, and in 0.055 of 0.18 of them before: a case of two
+    levels costs more than ln 80 already.
+    """
+    given = {**LOG_RULES, "epsilon": "1", "max_prefix_length": 2, "p_harmful": 1}
+    names = tuple("ACLRST" + "abcdefghijklmnopqrstu")
+    found = audited({**given, "vocabulary": names}, TABLE_1A, "RAL", ("R", "A"), 500)
+    assert found > 1
+
+
+def test_an_audit_finds_no_end_where_the_names_are_the_logs() -> None:
+    """The more releases, the larger the bound: an activity that is new proves its case."""
+    given = {**LOG_RULES, "epsilon": "0.5", "max_prefix_length": 1, "p_harmful": 1}
+    few, many = (audited(given, {"A": 3}, "Z", ("Z",), n) for n in (100, 500))
+    assert many > max(0.5, few + 0.5)
+
+
+@pytest.mark.parametrize("given", [HONEST, BOUGHT])
+def test_an_audit_finds_nothing_against_the_honest_budget(given: dict[str, Any]) -> None:
+    """The case and the names that the published form is refuted by. Control: 60 times epsilon."""
+    own = {"vocabulary": tuple("ACLRST"), "max_prefix_length": 2, "p_harmful": 1}
+    if given["rules"] == "model":
+        own["model"] = {"activities": tuple("ACLRST"), "begins": ("R",)}
+    assert audited({**given, **own}, TABLE_1A, "RAL", ("R", "A"), 200) <= 1
+    rich = {**given, **own, "epsilon": "60"}
+    assert audited(rich, TABLE_1A, "RAL", ("R", "A"), 200) > 1

@@ -1,0 +1,420 @@
+"""The published play-out method: which pairs are kept, what is released, what it promises.
+
+Bounds that are proved by samples have confidence 1 - 1e-9.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pydantic
+import pytest
+
+from tests.support.chi_square import ALPHA, p_value
+from tests.support.keys import randomness, release_key
+from tests.support.logs import Log, naive_pairs, read_cases, trace_batch
+from tests.support.rounds import run_rounds
+from tracecloak.anonymizers.accounting.composition import total
+from tracecloak.anonymizers.contract.in_memory import Anonymised, anonymise, bound
+from tracecloak.anonymizers.noise.published import positive_excess, positive_laplace
+from tracecloak.anonymizers.noise.randomness import cell_numbers
+from tracecloak.anonymizers.queries import sapa
+from tracecloak.anonymizers.queries.laplace_dfg import LaplaceDfg
+from tracecloak.anonymizers.queries.pair_query import PairCounts, PairQueryParams, laplace_query
+from tracecloak.anonymizers.queries.sapa import Sapa, SapaParams, exponential_query, walked_laplace
+from tracecloak.pipelines.attack.neighbours import made_up_pairs
+from tracecloak.pipelines.attack.run import audit_pair
+from tracecloak.pipelines.attack.views import before_publication
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.vocabulary import OTHER
+from tracecloak.schemas.published.variants import ReleasedVariants
+from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.schemas.statistics.k_follows import KFollows
+
+METHOD = Sapa()
+PUBLIC: dict[str, Any] = {"vocabulary": ("A", "B"), "max_trace_length": 3}
+# Activities in a row, seldom out of it: most pairs are never neighbours.
+LOG = {f"c{i}": "A B C D" if i % 5 else "A C B B D" for i in range(200)}
+
+
+def params_of(epsilon: str = "1", **given: Any) -> SapaParams:
+    return SapaParams(epsilon=epsilon, **given)
+
+
+def released(log: Log, params: SapaParams, number: int = 0) -> Anonymised:
+    return anonymise([trace_batch(log)], METHOD, params, release_key(number), "release", "config")
+
+
+def counted(log: Log, params: SapaParams) -> tuple[PairCounts, KFollows]:
+    [bounded] = bound([trace_batch(log)], METHOD, params, randomness())
+    pairs = PairCounts.of(DirectlyFollows.from_traces(bounded), bounded.vocabulary, params)
+    return pairs, KFollows.from_traces(bounded, params.k_follows)
+
+
+def labelled(pairs: PairCounts, values: np.ndarray) -> dict[tuple[str, str], int]:
+    labels = pairs.vocabulary.labels
+    return {
+        (labels[a], labels[b]): int(n)
+        for a, b, n in zip(pairs.sources, pairs.targets, values, strict=True)
+    }
+
+
+def pairs_of(variants: ReleasedVariants) -> dict[tuple[str, str], int]:
+    rows = variants.to_table().to_pylist()
+    found: dict[tuple[str, str], int] = {}
+    for row in rows:
+        for pair in itertools.pairwise(["▶", *row["variant"], "■"]):
+            found[pair] = found.get(pair, 0) + row["count"]
+    return found
+
+
+# --- the exponential query ------------------------------------------------------------------------
+
+
+PROFILES = pytest.mark.parametrize("profile", ["paper", "reference"])
+
+
+def noisy_graphs(params: SapaParams, n: int) -> Iterator[dict[tuple[str, str], int]]:
+    pairs, distances = counted(LOG, params)
+    for i in range(n):
+        yield labelled(pairs, exponential_query(pairs, distances, params, randomness(), f"g{i}"))
+
+
+def near_pairs(k: int) -> set[tuple[str, str]]:
+    """Pairs at most k steps apart in some case, but for START and END, place by place."""
+    found = set()
+    for text in LOG.values():
+        path = ["▶", *text.split(), "■"]
+        found |= {(a, b) for i, a in enumerate(path) for b in path[i + 1 : i + 1 + k]}
+    return found - {("▶", "■")}
+
+
+@PROFILES
+@pytest.mark.parametrize("k", [1, 2, 3, 9])
+def test_pairs_within_k_steps_are_kept_and_positive_and_few_others(k: int, profile: str) -> None:
+    """At epsilon 1 about 1.54 of the others are let in; never so many on average as twice that."""
+    params = params_of(k_follows=k, profile=profile)
+    near = near_pairs(k)
+    n_others = []
+    for graph in noisy_graphs(params, 400):
+        positive = {pair for pair, n in graph.items() if n > 0}
+        assert min(graph.values()) == 0 or len(positive) == len(graph)
+        assert near <= positive
+        n_others.append(len(positive - near))
+    n_far = len(graph) - len(near)
+    # The mean of j with P(j) proportional to e^(-j/2), j = 0 … n_far.
+    weights = np.exp(-np.arange(n_far + 1) / 2)
+    mean = (weights * np.arange(n_far + 1)).sum() / weights.sum()
+    assert mean <= 1.5415
+    deviation = math.sqrt((weights * np.arange(n_far + 1) ** 2).sum() / weights.sum() - mean**2)
+    assert abs(np.mean(n_others) - mean) <= 7 * deviation / math.sqrt(400) + 1e-12
+
+
+@PROFILES
+def test_large_counts_have_noise_around_them_and_pairs_of_none_are_small(profile: str) -> None:
+    params = params_of("0.5", profile=profile)
+    truth = naive_pairs(LOG)
+    graphs = list(noisy_graphs(params, 500))
+    for pair, n in truth.items():
+        if n >= 40:  # where to be positive changes nothing
+            mean = np.mean([graph[pair] for graph in graphs])
+            assert abs(mean - n) < 7 * math.sqrt(2 / 0.5**2 / 500)
+    rare = [graph[pair] for graph in graphs for pair in graph if pair not in truth and graph[pair]]
+    # 1 + a geometric number of mean 1 / (e^(1/2) - 1) = 1.54 in both: the law of a count of 1 made
+    # positive, and that of the step that gets a walk above 0.
+    assert np.mean(rare) == pytest.approx(2.54, abs=7 * 2 / math.sqrt(len(rare)))
+
+
+def law_of_walk(count: int, a: float, largest: int) -> np.ndarray:
+    """float64[largest], where a walk of truncated Laplace steps is when it is first above 0.
+
+    By solving the equations of the chain on -200 … 0. A step is j if a Laplace variable is between
+    j and the next number away from 0, which its distribution function says.
+    """
+    lowest = -200
+
+    def step(j: np.ndarray) -> np.ndarray:
+        return np.where(j == 0, 1 - a, (a ** np.abs(j) - a ** (np.abs(j) + 1)) / 2)
+
+    def at_most(j: np.ndarray) -> np.ndarray:  # below 0
+        return a**-j / 2
+
+    inner, outer = np.arange(lowest, 1.0), np.arange(1.0, largest + 1)
+    stays = step(inner - inner[:, None])
+    stays[:, 0] += at_most(lowest - inner - 1)  # no lower than the lowest
+    ends = np.linalg.solve(np.eye(len(inner)) - stays, step(outer - inner[:, None]))
+    first = step(inner - count)
+    first[0] += at_most(np.array(lowest - count - 1.0))
+    return step(outer - count) + first @ ends
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+@pytest.mark.parametrize("scale", [1, 4])
+def test_a_walked_count_has_the_law_of_the_walk(count: int, scale: int) -> None:
+    """With n = 50,000; controls: a count that is one larger, and the conditional law."""
+    n, a = 50_000, math.exp(-1 / scale)
+    cells = cell_numbers(np.arange(n))
+    found = walked_laplace(randomness(), "w", cells, np.full(n, count), scale, 1)
+    assert found.min() >= 1
+    observed = np.bincount(np.minimum(found, 100), minlength=101)[1:]
+    assert p_value(observed, n * law_of_walk(count, a, 100)) > ALPHA
+    assert p_value(observed, n * law_of_walk(count + 1, a, 100)) < ALPHA
+    if count:
+        other = positive_laplace(randomness(), "p", cells, np.full(n, count), scale, 1)
+        observed = np.bincount(np.minimum(other, 100), minlength=101)[1:]
+        assert p_value(observed, n * law_of_walk(count, a, 100)) < ALPHA
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.3, 1.0, 3.0])
+def test_what_a_walked_count_costs(epsilon: float) -> None:
+    """Up to ln 2 beyond k epsilon for a change by k, and no less as counts grow."""
+    a = math.exp(-epsilon)
+    laws = [law_of_walk(count, a, 60)[:40] for count in range(8)]
+    for k in (1, 2, 3):
+        ratios = np.abs([np.log(laws[c] / laws[c + k]) for c in range(8 - k)])
+        assert ratios.max() <= k * epsilon + math.log(2) + 1e-6
+    if epsilon >= 1:  # where the count of 6 is hardly ever walked from
+        assert np.abs(np.log(laws[6] / laws[7])).max() > epsilon + 0.9 * math.log(2)
+
+
+def test_with_a_large_epsilon_the_graph_is_the_logs_own() -> None:
+    pairs, distances = counted(LOG, params_of("300"))
+    noisy = exponential_query(pairs, distances, params_of("300"), randomness(), "g")
+    assert {pair: n for pair, n in labelled(pairs, noisy).items() if n} == dict(naive_pairs(LOG))
+
+
+# --- what is released -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("query", ["exponential", "laplace"])
+def test_no_pair_is_released_more_often_than_its_noisy_count(
+    query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params = params_of("0.7", query=query)
+    noted = []
+    original = sapa.play_out
+
+    def noting(*arguments: Any) -> Any:
+        noted.append(arguments[:3])
+        return original(*arguments)
+
+    monkeypatch.setattr(sapa, "play_out", noting)
+    for number in range(5):
+        made = released(LOG, params, number)
+        variants = made.products.by_name["variants"]
+        sources, targets, counts = noted[-1]
+        assert counts.min() >= 0
+        labels = [*"ABCD", "▶", "■"]
+        left = {
+            (labels[a], labels[b]): int(n) for a, b, n in zip(sources, targets, counts, strict=True)
+        }
+        assert all(n <= left[pair] for pair, n in pairs_of(variants).items())
+        assert 0.8 < variants.n_cases / len(LOG) < 1.2
+        assert variants.lows is variants.highs is None
+
+
+def test_the_log_has_the_cases_of_the_variants_in_any_number_of_pieces() -> None:
+    params = params_of()
+    run = run_rounds([trace_batch(LOG)], METHOD, params, release_key())
+    variants = METHOD.products(run.decisions, params).by_name["variants"]
+    expected = {tuple(row["variant"]): row["count"] for row in variants.to_table().to_pylist()}
+    for n_pieces in (1, 3):
+        found: dict[tuple[str, ...], int] = {}
+        ids = set()
+        for piece in range(n_pieces):
+            log = read_cases(
+                METHOD.generate(piece, n_pieces, run.decisions, params, run.randomness)
+            )
+            ids |= log.keys()
+            for steps in log.values():
+                assert [time for _, time in steps] == [10**6 * i for i in range(len(steps))]
+                variant = tuple(name for name, _ in steps)
+                found[variant] = found.get(variant, 0) + 1
+        assert found == expected
+        assert len(ids) == variants.n_cases
+
+
+def test_activities_outside_a_public_vocabulary_are_others() -> None:
+    variants = released(LOG, params_of("50", vocabulary=("A", "D"))).products.by_name["variants"]
+    assert set(variants.names.to_pylist()) == {"A", "D", OTHER}
+
+
+def test_noise_that_would_make_too_many_cases_is_refused_with_the_mend() -> None:
+    """Eight pairs with noise of a billion on average: that all are below 2^26 is out of reach."""
+    params = params_of("1e-9", query="laplace", vocabulary=("A",))
+    with pytest.raises(UsageError, match=r"directly-follows pairs, and .* raise epsilon") as raised:
+        released({"1": "A"}, params)
+    assert raised.value.exit_code == 2
+
+
+@pytest.mark.parametrize("query", ["exponential", "laplace"])
+def test_no_setting_of_the_grid_fails(query: str) -> None:
+    for epsilon, k in itertools.product(("300", "10", "1", "0.1", "0.01"), (1, 3, 5, 10_000)):
+        made = released(LOG, params_of(epsilon, query=query, k_follows=k))
+        assert made.products.by_name["variants"].n_cases > 0
+        assert released({}, params_of(epsilon, query=query, k_follows=k)).traces[0].n_cases == 0
+
+
+# --- what it promises -----------------------------------------------------------------------------
+
+
+def test_the_exponential_query_has_no_finite_epsilon_whatever_is_public() -> None:
+    for given in ({}, PUBLIC, {**PUBLIC, "max_cases_per_individual": 2}):
+        params = params_of(**given)
+        said = METHOD.guarantee(params)
+        assert said.kind == "published"
+        assert said.epsilon is said.delta is None
+        assert METHOD.spends(params) == ()
+        assert "No finite epsilon holds: which pairs" in said.reality
+        assert said.reality.count("No finite epsilon") == 1
+    said = METHOD.guarantee(params_of(**PUBLIC))
+    assert "up to 4 times 1" in said.reality
+    assert "ln 2 more" in said.reality
+    assert "the cases that are played out" in said.claim
+    said = METHOD.guarantee(params_of(**PUBLIC, profile="paper"))
+    assert f"{positive_excess(1.0):.3g} more" in said.reality and "ln 2" not in said.reality
+    assert METHOD.guarantee(params_of(max_cases_per_individual=2)).unit == "individual"
+
+
+def test_the_laplace_query_has_the_epsilon_of_its_graph() -> None:
+    params = params_of(query="laplace", **PUBLIC)
+    said = METHOD.guarantee(params)
+    graph = LaplaceDfg().guarantee(PairQueryParams(epsilon="1", **PUBLIC))
+    assert said.kind == graph.kind == "published"
+    assert said.epsilon == graph.epsilon == pytest.approx(4 + 4 * math.log(2), abs=1e-5)
+    assert METHOD.guarantee(params_of(query="laplace", profile="paper", **PUBLIC)).epsilon == 4
+    assert METHOD.guarantee(params_of(query="laplace")).epsilon is None
+
+
+def test_the_honest_form_is_that_of_the_laplace_query() -> None:
+    params = params_of("2", query="laplace", budget="honest", **PUBLIC)
+    said = METHOD.guarantee(params)
+    assert (said.kind, said.epsilon, said.delta) == ("rigorous", 2, 0)
+    assert total(METHOD.spends(params)) == (2, 0)
+    assert params.scale == (2, 1)
+    with pytest.raises(pydantic.ValidationError, match="budget honest needs query laplace"):
+        params_of(budget="honest", **PUBLIC)
+    with pytest.raises(pydantic.ValidationError, match="public vocabulary"):
+        params_of(budget="honest", query="laplace")
+
+
+def test_what_is_spent_is_explained() -> None:
+    [published] = METHOD.explain(params_of())
+    assert "about 1.54 others" in published
+    assert published.endswith("epsilon 1 as published, and no finite one holds")
+    [honest] = METHOD.explain(params_of(query="laplace", budget="honest", **PUBLIC))
+    assert "discrete Laplace noise of scale 4 " in honest
+    assert honest.endswith("spends epsilon 1 in all")
+
+
+def test_noise_that_cannot_be_drawn_or_played_out_is_refused_before_anything_is_counted() -> None:
+    for query in ("exponential", "laplace"):
+        with pytest.raises(UsageError, match="raise epsilon"):
+            METHOD.spends(params_of("1e-13", query=query))
+    # Eight pairs whose noise is 1e9 / 2 on average if it is positive, as half of it is.
+    with pytest.raises(UsageError, match=r"4,000,000,000 directly-follows .* raise epsilon"):
+        METHOD.spends(params_of("1e-9", query="laplace", vocabulary=("A",)))
+
+
+def test_distances_are_counted_only_where_they_are_used() -> None:
+    assert set(METHOD.requires("variants", params_of())) == {"pairs", "names", "distances"}
+    laplace = params_of(query="laplace")
+    assert set(METHOD.requires("variants", laplace)) == {"pairs", "names"}
+
+
+# --- audits ---------------------------------------------------------------------------------------
+
+
+def bound_of(params: SapaParams, told: str, n: int = 300, form: Sapa | None = None) -> float:
+    """What releases prove of a pair of logs, by default by their noisy counts; 300 up to 1.8."""
+    shown = before_publication(METHOD) if form is None else form
+    [pair] = [pair for pair in made_up_pairs(METHOD, params) if told in pair.what]
+    keys = map(release_key, itertools.count())
+    return audit_pair(pair, shown, params, 0.0, n, 1 - 1e-10, keys=keys).epsilon
+
+
+LONG: dict[str, Any] = {"vocabulary": ("A", "B"), "max_trace_length": 20}
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, "pair that is new"),
+        ({"profile": "paper", **LONG}, "pair that is new"),
+        ({"query": "laplace"}, "activity that is new"),
+        ({"query": "laplace", **LONG}, "repeats"),
+        ({"query": "laplace", "profile": "paper", **LONG}, "repeats"),
+    ],
+)
+def test_audits_find_that_the_published_epsilon_does_not_hold(
+    given: dict[str, Any], told: str
+) -> None:
+    """Of epsilon 1."""
+    assert bound_of(params_of(**given), told) > 1
+
+
+def test_released_cases_alone_show_that_the_published_epsilon_does_not_hold() -> None:
+    """At epsilon 1: of a log of one case there are cases, and of an empty one none."""
+    assert bound_of(params_of(), "empty log", form=METHOD) > 1
+
+
+def test_the_support_tells_more_the_more_releases_there_are() -> None:
+    """As no epsilon is finite: a pair that one case brings in is always there with it."""
+    few, many = (bound_of(params_of(), "pair that is new", n) for n in (150, 1200))
+    assert 0 < few < many > 1
+
+
+def test_audits_do_not_refute_the_honest_epsilon() -> None:
+    """At epsilon 1; the control keeps the noise of a single pair, that of the published form."""
+    params = params_of(query="laplace", budget="honest", **LONG)
+    for told in ("empty log", "repeats", "pair that is new"):
+        assert bound_of(params, told) <= 1
+    assert bound_of(params, "empty log", form=METHOD) <= 1
+    control = params_of("21", query="laplace", budget="honest", **LONG)
+    assert control.scale == params_of(query="laplace").scale == (1, 1)
+    assert bound_of(control, "repeats") > 1
+
+
+def test_the_cases_follow_from_the_noisy_counts_that_audits_look_at() -> None:
+    params = params_of()
+    run = run_rounds([trace_batch(LOG)], METHOD, params, release_key())
+    shown = METHOD.products(
+        {
+            "variants": before_publication(METHOD).decide(
+                "variants", run.statistics["variants"], {}, params, run.randomness
+            )
+        },
+        params,
+    ).by_name["variants"]
+    offsets, codes = sapa.play_out(
+        shown.domain // (shown.vocabulary.end + 1),
+        shown.domain % (shown.vocabulary.end + 1),
+        shown.noisy,
+        shown.vocabulary.start,
+        shown.vocabulary.end,
+        run.randomness,
+        "sapa/step",
+    )
+    words = shown.vocabulary.names.to_pylist()
+    cases = Counter(
+        tuple(words[code] for code in codes[first:last])
+        for first, last in itertools.pairwise(offsets.tolist())
+    )
+    variants = METHOD.products(run.decisions, params).by_name["variants"]
+    assert cases == {tuple(row["variant"]): row["count"] for row in variants.to_table().to_pylist()}
+
+
+def test_the_honest_play_out_is_one_of_honest_counts() -> None:
+    """Its noise has the scale of a case's pairs, drawn for every pair of the public names."""
+    params = params_of("1", query="laplace", budget="honest", **PUBLIC)
+    pairs, _ = counted({"1": "A B A"}, params)
+    assert pairs.counts.sum() == params.max_pairs == 4
+    noise = np.concatenate(
+        [laplace_query(pairs, params, randomness(), f"h{i}") - pairs.counts for i in range(2000)]
+    )
+    assert np.abs(noise).mean() == pytest.approx(4, rel=0.05)

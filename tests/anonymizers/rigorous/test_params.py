@@ -1,0 +1,293 @@
+"""Budgets of the rigorous methods: exact numbers, what is refused, and that the parts add up.
+
+Nothing is sampled: the configurations are random, the sums exact.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pydantic
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import special
+
+from tracecloak.anonymizers.accounting import calibration
+from tracecloak.anonymizers.accounting.composition import composed_epsilon, decimal_text, total
+from tracecloak.anonymizers.accounting.gaussian_loss import continuous_deviation
+from tracecloak.anonymizers.graphs.private_dfg import UNITS, PrivateDfg, PrivateDfgParams
+from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE
+from tracecloak.anonymizers.rigorous.bought import norm_grid
+from tracecloak.anonymizers.rigorous.params import RigorousParams, drawable, guarantee_of
+from tracecloak.anonymizers.variants import stability_histogram as variant_histogram
+from tracecloak.anonymizers.variants.stability_histogram import (
+    VariantHistogramMethod,
+    VariantHistogramParams,
+)
+from tracecloak.schemas.errors import UsageError
+
+Method = PrivateDfg | VariantHistogramMethod
+METHODS: tuple[Method, ...] = (VariantHistogramMethod(), PrivateDfg())
+
+# Few distinct budgets, so that scales and thresholds are computed once for each of them.
+EPSILONS = ("0.01", "0.1", "0.3", "0.7", "1", "1.1", "2.5", "8", "30")
+DELTAS = ("1e-12", "3e-9", "1e-6", "7e-6", "1e-5")
+
+
+def random_configurations(n: int, seed: int) -> list[tuple[Method, Any]]:
+    """Configurations of both methods, all of them valid."""
+    rng = np.random.default_rng(seed)
+
+    def one_of(*values: Any) -> Any:
+        return values[rng.integers(len(values))]
+
+    found: list[tuple[Method, Any]] = []
+    for _ in range(n):
+        given_ = {
+            "epsilon": one_of(*EPSILONS),
+            "delta": one_of(*DELTAS),
+            "max_cases_per_individual": one_of(None, None, 1, 2, 5),
+            "vocabulary": one_of(None, ("A",), ("A", "B", "C")),
+            "max_trace_length": one_of(None, 1, 7, 30),
+        }
+        if rng.random() < 0.4:
+            noise = (
+                "laplace"
+                if (given_["max_cases_per_individual"] or 1) > 1
+                else one_of("laplace", "truncated")
+            )
+            found.append((METHODS[0], VariantHistogramParams(**given_, noise=noise)))
+            continue
+        if rng.random() < 0.2:
+            given_ |= {"delta": "0", "vocabulary": ("A", "B"), "max_trace_length": one_of(1, 7, 30)}
+        else:
+            given_["l2_clip"] = one_of(None, None, "1", "2.5", "6")
+        given_["durations"] = one_of(False, True)
+        given_["max_activities"] = one_of(1, 16, 40)
+        found.append((METHODS[1], PrivateDfgParams(**given_)))
+    return found
+
+
+def deviation_in_floats(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """A little more than the least deviation of a Gaussian at sensitivity 1.
+
+    In a thousandth of the time that enclosures take, for sums that do not depend on it.
+    """
+    low, high = 1e-3, 1e8
+    while high - low > 1e-7 * high:
+        s = math.sqrt(low * high)
+        at, beyond = special.log_ndtr([1 / (2 * s) - epsilon * s, -1 / (2 * s) - epsilon * s])
+        is_enough = math.exp(at) - math.exp(float(epsilon) + beyond) <= delta
+        low, high = (low, s) if is_enough else (s, high)
+    return Fraction(high)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration, "_deviation_of_one", functools.cache(deviation_in_floats))
+    for name in ("stability_threshold", "truncated_noise_bound"):
+        exactly = getattr(calibration, name)
+        monkeypatch.setattr(variant_histogram, name, functools.cache(exactly))
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+@given(st.decimals(Decimal("1e-300"), 1000, allow_nan=False, allow_infinity=False))
+def test_a_number_is_kept_exactly_or_refused(number: Decimal) -> None:
+    is_short = len(number.normalize().as_tuple().digits) <= 12
+    for written in (number, str(number)):
+        try:
+            params = RigorousParams(epsilon=written)
+        except pydantic.ValidationError as error:
+            assert "12 significant digits" in str(error)
+            assert not is_short
+        else:
+            assert is_short
+            assert params.budget[0] == Fraction(number)
+            assert RigorousParams(**params.resolved()) == params
+            assert Fraction(params.spent_texts[0]) == Fraction(number)
+
+
+def test_json_numbers_are_the_decimals_that_one_writes() -> None:
+    params = RigorousParams(epsilon=0.1, delta=1e-7)
+    assert params.budget == (Fraction(1, 10), Fraction(1, 10**7))
+    assert params.spent_texts == ("0.1", "0.0000001")
+    assert params.resolved()["epsilon"] == "0.1"
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "said"),
+    [
+        (True, "Decimal input"),
+        (None, "Decimal input"),
+        ("", "must be a decimal number"),
+        ([1], "must be a decimal number"),
+        ("0,1", "must be a decimal number"),
+        ("nan", "must be finite"),
+        ("-inf", "must be finite"),
+        ("0.1234567890123", "12 significant digits"),
+        ("0", "greater than 0"),
+        ("-1", "greater than 0"),
+        ("1001", "less than or equal to 1000"),
+        ("1e-301", "between 1e-300 and 1e300"),
+        ("1e-999999999", "between 1e-300 and 1e300"),  # as a fraction, a gigabyte of digits
+    ],
+)
+def test_what_is_no_budget_is_refused(epsilon: Any, said: str) -> None:
+    for Params in (VariantHistogramParams, PrivateDfgParams):  # noqa: N806  # types
+        with pytest.raises(pydantic.ValidationError, match=said) as raised:
+            Params(epsilon=epsilon)
+        assert raised.value.errors()[0]["loc"] == ("epsilon",)
+
+
+# --- delta ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+@pytest.mark.parametrize(
+    ("max_cases", "delta", "is_refused"),
+    [
+        (None, "1e-5", False),
+        (None, "1.00000000001e-5", True),
+        (10, "0.1", False),
+        (10, "0.100000000001", True),
+        (3, "0.333333333333", False),
+        (3, "0.333333333334", True),
+        (10**9, "1e-9", False),
+        (10**9, "1.1e-9", True),
+        (10**9, "1e-6", True),  # the default too, if many cases are declared
+        (1, "0.5", False),
+        (1, "0.6", True),
+    ],
+)
+def test_delta_is_bounded_by_the_declared_number_of_cases(
+    method: Method, max_cases: int | None, delta: str, is_refused: bool
+) -> None:
+    if is_refused:
+        with pytest.raises(pydantic.ValidationError, match=r"delta|0\.5") as raised:
+            method.Params(epsilon="1", delta=delta, max_cases=max_cases)
+        said = "max_cases is not declared" if max_cases is None else "1/max_cases"
+        assert said in str(raised.value) or max_cases == 1
+        return
+    params = method.Params(epsilon="1", delta=delta, max_cases=max_cases)
+    assert params.budget == (1, Fraction(delta))
+
+
+# --- the whole promise ----------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("quick")
+def test_ten_thousand_configurations_promise_the_sum_of_their_parts() -> None:
+    for method, params in random_configurations(10_000, 0):
+        spends = method.spends(params)
+        epsilon, delta = total(spends)
+        assert (epsilon, delta) == (Fraction(params.epsilon), Fraction(params.delta))
+        promised = method.guarantee(params)
+        assert promised.kind == "rigorous"
+        assert promised.adjacency == "add_remove"
+        assert promised.epsilon == float(epsilon)
+        assert promised.delta == float(delta)
+        assert promised.claim == (
+            f"({decimal_text(epsilon)}, {decimal_text(delta)})-differential privacy."
+        )
+        is_individual = params.max_cases_per_individual is not None
+        assert promised.unit == ("individual" if is_individual else "case")
+        assert ("case by case" in promised.sentence + " ".join(promised.not_covered)) != (
+            is_individual
+        )
+        assert [spend.what for spend in spends] == list(method.rounds(params))
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_composed_epsilon_is_never_above_the_sum() -> None:
+    """The first of the 10,000 for each combination of parts."""
+    seen = set()
+    for method, params in random_configurations(10_000, 0):
+        spends = method.spends(params)
+        kinds = tuple((part.what, part.mechanism) for part in spends)
+        if kinds in seen:
+            continue
+        seen.add(kinds)
+        epsilon, delta = total(spends)
+        composed = composed_epsilon(spends, delta)
+        assert 0 < composed <= float(epsilon) * (1 + 1e-9)
+    assert len(seen) == 6  # histogram, pure graph, graph with 0 to 2 bought
+
+
+def test_composition_gains_where_parts_are_bought() -> None:
+    """Control of the bound above: the accountant does not just return the sum."""
+    params = PrivateDfgParams(epsilon="1")
+    spends = PrivateDfg().spends(params)
+    assert len(spends) == 3
+    assert 0.85 < composed_epsilon(spends, total(spends)[1]) < 0.96
+
+
+def test_of_a_bought_clip_no_less_noise_is_announced_than_is_drawn() -> None:
+    """The accountant sees the deviation per sensitivity; for every clip at least that is drawn."""
+    for epsilon, m in itertools.product(("0.1",), (None, 3)):
+        params = PrivateDfgParams(epsilon=epsilon, vocabulary=("A",), max_cases_per_individual=m)
+        part = PrivateDfg().spends(params)[-1]
+        announced = continuous_deviation(Fraction(*part.scale)) / part.sensitivity
+        for square in norm_grid().tolist():
+            clip = math.floor(math.sqrt(square) * UNITS)
+            drawn = continuous_deviation(Fraction(*params.noise(clip).scale))
+            ratio = drawn / (clip * params.max_units)
+            assert announced <= ratio <= announced * (1 + Fraction(1, 10**6))
+
+
+def test_not_covered_names_what_a_method_adds() -> None:
+    params = RigorousParams(epsilon="1")
+    spends = METHODS[0].spends(VariantHistogramParams(epsilon="1"))
+    promised = guarantee_of(params, spends, "Because.", "Something else.")
+    assert promised.not_covered[0] == "Something else."
+    assert promised.reality == "Because."
+    assert any("add up" in sentence for sentence in promised.not_covered)
+
+
+# --- noise that cannot be drawn is refused before anything is read --------------------------------
+
+
+def test_a_scale_up_to_the_samplers_limit_is_drawable() -> None:
+    assert drawable((LARGEST_SCALE, 1)) == (LARGEST_SCALE, 1)
+    with pytest.raises(UsageError, match="raise epsilon or delta"):
+        drawable((LARGEST_SCALE + 1, 1))
+    with pytest.raises(UsageError, match="raise epsilon or delta"):
+        drawable((2 * LARGEST_SCALE + 1, 2))
+
+
+@pytest.mark.parametrize(
+    ("method", "given_"),
+    [
+        (METHODS[0], {"epsilon": "1e-13"}),
+        (METHODS[0], {"epsilon": "1e-10", "max_cases_per_individual": 1000}),
+        (METHODS[1], {"epsilon": "1e-7", "l2_clip": 100_000, "vocabulary": ("A",)}),
+        (METHODS[1], {"epsilon": "1e-7", "max_cases_per_individual": 1000, "vocabulary": ("A",)}),
+        (METHODS[1], {"epsilon": "1e-7", "delta": "1e-300", "max_activities": 1000}),
+        (
+            METHODS[1],
+            {"epsilon": "1e-9", "delta": "0", "vocabulary": ("A",), "max_trace_length": 5000},
+        ),
+    ],
+)
+def test_noise_that_is_too_wide_is_refused_by_the_promise(
+    method: Method, given_: dict[str, Any]
+) -> None:
+    params = method.Params(**given_)
+    with pytest.raises(UsageError, match="raise epsilon"):
+        method.guarantee(params)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+@pytest.mark.parametrize("name", ["max_cases", "max_cases_per_individual", "max_trace_length"])
+@pytest.mark.parametrize("value", [0, -1, "many", 1.5])
+def test_caps_below_one_are_refused(method: Method, name: str, value: Any) -> None:
+    with pytest.raises(pydantic.ValidationError, match=name):
+        method.Params(epsilon="1", **{name: value})

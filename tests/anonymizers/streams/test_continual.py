@@ -1,0 +1,406 @@
+"""Noise of streams: its law, its keys, its privacy loss, and the numbers that are promised."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from tests.support.chi_square import ALPHA, p_value
+from tests.support.keys import randomness
+from tracecloak.anonymizers.accounting.composition import composed_epsilon
+from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
+from tracecloak.anonymizers.streams.continual import (
+    ContinualNoise,
+    Reservation,
+    continual_noise,
+    variant_noise,
+)
+from tracecloak.anonymizers.streams.matrix_mechanism import (
+    LARGEST_VALUE,
+    Participation,
+    error_of_totals,
+)
+from tracecloak.schemas.errors import UsageError
+
+MILLIONTH = Fraction(1, 10**6)
+ONE = Fraction(1)
+CELLS = cell_numbers(np.arange(5))
+STREAM = partial(randomness, input_digest="")
+
+totals_of = partial(continual_noise, ONE, MILLIONTH, case_norm=64, n_cells=5, length=None, units=64)
+windows_of = partial(continual_noise, ONE, MILLIONTH, case_norm=64, n_cells=5, units=64)
+
+
+def pure_windows(horizon: int, participation: Participation | None = None) -> ContinualNoise:
+    return continual_noise(ONE, Fraction(0), horizon, 1, n_cells=5, participation=participation)
+
+
+MAKERS: list[Callable[..., ContinualNoise]] = [
+    totals_of,
+    windows_of,
+    pure_windows,
+    partial(totals_of, length=3),
+]
+makers = pytest.mark.parametrize("maker", MAKERS, ids=["totals", "windows", "pure", "sliding"])
+
+
+def counts_of(horizon: int, number: int = 0, n: int = 5) -> np.ndarray:
+    return np.random.default_rng(number).integers(0, 10_000, (horizon, n))
+
+
+# --- noise is a function of what it is for --------------------------------------------------------
+
+
+@makers
+def test_steps_come_out_the_same_one_by_one_and_all_at_once(
+    maker: Callable[..., ContinualNoise],
+) -> None:
+    """So nothing needs to be saved: not what was drawn, nor what was measured."""
+    noise, counts = maker(9), counts_of(9)
+    whole = noise.measure(counts, CELLS, STREAM(), "dfg")
+    for t in reversed(range(9)):  # in any order
+        newest = noise.measure(counts[: t + 1], CELLS, STREAM(), "dfg", first=t)
+        assert (newest == whole[t]).all()
+    assert (noise.measure(counts, CELLS, STREAM(), "dfg", first=4) == whole[4:]).all()
+
+
+@makers
+def test_cells_come_out_the_same_in_any_order_and_shard(
+    maker: Callable[..., ContinualNoise],
+) -> None:
+    noise, counts = maker(9), counts_of(9)
+    whole = noise.measure(counts, CELLS, STREAM(), "dfg")
+    estimates = noise.estimate(whole, None)
+    for part in ([3, 0, 2, 4, 1], [2], [4, 1]):
+        shard = noise.measure(counts[:, part], CELLS[part], STREAM(), "dfg")
+        assert (shard == whole[:, part]).all()
+        assert (noise.estimate(shard, None) == estimates[:, part]).all()
+
+
+def test_blocks_of_values_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    noise, counts = totals_of(9), counts_of(9)
+    whole = noise.measure(counts, CELLS, STREAM(), "dfg")
+    monkeypatch.setattr("tracecloak.anonymizers.streams.continual._BLOCK_VALUES", 7)
+    assert (noise.measure(counts, CELLS, STREAM(), "dfg") == whole).all()
+
+
+@makers
+def test_keys_purposes_cells_and_steps_have_noise_of_their_own(
+    maker: Callable[..., ContinualNoise],
+) -> None:
+    """On equal values; Laplace noise of scale 1 is wide enough only over many cells."""
+    n = 200
+    noise, values = replace(maker(4), n_cells=n), np.full((4, n), 7)
+    cells = cell_numbers(np.arange(n))
+    drawn = [
+        noise.add(0, values, cells, stream, what)
+        for stream, what in [
+            (STREAM(), "dfg"),
+            (STREAM(), "other"),
+            (STREAM(1), "dfg"),
+            (STREAM(release_id="next epoch"), "dfg"),
+        ]
+    ]
+    rows = [row for one in drawn for row in one]
+    assert not any((a == b).all() for a, b in itertools.combinations(rows, 2))
+    other_cells = noise.add(0, values, cell_numbers(np.arange(n, 2 * n)), STREAM(), "dfg")
+    assert not (other_cells == drawn[0]).all(axis=1).any()
+
+
+def replayed(noise: ContinualNoise, n: int, stream: Randomness) -> tuple[np.ndarray, np.ndarray]:
+    """What is measured on five steps of n cells, and on a replay with a case more in step 2.
+
+    It is in every cell but the last half of them.
+    """
+    counts = counts_of(5, n=n)
+    changed = counts.copy()
+    changed[2, : n // 2] += noise.case_norm
+    cells = cell_numbers(np.arange(n))
+    noise = replace(noise, n_cells=n)
+    first, second = (noise.measure(rows, cells, stream, "dfg") for rows in (counts, changed))
+    return first, second
+
+
+@makers
+def test_a_replay_with_other_counts_draws_fresh_noise(maker: Callable[..., ContinualNoise]) -> None:
+    """On 20,000 cells, of which the later half is the same.
+
+    The difference to a fresh draw has twice the variance of one. Of 10,000 such differences 15 %
+    are over seven deviations for either law. With the noise of the first draw it would be 0.
+    """
+    noise, n = maker(5), 20_000
+    first, second = replayed(noise, n, STREAM())
+    difference = (second - first)[:, : n // 2]
+    assert (first[:2] == second[:2]).all()
+    assert (first[:, n // 2 :] == second[:, n // 2 :]).all()
+    shifts = noise.strategy.encode(np.eye(5, 1, -2, dtype=np.int64) * noise.case_norm)
+    for t in range(2, 5):
+        if shifts[t]:
+            found = difference[t].var() / (2 * noise.deviation**2)
+            assert found == pytest.approx(1, rel=0.15)
+        else:  # of windows, and what they do not show of an earlier step
+            assert (difference[t] == 0).all()
+
+
+def test_noise_without_the_value_in_its_key_would_show_the_case(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The control: then the difference of the replays is the case's own column of C, exactly."""
+
+    def of_cells_and_steps(
+        first: int, values: np.ndarray, cells: np.ndarray, stream: Randomness, what: str
+    ) -> np.ndarray:
+        blocks = np.tile(cells, (len(values), 1))
+        blocks[:, 1] = np.repeat(np.arange(first, first + len(values)), len(cells)) << 40
+        return stream.words(f"{what}/value", blocks)
+
+    noise = totals_of(5)
+    monkeypatch.setattr(
+        "tracecloak.anonymizers.streams.continual.cells_of_values", of_cells_and_steps
+    )
+    first, second = replayed(noise, 10, STREAM())
+    assert (second - first)[:, 0].tolist() == [0, 0, 64 * 1024, 64 * 512, 64 * 384]
+
+
+# --- the law of the noise -------------------------------------------------------------------------
+
+
+def gaussian_masses(sigma: float, edges: np.ndarray) -> np.ndarray:
+    """Of the bins between edges, for a sigma at which the density's sums are the integrals'."""
+    return np.diff(stats.norm.cdf(edges - 0.5, scale=sigma))
+
+
+def laplace_masses(scale: float, edges: np.ndarray) -> np.ndarray:
+    def below(x: np.ndarray) -> np.ndarray:  # P(X < x)
+        upper = np.exp(-np.where(x > 0, x, 1 - x) / scale) / (1 + math.exp(-1 / scale))
+        return np.where(x > 0, 1 - upper, upper)
+
+    return np.diff(below(edges))
+
+
+@pytest.mark.parametrize(
+    ("maker", "masses"),
+    [
+        (totals_of, gaussian_masses),
+        (windows_of, gaussian_masses),
+        (partial(pure_windows, participation=Participation(20)), laplace_masses),
+    ],
+    ids=["totals", "windows", "pure"],
+)
+def test_law_of_the_noise(
+    maker: Callable[..., ContinualNoise], masses: Callable[[float, np.ndarray], np.ndarray]
+) -> None:
+    """Over 200,000 values in four steps; chi-square at 1e-9; 5 % off in scale must be condemned."""
+    n = 50_000
+    noise = replace(maker(4), n_cells=n)
+    counts = counts_of(4, n=n)
+    measured = noise.measure(counts, cell_numbers(np.arange(n)), STREAM(), "law")
+    drawn = (measured - noise.strategy.encode(counts)).ravel()
+    width = noise.scale[0] / noise.scale[1]
+    inner = np.ceil(np.linspace(-4 * width, 4 * width, 60))
+    edges = np.concatenate([[-1e15], inner, [1e15]])
+    observed = np.histogram(drawn, edges)[0]
+    assert p_value(observed, len(drawn) * masses(width, edges)) > ALPHA
+    for wrong in (0.95, 1.05):
+        assert p_value(observed, len(drawn) * masses(wrong * width, edges)) < ALPHA
+    assert drawn.std() == pytest.approx(noise.deviation, rel=0.02)
+
+
+def test_the_largest_values_do_not_overflow() -> None:
+    noise = totals_of(3)
+    ends = np.iinfo(np.int64)
+    counts = np.tile([ends.max, ends.min, 0, 0, 0], (3, 1))
+    measured = noise.measure(counts, CELLS, STREAM(), "dfg")
+    assert (measured[:, 0] > 0).all()
+    assert (measured[:, 1] < 0).all()
+    direct = windows_of(3).add(0, counts, CELLS, STREAM(), "dfg")
+    assert (np.abs(direct[:, :2].astype(object)) > LARGEST_VALUE - 10**6).all()
+    assert (np.sign(direct[:, :2]) == [1, -1]).all()
+
+
+# --- what is promised and reserved ----------------------------------------------------------------
+
+
+@settings(max_examples=6)
+@given(
+    st.sampled_from([Fraction(1, 10), ONE, Fraction(7)]),
+    st.sampled_from([Fraction(1, 100), MILLIONTH]),
+    st.integers(1, 60),
+    st.integers(64, 5000),
+    st.one_of(st.none(), st.integers(1, 9)),
+)
+def test_the_spend_keeps_what_is_promised_and_wastes_nothing(
+    epsilon: Fraction, delta: Fraction, horizon: int, norm: int, length: int | None
+) -> None:
+    noise = continual_noise(epsilon, delta, horizon, norm, n_cells=3, length=length)
+    spend = noise.spend("dfg")
+    assert (spend.epsilon, spend.delta) == (epsilon, delta)
+    assert 0.97 * epsilon < composed_epsilon([spend], delta) <= float(epsilon) * (1 + 1e-8)
+    assert noise.reservation() == Reservation(epsilon, delta, None, epsilon, delta)
+    # The conversion of concentrated privacy holds a larger epsilon.
+    assert noise.rho is not None
+    rho = float(noise.rho)
+    assert rho + 2 * math.sqrt(rho * math.log(1 / float(delta))) > epsilon
+
+
+def test_reservation_of_pure_windows_with_w_events() -> None:
+    """Ten steps make four stretches of three; what one step of them spends is a third."""
+    noise = pure_windows(10, Participation(2, 3, per_step=True))
+    assert noise.scale == (6, 1)
+    assert noise.rho is None
+    assert noise.reservation() == Reservation(ONE, Fraction(0), 3, Fraction(4), Fraction(0))
+    shorter = pure_windows(3, Participation(2, 3, per_step=True)).reservation()
+    assert shorter.horizon_epsilon == 1
+    variants = variant_noise(ONE, MILLIONTH, 10, Participation(2, 3))
+    assert variants.reservation() == Reservation(ONE, MILLIONTH, 3, Fraction(4), 4 * MILLIONTH)
+
+
+def test_what_is_not_covered_is_said() -> None:
+    replay, window = "is a further release", "Protected is what a unit does within any 3"
+    (once,) = pure_windows(10).not_covered()
+    assert replay in once
+    first, second = pure_windows(10, Participation(2, 3)).not_covered()
+    assert window in first
+    assert "Over all 10 steps epsilon 4 with delta 0 holds" in first
+    assert second == once
+
+
+@pytest.mark.parametrize("length", [None, 1, 4])
+@pytest.mark.parametrize("per_step", [False, True])
+def test_reservation_of_gaussian_noise_with_w_events(length: int | None, per_step: bool) -> None:
+    """The whole horizon's epsilon is that of the whole horizon's norm (Balle and Wang 2018)."""
+    participation = Participation(1, 5, per_step)
+    noise = continual_noise(
+        ONE, MILLIONTH, 20, 1000, n_cells=1, length=length, participation=participation
+    )
+    reserved = noise.reservation()
+    assert (reserved.epsilon, reserved.delta, reserved.window) == (ONE, MILLIONTH, 5)
+    norm = float(noise.strategy.norm_over_all(participation)) * 1000
+    ratio, epsilon = norm / noise.deviation, float(reserved.horizon_epsilon)
+    assert epsilon > 1
+    exactly = stats.norm.cdf(ratio / 2 - epsilon / ratio) - math.exp(epsilon) * stats.norm.cdf(
+        -ratio / 2 - epsilon / ratio
+    )
+    assert exactly == pytest.approx(1e-6, rel=1e-3)
+
+
+# --- the errors that are planned with -------------------------------------------------------------
+
+
+def test_errors_of_pure_windows() -> None:
+    """About sqrt(2) / epsilon a count, sqrt(2 t) / epsilon in all; w times as much with w-events.
+
+    Exactly, the variance is 2 a / (1 - a)^2 with a = e^(-1 / b).
+    """
+    fine = continual_noise(Fraction(1, 100), Fraction(0), 50, 1, n_cells=1)
+    assert fine.errors(1) == pytest.approx(np.full(50, math.sqrt(2) * 100), rel=1e-4)
+    assert fine.errors(None) == pytest.approx(100 * np.sqrt(2 * np.arange(1, 51)), rel=1e-4)
+    assert fine.errors(7)[-1] == pytest.approx(100 * math.sqrt(14), rel=1e-4)
+    often = continual_noise(
+        Fraction(1, 100), Fraction(0), 50, 1, n_cells=1, participation=Participation(1, 7, True)
+    )
+    assert often.errors(1) == pytest.approx(np.full(50, 7 * math.sqrt(2) * 100), rel=1e-4)
+    x = np.arange(-2000, 2001)
+    for epsilon in (Fraction(1, 3), ONE, Fraction(4)):
+        law = np.exp(-np.abs(x) * float(epsilon))
+        variance = (law * x**2).sum() / law.sum()
+        noise = continual_noise(epsilon, Fraction(0), 1, 1, n_cells=1)
+        assert noise.errors(1)[0] == pytest.approx(math.sqrt(variance))
+    assert continual_noise(Fraction(10**5), Fraction(0), 1, 1, n_cells=1).errors(1)[0] == 0
+
+
+@pytest.mark.parametrize(("horizon", "most"), [(365, 12.44), (8760, 16.72)])
+def test_errors_of_a_year_of_totals(horizon: int, most: float) -> None:
+    """Epsilon 1, delta 1e-6: sigma is 4.2247 at sensitivity 1; days, and hours."""
+    noise = continual_noise(ONE, MILLIONTH, horizon, 1024, n_cells=400, length=None, units=1024)
+    errors = noise.errors(None)
+    assert errors[-1] == errors.max() == pytest.approx(most, abs=0.006)
+    for t in (0, 30, horizon - 1):
+        assert errors[t] == pytest.approx(4.2247 * error_of_totals(t, horizon), rel=3e-4)
+    # An individual with three cases: three times as much.
+    thrice = continual_noise(
+        ONE,
+        MILLIONTH,
+        horizon,
+        1024,
+        n_cells=400,
+        length=None,
+        units=1024,
+        participation=Participation(3),
+    )
+    np.testing.assert_allclose(thrice.errors(7), 3 * noise.errors(7), rtol=1e-6)
+
+
+def test_estimates_are_in_occurrences_and_agree_with_each_other() -> None:
+    noise, counts = totals_of(12), counts_of(12) * 64
+    measured = noise.measure(counts, CELLS, STREAM(), "dfg")
+    totals, steps = noise.estimate(measured, None), noise.estimate(measured, 1)
+    np.testing.assert_allclose(np.cumsum(steps, axis=0), totals, atol=1e-6)
+    np.testing.assert_allclose(noise.estimate(measured, 4)[4:], totals[4:] - totals[:-4], atol=1e-6)
+    np.testing.assert_array_equal(noise.estimate(measured, None, first=11), totals[11:])
+    off = (totals - np.cumsum(counts, axis=0) / 64) / noise.errors(None)[:, None]
+    assert np.abs(off).max() < 8
+    assert off.std() > 0.1
+
+
+def test_explanation_names_the_errors() -> None:
+    noise = continual_noise(ONE, MILLIONTH, 365, 1024, n_cells=400, length=None, units=1024)
+    steps, weeks, totals = noise.explain([1, 7, None])
+    assert totals == (
+        "totals: standard deviation 7.2 occurrences in the first step, 12.4 in step 365, "
+        "at most 12.4"
+    )
+    assert steps.startswith("counts of a step: standard deviation 7.2 occurrences")
+    assert weeks.startswith("sums of the last 7 steps: standard deviation 7.2 occurrences")
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"delta": Fraction(0)}, r"needs delta above 0; .*length 1"),
+        ({"n_cells": 10**8}, "n_cells: 100000000 cells in 20 steps are more than"),
+        ({"case_norm": 0}, "case_norm must be a whole number of at least 1, got 0"),
+        ({"n_cells": 0}, "n_cells must be a whole number"),
+        ({"units": 0}, "units must be a whole number"),
+        ({"horizon": 0}, "horizon must be 1 to"),
+        ({"epsilon": 1.0}, "epsilon must be an exact number"),
+        ({"epsilon": Fraction(1, 10**9), "delta": Fraction(1, 10**9)}, "the noise would have a"),
+    ],
+)
+def test_parameters_out_of_range_are_refused(changed: dict[str, object], named: str) -> None:
+    given: dict[str, object] = {
+        "epsilon": ONE,
+        "delta": MILLIONTH,
+        "horizon": 20,
+        "case_norm": 1024,
+        "n_cells": 5,
+        "length": None,
+    }
+    with pytest.raises(UsageError, match=named):
+        continual_noise(**{**given, **changed})  # type: ignore[arg-type]
+
+
+def test_steps_and_cells_beyond_what_was_declared_are_refused() -> None:
+    noise = totals_of(3)
+    with pytest.raises(UsageError, match="step 3 is outside the horizon of 3 steps"):
+        noise.measure(counts_of(4), CELLS, STREAM(), "dfg")
+    with pytest.raises(UsageError, match="step 3 is outside"):
+        noise.add(2, counts_of(2), CELLS, STREAM(), "dfg")
+    with pytest.raises(UsageError, match="cells: 6 columns, but n_cells declares 5"):
+        noise.measure(counts_of(3, n=6), cell_numbers(np.arange(6)), STREAM(), "dfg")
+    open_domain = variant_noise(ONE, MILLIONTH, 3)
+    assert open_domain.add(2, counts_of(1, n=6), cell_numbers(np.arange(6)), STREAM(), "v").shape
+    assert open_domain.add(0, np.zeros((0, 6), np.int64), CELLS, STREAM(), "v").shape == (0, 6)

@@ -1,0 +1,307 @@
+"""The matrix mechanism's arithmetic against dense linear algebra, enumeration and closed forms."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import integrate, linalg
+
+from tracecloak.anonymizers.streams.matrix_mechanism import (
+    LARGEST_VALUE,
+    MAX_HORIZON,
+    MAX_WINDOWS,
+    Participation,
+    Strategy,
+    error_of_sliding_sums,
+    error_of_totals,
+    square_root,
+)
+from tracecloak.schemas.errors import UsageError
+
+lengths = st.one_of(st.none(), st.integers(1, 12))
+horizons = st.integers(1, 40)
+
+
+def dense(series: np.ndarray) -> np.ndarray:
+    """The lower triangular Toeplitz matrix of a first column."""
+    return np.tril(linalg.toeplitz(series))
+
+
+def wanted(horizon: int, length: int | None) -> np.ndarray:
+    """A: row t adds up the last `length` steps."""
+    lags = np.arange(horizon)[:, None] - np.arange(horizon)
+    return ((lags >= 0) & (lags < (length or horizon))).astype(np.int64)
+
+
+# --- the factors ----------------------------------------------------------------------------------
+
+
+@given(horizons, lengths)
+def test_the_root_times_itself_is_what_is_wanted(horizon: int, length: int | None) -> None:
+    root = dense(square_root(horizon, length))
+    np.testing.assert_allclose(root @ root, wanted(horizon, length), atol=1e-12)
+
+
+def test_coefficients_of_totals_are_central_binomials() -> None:
+    found = Strategy(200, None).coefficients
+    assert found[:5].tolist() == [1024, 512, 384, 320, 280]
+    for k, value in enumerate(found.tolist()):
+        exactly = Fraction(1024 * math.comb(2 * k, k), 4**k)
+        assert abs(value - exactly) <= Fraction(1, 2)
+
+
+def test_sliding_sums_of_three_steps_by_hand() -> None:
+    """sqrt(1 + z + z^2) = 1 + z/2 + 3 z^2/8 - 3 z^3/16 + …: its square has 0 at z^3."""
+    assert Strategy(4, 3).coefficients.tolist() == [1024, 512, 384, -192]
+
+
+def test_windows_are_measured_as_they_are() -> None:
+    strategy = Strategy(5)
+    assert strategy.units == 1
+    assert strategy.coefficients.tolist() == [1, 0, 0, 0, 0]
+    assert strategy.squared_norm() == 1
+    # As many as there may be, which nothing may need the square of.
+    many = Strategy(MAX_WINDOWS)
+    assert many.squared_norm(60) == 60
+    assert many.norm_over_all(Participation(2, 60)) ** 2 >= 4 * -(-MAX_WINDOWS // 60)
+
+
+@given(horizons, lengths, lengths)
+def test_decoder_times_encoder_is_what_is_wanted(
+    horizon: int, length: int | None, other: int | None
+) -> None:
+    strategy = Strategy(horizon, length)
+    product = dense(strategy.decoder(other)) @ dense(strategy.coefficients)
+    np.testing.assert_allclose(product, wanted(horizon, other), atol=1e-9)
+
+
+# --- encoding and decoding ------------------------------------------------------------------------
+
+
+@given(st.data(), st.integers(1, 150), lengths)
+def test_encoding_is_exact_from_any_step_on(
+    data: st.DataObject, horizon: int, length: int | None
+) -> None:
+    strategy = Strategy(horizon, length)
+    n_steps = data.draw(st.integers(1, horizon))
+    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    counts = rng.integers(-(10**9), 10**9, (n_steps, 3))
+    first = data.draw(st.integers(0, n_steps - 1))
+    exactly = dense(strategy.coefficients)[:n_steps, :n_steps].astype(object) @ counts
+    assert (strategy.encode(counts, first) == exactly[first:]).all()
+
+
+@pytest.mark.parametrize("length", [None, 1, 5])
+def test_counts_that_do_not_fit_are_measured_as_the_largest_that_does(length: int | None) -> None:
+    strategy = Strategy(100, length)
+    most = strategy.largest_count
+    ends = np.iinfo(np.int64)
+    counts = np.tile([[ends.max, ends.min, most]], (100, 1))
+    exactly = dense(strategy.coefficients).astype(object) @ np.tile([[most, -most, most]], (100, 1))
+    found = strategy.encode(counts)
+    assert (found == exactly).all()
+    assert np.abs(found).max() <= LARGEST_VALUE
+
+
+@given(st.data(), horizons, lengths, lengths)
+def test_decoding_gives_the_sums_from_any_step_on(
+    data: st.DataObject, horizon: int, length: int | None, other: int | None
+) -> None:
+    strategy = Strategy(horizon, length)
+    n_steps = data.draw(st.integers(1, horizon))
+    counts = np.random.default_rng(n_steps).integers(0, 10**6, (n_steps, 2))
+    sums = wanted(horizon, other)[:n_steps, :n_steps] @ counts
+    measured = strategy.encode(counts)
+    first = data.draw(st.integers(0, n_steps - 1))
+    whole = strategy.decode(measured, other)
+    np.testing.assert_allclose(whole, sums, rtol=1e-9, atol=1e-3)
+    # In the same bits for a part of the steps, and for a part of the columns.
+    assert (strategy.decode(measured, other, first) == whole[first:]).all()
+    assert (strategy.decode(measured[:, 1:], other) == whole[:, 1:]).all()
+    assert (strategy.decode(measured[:, 0], other) == whole[:, 0]).all()
+
+
+# --- sensitivity, by enumeration ------------------------------------------------------------------
+
+
+def squared(values: np.ndarray) -> int:
+    return int((values.astype(object) ** 2).sum())
+
+
+@pytest.mark.parametrize("length", [None, 1, 2])
+def test_sensitivity_over_all_neighbouring_streams(length: int | None) -> None:
+    """All streams of three steps and two cells with up to a case each, near the largest as well.
+
+    A case adds a vector of norm 1 to one step. The largest difference is the declared one, and it
+    is met in the first step alone.
+    """
+    strategy = Strategy(3, length)
+    largest = np.zeros(3, object)
+    for base in (0, strategy.largest_count - 1):
+        for bits in itertools.product((0, 1), repeat=6):
+            stream = np.array(bits).reshape(3, 2) + base
+            for step, cell in itertools.product(range(3), range(2)):
+                neighbour = stream.copy()
+                neighbour[step, cell] += 1
+                change = squared(strategy.encode(neighbour) - strategy.encode(stream))
+                largest[step] = max(largest[step], change)
+    assert largest[0] == strategy.squared_norm()
+    assert length == 1 or largest[1] < largest[0]
+    assert Fraction(largest[0]) <= strategy.norm(Participation()) ** 2
+
+
+def patterns(horizon: int, cases: int, window: int, per_step: bool) -> np.ndarray:
+    """int64[n, horizon], all ways in which the cases of one unit may fall into the steps."""
+    found = np.array(list(itertools.product(range(cases + 1), repeat=horizon)))
+    if per_step:
+        return found
+    within = [found[:, t : t + window].sum(axis=1) <= cases for t in range(horizon)]
+    return found[np.all(within, axis=0)]
+
+
+@pytest.mark.parametrize("length", [None, 1, 2, 3])
+@pytest.mark.parametrize("per_step", [False, True])
+@pytest.mark.parametrize(("cases", "window"), [(1, 1), (1, 2), (2, 2), (1, 3), (2, 3), (1, 9)])
+def test_no_behaviour_of_a_unit_exceeds_its_norm(
+    length: int | None, per_step: bool, cases: int, window: int
+) -> None:
+    """Every pattern over five steps, and the signs of opposite vectors; totals and windows attain.
+
+    Within w consecutive steps the promise's norm covers it, over all steps that of the horizon.
+    """
+    strategy = Strategy(5, length)
+    participation = Participation(cases, window, per_step)
+    matrix = dense(strategy.coefficients)
+    largest = {"window": 0, "all": 0}
+    for signs in itertools.product((1, -1), repeat=4):
+        ways = patterns(5, cases, window, per_step) * np.array([1, *signs])
+        changes = ((ways @ matrix.T) ** 2).sum(axis=1)
+        used = [np.flatnonzero(row) for row in ways]
+        within = np.array([not len(at) or at[-1] - at[0] < window for at in used])
+        largest["all"] = max(largest["all"], int(changes.max()))
+        largest["window"] = max(largest["window"], int(changes[within].max()))
+    of_window, of_all = strategy.norm(participation), strategy.norm_over_all(participation)
+    assert largest["window"] <= of_window**2
+    assert largest["all"] <= of_all**2
+    if length in (None, 1):
+        assert of_window**2 == pytest.approx(largest["window"], rel=1e-10)
+        assert of_all**2 == pytest.approx(largest["all"], rel=1e-10)
+
+
+@given(st.integers(1, 60), lengths, st.integers(1, 70), st.integers(1, 70))
+def test_norm_of_repetitions_by_shifting(
+    horizon: int, length: int | None, n_times: int, gap: int
+) -> None:
+    strategy = Strategy(horizon, length)
+    sizes = np.abs(strategy.coefficients)
+    if n_times > 1 and gap > 1:
+        sizes = np.array([sizes[k:].max() for k in range(horizon)])
+    total = np.zeros(horizon, np.int64)
+    for i in range(n_times):
+        if i * gap < horizon:
+            total[i * gap :] += sizes[: horizon - i * gap]
+    assert strategy.squared_norm(n_times, gap) == squared(total)
+
+
+@pytest.mark.parametrize(("n_steps", "growth"), [(2, 1.89), (5, 4.41), (10, 8.37)])
+def test_cases_in_consecutive_steps_cost_nearly_their_number(n_steps: int, growth: float) -> None:
+    strategy = Strategy(365, None)
+    ratio = math.sqrt(strategy.squared_norm(n_steps) / strategy.squared_norm())
+    assert ratio == pytest.approx(growth, abs=0.005)
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("horizon", "published"), [(52, 2.32), (365, 2.94), (8760, 3.96)], ids=str)
+def test_errors_of_totals(horizon: int, published: float) -> None:
+    """Figures of the literature; S_T is about (ln T + 3.35) / pi; rounding costs below 0.03 %."""
+    closed = [error_of_totals(t, horizon) for t in (0, horizon // 2, horizon - 1)]
+    assert closed[-1] == pytest.approx(published, abs=0.005)
+    assert closed[-1] == pytest.approx((math.log(horizon) + 3.35) / math.pi, rel=0.005)
+    strategy = Strategy(horizon, None)
+    norm = float(strategy.norm(Participation()))
+    totals = strategy.error_factors(None)[[0, horizon // 2, horizon - 1]] * norm
+    np.testing.assert_allclose(totals, closed, rtol=3e-4)
+    increments = strategy.error_factors(1) * norm
+    assert (increments**2 <= 4 / math.pi * closed[-1] * 1.001).all()
+
+
+@pytest.mark.parametrize("length", [1, 7, 30])
+def test_errors_of_sliding_sums_from_totals(length: int) -> None:
+    strategy = Strategy(365, None)
+    norm = float(strategy.norm(Participation()))
+    factors = strategy.error_factors(length) * norm
+    for step in (0, length - 1, length, 364):
+        closed = error_of_sliding_sums(step, length, 365)
+        assert factors[step] == pytest.approx(closed, rel=3e-4)
+        assert closed <= error_of_totals(364, 365) * math.sqrt(2)
+
+
+def dirichlet(length: int) -> float:
+    """(1 / pi) times the integral of |sin(W x / 2) / sin(x / 2)| over 0 to pi.
+
+    By Parseval the squared norm of the power series of sqrt((1 - z^W) / (1 - z)).
+    """
+    borders = np.append(np.arange(0, math.pi, 2 * math.pi / length), math.pi)
+    return (
+        sum(
+            integrate.quad(lambda x: abs(math.sin(length * x / 2) / math.sin(x / 2)), low, high)[0]
+            for low, high in itertools.pairwise(borders)
+        )
+        / math.pi
+    )
+
+
+@pytest.mark.parametrize("length", [2, 7, 30])
+def test_errors_of_sliding_sums_do_not_grow_with_the_horizon(length: int) -> None:
+    for horizon in (365, 8760):
+        strategy = Strategy(horizon, length)
+        error = strategy.error_factors(length).max() * float(strategy.norm(Participation()))
+        assert error == pytest.approx(dirichlet(length), rel=1e-3)
+        assert error < error_of_sliding_sums(horizon - 1, length, horizon)
+        assert length < 7 or error < math.sqrt(length)  # which windows have, added up
+
+
+def test_errors_of_sums_of_windows() -> None:
+    factors = Strategy(9).error_factors(4)
+    np.testing.assert_allclose(factors**2, [1, 2, 3, 4, 4, 4, 4, 4, 4])
+    np.testing.assert_allclose(Strategy(9).error_factors(None) ** 2, np.arange(1, 10))
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("horizon", "length", "named"),
+    [
+        (0, 1, "horizon must be 1 to"),
+        (MAX_WINDOWS + 1, 1, f"horizon must be 1 to {MAX_WINDOWS} steps, got"),
+        (MAX_HORIZON + 1, None, f"horizon must be 1 to {MAX_HORIZON} steps, got"),
+        (5, 0, "length must be at least 1 step"),
+    ],
+)
+def test_strategies_out_of_range_are_refused(horizon: int, length: int | None, named: str) -> None:
+    with pytest.raises(UsageError, match=named):
+        Strategy(horizon, length)
+
+
+def test_other_refusals() -> None:
+    strategy = Strategy(3, None)
+    for refused in (strategy.encode, lambda rows: strategy.decode(rows, None)):
+        with pytest.raises(UsageError, match="step 3 is outside the horizon of 3 steps"):
+            refused(np.zeros((4, 1), np.int64))
+    with pytest.raises(UsageError, match="length must be at least 1"):
+        strategy.decoder(0)
+    with pytest.raises(UsageError, match="cases must be at least 1, got 0"):
+        Participation(0)
+    with pytest.raises(UsageError, match="window must be at least 1, got 0"):
+        Participation(1, 0)
+    with pytest.raises(UsageError, match="window must be given"):
+        Participation(1, None, per_step=True)

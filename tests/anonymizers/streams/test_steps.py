@@ -1,0 +1,267 @@
+"""What a stream publishes of a step: counts, sums, errors, and the same again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pydantic
+import pytest
+
+from tests.support.keys import release_key
+from tests.support.logs import naive_pairs
+from tests.support.stream_runs import batch_of, counts_of, no_noise
+from tracecloak.anonymizers.accounting.composition import total
+from tracecloak.anonymizers.streams.params import UNITS, StreamParams
+from tracecloak.anonymizers.streams.steps import DfgSteps, StreamName, VariantSteps, product_of
+from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.published.step import StepRelease
+
+NAME = StreamName("ward", "1", "configuration", 1_000, 50)
+STEPS = [("AB", "AB", "B"), (), ("AAB",), ("AB", "C", "B", "B"), ("AB",) * 5]
+
+
+def params(**changes: Any) -> StreamParams:
+    given: dict[str, Any] = {
+        "epsilon": "1",
+        "vocabulary": ("A", "B"),
+        "max_trace_length": 4,
+        "horizon": len(STEPS),
+    }
+    return StreamParams(**{**given, **changes})
+
+
+def stream(
+    made: DfgSteps | VariantSteps, steps: list[Any], key: int = 0, name: StreamName = NAME
+) -> list[StepRelease]:
+    """All steps one after the other; what is kept travels as bytes."""
+    releases, past = [], []
+    for step, variants in enumerate(steps):
+        counted = decode(encode(made.count(batch_of(*variants))))
+        released, kept = made.publish(step, counted, past, name, release_key(key))
+        releases.append(released)
+        if kept is not None:
+            past.append(decode(encode(kept)))
+    return releases
+
+
+def pairs(*variants: str) -> Counter[tuple[str, str]]:
+    known = [v.replace("C", "_") for v in variants]
+    found = naive_pairs({f"c{i}": " ".join(v) for i, v in enumerate(known)})
+    return Counter(
+        {tuple("__other__" if x == "_" else x for x in pair): n for pair, n in found.items()}
+    )
+
+
+@pytest.mark.parametrize("delta", ["0", "1e-6"])
+def test_windows_without_noise_are_the_pairs_of_the_step(delta: str) -> None:
+    with no_noise():
+        found = stream(product_of(params(delta=delta)), STEPS)
+    for release, variants in zip(found, STEPS, strict=True):
+        assert counts_of(release) == pairs(*variants)
+    assert [(r.start_us, r.end_us) for r in found][:2] == [(1_000, 1_050), (1_050, 1_100)]
+
+
+@pytest.mark.parametrize(("view", "length"), [("total", None), ("sliding", 2), ("sliding", 4)])
+def test_sums_without_noise_are_those_of_the_windows(view: str, length: int | None) -> None:
+    with no_noise():
+        found = stream(product_of(params(view=view, sliding_steps=length)), STEPS)
+    for step, release in enumerate(found):
+        first = 0 if length is None else max(0, step + 1 - length)
+        expected = sum((pairs(*v) for v in STEPS[first : step + 1]), Counter())
+        assert counts_of(release) == expected
+
+
+def test_a_case_beyond_the_clip_is_scaled_down() -> None:
+    made = product_of(params(l2_clip="2"))
+    with no_noise():
+        release, *_ = stream(made, [["AAAA"] * 1000])
+    # (1, 3, 1) has norm sqrt(11); counts are floored to 1/1024 of an occurrence in each case.
+    counts = {("▶", "A"): 1, ("A", "A"): 3, ("A", "■"): 1}
+    for cell, count in counts_of(release).items():
+        assert count == pytest.approx(1000 * counts[cell] * 2 / 11**0.5, abs=2)
+
+
+def test_the_widest_case_is_within_the_default_clip() -> None:
+    made = params(max_trace_length=30)
+    assert (29**2 + 2) * UNITS**2 <= made.clip_units**2 < (29**2 + 2) * UNITS**2 * 1.0001
+    assert params(delta="0", max_trace_length=30).clip_units == 31
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"delta": "0"},
+        {},
+        {"view": "total"},
+        {"view": "sliding", "sliding_steps": 3},
+    ],
+)
+def test_the_errors_are_those_of_the_noise(changes: dict[str, Any]) -> None:
+    """24 cells in 80 streams.
+
+    The deviation of n = 1,920 draws has a relative error of 1 / sqrt(2 n) for Gaussian noise and
+    sqrt(5 / (4 n)) for Laplace: 12 and 20 % are more than 7 of these, and a mean is allowed 7 of
+    its errors. So false alarms have a probability below 1e-8.
+    """
+    tolerance = 0.2 if changes.get("delta") == "0" else 0.12
+    for noise, expected in noises_of(changes):
+        assert noise.std() == pytest.approx(expected, rel=tolerance)
+        assert abs(noise.mean()) < 7 * expected / len(noise) ** 0.5
+
+
+def test_noise_of_another_error_is_noticed() -> None:
+    """That of totals is no noise of windows."""
+    _, claimed = noises_of({})[-1]
+    noise, _ = noises_of({"view": "total"})[-1]
+    assert noise.std() != pytest.approx(claimed, rel=0.12)
+
+
+def noises_of(changes: dict[str, Any]) -> list[tuple[np.ndarray, float]]:
+    """(noise of all cells in 80 streams, error that is claimed of it), by step."""
+    made = product_of(params(**changes))
+    releases = [stream(made, STEPS, key) for key in range(80)]
+    return [
+        (np.concatenate([r[step].counts - exact for r in releases]), claimed.standard_errors[0])
+        for step, (exact, claimed) in enumerate(
+            zip(stream_without_noise(changes), releases[0], strict=True)
+        )
+    ]
+
+
+def stream_without_noise(changes: dict[str, Any]) -> list[np.ndarray]:
+    with no_noise():
+        return [release.counts for release in stream(product_of(params(**changes)), STEPS)]
+
+
+@pytest.mark.parametrize("product", ["dfg", "variants"])
+@pytest.mark.parametrize("view", ["window", "total"])
+def test_the_same_counts_give_the_same_bytes(product: str, view: str) -> None:
+    steps = [["AB"] * 90 for _ in STEPS]
+    made = product_of(params(product=product, view=view))
+    first, again = stream(made, steps), stream(made, steps)
+    assert [r.to_json() for r in first] == [r.to_json() for r in again]
+    other_key = stream(made, steps, key=1)
+    other_epoch = stream(made, steps, name=StreamName("ward", "2", "configuration", 1_000, 50))
+    for others in (other_key, other_epoch):
+        assert [r.counts.tolist() for r in first] != [r.counts.tolist() for r in others]
+    # Of equal counts in all steps each has noise of its own.
+    if (product, view) == ("dfg", "window"):
+        assert len({tuple(release.counts.tolist()) for release in first}) == len(steps)
+
+
+def test_another_count_in_a_step_has_fresh_noise() -> None:
+    """So a replay with one case less does not show by subtraction that it is that case."""
+    made = product_of(params())
+    first = stream(made, [("AB",) * 5])[0]
+    again = stream(made, [("AB",) * 4])[0]
+    changed = dict(zip(first.cells, (first.counts - again.counts).tolist(), strict=True))
+    own = {("▶", "A"), ("A", "B"), ("B", "■")}
+    assert {cell for cell, by in changed.items() if by} <= own
+    assert any(changed[cell] not in (0, 1) for cell in own)
+
+
+def test_variants_below_the_threshold_are_not_there() -> None:
+    made = product_of(params(product="variants"))
+    assert isinstance(made, VariantSteps)
+    threshold = made.params.noises["chosen"].threshold
+    assert threshold is not None
+    with no_noise():
+        at, below = stream(made, [["AB"] * threshold, ["AB"] * (threshold - 1)])
+    assert counts_of(at) == {("A", "B"): threshold}
+    assert below.cells == ()
+
+
+@pytest.mark.parametrize(("view", "length"), [("total", None), ("sliding", 2)])
+def test_sums_of_variants_have_all_steps_from_the_first(view: str, length: int | None) -> None:
+    """Also those before the one in which a variant was chosen."""
+    steps = [["AB"] * 3, ["AB"] * 100 + ["B"], [], ["B"] * 100, ["AB"]]
+    with no_noise():
+        found = stream(
+            product_of(params(product="variants", view=view, sliding_steps=length)), steps
+        )
+    assert found[0].cells == ()
+    assert [release.cells for release in found[1:3]] == [(("A", "B"),)] * 2
+    assert [release.cells for release in found[3:]] == [(("A", "B"), ("B",))] * 2
+    for step, release in enumerate(found):
+        first = 0 if length is None else max(0, step + 1 - length)
+        exact = Counter(tuple(v) for own in steps[first : step + 1] for v in own)
+        assert release.counts.tolist() == [exact[cell] for cell in release.cells]
+
+
+@pytest.mark.parametrize("view", ["total", "sliding"])
+def test_noise_of_variants_is_the_same_whenever_they_are_chosen(view: str) -> None:
+    """Measured late, the steps before have the noise that they would have had."""
+    length = 2 if view == "sliding" else None
+    made = product_of(params(product="variants", view=view, sliding_steps=length))
+    early = stream(made, [["AB"] * 100, ["B"] * 100, ["AB"] * 100])
+    late = stream(made, [["AB"] * 100, ["B"] * 100 + ["A"] * 100, ["AB"] * 100])
+    for a, b in zip(early, late, strict=True):
+        both = set(a.cells) & set(b.cells)
+        assert {c: n for c, n in counts_of(a).items() if c in both} == {
+            c: n for c, n in counts_of(b).items() if c in both
+        }
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"delta": "0"},
+        {"product": "variants"},
+        {"product": "variants", "view": "total"},
+        {"view": "sliding", "sliding_steps": 3, "max_cases_per_individual": 4},
+    ],
+)
+def test_the_parts_add_up_to_the_promise(changes: dict[str, Any]) -> None:
+    made = product_of(params(**changes))
+    assert total(made.spends()) == made.params.budget
+    guarantee = made.guarantee()
+    assert (guarantee.kind, guarantee.epsilon) == ("rigorous", 1.0)
+    individual = "max_cases_per_individual" in changes
+    assert guarantee.unit == ("individual" if individual else "case")
+    assert "spends epsilon 1, delta" in made.explain()[0]
+
+
+def test_w_event_sets_aside_what_the_whole_horizon_costs() -> None:
+    changes = {"guarantee": "w_event", "w_event_steps": 2, "max_cases_per_individual": 1}
+    pure = product_of(params(delta="0", **changes))
+    assert total(pure.spends()) == (3, 0)  # five steps are three times two, the last one cut short
+    gaussian = product_of(params(**changes))
+    epsilon, delta = total(gaussian.spends())
+    assert 1 < epsilon < 3
+    assert delta == Fraction(1, 10**6)
+    # The noise covers a case in each of two steps.
+    ratio = (
+        params(delta="0", **changes).noises["pairs"].scale[0]
+        / (params(delta="0", **changes).noises["pairs"].scale[1])
+    )
+    assert ratio == pytest.approx(2 * 5, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"vocabulary": None}, "vocabulary is required"),
+        ({"max_trace_length": None}, "max_trace_length is required"),
+        ({"view": "sliding"}, "sliding_steps goes with view sliding"),
+        ({"sliding_steps": 3}, "sliding_steps goes with view sliding"),
+        ({"guarantee": "w_event"}, "w_event_steps goes with"),
+        ({"guarantee": "w_event", "w_event_steps": 2}, "map individual_id"),
+        ({"delta": "0", "view": "total"}, "delta 0 does for"),
+        ({"delta": "0", "product": "variants"}, "delta 0 does for"),
+        ({"product": "variants", "l2_clip": "3"}, "l2_clip is for a dfg"),
+        ({"view": "total", "horizon": 60_000}, "at most 50000"),
+        (
+            {"view": "total", "horizon": 9_000, "vocabulary": tuple(map(str, range(200)))},
+            "too many to keep",
+        ),
+        ({"delta": "1e-4"}, "delta must be at most 1e-5"),
+        ({"epsilon": "1e-15"}, "epsilon of Gaussian noise"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_mend(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(pydantic.ValidationError, match=said):
+        params(**changes)

@@ -1,0 +1,428 @@
+"""TLKC privacy as a method: against plain Python on tiny logs, its errors, and what it releases."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pydantic
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.keys import randomness
+from tests.support.logs import trace_batch
+from tests.support.tlkc_logs import (
+    DISEASE,
+    HOUR_US,
+    RESOURCE,
+    TABLE_3,
+    Case,
+    hours_log,
+    release_of,
+    traces_with,
+)
+from tests.support.tlkc_naive import RESOURCES, TWELVE, VALUES, naive, small_logs
+from tracecloak.anonymizers.tlkc.known_cases import KnownCaseCounter
+from tracecloak.anonymizers.tlkc.method import Tlkc, suppression_passes
+from tracecloak.anonymizers.tlkc.params import TlkcParams
+from tracecloak.anonymizers.tlkc.suppression import suppressed_by_n_scores
+from tracecloak.anonymizers.tlkc.violations import (
+    Patterns,
+    cases_with,
+    labels_of,
+    maximal_frequent,
+    minimal_violations,
+)
+from tracecloak.schemas.errors import GuaranteeError, UsageError
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.statistics.background_knowledge import (
+    CaseTable,
+    codes_of_words,
+    times_of_words,
+)
+from tracecloak.schemas.statistics.subsequences import Demand
+
+RESOURCE_DECLARED = {RESOURCE: {"values": list(RESOURCES)}}
+DISEASE_DECLARED = {DISEASE: {"values": list(VALUES)}}
+HALF = Fraction(1, 2)
+
+
+def params(kind: str, perspective: str, **more: Any) -> TlkcParams:
+    values: dict[str, Any] = {
+        "k": 2,
+        "knowledge_kind": kind,
+        "perspective": perspective,
+        "resources": {} if perspective == "activity" else RESOURCE_DECLARED,
+    }
+    return TlkcParams(**{**values, **more})
+
+
+def known(traces: TraceBatch, given_: TlkcParams) -> CaseTable:
+    knowledge = given_.knowledge(given_.knowledge_kind)
+    counter = KnownCaseCounter(knowledge, given_.sensitive_attributes)
+    return counter.count(traces, {}, randomness()).decoded()
+
+
+def pieces(patterns: Patterns, traces: TraceBatch, given_: TlkcParams) -> set[tuple[Any, ...]]:
+    """Patterns as the plain reference writes them."""
+    names = traces.vocabulary.names.to_pylist()
+
+    def element(word: int) -> Any:
+        code, time = (int(f(np.array([word]))[0]) for f in (codes_of_words, times_of_words))
+        if given_.perspective == "activity":
+            found: Any = names[code - 1]
+        elif given_.perspective == "resource":
+            found = RESOURCES[code - 1]
+        else:
+            activity, cell = divmod(code - 1, len(RESOURCES) + 1)
+            found = (names[activity], ["", *RESOURCES][cell])
+        return (found, time) if given_.knowledge_kind == "relative" else found
+
+    found = [tuple(element(word) for word in words) for words in patterns.words()]
+    return {
+        tuple(sorted(piece)) if given_.knowledge_kind in ("set", "multiset") else piece
+        for piece in found
+    }
+
+
+# --- against plain Python -------------------------------------------------------------------------
+
+logs = small_logs()
+demands = st.tuples(
+    st.integers(1, 4), st.sampled_from([Fraction(1, 3), HALF, Fraction(2, 3), Fraction(1)])
+)
+
+
+@pytest.mark.parametrize(("kind", "perspective"), TWELVE)
+@given(log=logs, demand=demands, length=st.integers(1, 3))
+@settings(max_examples=20, deadline=None)
+def test_minimal_violations_are_those_of_the_definition(
+    kind: str, perspective: str, log: Mapping[str, Case], demand: tuple[int, Fraction], length: int
+) -> None:
+    """Writes out all knowledge of every case, for each of the twelve kinds."""
+    given_ = params(kind, perspective, sensitive=DISEASE_DECLARED)
+    traces = traces_with(log)
+    cases = known(traces, given_)
+    labels = labels_of(cases, given_.sensitive_attributes)
+    found = minimal_violations(cases, labels, given_.knowledge_kind, Demand(*demand), length)
+    expected = naive(traces, kind, perspective, length, [DISEASE]).minimal(*demand)
+    assert pieces(found, traces, given_) == expected
+    assert found.n == len(expected)
+
+
+@pytest.mark.parametrize(("kind", "perspective"), TWELVE)
+@given(
+    log=logs,
+    k=st.integers(1, 3),
+    length=st.integers(1, 3),
+    confidence=st.sampled_from(["1/2", "2/3", "1"]),
+    algorithm=st.sampled_from(["n_score", "frequent_traces"]),
+)
+@settings(max_examples=15, deadline=None)
+def test_a_released_log_has_no_violation(
+    kind: str,
+    perspective: str,
+    log: Mapping[str, Case],
+    k: int,
+    length: int,
+    confidence: str,
+    algorithm: str,
+) -> None:
+    """On the released cases alone, by the plain reference and by the method's own verifier."""
+    given_ = params(
+        kind,
+        perspective,
+        k=k,
+        length=length,
+        confidence=float(Fraction(confidence)),
+        algorithm=algorithm,
+        sensitive=DISEASE_DECLARED,
+    )
+    try:
+        [released] = release_of([traces_with(log)], Tlkc(), given_)
+    except GuaranteeError:
+        return
+    assert released.n_cases >= k
+    found = naive(released, kind, perspective, length, [DISEASE])
+    assert found.violating(k, given_.exact_confidence) == set()
+    Tlkc().verify([released], given_)
+
+
+@given(log=small_logs(max_cases=6), kind=st.sampled_from(["set", "multiset", "sequence"]))
+@settings(max_examples=20, deadline=None)
+def test_no_suppressed_element_can_be_given_back(log: Mapping[str, Case], kind: str) -> None:
+    """Each suppressed element alone makes a violation again, if the others stay suppressed."""
+    given_ = params(kind, "activity", sensitive={})
+    cases = known(traces_with(log), given_)
+    nothing = np.zeros((len(cases.counts), 0), np.int64)
+    violating = minimal_violations(cases, nothing, given_.knowledge_kind, Demand(2), 2)
+    share = cases_with(cases, violating.elements)
+    chosen = suppressed_by_n_scores(violating, share, cases.n_cases, 0.5)
+    patterns = [set(words) for words in violating.words()]
+    assert all(pattern & set(chosen.tolist()) for pattern in patterns)
+    for element in chosen.tolist():
+        rest = set(chosen.tolist()) - {element}
+        assert any(not pattern & rest for pattern in patterns)
+
+
+def test_what_later_choices_make_needless_is_given_back() -> None:
+    """1 is chosen first, of three patterns; 2, 3 and 4 then break all of them too."""
+    patterns = np.array([[1, 2], [1, 3], [1, 4], [2, 5], [2, 6], [3, 5], [3, 6], [4, 5], [4, 6]])
+    violating = Patterns(np.arange(7), (np.zeros((0, 1), np.int64), patterns))
+    cases = np.array([9, 1, 5, 5, 5, 9, 9])
+    chosen = set(suppressed_by_n_scores(violating, cases, 10, 0.5).tolist())
+    assert chosen in ({2, 3, 4}, {1, 5, 6})
+    assert all(chosen & set(pattern) for pattern in patterns.tolist())
+
+
+def test_with_a_repetition_that_goes_all_later_ones_go() -> None:
+    """Two cases have three B and more, and none has enough others: the third to fifth go."""
+    log = {"1": "B B B B B", "2": "B B B", "3": "B B", "4": "B B", "5": "A", "6": "A", "7": "A"}
+    given_ = params("multiset", "activity", k=3, length=3)
+    [released] = release_of([trace_batch(log)], Tlkc(), given_)
+    assert activities_of(released) == ["A", "A", "A", "BB", "BB", "BB", "BB"]
+
+
+@given(log=logs, theta=st.sampled_from([Fraction(1, 4), HALF, Fraction(1)]))
+@settings(max_examples=20, deadline=None)
+def test_maximal_frequent_traces_are_those_of_the_definition(
+    log: Mapping[str, Case], theta: Fraction
+) -> None:
+    given_ = params("sequence", "activity", sensitive={})
+    traces = traces_with(log)
+    found = pieces(maximal_frequent(known(traces, given_), "sequence", theta), traces, given_)
+    counted = naive(traces, "sequence", "activity", 4).cases
+    frequent = {p for p, cases in counted.items() if p and len(cases) >= theta * traces.n_cases}
+
+    def has(piece: tuple[Any, ...], part: tuple[Any, ...]) -> bool:
+        return part in set(itertools.combinations(piece, len(part)))
+
+    assert found == {p for p in frequent if not any(p != q and has(q, p) for q in frequent)}
+
+
+def test_too_many_frequent_traces_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tracecloak.anonymizers.tlkc.violations.MAX_FREQUENT", 3)
+    given_ = params("sequence", "activity", algorithm="frequent_traces", theta=0.01)
+    with pytest.raises(UsageError, match=r"theta=0\.01 makes more than 3 .* raise it"):
+        release_of([trace_batch({"1": "A B C D", "2": "A B C D", "3": "E"})], Tlkc(), given_)
+
+
+# --- what it costs --------------------------------------------------------------------------------
+
+
+def activities_of(traces: TraceBatch) -> list[str]:
+    names = traces.vocabulary.names.to_pylist()
+    return sorted(
+        "".join(names[code] for code in traces.activities[first:last])
+        for first, last in itertools.pairwise(traces.offsets.tolist())
+    )
+
+
+def test_of_a_rare_repetition_only_the_later_events_go() -> None:
+    """Of a set all would stay; of a sequence all equal events go."""
+    log = {"1": "A B A A", "2": "A B A", "3": "B A A", "4": "A B"}
+    found = {}
+    for kind in ("set", "multiset", "sequence"):
+        given_ = params(kind, "activity", length=3)
+        [released] = release_of([trace_batch(log)], Tlkc(), given_)
+        found[kind] = activities_of(released)
+    assert found["set"] == ["AB", "ABA", "ABAA", "BAA"]
+    assert found["multiset"] == ["AB", "ABA", "ABA", "BAA"]
+    assert sum(map(len, found["sequence"])) < sum(map(len, found["multiset"]))
+
+
+def test_it_goes_on_where_times_that_count_anew_make_new_violations() -> None:
+    """A rare first event goes, and what follows it is then nobody else's first event."""
+    log = {"1": "X B@60", "2": "A B@60", "3": "A B@60", "4": "A"}
+    given_ = params("relative", "activity", length=1)
+    traces = trace_batch(log)
+    assert [len(words) for words in suppression_passes(known(traces, given_), given_)] == [1, 1]
+    [released] = release_of([traces], Tlkc(), given_)
+    assert activities_of(released) == ["A", "AB", "AB"]
+    assert set(released.starts.tolist()) == {0}
+    [plain] = release_of([traces], Tlkc(), params("sequence", "activity"))
+    assert activities_of(plain) == ["A", "AB", "AB", "B"]
+    assert set(plain.starts.tolist()) == {0}
+
+
+# --- what is released -----------------------------------------------------------------------------
+
+
+def test_a_release_has_new_ids_cut_times_resources_and_sensitive_values() -> None:
+    """Times are cut to the hour where it begins, and count from the first event that is left."""
+    minute = HOUR_US // 60
+    cases: dict[str, Case] = {
+        f"c{i}": (
+            [("A", "R1", 55 * minute), ("B", "R2", 65 * minute), ("C", None, (200 + i) * minute)],
+            {DISEASE: VALUES[i % 3], "case:age": str(30 + i), "case:other": "secret"},
+        )
+        for i in range(4)
+    }
+    given_ = params(
+        "sequence",
+        "activity_resource",
+        confidence=1,
+        initial_time="2024-02-03T04:05:06Z",
+        sensitive={
+            **DISEASE_DECLARED,
+            "case:age": {"bounds": [0, 99], "n_bins": 10, "whole": True},
+        },
+    )
+    [released] = release_of([traces_with(cases)], Tlkc(), given_)
+    assert list(released.attributes) == [RESOURCE, DISEASE, "case:age"]
+    assert released.attributes[RESOURCE].to_pylist() == ["R1", "R2", None] * 4
+    assert released.attributes[DISEASE].to_pylist() == [v for v in "xyzx" for _ in range(3)]
+    assert released.attributes["case:age"] == pa.array([30] * 12, pa.int64())
+    begin = int(datetime(2024, 2, 3, 4, 5, 6, tzinfo=UTC).timestamp()) * 1_000_000
+    assert (released.times.reshape(4, 3) - begin).tolist() == [[0, HOUR_US, 3 * HOUR_US]] * 4
+    assert not set(released.case_ids.to_pylist()) & set(cases)
+    assert all(len(case) == 24 for case in released.case_ids.to_pylist())
+    released.to_rows().validate(full=True)
+
+
+def test_a_resource_or_value_that_is_not_declared_is_released_as_none_and_counts_as_none() -> None:
+    cases: dict[str, Case] = {
+        f"c{i}": ([("A", "R1" if i else "R9", 0)], {DISEASE: "x" if i < 2 else "rare"})
+        for i in range(5)
+    }
+    given_ = params("set", "activity_resource", k=1, confidence=0.5, sensitive=DISEASE_DECLARED)
+    [released] = release_of([traces_with(cases)], Tlkc(), given_)
+    # (A, R1) has one x among four; (A, none) is a case with x alone, so it goes.
+    assert released.n_cases == 4
+    assert released.attributes[RESOURCE].to_pylist() == ["R1"] * 4
+    assert sorted(map(str, released.attributes[DISEASE].to_pylist())) == ["None"] * 3 + ["x"]
+
+
+def test_a_release_does_not_depend_on_how_the_log_is_spread() -> None:
+    traces = hours_log(TABLE_3)
+    given_ = params("relative", "activity")
+    whole = release_of([traces], Tlkc(), given_)
+    parts = [traces.take(np.arange(first, 8, 3)) for first in range(3)]
+    spread = release_of(parts, Tlkc(), given_)
+
+    def rows(batches: list[TraceBatch]) -> list[Any]:
+        return sorted(map(str, itertools.chain(*(b.to_rows().to_pylist() for b in batches))))
+
+    assert rows(spread) == rows(whole)
+
+
+# --- what cannot be met ---------------------------------------------------------------------------
+
+
+def ages(values: list[str | None]) -> TraceBatch:
+    return traces_with({f"c{i}": ([("A", None, 0)], {"case:age": v}) for i, v in enumerate(values)})
+
+
+AGE = {"case:age": {"bounds": [0, 119], "n_bins": 120, "whole": True}}
+
+
+def test_a_value_that_is_too_frequent_in_the_whole_log_is_named() -> None:
+    """Half of the cases that have a number are in the middle box, and more where some tie."""
+    given_ = params("set", "activity", sensitive=AGE, confidence=0.5)
+    with pytest.raises(
+        GuaranteeError, match=r"confidence=0\.5 .* 'middle' in 'case:age'"
+    ) as raised:
+        release_of([ages(["10", "20", "30", "40", "50"])], Tlkc(), given_)
+    assert raised.value.exit_code == 5
+    assert "even among all cases of the log" in str(raised.value)
+
+
+def test_a_missing_value_is_no_sensitive_value_but_its_case_matches() -> None:
+    given_ = params("set", "activity", sensitive=AGE, confidence=0.5)
+    values = ["10", "20", "30", "40", "50", None]  # three of six in the middle
+    [released] = release_of([ages(values)], Tlkc(), given_)
+    assert released.n_cases == 6
+    assert released.attributes["case:age"].null_count == 1
+    with pytest.raises(GuaranteeError, match="'middle'"):
+        release_of([ages(values[:-1])], Tlkc(), given_)
+
+
+def test_boxes_are_bounded_by_the_quartiles_of_the_cases() -> None:
+    """The quartiles of 1 to 9 are 3 and 7; those belong to the middle."""
+    given_ = params("set", "activity", sensitive=AGE, confidence=1)
+    cases = known(ages([str(v) for v in range(1, 10)] + [None]), given_)
+    cells = cases.sensitive[:, 0]
+    labels = labels_of(cases, given_.sensitive_attributes)[:, 0]
+    found = {int(cell) - 1: int(label) for cell, label in zip(cells, labels, strict=True)}
+    assert found == {-1: 0, 1: 1, 2: 1, 3: 2, 4: 2, 5: 2, 6: 2, 7: 2, 8: 3, 9: 3}
+
+
+@given(values=st.lists(st.integers(0, 12), min_size=1, max_size=12))
+@settings(max_examples=100, deadline=None)
+def test_boxes_are_those_of_numpy(values: list[int]) -> None:
+    given_ = params("set", "activity", sensitive=AGE, confidence=1)
+    cases = known(ages([str(v) for v in values]), given_)
+    labels = labels_of(cases, given_.sensitive_attributes)[:, 0]
+    lower, upper = np.quantile(values, [0.25, 0.75])
+    for cell, label in zip(cases.sensitive[:, 0], labels, strict=True):
+        assert label == (1 if cell - 1 < lower else 3 if cell - 1 > upper else 2)
+
+
+@pytest.mark.parametrize(
+    ("log", "more", "message"),
+    [
+        ({}, {}, "the log has no events"),
+        ({"1": "A"}, {}, "k=2 is more than the cases in the log"),
+        ({"1": "A", "2": "B"}, {}, "no case is left"),
+        ({"1": "A", "2": "A", "3": "B"}, {"k": 3}, "no case is left"),
+    ],
+)
+def test_a_log_of_which_nothing_would_be_left_is_refused(
+    log: Mapping[str, str], more: Mapping[str, Any], message: str
+) -> None:
+    with pytest.raises(GuaranteeError, match=message) as raised:
+        release_of([trace_batch(log)], Tlkc(), params("set", "activity", **more))
+    assert raised.value.exit_code == 5
+
+
+def test_times_that_no_file_could_hold_are_refused() -> None:
+    years = [("1", "A", 0), ("1", "B", 8_000 * 365 * 24 * HOUR_US)]
+    fits = params("sequence", "activity", k=1, initial_time="1970-01-01T00:00:00Z")
+    [released] = release_of([trace_batch(years)], Tlkc(), fits)
+    assert released.n_events == 2
+    late = params("sequence", "activity", k=1, initial_time="2500-01-01T00:00:00Z")
+    with pytest.raises(GuaranteeError, match=r"initial_time=2500-01-01.* take an earlier one"):
+        release_of([trace_batch(years)], Tlkc(), late)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"perspective": "resource"}, "resources go with the perspectives"),
+        ({"resources": RESOURCE_DECLARED}, "resources go with the perspectives"),
+        ({"perspective": "resource", "resources": DISEASE_DECLARED}, "one attribute of events"),
+        (
+            {"perspective": "resource", "resources": {"cost": {"bounds": [0, 1]}}},
+            "one attribute of events",
+        ),
+        ({"sensitive": RESOURCE_DECLARED}, "sensitive must be attributes of the case"),
+        ({"confidence": 0}, "greater than 0"),
+        ({"length": 0}, "greater than or equal to 1"),
+        ({"time_unit": "weeks"}, "seconds"),
+    ],
+)
+def test_parameters_that_make_no_sense_are_refused(more: Mapping[str, Any], message: str) -> None:
+    with pytest.raises(pydantic.ValidationError, match=message):
+        TlkcParams(**more)
+
+
+def test_the_guarantee_says_what_holds_and_what_does_not() -> None:
+    said = Tlkc().guarantee(
+        params("sequence", "resource", k=7, length=3, confidence=0.4, sensitive=DISEASE_DECLARED)
+    )
+    assert said.kind == "syntactic"
+    assert said.epsilon is None
+    assert "sequence of at most 3 resources" in said.claim
+    assert "at least 7 cases" in said.claim
+    assert "case:disease has a share above 0.4" in said.claim
+    assert "verified on the released files" in said.sentence
+    assert any("Times" in sentence for sentence in said.not_covered)
+    assert any("activities are released" in sentence for sentence in said.not_covered)
+    timed = Tlkc().guarantee(params("relative", "activity"))
+    assert not any("Times" in sentence for sentence in timed.not_covered)

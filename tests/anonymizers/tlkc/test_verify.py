@@ -1,0 +1,306 @@
+"""The verifier of the k-anonymity family: right against plain Python, and no fault gets past it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tests.support.logs import trace_batch
+from tests.support.tlkc_logs import (
+    DISEASE,
+    HOUR_US,
+    RESOURCE,
+    Case,
+    release_of,
+    traces_with,
+)
+from tests.support.tlkc_naive import RESOURCES, TWELVE, VALUES, naive, small_logs
+from tracecloak.anonymizers.contract.in_memory import group_into_traces
+from tracecloak.anonymizers.tlkc.method import Tlkc
+from tracecloak.anonymizers.tlkc.params import TlkcParams
+from tracecloak.anonymizers.tlkc.verify import (
+    TlkcRequirement,
+    VariantRequirement,
+    examine_tlkc,
+    verify_k_anonymity,
+    verify_tlkc,
+)
+from tracecloak.schemas.errors import GuaranteeError
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.rows import part_rows
+from tracecloak.transforms.batch.read import EventSource
+from tracecloak.transforms.files import match_files
+from tracecloak.transforms.formats.registry import SourceFormat
+
+HALF = Fraction(1, 2)
+
+
+def requirement(kind: Any, perspective: Any, **more: Any) -> TlkcRequirement:
+    values: dict[str, Any] = {
+        "length": 2,
+        "k": 2,
+        "confidence": HALF,
+        "sensitive": (DISEASE,),
+        "resource": None if perspective == "activity" else RESOURCE,
+    }
+    return TlkcRequirement(kind, perspective, "hours", **{**values, **more})
+
+
+@pytest.mark.parametrize(("kind", "perspective"), TWELVE)
+@given(
+    log=small_logs(), length=st.integers(1, 3), k=st.integers(1, 4),
+    confidence=st.sampled_from([Fraction(1, 3), HALF, Fraction(1)]),
+)  # fmt: skip
+@settings(max_examples=20, deadline=None)
+def test_what_is_found_is_what_plain_python_finds(
+    kind: str,
+    perspective: str,
+    log: Mapping[str, Case],
+    length: int,
+    k: int,
+    confidence: Fraction,
+) -> None:
+    """Of logs that nobody anonymised, in two batches, for each of the twelve kinds."""
+    traces = traces_with(log, released=True)
+    expected = naive(traces, kind, perspective, length, [DISEASE])
+    half = traces.n_cases // 2
+    batches = [
+        traces.take(np.arange(half)),
+        traces.take(np.arange(half, traces.n_cases)),
+    ]
+    asked = requirement(kind, perspective, length=length, k=k, confidence=confidence)
+    found = examine_tlkc(batches, asked)
+    assert found.n_cases == traces.n_cases
+    assert found.n_known == len(expected.cases)
+    assert found.fewest_cases == min(map(len, expected.cases.values()))
+    assert found.largest_share == max(expected.shares.values())
+    too_few = {piece for piece, cases in expected.cases.items() if len(cases) < k}
+    assert found.n_too_few == len(too_few)
+    assert found.n_too_sure == len(expected.violating(k, confidence) - too_few)
+    assert found.holds == (not expected.violating(k, confidence))
+    assert len(found.examples) == min(10, found.n_too_few + found.n_too_sure)
+
+
+# --- mutations of what the method releases --------------------------------------------------------
+
+
+def params(kind: Any, perspective: str, k: int = 3) -> TlkcParams:
+    return TlkcParams(
+        k=k,
+        knowledge_kind=kind,
+        perspective=perspective,
+        resources={} if perspective == "activity" else {RESOURCE: {"values": list(RESOURCES)}},
+        sensitive={DISEASE: {"values": list(VALUES)}},
+        confidence=0.7,
+    )
+
+
+def some_log() -> TraceBatch:
+    """Nine times the same few cases, and one of its own; no value has more than a third."""
+    paths = [
+        [("A", "R1", 0), ("B", "R2", 1)],
+        [("A", "R1", 0), ("B", "R2", 1), ("B", "R2", 3)],
+        [("B", "R1", 0)],
+    ]
+    cases: dict[str, Case] = {}
+    for number in range(9):
+        cases[f"c{number}"] = (
+            [(a, r, hour * HOUR_US) for a, r, hour in paths[number % 3]],
+            {DISEASE: VALUES[number // 3]},
+        )
+    cases["last"] = ([("C", "R2", 0), ("A", "R1", 2 * HOUR_US)], {DISEASE: "x"})
+    return traces_with(cases)
+
+
+def case_of(traces: TraceBatch, path: str) -> int:
+    """The first case with a path."""
+    names = traces.vocabulary.names.to_pylist()
+    for case, (first, last) in enumerate(itertools.pairwise(traces.offsets.tolist())):
+        if "".join(names[code] for code in traces.activities[first:last]) == path:
+            return case
+    raise AssertionError(f"no case {path}")
+
+
+def dropped(traces: TraceBatch, case: int) -> TraceBatch:
+    return traces.take(np.delete(np.arange(traces.n_cases), case))
+
+
+@pytest.mark.parametrize(("kind", "perspective"), TWELVE)
+def test_one_case_short_of_k_is_noticed(kind: str, perspective: str) -> None:
+    """Of the cases that match the rarest knowledge, k stay, and then one fewer."""
+    given_ = params(kind, perspective)
+    [released] = release_of([some_log()], Tlkc(), given_)
+    Tlkc().verify([released], given_)
+    known = naive(released, kind, perspective, 2).cases
+    matching = min((cases for piece, cases in known.items() if piece), key=len)
+    for n_left, match in ((3, None), (2, "k=3: some knowledge matches fewer cases")):
+        left = np.setdiff1d(np.arange(released.n_cases), matching[n_left:])
+        asked = of_any_confidence(given_)  # the shares of the values change too
+        if match is None:
+            Tlkc().verify([released.take(left)], asked)
+            continue
+        with pytest.raises(GuaranteeError, match=match) as raised:
+            Tlkc().verify([released.take(left)], asked)
+        assert raised.value.exit_code == 5
+
+
+def of_any_confidence(given_: TlkcParams) -> TlkcParams:
+    return TlkcParams(**{**given_.resolved(), "confidence": 1})
+
+
+def with_values(traces: TraceBatch, **columns: list[Any]) -> TraceBatch:
+    named = {"resource": RESOURCE, "disease": DISEASE}
+    changed = {named[key]: pa.array(values, pa.string()) for key, values in columns.items()}
+    return replace(traces, attributes={**traces.attributes, **changed})
+
+
+def test_one_other_value_event_or_time_is_noticed() -> None:
+    given_ = params("relative", "activity_resource")
+    [released] = release_of([some_log()], Tlkc(), given_)
+    Tlkc().verify([released], given_)
+
+    first, last = (int(released.offsets[case_of(released, "ABB") + i]) for i in (0, 1))
+    times = released.times.copy()
+    times[last - 1] += HOUR_US
+    activities = released.activities.copy()
+    activities[last - 1] = activities[first]
+    resources = released.attributes[RESOURCE].to_pylist()
+    others = [*resources[: last - 1], "R1", *resources[last:]]
+    for mutated in (
+        replace(released, times=times),
+        replace(released, activities=activities),
+        with_values(released, resource=others),
+    ):
+        with pytest.raises(GuaranteeError, match="k=3"):
+            Tlkc().verify([mutated], given_)
+
+    diseases = released.attributes[DISEASE].to_pylist()
+    assert {"x", "y"} < set(diseases)
+    surer = with_values(released, disease=["x"] * len(diseases))
+    with pytest.raises(GuaranteeError, match=r"confidence=0\.7: a sensitive value is") as found:
+        Tlkc().verify([surer], given_)
+    assert "k=3" not in str(found.value)
+    assert "'x'" not in str(found.value)
+
+
+@given(log=small_logs(max_cases=8), kind=st.sampled_from(["set", "multiset", "sequence"]))
+@settings(max_examples=40, deadline=None)
+def test_every_log_that_plain_python_refuses_is_refused(log: Mapping[str, Case], kind: str) -> None:
+    """Whatever case is taken out of a release."""
+    given_ = params(kind, "activity", k=2)
+    try:
+        [released] = release_of([traces_with(log)], Tlkc(), given_)
+    except GuaranteeError:
+        assume(False)
+    for case in range(released.n_cases):
+        fewer = dropped(released, case)
+        violating = naive(fewer, kind, "activity", 2, [DISEASE]).violating(2, Fraction("0.7"))
+        if violating:
+            with pytest.raises(GuaranteeError):
+                Tlkc().verify([fewer], given_)
+        else:
+            Tlkc().verify([fewer], given_)
+
+
+def test_a_share_exactly_at_the_bound_holds_and_one_above_does_not() -> None:
+    """0.3 is three tenths, which no float is."""
+
+    def log(n_of_x: int) -> TraceBatch:
+        values = ["x"] * n_of_x + [None] * (10 - n_of_x)
+        return traces_with(
+            {f"c{i}": ([("A", None, 0)], {DISEASE: v}) for i, v in enumerate(values)}, True
+        )
+
+    asked = requirement("set", "activity", confidence=Fraction("0.3"))
+    assert verify_tlkc([log(3)], asked).largest_share == Fraction(3, 10)
+    with pytest.raises(GuaranteeError, match=r"confidence=0\.3"):
+        verify_tlkc([log(4)], asked)
+
+
+def test_no_cases_satisfy_everything() -> None:
+    none = trace_batch({"1": "A"}).take(np.zeros(0, np.int64))
+    for batches in ([], [none]):
+        finding = verify_tlkc(batches, requirement("relative", "activity", sensitive=()))
+        assert (finding.n_cases, finding.fewest_cases) == (0, 0)
+        verify_k_anonymity(batches, VariantRequirement("relative", "activity", "hours", 5))
+
+
+def test_a_release_is_verified_on_the_bytes_of_its_files(tmp_path: Path) -> None:
+    """Read again, its texts are in dictionaries and its numbers are texts; both are checked."""
+    cases: dict[str, Case] = {
+        f"c{i}": (
+            [("A", "R1", 0), ("B", RESOURCES[i % 2], HOUR_US), ("C", None, i // 8 * HOUR_US * 3)],
+            {DISEASE: VALUES[i % 3], "case:age": str(20 + 5 * (i % 8))},
+        )
+        for i in range(24)
+    }
+    sensitive = {
+        DISEASE: {"values": list(VALUES)},
+        "case:age": {"bounds": [0, 99], "n_bins": 20, "whole": True},
+    }
+    given_ = TlkcParams(
+        k=3,
+        perspective="activity_resource",
+        resources={RESOURCE: {"values": list(RESOURCES)}},
+        sensitive=sensitive,
+        confidence=0.6,
+    )
+    [released] = release_of([traces_with(cases)], Tlkc(), given_)
+    known = naive(released, "relative", "activity_resource", 2).cases
+    matching = min((cases for piece, cases in known.items() if piece), key=len)
+    fewer = released.take(np.setdiff1d(np.arange(released.n_cases), matching[2:]))
+
+    def read_again(traces: TraceBatch) -> TraceBatch:
+        file = tmp_path / f"{traces.n_cases}.parquet"
+        pq.write_table(pa.Table.from_batches([part_rows([traces])]), file)
+        mapping = ColumnMapping(attributes=tuple((name, name) for name in traces.attributes))
+        source = EventSource(tuple(match_files([str(file)])), SourceFormat(), mapping)
+        [read] = group_into_traces([events for events, _ in source.read(source.files[0])])
+        assert pa.types.is_dictionary(read.attributes["case:age"].type)
+        assert (read.n_cases, read.n_events) == (traces.n_cases, traces.n_events)
+        return read
+
+    Tlkc().verify([read_again(released)], given_)
+    with pytest.raises(GuaranteeError, match="k=3"):
+        Tlkc().verify([read_again(fewer)], given_)
+    older = traces_with(
+        {case: (events, {**values, "case:age": "30"}) for case, (events, values) in cases.items()}
+    )
+    with pytest.raises(GuaranteeError, match="confidence"):
+        Tlkc().verify([older], given_)
+
+
+# --- k-anonymity ----------------------------------------------------------------------------------
+
+
+@given(log=small_logs(), k=st.integers(1, 3), timed=st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_k_anonymity_is_counted_as_plain_python_counts(
+    log: Mapping[str, Case], k: int, timed: bool
+) -> None:
+    traces = traces_with(log, released=True)
+    alike: dict[Any, int] = {}
+    for events, _ in log.values():
+        start = events[0][2]
+        key = tuple((a, r, time - start if timed else 0) for a, r, time in events)
+        alike[key] = alike.get(key, 0) + 1
+    asked = VariantRequirement(
+        "relative" if timed else "sequence", "activity_resource", "hours", k, RESOURCE
+    )
+    if min(alike.values()) < k:
+        with pytest.raises(GuaranteeError, match=f"k={k}: a variant has fewer cases"):
+            verify_k_anonymity([traces], asked)
+    else:
+        verify_k_anonymity([traces], asked)

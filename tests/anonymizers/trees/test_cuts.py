@@ -1,0 +1,258 @@
+"""Cuts and the trees that they make, beside those of pm4py and the trees that logs were made of."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from tests.support.logs import Variant, histogram, variant_counts
+from tests.support.trees import language, random_tree
+from tracecloak.anonymizers.trees.counts import (
+    PAIR_UNITS,
+    Part,
+    cases_by_ends,
+    cases_with_pair,
+    clipped_pairs,
+)
+from tracecloak.anonymizers.trees.cuts import PartEnds, Relation, Rules, build_tree, top_pairs
+from tracecloak.anonymizers.trees.graph_cuts import (
+    exclusive_cut,
+    loop_cut,
+    parallel_cut,
+    sequence_cut,
+)
+from tracecloak.anonymizers.trees.questions import exact_ends
+from tracecloak.schemas.models.process_tree import Operator, ProcessTree, normalise
+
+NAMES = "ABCDEF"
+
+
+def pm4py_module(name: str) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pytest.importorskip(f"pm4py.{name}")
+
+
+def mined(counts: dict[Variant, int], names: str = NAMES, rules: Rules = "structural") -> str:
+    variants = histogram(counts, names)
+    relation = Relation.exact(cases_with_pair(variants, len(names)))
+    return str(build_tree(relation, names, 0.5, exact_ends(variants, len(names)), rules))
+
+
+# --- counts ---------------------------------------------------------------------------------------
+
+
+@settings(max_examples=100, deadline=None)
+@given(variant_counts("ABC", 6, 6))
+def test_counts_are_those_of_plain_python(counts: dict[Variant, int]) -> None:
+    variants, n = histogram(counts), 3
+    pairs: Counter[tuple[int, int]] = Counter()
+    clipped = {norm: Counter() for norm in (1, 2)}
+    for variant, n_cases in counts.items():
+        codes = ["ABC".index(name) for name in variant]
+        own = set(zip([n, *codes], [*codes, n], strict=True))
+        for pair in own:
+            pairs[pair] += n_cases
+            weights = {1: min(1, 3 / len(own)), 2: min(1, (3 / len(own)) ** 0.5)}
+            for norm, weight in weights.items():
+                clipped[norm][pair] += n_cases * int(PAIR_UNITS * weight + 1e-9)
+    found = cases_with_pair(variants, n)
+    assert {tuple(at): found[tuple(at)] for at in np.argwhere(found).tolist()} == pairs
+    for norm in (1, 2):
+        found = clipped_pairs(variants, n, 3, norm)  # type: ignore[arg-type]
+        assert {tuple(at): found[tuple(at)] for at in np.argwhere(found).tolist()} == clipped[norm]
+
+
+@pytest.mark.parametrize("max_pairs", [2, 3, 7])
+def test_one_case_changes_clipped_pairs_by_no_more_than_the_bound(max_pairs: int) -> None:
+    """By enumeration over lengths, in integers; a case of the bound itself uses it up."""
+    largest = {1: 0, 2: 0}
+    for length in range(1, 30):
+        variants = histogram({tuple("ABCDEF"[i * i % 6] for i in range(length)): 1}, NAMES)
+        for norm in (1, 2):
+            sums = clipped_pairs(variants, 6, max_pairs, norm)  # type: ignore[arg-type]
+            size = int((sums**norm).sum())
+            assert size <= PAIR_UNITS**norm * max_pairs
+            largest[norm] = max(largest[norm], size)
+    assert largest == {norm: PAIR_UNITS**norm * max_pairs for norm in (1, 2)}
+
+
+def test_ends_of_parts_are_those_of_the_projected_cases() -> None:
+    variants = histogram({tuple("ABCAB"): 2, tuple("CB"): 3, tuple("BAB"): 5}, "ABCD")
+    starts, ends = cases_by_ends(variants, 4, [(0, 2), (1,)])
+    # Without B the cases are A C A, C and A.
+    assert starts.tolist() == [2 + 5, 10, 3, 0] and ends.tolist() == [2 + 5, 10, 3, 0]
+    starts, ends = cases_by_ends(variants, 4, [(0, 1, 2)])
+    assert starts.tolist() == [2, 5, 3, 0] and ends.tolist() == [0, 10, 0, 0]
+    starts, _ = cases_by_ends(variants, 4, [(3,)])
+    assert not starts.any()
+
+
+def test_a_long_case_counts_once_for_each_part() -> None:
+    """Whatever the case, each array has at most one for each part of it."""
+    random = np.random.default_rng(3)
+    for _ in range(50):
+        case = tuple(random.choice(list(NAMES), size=random.integers(1, 200)))
+        for parts in ([(0, 1, 2)], [(0, 1), (2, 3), (4, 5)]):
+            for counted in cases_by_ends(histogram({case: 1}, NAMES), 6, parts):
+                assert counted.sum() <= len(parts) and counted.max() <= 1
+
+
+def test_the_most_frequent_pairs() -> None:
+    counts = np.array([[5, 1, 0], [7, 5, 2], [9, 9, 9]])
+    holds = np.ones((3, 3), bool)
+    holds[2, 2] = False
+    chosen = top_pairs(Relation(counts, holds), 4).holds
+    assert np.argwhere(chosen).tolist() == [[0, 0], [1, 0], [2, 0], [2, 1]]
+    assert top_pairs(Relation(counts, holds), 100).holds.sum() == 7  # 0 cases are no pair
+
+
+# --- cuts beside those of pm4py -------------------------------------------------------------------
+
+
+def random_relation(random: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The relation of a random log, or of all short words of a random tree, or of some of them."""
+    n = int(random.integers(2, 6))
+    alphabet = list(NAMES[:n])
+    if random.integers(0, 2):
+        words = sorted(language(random_tree(random, alphabet), 6) - {()})
+        words = [word for word in words if random.random() < random.choice([0.5, 1])] or words
+    else:
+        words = [
+            tuple(random.choice(alphabet, size=random.integers(1, 2 * n)).tolist())
+            for _ in range(int(random.integers(1, 6)))
+        ]
+    used = sorted(set().union(*words))
+    counts = dict.fromkeys(words, 1)
+    found = cases_with_pair(histogram(counts, used), len(used)) > 0
+    return found[:-1, :-1], found[-1, :-1], found[:-1, -1]
+
+
+def pm4py_cut(name: str, relation: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Any:
+    module = pm4py_module(f"algo.discovery.inductive.cuts.{name}")
+    structures = pm4py_module("algo.discovery.inductive.dtypes.im_ds")
+    inductive = pm4py_module("algo.discovery.inductive.dtypes.im_dfg")
+    graph = pm4py_module("objects.dfg.obj").DFG()
+    follows, starts, ends = relation
+    for a, b in np.argwhere(follows).tolist():
+        graph.graph[a, b] = 1
+    for code in np.flatnonzero(starts).tolist():
+        graph.start_activities[code] = 1
+    for code in np.flatnonzero(ends).tolist():
+        graph.end_activities[code] = 1
+    cut = {"sequence": "SequenceCut", "xor": "ExclusiveChoiceCut",
+           "concurrency": "ConcurrencyCut", "loop": "LoopCut"}[name]  # fmt: skip
+    parts = getattr(module, cut).holds(structures.IMDataStructureDFG(inductive.InductiveDFG(graph)))
+    return None if parts is None else [tuple(sorted(part)) for part in parts]
+
+
+def test_cuts_are_those_of_pm4py() -> None:
+    """On 600 relations; of each kind of cut there are some, and some have none."""
+    random = np.random.default_rng(1)
+    n_found: Counter[str] = Counter()
+    for _ in range(600):
+        follows, starts, ends = relation = random_relation(random)
+        ours = {"sequence": sequence_cut(follows), "xor": exclusive_cut(follows),
+                "concurrency": parallel_cut(follows, starts, ends),
+                "loop": loop_cut(follows, starts, ends)}  # fmt: skip
+        for name, parts in ours.items():
+            theirs = pm4py_cut(name, relation)
+            if name in ("xor", "concurrency"):  # whose order means nothing
+                theirs = None if theirs is None else sorted(theirs)
+            if name == "loop" and parts is not None:  # pm4py puts the ways back together
+                parts = [parts[0], tuple(sorted(code for part in parts[1:] for code in part))]
+            assert parts == theirs, (name, relation)
+            n_found[name] += parts is not None
+    assert min(n_found.values()) > 20 and max(n_found.values()) < 450
+
+
+# --- trees ----------------------------------------------------------------------------------------
+
+
+def rediscoverable(tree: ProcessTree) -> bool:
+    """Whether a tree is of the class of which the relation of its language says which it is.
+
+    Each activity once, no silent steps, and no activity of the body of a loop is both a start and
+    an end of it (Leemans, Fahland and van der Aalst, 2013).
+    """
+    if any(node.is_silent for node in tree.nodes()):
+        return False
+    for node in tree.nodes():
+        if node.operator == "loop":
+            words = language(node.children[0], 6)
+            if {word[0] for word in words} & {word[-1] for word in words}:
+                return False
+    return True
+
+
+def test_trees_are_rediscovered_from_their_logs() -> None:
+    """Where the relation says which tree it is, it is found, whatever the frequencies."""
+    random = np.random.default_rng(5)
+    n_rediscovered = 0
+    while n_rediscovered < 60:
+        tree = normalise(random_tree(random, NAMES[: random.integers(2, 6)]))
+        if not rediscoverable(tree):
+            continue
+        words = sorted(language(tree, 7))
+        counts = {word: int(random.integers(1, 5)) for word in words}
+        assert mined(counts) == str(tree)
+        n_rediscovered += 1
+
+
+def test_the_example_of_the_paper() -> None:
+    """Variants 1 to 3, and then the one in which surgery comes twice."""
+    counts = {tuple("RHMD"): 63, tuple("RHSD"): 25, tuple("RHD"): 12}
+    expected = "->( 'R', 'H', X( tau, 'M', 'S' ), 'D' )"
+    assert mined(counts, "DHMRS") == mined(counts, "DHMRS", "published") == expected
+    counts[tuple("RHSSD")] = 1
+    looped = "->( 'R', 'H', X( tau, 'M', *( 'S', tau ) ), 'D' )"
+    assert mined(counts, "DHMRS") == mined(counts, "DHMRS", "published") == looped
+    table = cases_with_pair(histogram(counts, "DHMRS"), 5)
+    d, h, m, r, s, end = range(6)
+    rows = {(end, r): 101, (r, h): 101, (h, m): 63, (h, s): 26, (h, d): 12, (m, d): 63,
+            (s, s): 1, (s, d): 26, (d, end): 101}  # fmt: skip
+    assert {tuple(at): table[tuple(at)] for at in np.argwhere(table).tolist()} == rows
+
+
+def test_published_rules_make_rare_parts_and_all_loops_optional() -> None:
+    rare = {tuple("AB"): 90, tuple("A"): 10}
+    assert mined(rare, "AB", "published") == "->( 'A', X( tau, 'B' ) )"
+    looped = {tuple("ABCAB"): 10, tuple("AB"): 90}
+    assert mined(looped, "ABC", "published").startswith("X( tau, *( ")
+    assert not mined(looped, "ABC").startswith("X( tau")
+
+
+def test_pairs_of_two_that_follow_each_other_too_often_are_a_loop_and_no_parallel() -> None:
+    """A B A has both pairs in every case, which two in parallel never have."""
+    both = {tuple("ABABA"): 50, tuple("ABA"): 50}
+    assert "+(" not in mined(both, "AB", "published")
+    assert mined({tuple("AB"): 50, tuple("BA"): 50}, "AB", "published") == "+( 'A', 'B' )"
+
+
+def test_a_tolerance_must_be_positive() -> None:
+    relation = Relation.exact(np.ones((2, 2), np.int64))
+    with pytest.raises(ValueError, match="tolerance must be positive"):
+        build_tree(relation, "A", 0, exact_ends(histogram({}), 1))
+
+
+def test_any_relation_becomes_a_tree_of_its_activities() -> None:
+    """Noise makes relations that no log has; each activity with a pair is in the tree once."""
+    random = np.random.default_rng(7)
+
+    def nothing(operator: Operator, parts: Sequence[Part], depth: int) -> list[PartEnds]:
+        return [PartEnds(frozenset(), frozenset()) for _ in parts]
+
+    for _ in range(150):
+        n = int(random.integers(1, 7))
+        holds = random.random((n + 1, n + 1)) < random.choice([0.1, 0.3, 0.8])
+        counts = random.integers(-20, 100, (n + 1, n + 1))
+        for rules in ("published", "structural"):
+            tree = build_tree(Relation(counts, holds), NAMES, 5, nothing, rules)  # type: ignore[arg-type]
+            used = holds[:n, :].any(axis=1) | holds[:, :n].any(axis=0)
+            assert sorted(tree.labels) == [NAMES[i] for i in np.flatnonzero(used)]

@@ -1,0 +1,264 @@
+"""DPIM as published: its budgets, what its parts really cost, and what comes out."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pydantic
+import pytest
+
+from tests.anonymizers.trees.test_process_tree_miner import siblings
+from tests.support.keys import randomness, release_key
+from tests.support.logs import Variant, histogram, trace_batch
+from tests.support.trees import language
+from tracecloak.anonymizers.contract.in_memory import anonymise
+from tracecloak.anonymizers.trees.counts import cases_with_pair
+from tracecloak.anonymizers.trees.dpim import Dpim
+from tracecloak.anonymizers.trees.dpim_params import DpimParams
+from tracecloak.anonymizers.trees.fitness import UNITS
+from tracecloak.anonymizers.trees.process_tree_miner import TreeDecision
+from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+from tracecloak.schemas.models.process_tree import flower, normalise
+
+METHOD = Dpim()
+PAPER = {tuple("RHMD"): 63, tuple("RHSD"): 25, tuple("RHD"): 12}
+
+
+def params_of(epsilon: str = "1.25", **given: Any) -> DpimParams:
+    return DpimParams(**{"epsilon": epsilon, **given})
+
+
+class Recording(Dpim):
+    """Notes every draw; adds no noise."""
+
+    def __init__(self) -> None:
+        self.draws: list[tuple[int, Fraction]] = []
+
+        def draw(stream: Any, numerator: int, denominator: int) -> np.ndarray:
+            self.draws.append((len(stream), Fraction(numerator, denominator)))
+            return np.zeros(len(stream), np.int64)
+
+        self.laplace = draw  # type: ignore[misc]
+
+
+def mined(
+    counts: dict[Variant, int], params: DpimParams, method: Dpim = METHOD, number: int = 0
+) -> Any:
+    names = sorted({name for variant in counts for name in variant} or {"A"})
+    vocabulary = ActivityVocabulary.of(names)
+    return method.mined(histogram(counts, names), vocabulary, params, randomness(number))
+
+
+# --- budgets --------------------------------------------------------------------------------------
+
+
+def test_budgets_and_rounds_of_the_paper() -> None:
+    params = params_of()
+    assert float(params.round_epsilon) == pytest.approx(0.62)
+    shares = (params.pairs_share, params.ends_share, params.fitness_share)
+    assert [round(float(params.round_epsilon * Fraction(s)), 3) for s in shares] == [
+        0.403,
+        0.155,
+        0.062,
+    ]
+    assert params.n_rounds == 530  # max(ln(2 / 0.01) / 0.01 = 529.8, 1 + 1 / 0.01e = 37.8)
+    assert Fraction(*params.pairs_scale(40)) == Fraction(80) / Fraction("0.403")
+    assert Fraction(*params.ends_scale(1)) == 4 / (Fraction("0.155") / 2)
+    assert Fraction(*params.ends_scale(3)) == 4 / (Fraction("0.155") / 8)
+    assert Fraction(*params.fitness_scale) == UNITS / Fraction("0.062")
+
+
+def test_candidates_are_all_pairs_with_start_and_end() -> None:
+    counts = cases_with_pair(histogram(PAPER, "DHMRS"), 5)
+    assert counts.size == 36 and counts.sum() == 100 + 100 + 63 + 25 + 12 + 63 + 25 + 100
+    assert params_of().sizes(5, 8) == (5, 20)
+    assert params_of(size_bounds=(3, 99)).sizes(5, 8) == (3, 36)
+
+
+def test_bounds_of_the_papers_experiments() -> None:
+    """On CoSeLoG, of 27 activities and 114 pairs, 100 and 130; and within the activities."""
+    params = params_of(bounds_from_log=True)
+    assert params.sizes(27, 114) == (100, 130)
+    assert params.sizes(16, 135) == (120, 150)
+    assert params.sizes(5, 8) == (5, 24)  # not below the activities, and below their square
+    assert params_of().sizes(27, 114) == (27, 108)
+
+
+def pmf(width: Fraction, reach: int) -> np.ndarray:
+    """Discrete Laplace on -reach … reach."""
+    decay = math.exp(-1 / width)
+    return (1 - decay) / (1 + decay) * decay ** np.abs(np.arange(-reach, reach + 1))
+
+
+@pytest.mark.parametrize("e", [0.1, 0.5])
+def test_report_noisy_max_costs_twice_its_epsilon_where_a_case_is_replaced(e: float) -> None:
+    """The exact chance of each answer, noise of scale 1 / e, counts (k, 0, …) against (k-1, 1, …).
+
+    More than the epsilon of the paper, and at most twice as much, which is what is accounted.
+    """
+    reach = int(80 / e)
+    law = pmf(Fraction(1 / e), reach)
+    wide = np.concatenate([[0], np.cumsum(law)])
+
+    def chance_of_first(counts: list[int]) -> float:
+        found = 0.0
+        for noise, p in zip(range(-reach, reach + 1), law, strict=True):
+            # The first of equal ones is taken, so all others must stay below or be equal.
+            others = 1.0
+            for count in counts[1:]:
+                at = counts[0] + noise - count + reach + 1
+                others *= wide[min(max(at, 0), len(wide) - 1)]
+            found += p * others
+        return found
+
+    worst = 0.0
+    for n_others in (1, 4):
+        for gap in range(0, int(40 / e), max(1, int(2 / e))):
+            low = [-gap - 1, *[0] * n_others]
+            high = [-gap + 1, *[0] * n_others]  # one count rises by 1, all others fall by 1
+            worst = max(worst, math.log(chance_of_first(high) / chance_of_first(low)))
+    assert 1.5 * e < worst <= 2 * e * (1 + 1e-9)
+
+
+def test_the_epsilon_that_holds() -> None:
+    """1.325 (epsilon - epsilon_0) + epsilon_0 where no cuts stand beside each other."""
+    params = params_of("1.25")
+    few = Fraction("1.325") * Fraction("1.24") + Fraction("0.01")
+    assert params.real_epsilon(3) == params.real_epsilon(5) == few
+    assert params.real_epsilon(12) == few + 3 * Fraction("1.24") * Fraction("0.25")
+    named = params_of("1.25", vocabulary=("A", "B"))
+    guarantee = METHOD.guarantee(named)
+    assert guarantee.kind == "published" and guarantee.adjacency == "replace_one"
+    assert guarantee.epsilon == float(few) and guarantee.delta == 0
+    assert [spend.epsilon for spend in METHOD.spends(named)] == [few]
+
+
+def test_leaks_are_named_and_leave_no_epsilon() -> None:
+    for given, leak in (
+        ({}, "names are the input's own"),
+        ({"vocabulary": ("A",), "bounds_from_log": True}, "exact number of pairs"),
+    ):
+        guarantee = METHOD.guarantee(params_of(**given))
+        assert guarantee.epsilon is None and METHOD.spends(params_of(**given)) == ()
+        assert any(leak in sentence for sentence in guarantee.not_covered)
+        assert "no finite one holds" in METHOD.explain(params_of(**given))[0]
+
+
+def test_cuts_beside_each_other_spend_more_than_the_share() -> None:
+    """Four cuts each spend half of the share, as the paper has it; a replaced case moves 4 counts.
+
+    The bound that is accounted covers it: a third of the activities times the share.
+    """
+    counts, method = siblings(), Recording()
+    params = params_of("100", size_bounds=(36, 36))  # all that occur
+    found = mined(counts, params, method)
+    assert language(found.tree, 3) >= set(counts)
+    asked = [scale for n, scale in method.draws if n == 3]
+    share = params.round_epsilon * Fraction(params.ends_share)
+    spent = sum(2 / scale for scale in asked)  # starts and ends, two counts each
+    assert len(asked) == 8 and spent == 2 * share > share
+    assert spent <= 12 // 3 * share
+
+
+def test_noise_of_a_round_is_drawn_on_every_pair_for_every_choice() -> None:
+    method = Recording()
+    params = params_of("100", size_bounds=(8, 8))
+    found = mined(PAPER, params, method)
+    selection, fresh, fitness = method.draws[0], method.draws[1], method.draws[-1]
+    assert selection == (8 * 36, Fraction(*params.pairs_scale(8))) and fresh == (36, selection[1])
+    assert fitness == (1, Fraction(*params.fitness_scale))
+    assert str(found.tree) == "->( 'R', 'H', X( tau, 'M', 'S' ), 'D' )"
+    assert found.is_found and found.fitness == 1
+
+
+# --- what comes out -------------------------------------------------------------------------------
+
+
+def test_without_noise_the_example_of_the_paper() -> None:
+    found = mined(PAPER, params_of("100000", size_bounds=(8, 8)))
+    assert str(found.tree) == "->( 'R', 'H', X( tau, 'M', 'S' ), 'D' )"
+    assert found.fitness == pytest.approx(1, abs=1e-3)
+    more = {**PAPER, tuple("RHSSD"): 1}
+    found = mined(more, params_of("100000", size_bounds=(9, 9)))
+    assert "'S', tau" in str(found.tree)
+
+
+def test_where_no_tree_is_good_enough_the_flower_of_all_names_comes_out() -> None:
+    """At a threshold of 1 and little epsilon; the coin ends it early, and nothing is said."""
+    params = params_of("100", size_bounds=(1, 1), fitness_threshold="1", stop_probability="1")
+    found = mined(PAPER, params)
+    assert not found.is_found and found.fitness is None
+    assert found.tree == normalise(flower("DHMRS"))
+    assert not mined({}, params_of()).is_found
+
+
+def test_a_round_may_be_the_last_with_the_probability_to_stop() -> None:
+    """Rounds until the coin stops are geometric: of 100 runs 1 / 0.2 on average, within 6 errors.
+
+    No tree reaches the threshold, as one pair of six fits no case.
+    """
+    params = params_of("100000", size_bounds=(1, 1), fitness_threshold="1", stop_probability="0.2")
+    n_rounds = []
+    for number in range(100):
+        method = Recording()
+        assert not mined({tuple("ABCDEF"): 3}, params, method, number).is_found
+        n_rounds.append(sum(n == 1 for n, _ in method.draws))
+    error = math.sqrt(0.8) / 0.2 / math.sqrt(100)
+    assert abs(np.mean(n_rounds) - 5) < 6 * error
+    assert abs(np.mean(n_rounds) - 10) > 6 * error  # the control: half the probability
+
+
+def test_equal_keys_give_equal_trees_and_rounds_have_noise_of_their_own() -> None:
+    params = params_of("3")
+    found = [mined(PAPER, params, number=number).text for number in range(10)]
+    assert found[4] == mined(PAPER, params, number=4).text and len(set(found)) > 2
+    values: list[np.ndarray] = []
+
+    class Noting(Dpim):
+        @staticmethod
+        def laplace(stream: Any, *scale: int) -> np.ndarray:
+            values.append(Dpim.laplace(stream, *scale))
+            return values[-1]
+
+    never = params_of("3", fitness_threshold="1", stop_probability="0.01", size_bounds=(2, 2))
+    mined({tuple("ABCD"): 3000, tuple("DCBA"): 3000}, never, Noting())
+    rows = [value.tobytes() for value in values if len(value) > 20]
+    assert len(rows) > 4 and len(set(rows)) == len(rows)
+
+
+@pytest.mark.parametrize("example", METHOD.examples)
+def test_every_example_runs_from_traces(example: dict[str, Any]) -> None:
+    log = {f"c{i}": ("A B C", "A C", "A X B")[i % 3] for i in range(60)}
+    params = DpimParams(**example)
+    made = anonymise([trace_batch(log)], METHOD, params, release_key(), "release", "configuration")
+    [tree] = made.products.by_name.values()
+    names = set(tree.names.to_pylist())
+    assert names == ({*params.vocabulary, OTHER} if params.vocabulary else {*"ABCX"})
+    assert set(tree.tree.labels) <= names
+    assert decode(encode(TreeDecision(tree))).tree == tree
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"epsilon": "0.01"}, "above epsilon_0"),
+        ({"pairs_share": "0.7"}, r"must sum to 1, got 1.05"),
+        ({"size_bounds": (5, 4)}, "the smaller first"),
+        ({"size_bounds": (0, 4)}, "from 1 up"),
+        ({"size_bounds": (1, 4), "bounds_from_log": True}, "exclude each other"),
+    ],
+)
+def test_parameters_that_cannot_be_are_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(pydantic.ValidationError, match=message):
+        DpimParams(**{"epsilon": "1", **given})
+
+
+def test_defaults_are_those_of_the_paper() -> None:
+    params = params_of("1")
+    assert (params.epsilon_0, params.stop_probability) == (Decimal("0.01"), Decimal("0.01"))
+    assert params.fitness_threshold == Decimal("0.95")

@@ -1,0 +1,158 @@
+"""Fitness and precision case by case, beside a walk through the states of the tree's Petri net."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from tests.support.logs import Variant, histogram, variant_counts
+from tests.support.trees import language, random_tree, trees
+from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum, replay, score_sum
+from tracecloak.schemas.models.petri_net import net_of_tree, states_of
+from tracecloak.schemas.models.process_tree import (
+    SILENT,
+    ProcessTree,
+    flower,
+    leaf,
+    parse_tree,
+    sequence,
+)
+
+NAMES = "ABCDE"
+
+
+def walked(tree: ProcessTree, case: Sequence[str]) -> tuple[int, bool, int]:
+    """Events replayed, whether it may end, and the alternatives, by sets of states."""
+    model = states_of(net_of_tree(tree))
+    silent = model.codes < 0
+    at = np.zeros(model.n_states, bool)
+    at[0] = True
+    n_replayed, alternatives = 0, 0
+
+    def following(at: np.ndarray) -> dict[str, np.ndarray]:
+        found = {}
+        for code, label in enumerate(model.labels):
+            steps = (model.codes == code) & model.after(at, silent)[model.sources]
+            if steps.any():
+                found[label] = np.zeros(model.n_states, bool)
+                found[label][model.targets[steps]] = True
+        return found
+
+    for event in case:
+        further = following(at)
+        alternatives += max(1, len(further))
+        if event in further:
+            at = further[event]
+            n_replayed += 1
+    alternatives += max(1, len(following(at)))
+    return n_replayed, bool((model.after(at, silent) & model.is_final).any()), alternatives
+
+
+@settings(max_examples=200, deadline=None)
+@given(trees(NAMES), variant_counts(NAMES, 7, 5))
+def test_replay_is_a_walk_through_the_states(tree: ProcessTree, counts: dict[Variant, int]) -> None:
+    variants = histogram(counts, NAMES)
+    fit = replay(tree, NAMES, variants, counts_alternatives=True)
+    expected = [walked(tree, variant) for variant in sorted(counts)]
+    found = zip(fit.replayed, fit.is_complete, fit.alternatives, strict=True)
+    assert [tuple(row) for row in found] == expected
+    shares = {
+        variant: (done + ends) / (len(variant) + 1)
+        for variant, (done, ends, _) in zip(sorted(counts), expected, strict=True)
+    }
+    total = sum(shares[variant] * n for variant, n in counts.items())
+    assert fitness_sum(tree, NAMES, variants, "share") == pytest.approx(total * UNITS, abs=50)
+    fits = sum(n for variant, n in counts.items() if shares[variant] == 1)
+    assert fitness_sum(tree, NAMES, variants, "fits") == fits * UNITS
+
+
+@settings(max_examples=60, deadline=None)
+@given(trees("ABCD"), variant_counts("ABCD", 5, 8))
+def test_a_case_fits_if_it_is_one_of_the_trees_words(
+    tree: ProcessTree, counts: dict[Variant, int]
+) -> None:
+    words = language(tree, 5)
+    fit = replay(tree, "ABCD", histogram(counts, "ABCD"))
+    assert fit.fits.tolist() == [variant in words for variant in sorted(counts)]
+
+
+def test_what_fits_is_what_pm4py_can_align_without_cost() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pm4py: Any = pytest.importorskip("pm4py")
+        from pm4py.algo.conformance.alignments.petri_net import algorithm
+        from pm4py.objects.log.obj import Event, Trace
+    random = np.random.default_rng(4)
+    n_fit = 0
+    for _ in range(25):
+        tree = random_tree(random, NAMES[: random.integers(2, 5)])
+        words = sorted(language(tree, 5) - {()})
+        cases = {words[random.integers(len(words))] for _ in range(3)} if words else set()
+        cases |= {tuple(random.choice(list("ABCD"), size=3)) for _ in range(2)}
+        fit = replay(tree, NAMES, histogram(dict.fromkeys(cases, 1), NAMES))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            net = pm4py.convert_to_petri_net(pm4py.parse_process_tree(str(tree)))
+            for case, fits in zip(sorted(cases), fit.fits.tolist(), strict=True):
+                trace = Trace([Event({"concept:name": name}) for name in case])
+                assert (algorithm.apply(trace, *net)["cost"] < 10_000) == fits, (str(tree), case)
+                n_fit += fits
+    assert 25 < n_fit < 100
+
+
+def test_a_long_misfit_costs_no_more_than_one_case() -> None:
+    """Token replay's fitness falls from 1.000 to 0.047 by it; here the sum falls by 1 at most."""
+    tree = parse_tree("->( 'A', 'B' )")
+    long = tuple("C" * 3000)
+    for measure in ("share", "fits"):
+        before = fitness_sum(tree, "ABC", histogram({tuple("AB"): 100}, "ABC"), measure)  # type: ignore[arg-type]
+        after = fitness_sum(tree, "ABC", histogram({tuple("AB"): 99, long: 1}, "ABC"), measure)  # type: ignore[arg-type]
+        assert before == 100 * UNITS and 0 <= before - after <= UNITS
+    assert after == 99 * UNITS
+
+
+@settings(max_examples=60, deadline=None)
+@given(trees("ABC"), variant_counts("ABC", 6, 4), variant_counts("ABC", 9, 1))
+def test_one_case_more_adds_between_nothing_and_one(
+    tree: ProcessTree, counts: dict[Variant, int], more: dict[Variant, int]
+) -> None:
+    """To every sum, whatever the tree: so the scores of all candidates move in one direction."""
+    together = dict(counts)
+    for variant in more:
+        together[variant] = together.get(variant, 0) + 1
+    for power in (1, 8):
+        small = score_sum(tree, "ABC", histogram(counts), power)
+        large = score_sum(tree, "ABC", histogram(together), power)
+        assert 0 <= large - small <= UNITS * len(more)
+
+
+def test_a_flower_scores_less_than_what_is_precise() -> None:
+    variants = histogram({tuple("ABC"): 10}, NAMES)
+    precise = sequence(leaf("A"), leaf("B"), leaf("C"))
+    assert score_sum(precise, NAMES, variants, 8) == 10 * UNITS
+    assert score_sum(flower(NAMES), NAMES, variants, 8) == 10 * (UNITS // 5)
+    # What it does not allow costs more than what it allows too much.
+    short = sequence(leaf("A"), leaf("B"))
+    assert score_sum(short, NAMES, variants, 8) == pytest.approx(10 * UNITS * 0.75**8, rel=1e-4)
+
+
+def test_silent_trees_and_empty_logs() -> None:
+    fit = replay(SILENT, NAMES, histogram({tuple("AB"): 2}, NAMES), counts_alternatives=True)
+    assert fit.replayed.tolist() == [0] and fit.is_complete.tolist() == [True]
+    assert fit.alternatives is not None and fit.alternatives.tolist() == [3]
+    assert score_sum(flower(NAMES), NAMES, histogram({}, NAMES), 8) == 0
+
+
+def test_what_cannot_be_replayed_is_refused() -> None:
+    variants = histogram({tuple("AB"): 1}, NAMES)
+    with pytest.raises(ValueError, match="more than once"):
+        replay(parse_tree("->( 'A', 'A' )"), NAMES, variants)
+    with pytest.raises(ValueError, match="not among the names"):
+        replay(parse_tree("->( 'A', 'Z' )"), NAMES, variants)
+    with pytest.raises(ValueError, match="needs the alternatives"):
+        replay(leaf("A"), NAMES, variants).score(1)

@@ -1,0 +1,278 @@
+"""Distances between variants: by hand, in plain Python, and found with and without bounds."""
+
+from __future__ import annotations
+
+import builtins
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.keys import randomness
+from tests.support.logs import Variant, histogram, variant_counts
+from tracecloak.anonymizers.pretsa.activity_embedding import default_epochs, event_distances
+from tracecloak.anonymizers.variants.distance import (
+    UNITS,
+    EmbeddingDistance,
+    LevenshteinDistance,
+    VariantDistance,
+    nearest,
+)
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+LOAN = (
+    ("check", "calculate", "contract", "mail"),
+    ("check", "negotiate", "contract", "inform"),
+    ("check", "fraud", "block", "inform"),
+)
+NO_DISTANCE = np.zeros((4, 4))
+
+
+def of(variants: list[Variant]) -> tuple[VariantHistogram, list[Variant], list[str]]:
+    """Variants as a histogram, in its order, and the names of all activities."""
+    names = sorted({name for variant in variants for name in variant})
+    return histogram(dict.fromkeys(variants, 1), names), sorted(set(variants)), names
+
+
+def one(distance: VariantDistance, source: int, target: int) -> int:
+    return int(distance.between(source, np.array([target]), None)[0])
+
+
+def naive_edits(a: Variant, b: Variant) -> int:
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        before, row = row, [i]
+        for j, y in enumerate(b, 1):
+            row.append(min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (x != y)))
+    return row[-1]
+
+
+def naive_embedding(
+    source: Variant, target: Variant, events: np.ndarray, rhos: tuple[float, float], direction: str
+) -> int:
+    added, removed = rhos if direction != "paper_formula" else rhos[::-1]
+    excess = len(target) - len(source)
+    n_events = excess**2 if direction == "authors_code" else abs(excess)
+    total = n_events * round((added if excess > 0 else removed) * UNITS)
+    for a, b in zip(source, target, strict=False):
+        total += round(events["ABCD".index(a), "ABCD".index(b)] * UNITS)
+    return total
+
+
+# --- worked by hand -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("direction", "longer", "shorter"),
+    [("paper_formula", 6, 4), ("text", 4, 6), ("authors_code", 8, 12)],
+)
+def test_the_readings_of_the_penalty(direction: Any, longer: int, shorter: int) -> None:
+    """(a, b) into (a, b, c, d) and back, with penalties 2 for adding and 3 for removing."""
+    variants, order, _ = of([("A", "B"), ("A", "B", "C", "D")])
+    assert order == [("A", "B"), ("A", "B", "C", "D")]
+    distance = EmbeddingDistance(variants, NO_DISTANCE, 2, 3, direction)
+    assert one(distance, 0, 1) == longer * UNITS
+    assert one(distance, 1, 0) == shorter * UNITS
+
+
+def test_the_papers_three_cases_are_not_equally_distant() -> None:
+    """The paper says that cases 2 and 3 are; 2 and 3 edits are needed."""
+    variants, order, _ = of(list(LOAN))
+    distance = LevenshteinDistance(variants)
+    first, second, third = (order.index(variant) for variant in LOAN)
+    assert [one(distance, first, second), one(distance, first, third)] == [2, 3]
+    assert nearest(distance, first, np.array(sorted([second, third]))) == second
+
+
+def test_equal_lengths_have_no_penalty_but_the_sum_of_their_events() -> None:
+    variants, _, _ = of([("A", "B"), ("B", "C"), ("C", "C")])
+    events = np.array([[0, 0.5, 1.25], [0.5, 0, 2], [1.25, 2, 0]])
+    distance = EmbeddingDistance(variants, events, 2, 3)
+    assert one(distance, 0, 1) == (0.5 + 2) * UNITS
+    assert one(distance, 0, 2) == (1.25 + 2) * UNITS
+
+
+def test_of_several_nearest_the_first_is_taken() -> None:
+    variants, order, _ = of([("A", "A"), ("A", "B"), ("A", "C"), ("B", "B")])
+    for distance in (
+        LevenshteinDistance(variants),
+        EmbeddingDistance(variants, np.ones((3, 3)) - np.eye(3), 2, 3),
+    ):
+        assert order[nearest(distance, 3, np.array([0, 1, 2]))] == ("A", "B")
+        assert order[nearest(distance, 0, np.array([1, 2, 3]))] == ("A", "B")
+
+
+# --- against plain Python -------------------------------------------------------------------------
+
+
+@given(variant_counts("ABCD", max_length=7, max_variants=9))
+def test_edits_are_those_of_the_textbook_and_bounds_are_below(counts: dict[Variant, int]) -> None:
+    variants, order, _ = of(list(counts))
+    distance = LevenshteinDistance(variants)
+    everyone = np.arange(len(order))
+    for i, source in enumerate(order):
+        expected = [naive_edits(source, target) for target in order]
+        assert distance.between(i, everyone, None).tolist() == expected
+        assert (distance.bounds(i, everyone) <= expected).all()
+        for cutoff in (0, 2):
+            found = distance.between(i, everyone, cutoff)
+            assert [f for f, e in zip(found, expected, strict=True) if e <= cutoff] == [
+                e for e in expected if e <= cutoff
+            ]
+            assert all(f > cutoff for f, e in zip(found, expected, strict=True) if e > cutoff)
+
+
+@given(
+    variant_counts("ABCD", max_length=7, max_variants=9),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from(["text", "paper_formula", "authors_code"]),
+)
+def test_embedding_distances_are_those_of_the_formula_and_bounds_are_below(
+    counts: dict[Variant, int], seed: int, direction: Any
+) -> None:
+    order = sorted(counts)
+    variants = histogram(counts, "ABCD")
+    events = np.random.default_rng(seed).uniform(0, 2, (4, 4))
+    distance = EmbeddingDistance(variants, events, 1.5, 2.75, direction)
+    everyone = np.arange(len(order))
+    for i, source in enumerate(order):
+        expected = [
+            naive_embedding(source, target, events, (1.5, 2.75), direction) for target in order
+        ]
+        assert distance.between(i, everyone, None).tolist() == expected
+        assert (distance.bounds(i, everyone) <= expected).all()
+
+
+@pytest.mark.parametrize("kind", ["levenshtein", "embedding"])
+def test_candidate_filtering_finds_what_brute_force_finds(kind: str) -> None:
+    """Among 400 variants of 3 activities, so that many tie and others are never compared."""
+    draw = np.random.default_rng(5)
+    variants, order, _ = of(
+        [tuple("ABC"[c] for c in draw.integers(0, 3, draw.integers(1, 15))) for _ in range(400)]
+    )
+    events = np.rint(draw.uniform(0, 2, (3, 3)) * 4) / 4
+    distance: VariantDistance = (
+        LevenshteinDistance(variants)
+        if kind == "levenshtein"
+        else EmbeddingDistance(variants, events, 2, 3)
+    )
+    compared = []
+
+    class Counting:
+        bounds = staticmethod(distance.bounds)
+
+        @staticmethod
+        def between(variant: int, candidates: np.ndarray, cutoff: int | None) -> np.ndarray:
+            compared.append(len(candidates))
+            return distance.between(variant, candidates, cutoff)
+
+    n_possible = 0
+    for source in range(0, len(order), 7):
+        candidates = np.flatnonzero(draw.random(len(order)) < draw.choice([0.02, 0.3, 1]))
+        candidates = candidates[candidates != source]
+        every = distance.between(source, candidates, None)
+        assert nearest(Counting(), source, candidates) == candidates[every.argmin()]
+        n_possible += len(candidates)
+    assert sum(compared) < 0.8 * n_possible
+
+
+def test_activities_beyond_the_surrogates_are_told_apart() -> None:
+    names = [f"a{number:06d}" for number in range(0xD800 + 900)]
+    variants = histogram({(names[0xD7FF],): 1, (names[0xD800],): 1, tuple(names): 1}, names)
+    distance = LevenshteinDistance(variants)
+    assert one(distance, 1, 2) == 1
+    assert one(distance, 0, 1) == len(names) - 1
+
+
+def test_more_activities_than_characters_are_refused() -> None:
+    codes = np.arange(0x110000 - 0x800 + 1, dtype=np.int32)
+
+    class Huge:
+        offsets, n_variants = np.array([0, len(codes)]), 1
+
+    Huge.codes = codes  # type: ignore[attr-defined]
+    with pytest.raises(UsageError, match=r"1,112,064.*embedding"):
+        LevenshteinDistance(Huge())  # type: ignore[arg-type]
+
+
+# --- embedding ------------------------------------------------------------------------------------
+
+EXCHANGEABLE = {
+    ("A", "B", "D"): 30,
+    ("A", "C", "D"): 30,
+    ("E", "F", "G"): 30,
+    ("E", "G", "F"): 10,
+}
+
+
+def test_activities_with_the_same_context_are_near() -> None:
+    """B and C are always between A and D; F never is."""
+    b, c, f = 1, 2, 5
+    for key in range(3):
+        distances = event_distances(histogram(EXCHANGEABLE, "ABCDEFG"), randomness(key), epochs=200)
+        assert distances.shape == (7, 7)
+        assert (np.diag(distances) == 0).all()
+        assert ((distances >= 0) & (distances <= 2)).all()
+        np.testing.assert_allclose(distances, distances.T, atol=1e-12)
+        assert distances[b, c] < 0.9 * distances[b, f]
+
+
+def test_an_activity_that_does_not_occur_has_no_vector() -> None:
+    distances = event_distances(histogram({("A", "C"): 3}, "ABC"), randomness(1), epochs=2)
+    assert distances[1, 0] == distances[1, 2] == 1
+
+
+def test_the_same_key_gives_the_same_vectors_in_every_process() -> None:
+    variants = histogram(EXCHANGEABLE, "ABCDEFG")
+    here = event_distances(variants, randomness(7), epochs=20)
+    assert (here == event_distances(variants, randomness(7), epochs=20)).all()
+    assert (here != event_distances(variants, randomness(8), epochs=20)).any()
+    program = (
+        "from tests.anonymizers.variants.test_distance import *\n"
+        "variants = histogram(EXCHANGEABLE, 'ABCDEFG')\n"
+        "print(event_distances(variants, randomness(7), 20).tobytes().hex())"
+    )
+    there = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        check=True,
+        cwd=Path(__file__).parents[3],
+        env={**os.environ, "PYTHONHASHSEED": "99", "OPENBLAS_NUM_THREADS": "1"},
+    )
+    assert there.stdout.decode().strip() == here.tobytes().hex()
+
+
+def test_gensim_is_imported_by_the_embedding_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = (
+        "import sys, tracecloak.anonymizers.pretsa.method;"
+        "print([m for m in sys.modules if 'gensim' in m])"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=True,
+        cwd=Path(__file__).parents[3],
+    )  # fmt: skip
+    assert found.stdout.decode().strip() == "[]"
+    whole_import = builtins.__import__
+
+    def without_gensim(name: str, *others: Any) -> Any:
+        if name.partition(".")[0] == "gensim":
+            raise ModuleNotFoundError("No module named 'gensim'")
+        return whole_import(name, *others)
+
+    monkeypatch.setattr(builtins, "__import__", without_gensim)
+    with pytest.raises(UsageError, match=r"gensim.*levenshtein"):
+        event_distances(histogram({("A",): 1}), randomness(1))
+
+
+def test_small_logs_are_gone_through_a_thousand_times_and_large_ones_five() -> None:
+    assert default_epochs(1) == default_epochs(16_000) == 1000
+    assert default_epochs(262_200) == math.floor(16_000_000 / 262_200)
+    assert default_epochs(10**9) == 5

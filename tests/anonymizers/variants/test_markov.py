@@ -1,0 +1,456 @@
+"""`markov-log`: what a case adds, the noise on it, the chain and the walks.
+
+Statistical tests reject at ALPHA = 1e-9 each and name their n and their control.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from tests.support.chi_square import ALPHA, p_value, p_value_of_law
+from tests.support.keys import randomness, release_key
+from tests.support.logs import Variant, histogram, trace_batch, variant_counts
+from tracecloak.anonymizers.accounting.calibration import laplace_scale
+from tracecloak.anonymizers.accounting.composition import total
+from tracecloak.anonymizers.accounting.gaussian_loss import gaussian_delta
+from tracecloak.anonymizers.contract.in_memory import anonymise
+from tracecloak.anonymizers.noise.sums import SumNoise
+from tracecloak.anonymizers.variants import markov as markov_variants
+from tracecloak.anonymizers.variants import markov_chain
+from tracecloak.anonymizers.variants.generator import Domain
+from tracecloak.anonymizers.variants.markov import MarkovVariants, MarkovVariantsPure, lattice_units
+from tracecloak.anonymizers.variants.markov_chain import Chain, chain_of, draw_walks
+from tracecloak.anonymizers.variants.method import VariantLog
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+from tracecloak.schemas.published.variants import ReleasedVariants
+from tracecloak.schemas.statistics.variant_flows import FlowCells, VariantFlows
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+NAMES = ("A", "B", "C")
+VOCABULARY = ActivityVocabulary.public(NAMES)
+DELTA = Fraction(1, 10**6)
+MARKOV, PURE = MarkovVariants(), MarkovVariantsPure()
+cells_of = MARKOV.cells_of
+
+
+def domain(max_length: int = 5, max_units: int = 1) -> Domain:
+    return Domain(VOCABULARY, max_length, max_units)
+
+
+def counted(counts: Mapping[Variant, int]) -> VariantHistogram:
+    """The exact histogram over the codes of the vocabulary."""
+    return histogram(counts, VOCABULARY.names.to_pylist())
+
+
+def delta_of(generator: MarkovVariants) -> Fraction:
+    return Fraction(0) if generator.is_pure else DELTA
+
+
+def variants_of(made: ReleasedVariants) -> Counter[Variant]:
+    rows = made.to_table().to_pylist()
+    assert len({tuple(row["variant"]) for row in rows}) == len(rows)
+    return Counter({tuple(row["variant"]): row["count"] for row in rows})
+
+
+# --- vectors --------------------------------------------------------------------------------------
+
+
+def naive_vector(variant: Variant, cells: FlowCells) -> Counter[int]:
+    """The cells of one case, arc by arc."""
+    code = {name: i for i, name in enumerate(VOCABULARY.names.to_pylist())}
+    path = [cells.n_names, *(code[name] for name in variant), cells.n_names]
+    vector = Counter({cells.cases: 1})
+    for position, (source, target) in enumerate(itertools.pairwise(path)):
+        pair = source * cells.side + target
+        vector[int(cells.blocks[position]) * cells.side**2 + pair] += 1
+        if position and cells.has_whole:
+            vector[pair] += 1
+    return vector
+
+
+@pytest.mark.parametrize("generator", [MARKOV, PURE], ids=lambda g: g.name)
+@given(counts=variant_counts())
+def test_sums_are_those_of_the_cases_one_by_one(
+    generator: MarkovVariants, counts: dict[Variant, int]
+) -> None:
+    cells = generator.cells_of(domain())
+    expected: Counter[int] = Counter()
+    for variant, n in counts.items():
+        for key, value in naive_vector(variant, cells).items():
+            expected[key] += n * value
+    flows = VariantFlows.of(counted(counts), cells)
+    sums = flows.whole_sums(cells)
+    assert dict(zip(cells.possible.tolist(), sums.tolist(), strict=True)) == {
+        key: expected[key] for key in cells.possible.tolist()
+    }
+    assert set(expected) <= set(cells.possible.tolist())
+    # A clip that nothing reaches leaves whole occurrences.
+    assert (flows.sums(cells, 1 << 19, 8) == 8 * sums).all()
+
+
+@pytest.mark.parametrize("length", [1, 2, 12, 13, 40, 300])
+@pytest.mark.parametrize("max_cells", [30, 200, 100_000])
+def test_every_position_has_one_bin_and_bins_fit(length: int, max_cells: int) -> None:
+    cells = FlowCells.of(3, length, max_cells)
+    assert len(cells.blocks) == length + 1
+    assert cells.blocks[0] == 1 and (cells.blocks[1:] >= 2).all()
+    assert set(np.diff(cells.blocks)) <= {0, 1}
+    assert len(cells.possible) == cells.n_possible
+    # One bin takes 3 * 4 cells; with START's, whole cases' and the count there are 28 at least.
+    assert cells.n_possible <= max_cells
+    if max_cells == 100_000:
+        assert len(set(cells.blocks[: min(length, 12) + 1])) == min(length, 12) + 1
+
+
+def all_variants(length: int) -> list[Variant]:
+    return [v for n in range(1, length + 1) for v in itertools.product(NAMES, repeat=n)]
+
+
+@pytest.mark.parametrize(("clip", "units"), [(2, 1), (2048, 1024), (3000, 1024), (9999, 1024)])
+def test_no_case_adds_more_than_the_clip(clip: int, units: int) -> None:
+    """All 363 variants up to length 5; the vector of a neighbour is what its case adds."""
+    cells = cells_of(domain())
+    before = counted({("A", "B"): 3, ("C",): 1})
+    base = VariantFlows.of(before, cells).sums(cells, clip, units)
+    reached = 0
+    for variant in all_variants(5):
+        after = VariantHistogram.merge([before, counted({variant: 1})])
+        added = VariantFlows.of(after, cells).sums(cells, clip, units) - base
+        square = int((added**2).sum())
+        assert square <= clip**2 + units**2
+        reached = max(reached, square)
+        plain = PURE.cells_of(domain())
+        whole = VariantFlows.of(counted({variant: 1}), plain).whole_sums(plain)
+        assert whole.sum() == len(variant) + 2 <= 5 + 2
+    if units > 1:
+        longest = max(sum(n**2 for n in naive_vector(v, cells).values()) for v in all_variants(5))
+        # The longest vector has its share of 1 for the case beside the clip.
+        assert reached > 0.99 * min(clip**2 + units**2, units**2 * longest)
+
+
+# --- noise and budget -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("max_units", [1, 2, 7])
+@pytest.mark.parametrize("epsilon", [Fraction(1, 1000), Fraction(1), Fraction(100)])
+@pytest.mark.parametrize("generator", [MARKOV, PURE], ids=lambda g: g.name)
+def test_the_parts_add_up_to_the_budget(
+    generator: MarkovVariants, epsilon: Fraction, max_units: int
+) -> None:
+    delta = delta_of(generator)
+    parts = generator.spends(epsilon, delta, max_units)
+    assert total(parts) == (epsilon, delta)
+    assert all(part.what.startswith(generator.name) for part in parts)
+    assert generator.explain(epsilon, delta, max_units)
+
+
+@pytest.mark.parametrize("max_units", [1, 3])
+@pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(2)])
+def test_the_noise_keeps_epsilon_and_delta_at_the_clip(
+    monkeypatch: pytest.MonkeyPatch, epsilon: Fraction, max_units: int
+) -> None:
+    """The norm of m cases over sigma, by the exact delta of the continuous Gaussian behind it.
+
+    Control: with a hundredth less noise delta is exceeded.
+    """
+    asked: dict[str, Any] = {}
+
+    def none(stream: Any, *scale: int) -> np.ndarray:
+        asked["scale"] = scale
+        return np.zeros(len(stream), np.int64)
+
+    monkeypatch.setattr(markov_variants, "discrete_gaussian", none)
+    monkeypatch.setattr(MarkovVariants, "_choose_clip", lambda *_: 9)
+    where = domain(max_units=max_units)
+    cells = cells_of(where)
+    largest = 0.0
+    for variant in all_variants(5)[::7]:
+        flows = VariantFlows.of(counted({variant: 400, ("A",): 100}), cells)
+        noisy, noise = MARKOV._noisy_sums(flows, cells, where, epsilon, DELTA, randomness())
+        alone = replace(flows, cases=(flows.cases == 400).astype(np.int64))
+        sigma = Fraction(*asked["scale"])
+        assert asked["scale"] == noise.scale
+        clip_units = 3 * noise.units
+        of_case = math.sqrt(10) * noise.units
+        vector = alone.sums(cells, clip_units, noise.units)
+        norm = max_units * math.sqrt(int((vector**2).sum()))
+        assert norm <= max_units * of_case * (1 + 1e-12)
+        largest = max(largest, norm / float(sigma))
+        assert (noisy == flows.sums(cells, clip_units, noise.units)).all()
+    rest = epsilon * Fraction(19, 20)
+    assert gaussian_delta(1 / Fraction(largest), rest).is_at_most(DELTA) is True
+    less = Fraction(99, 100) / Fraction(largest)
+    assert gaussian_delta(less, rest).is_at_most(DELTA) is False
+
+
+def test_noise_has_its_law_and_depends_on_the_cell_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """N = 125 cells x 60 keys, in 50 bins; control: half the deviation."""
+    monkeypatch.setattr(MarkovVariants, "_choose_clip", lambda *_: 100)  # beyond every norm here
+    where = domain()
+    cells = cells_of(where)
+    assert cells.n_possible == 1 + 4 + 6 * 4 * 5
+    values = []
+    for number in range(60):
+        drawn = []
+        logs: list[dict[Variant, int]] = [{("A", "B"): 40}, {("A", "B"): 41, ("C", "B"): 9}]
+        for log in logs:
+            flows = VariantFlows.of(counted(log), cells)
+            noisy, noise = MARKOV._noisy_sums(
+                flows, cells, where, Fraction(1), DELTA, randomness(number)
+            )
+            drawn.append(noisy - flows.whole_sums(cells) * noise.units)
+        assert (drawn[0] == drawn[1]).all()
+        values.append(drawn[0] / noise.width)
+    sample = np.concatenate(values)
+
+    def p_of(deviation: float) -> float:
+        edges = stats.norm.ppf(np.arange(1, 50) / 50, scale=deviation)
+        observed = np.bincount(np.searchsorted(edges, sample), minlength=50)
+        return p_value(observed, np.full(50, len(sample) / 50))
+
+    assert p_of(1.0) > ALPHA
+    assert p_of(0.5) < ALPHA
+
+
+def test_pure_noise_has_the_scale_of_the_longest_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, ...]] = []
+
+    def none(stream: Any, *scale: int) -> np.ndarray:
+        asked.append(scale)
+        return np.zeros(len(stream), np.int64)
+
+    monkeypatch.setattr(markov_variants, "discrete_laplace", none)
+    PURE.answer(counted({("A",): 3}), domain(9, 2), Fraction(1, 2), Fraction(0), randomness())
+    assert asked == [laplace_scale(Fraction(1, 2), (9 + 2) * 2)]
+
+
+def test_the_lattice_is_coarser_where_noise_is_wide_and_too_wide_is_refused() -> None:
+    assert lattice_units(Fraction(1), DELTA, 1) == 1024
+    assert 1 <= lattice_units(Fraction(1, 10**5), DELTA, 1000) < 1024
+    with pytest.raises(UsageError):
+        MARKOV.spends(Fraction(1, 10**8), Fraction(1, 10**12), 1000)
+    with pytest.raises(UsageError):
+        PURE.spends(Fraction(1, 10**6), Fraction(0), 1000)
+
+
+# --- the chain ------------------------------------------------------------------------------------
+
+
+def test_without_noise_the_chain_is_that_of_the_log_by_position() -> None:
+    counts: dict[Variant, int] = {("A", "B"): 3, ("A", "B", "A"): 1, ("C", "A", "B", "C"): 2}
+    cells = cells_of(domain())
+    noise = SumNoise((1, 10**9), 1, False)
+    sums = VariantFlows.of(counted(counts), cells).whole_sums(cells)
+    chain = chain_of(sums, cells, noise)
+    assert chain is not None
+    codes = dict(zip(VOCABULARY.names.to_pylist(), range(4), strict=True))
+    a, b, c, end = codes["A"], codes["B"], codes["C"], cells.n_names
+    assert chain.starts[[a, b, c]] == pytest.approx([4 / 6, 0, 2 / 6])
+    assert chain.steps[1, b, [a, end]] == pytest.approx([1 / 4, 3 / 4])  # after two events
+    assert chain.steps[2, b, [c, end]] == pytest.approx([1, 0])  # after three
+    assert chain.steps[0, c, a] == pytest.approx(1)
+    assert chain.steps.sum(axis=2) == pytest.approx(1)
+
+
+def test_without_positions_the_chain_knows_the_last_activity_alone() -> None:
+    counts: dict[Variant, int] = {("A", "B"): 3, ("A", "B", "A"): 1, ("C", "A", "B", "C"): 2}
+    cells = PURE.cells_of(domain())
+    assert cells.n_possible == len(cells.possible) == 1 + 4 + 4 * 5  # OTHER is an activity
+    sums = VariantFlows.of(counted(counts), cells).whole_sums(cells)
+    chain = chain_of(sums, cells, SumNoise((1, 10**9), 1, True))
+    assert chain is not None
+    codes = dict(zip(VOCABULARY.names.to_pylist(), range(4), strict=True))
+    a, b, c, end = codes["A"], codes["B"], codes["C"], cells.n_names
+    assert chain.starts[[a, b, c]] == pytest.approx([4 / 6, 0, 2 / 6])
+    assert len(chain.steps) == 1
+    assert chain.steps[0, a, [b, end]] == pytest.approx([6 / 7, 1 / 7])
+    assert chain.steps[0, b, [a, c, end]] == pytest.approx([1 / 6, 2 / 6, 3 / 6])
+    assert set(cells.blocks[1:].tolist()) == {2}
+
+
+def test_activities_that_lead_nowhere_are_left_out() -> None:
+    cells = cells_of(domain())
+    sums = VariantFlows.of(counted({("A", "B"): 50}), cells).whole_sums(cells)
+    dense = np.zeros(cells.size, np.int64)
+    dense[cells.possible] = sums
+    cube = dense.reshape(cells.n_blocks, cells.side, cells.side)
+    a, c = 0, 2
+    cube[0, a, c] = cube[3, a, c] = 30  # noise: A to C, and nothing after C
+    chain = chain_of(dense[cells.possible], cells, SumNoise((1, 10**6), 1, False))
+    assert chain is not None
+    assert (chain.steps[:, a, c] == 0).all()
+
+
+def test_nothing_but_negative_starts_is_no_chain() -> None:
+    cells = cells_of(domain())
+    assert chain_of(np.full(cells.n_possible, -5), cells, SumNoise((3, 1), 1, False)) is None
+
+
+# --- walks ----------------------------------------------------------------------------------------
+
+
+def a_chain(max_length: int = 3) -> Chain:
+    """Three activities; END with chance 1/4 after each but the last position."""
+    cells = FlowCells.of(3, max_length, 10_000)
+    row = np.array([[0.5, 0.25, 0, 0.25], [0, 0.125, 0.625, 0.25], [0.75, 0, 0, 0.25]])
+    return Chain(np.array([0.5, 0, 0.5]), np.repeat(row[None], cells.n_blocks - 2, axis=0), cells)
+
+
+def law_of(chain: Chain) -> dict[Any, float]:
+    """Chance of every walk, cut at the largest length."""
+    length, law = len(chain.cells.blocks) - 1, dict[Any, float]()
+    for n in range(1, length + 1):
+        for walk in itertools.product(range(3), repeat=n):
+            chance = float(chain.starts[walk[0]])
+            for position, (source, target) in enumerate(itertools.pairwise(walk), 1):
+                chance *= chain.steps[chain.cells.blocks[position] - 2, source, target]
+            if n < length:
+                chance *= chain.steps[chain.cells.blocks[n] - 2, walk[-1], 3]
+            law[walk] = float(chance)
+    return law
+
+
+NAMES_ARRAY = ActivityVocabulary.of(NAMES).names
+
+
+def walks(chain: Chain, n: int, number: int = 0) -> Counter[tuple[int, ...]]:
+    made = draw_walks(chain, n, NAMES_ARRAY, randomness(number), "walk")
+    return Counter(
+        {tuple("ABC".index(x) for x in variant): n for variant, n in variants_of(made).items()}
+    )
+
+
+def test_a_walk_has_the_law_of_the_chain() -> None:
+    """N = 3,000 keys, the 7th of 13 walks of each; control: another chance of START."""
+    chain = a_chain()
+    law = law_of(chain)
+    assert sum(law.values()) == pytest.approx(1)
+    sample: Counter[Any] = Counter()
+    for number in range(3_000):
+        sample.update(walks(chain, 1, number))
+    assert p_value_of_law(sample, law) > ALPHA
+    control = replace(chain, starts=np.array([0.6, 0, 0.4]))
+    assert p_value_of_law(sample, law_of(control)) < ALPHA
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 3_000), st.integers(0, 10**6))
+def test_counts_are_near_what_the_chain_expects(n: int, number: int) -> None:
+    """Each split of a group is a rounding, so errors of a walk are below the number of its steps.
+
+    Of k independent walks of chance p the deviation would be the root of k p (1 - p), up to 27.
+    """
+    chain = a_chain()
+    found = walks(chain, n, number)
+    assert found.total() == n
+    for walk, chance in law_of(chain).items():
+        assert abs(found[walk] - n * chance) < len(walk) + 1
+        assert chance > 0 or not found[walk]
+
+
+def test_more_cases_than_walks_share_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(markov_chain, "_MAX_WALKS", 100)
+    made = walks(a_chain(), 10**15 + 7)
+    assert made.total() == 1 << 40
+    assert len(made) > 5
+    assert walks(a_chain(), 12_345).total() == 12_345
+    assert not walks(a_chain(), -3)
+
+
+# --- releases -------------------------------------------------------------------------------------
+
+LOGS: dict[str, dict[Variant, int]] = {
+    "empty": {},
+    "one case": {("A",): 1},
+    "other": {(OTHER, "A"): 30, (OTHER,): 20},
+    "loops": {("A",) * 5: 500, ("A", "B", "C"): 3},
+    "many": {variant: 1 + 7 * i % 5 for i, variant in enumerate(all_variants(4))},
+}
+
+
+@pytest.mark.parametrize("max_units", [1, 3])
+@pytest.mark.parametrize("epsilon", [Fraction(1, 1000), Fraction(1), Fraction(100)])
+@pytest.mark.parametrize("log", LOGS)
+@pytest.mark.parametrize("generator", [MARKOV, PURE], ids=lambda g: g.name)
+def test_every_release_stays_within_the_domain(
+    generator: MarkovVariants, log: str, epsilon: Fraction, max_units: int
+) -> None:
+    where, variants = domain(max_units=max_units), counted(LOGS[log])
+    for number in range(2):
+        made = generator.answer(variants, where, epsilon, delta_of(generator), randomness(number))
+        found = variants_of(made)
+        assert all(1 <= len(variant) <= 5 for variant in found)
+        assert set(itertools.chain(*found)) <= {*NAMES, OTHER}
+        assert made.names.to_pylist() == sorted(set(itertools.chain(*found)))
+        assert (made.counts > 0).all() and (np.diff(made.counts) <= 0).all()
+        assert made.lows is None and made.highs is None
+
+
+def test_with_much_budget_the_log_comes_back() -> None:
+    """All cases have one norm, so none weighs less."""
+    counts: dict[Variant, int] = {("A", "B"): 600, ("C", "A"): 300, ("B", "C"): 100}
+    found = variants_of(
+        MARKOV.answer(counted(counts), domain(), Fraction(100), DELTA, randomness())
+    )
+    for variant, n in counts.items():
+        assert found[variant] == pytest.approx(n, rel=0.05, abs=10)
+
+
+def test_a_long_case_weighs_less_by_its_norm_over_the_clip() -> None:
+    """The clip is the norm of half of the cases or more: here that of the short ones, root 5."""
+    counts: dict[Variant, int] = {("A", "B"): 700, ("C",) * 5: 300}
+    found = variants_of(
+        MARKOV.answer(counted(counts), domain(), Fraction(100), DELTA, randomness())
+    )
+    square = sum(n**2 for n in naive_vector(("C",) * 5, cells_of(domain())).values())
+    square -= 1  # for the case itself, which is not scaled
+    assert square == 23
+    weighed = 300 * math.sqrt(5 / square)
+    expected = 1000 * weighed / (700 + weighed)
+    assert sum(n for variant, n in found.items() if variant[0] == "C") == pytest.approx(
+        expected, rel=0.1
+    )
+
+
+def test_a_release_is_determined_by_the_histogram_and_the_key() -> None:
+    variants = counted(LOGS["many"])
+    order = np.arange(variants.n_variants)[::-1].copy()
+    again = VariantHistogram.from_sequences(variants.sequences.take(order), variants.counts[order])
+    first, second, third = (
+        variants_of(MARKOV.answer(v, domain(), Fraction(4), DELTA, randomness(number)))
+        for v, number in ((variants, 0), (again, 0), (variants, 1))
+    )
+    assert first == second != third
+
+
+def test_a_vocabulary_beyond_drawing_is_refused_whatever_the_log() -> None:
+    many = ActivityVocabulary.public([str(i) for i in range(3_200)])
+    with pytest.raises(UsageError, match="smaller vocabulary"):
+        cells_of(Domain(many, 1000, 1))
+
+
+def test_it_is_a_method_with_its_promise() -> None:
+    log = {f"case {i}": "A B" if i % 3 else "A C B" for i in range(300)}
+    for generator in (MARKOV, PURE):
+        method = VariantLog(generator)
+        given_: dict[str, Any] = {"epsilon": "8", "vocabulary": NAMES, "max_trace_length": 4}
+        given_["delta"] = "0" if generator.is_pure else "1e-6"
+        params = method.Params(**given_)
+        assert total(method.spends(params)) == params.budget
+        made = anonymise([trace_batch(log)], method, params, release_key(), "release", "config")
+        table = made.products.by_name["variants"]
+        assert table.n_cases == made.traces[0].n_cases > 0
+        assert f"{method.guarantee(params).epsilon:g}" == "8"

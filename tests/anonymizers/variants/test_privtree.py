@@ -1,0 +1,544 @@
+"""PrivTree on prefixes: its privacy loss exactly, its laws, and what may come out of it.
+
+Statistical tests reject at ALPHA = 1e-9 each and name their n and their control.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections import Counter
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mpmath import libmp
+
+from tests.support.chi_square import ALPHA, p_value_of_law
+from tests.support.keys import randomness, release_key
+from tests.support.logs import Variant, histogram, trace_batch, variant_counts
+from tracecloak.anonymizers.accounting.composition import total
+from tracecloak.anonymizers.contract.in_memory import anonymise
+from tracecloak.anonymizers.variants.generator import Domain
+from tracecloak.anonymizers.variants.method import VariantLog, VariantLogParams
+from tracecloak.anonymizers.variants.privtree import PrivTree, complete
+from tracecloak.anonymizers.variants.split_tree import SplitRule, SplitTree, grow
+from tracecloak.pipelines.demo.hospital import ACTIVITIES, MAX_EVENTS_PER_CASE, hospital_log
+from tracecloak.pipelines.measure.measures import VariantDistribution, variant_emd
+from tracecloak.schemas.arrays.sequences import encode_sequences
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+from tracecloak.schemas.published.variants import ReleasedVariants
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+BITS = 200
+ONE = 1 << BITS
+DEPTHS = 200
+
+
+def domain_of(names: str = "ABC", max_length: int = 5, max_units: int = 1) -> Domain:
+    return Domain(ActivityVocabulary.public(names), max_length, max_units)
+
+
+def counted(counts: Mapping[Variant, int], domain: Domain) -> VariantHistogram:
+    return histogram(counts, domain.vocabulary.names.to_pylist())
+
+
+def released(
+    counts: Mapping[Variant, int],
+    epsilon: str | int = 1,
+    domain: Domain | None = None,
+    number: int = 0,
+    delta: str = "0",
+) -> dict[Variant, int]:
+    """A release as a dict; checks its shape on the way."""
+    domain = domain or domain_of()
+    made = PrivTree().answer(
+        counted(counts, domain), domain, Fraction(epsilon), Fraction(delta), randomness(number)
+    )
+    return as_dict(made)
+
+
+def as_dict(made: ReleasedVariants) -> dict[Variant, int]:
+    assert made.offsets.dtype == made.counts.dtype == np.int64
+    assert made.codes.dtype == np.int32
+    assert made.lows is None and made.highs is None
+    assert (np.diff(made.counts) <= 0).all() and (made.counts > 0).all()
+    rows = made.to_table().to_pylist()
+    found = {tuple(row["variant"]): row["count"] for row in rows}
+    assert len(found) == len(rows)
+    assert {name for variant in found for name in variant} == set(made.names.to_pylist())
+    return found
+
+
+# --- the privacy of the tree ----------------------------------------------------------------------
+
+
+def units(value: mpmath.iv.mpf) -> tuple[int, int]:
+    """Bounds of a number in units of 2^-200."""
+    low, high = (value * ONE)._mpi_
+    return int(libmp.to_int(low, "f")), int(libmp.to_int(high, "c"))
+
+
+def iv(value: Fraction | int) -> mpmath.iv.mpf:
+    value = Fraction(value)
+    return mpmath.iv.mpf(value.numerator) / value.denominator
+
+
+@functools.cache
+def chance_above(scale: Fraction, t: int) -> mpmath.iv.mpf:
+    """P(X >= t) of discrete Laplace noise, summed from its definition: weights e^(-|x| / scale)."""
+    mpmath.iv.prec = 2 * BITS
+    decay = mpmath.iv.exp(-1 / iv(scale))
+    all_weights = (1 + decay) / (1 - decay)
+    if t >= 1:
+        return decay**t / (1 - decay) / all_weights
+    return 1 - chance_above(scale, 1 - t)
+
+
+def loss_of_split(scale: Fraction, bias: int, before: int) -> mpmath.iv.mpf:
+    """Natural logarithm of how much likelier a split is at one bias than at another."""
+    above = chance_above(scale, 1 - bias)
+    return mpmath.iv.log(above / chance_above(scale, 1 - before))
+
+
+RULES = [
+    (Fraction(1), 29, 1),
+    (Fraction("0.6"), 29, 1),
+    (Fraction("0.001"), 18, 1),
+    (Fraction(4), 18, 1),
+    (Fraction(60), 3, 1),
+    (Fraction(1), 2, 1),
+    (Fraction(1), 101, 3),
+]
+
+
+@pytest.mark.parametrize(("epsilon", "n_children", "max_units"), RULES)
+def test_the_rule_is_that_of_the_paper(epsilon: Fraction, n_children: int, max_units: int) -> None:
+    """A scale of (2 beta - 1) / ((beta - 1) epsilon) a case, a decay of ceil(scale ln beta)."""
+    rule = SplitRule.of(epsilon, n_children, max_units)
+    scale = Fraction(*rule.scale)
+    assert scale == max_units * Fraction(2 * n_children - 1, n_children - 1) / epsilon
+    with mpmath.workdps(40):
+        paper = mpmath.ceil(
+            mpmath.mpf(scale.numerator) / scale.denominator * mpmath.log(n_children)
+        )
+    assert rule.decay == max(1, int(paper))
+
+
+@pytest.mark.parametrize(("epsilon", "n_children", "max_units"), RULES)
+def test_a_path_of_200_decisions_loses_no_more_than_epsilon(
+    epsilon: Fraction, n_children: int, max_units: int
+) -> None:
+    """The sum over depths of ln(P(split | c) / P(split | c - 1)), in enclosures, for every c.
+
+    A path on which the count stays the same is the worst: a larger count nearer the root makes its
+    decision surer. Control: without the bound on the count from below it is many times epsilon.
+    """
+    rule = SplitRule.of(epsilon, n_children, max_units)
+    scale, decay = Fraction(*rule.scale), rule.decay
+    per_case = epsilon / max_units
+
+    @functools.cache
+    def upper(bias: int, before: int) -> int:
+        return units(loss_of_split(scale, bias, before))[1]
+
+    def loss(count: int, floor: int | None) -> int:
+        lost = 0
+        for depth in range(DEPTHS):
+            bias, before = count - depth * decay, count - 1 - depth * decay
+            if floor is not None:
+                bias, before = max(bias, floor), max(before, floor)
+            if bias > before:
+                lost += upper(bias, before)
+        return lost
+
+    most = units(iv(per_case))[0]
+    # Counts that reach the bound near the root and far from it, between two of its steps.
+    step = max(1, decay // 20)
+    tried = [*range(1, 3 * decay + 1, step), *range(150 * decay, 151 * decay + 1, step)]
+    losses = [loss(count, -decay) for count in tried]
+    assert max(losses) <= most
+    assert max(losses) > 0.75 * most, "the noise is no wider than it has to be"
+    assert loss(1, None) > 20 * most
+
+
+def test_the_code_clamps_as_the_proof_does() -> None:
+    rule = SplitRule((4, 1), 10)
+    counts = np.array([0, 1, 9, 10, 11, 500])
+    assert rule.biased(counts, 0).tolist() == [0, 1, 9, 10, 11, 500]
+    assert rule.biased(counts, 1).tolist() == [-10, -9, -1, 0, 1, 490]
+    assert rule.biased(counts, 2).tolist() == [-10, -10, -10, -10, -9, 480]
+    assert rule.biased(counts, 10_000).tolist() == [-10] * 6
+
+
+Tree = frozenset[Variant]  # the split prefixes
+
+
+def tree_law(
+    counts: Mapping[Variant, int],
+    names: tuple[str, ...],
+    max_length: int,
+    rule: SplitRule,
+    floor: bool = True,
+) -> dict[Tree, mpmath.iv.mpf]:
+    """Chances of all trees, by enumeration."""
+    scale = Fraction(*rule.scale)
+
+    def below(prefix: Variant) -> dict[Tree, mpmath.iv.mpf]:
+        depth = len(prefix)
+        if depth == max_length:
+            return {frozenset(): mpmath.iv.mpf(1)}
+        count = sum(n for variant, n in counts.items() if variant[:depth] == prefix)
+        bias = count - depth * rule.decay
+        if floor:
+            bias = max(bias, -rule.decay)
+        splits = chance_above(scale, 1 - bias)
+        law = {frozenset({prefix}): splits}
+        for name in names:
+            parts = below((*prefix, name))
+            law = {
+                tree | part: chance * more
+                for tree, chance in law.items()
+                for part, more in parts.items()
+            }
+        return {frozenset(): 1 - splits, **law}
+
+    return below(())
+
+
+NEIGHBOURS: list[tuple[dict[Variant, int], Variant]] = [
+    ({}, ("A", "A", "A")),
+    ({("A", "B", "A"): 4, ("B",): 2}, ("A", "B", "A")),
+    ({("A", "B", "A"): 9, ("A", "A", "A"): 3}, ("A", "A")),
+    ({("B", "B", "B"): 20, ("B", "B"): 5}, ("B", "B", "B")),
+    ({("A",): 3}, ("B", "A", "B")),
+]
+
+
+@pytest.mark.parametrize(("counts", "case"), NEIGHBOURS)
+def test_no_tree_is_likelier_by_more_than_epsilon_with_one_case_more(
+    counts: dict[Variant, int], case: Variant
+) -> None:
+    """All 26 trees over two names up to length 3, in enclosures, both directions."""
+    names, epsilon = ("A", "B"), Fraction(2)
+    rule = SplitRule.of(epsilon, len(names) + 1, 1)
+    more = {**counts, case: counts.get(case, 0) + 1}
+    laws = [tree_law(log, names, 3, rule) for log in (counts, more)]
+    assert len(laws[0]) == 26
+    for law in laws:
+        low, high = units(sum(law.values(), mpmath.iv.mpf(0)))
+        assert low <= ONE <= high
+    most = units(iv(epsilon))[0]
+    for tree, chance in laws[0].items():
+        low, high = units(mpmath.iv.log(laws[1][tree] / chance))
+        assert high <= most and low >= -most
+
+
+# --- what grows is of that law --------------------------------------------------------------------
+
+
+def split_prefixes(tree: SplitTree, domain: Domain) -> list[Variant]:
+    names = domain.vocabulary.names.to_pylist()
+    made: list[Variant] = []
+    for parent, activity in zip(tree.parents, tree.activities, strict=True):
+        made.append((*made[parent], names[activity]) if parent >= 0 else ())
+    return made
+
+
+N_TREES = 2000
+
+
+def test_trees_are_as_likely_as_enumerated() -> None:
+    """Chi-square of 2,000 trees. Controls: the law of a log with three cases more, or no clamp."""
+    domain = Domain(ActivityVocabulary.of([OTHER, "A"]), 3, 1)
+    names = (OTHER, "A")
+    counts: dict[Variant, int] = {("A", "A", "A"): 3, (OTHER, "A"): 1}
+    rule = SplitRule.of(Fraction(2), 3, 1)
+    log = counted(counts, domain)
+    sample: Counter[frozenset[Variant]] = Counter()
+    for number in range(N_TREES):
+        tree = grow(log, domain, rule, (1, 1), randomness(number))
+        sample[frozenset(split_prefixes(tree, domain))] += 1
+
+    def law(log: Mapping[Variant, int], floor: bool = True) -> dict[Tree, float]:
+        chances = tree_law(log, names, 3, rule, floor)
+        total_ = sum(float(chance.mid) for chance in chances.values())
+        return {tree: float(chance.mid) / total_ for tree, chance in chances.items()}
+
+    assert p_value_of_law(sample, law(counts)) > ALPHA
+    assert p_value_of_law(sample, law({**counts, ("A", "A", "A"): 6})) < ALPHA
+    assert p_value_of_law(sample, law(counts, floor=False)) < ALPHA
+
+
+def test_every_leaf_has_noise_of_its_scale_also_where_no_case_is() -> None:
+    """Chi-square of about 10,000 leaves. Control: twice the scale."""
+    domain = Domain(ActivityVocabulary.public([f"{i:03}" for i in range(100)]), 4, 1)
+    counts = {(f"{i:03}", f"{j:03}"): 50 for i in range(10) for j in range(10)}
+    rule = SplitRule.of(Fraction(1), 102, 1)
+    noise: Counter[int] = Counter()
+    for number in range(10):
+        tree = grow(counted(counts, domain), domain, rule, (5, 2), randomness(number))
+        is_leaf = tree.is_leaf
+        assert not is_leaf[0, -1] and (tree.counts[~is_leaf] == 0).all()
+        empty = is_leaf[:, -2]  # OTHER, the last name: no case has it
+        noise.update(tree.counts[empty, -2].tolist())
+        noise.update(tree.counts[0, 20:-2][is_leaf[0, 20:-2]].tolist())
+        for row, prefix in enumerate(split_prefixes(tree, domain)):
+            if len(prefix) == 1 and prefix[0] < "010":
+                columns = np.flatnonzero(is_leaf[row, :10])
+                noise.update((tree.counts[row, columns] - 50).tolist())
+    n = sum(noise.values())
+    assert n > 1000
+
+    def law(scale: float) -> dict[int, float]:
+        weights = {x: math.exp(-abs(x) / scale) for x in range(-200, 201)}
+        return {x: w / sum(weights.values()) for x, w in weights.items()}
+
+    assert p_value_of_law(noise, law(2.5)) > ALPHA
+    assert p_value_of_law(noise, law(5)) < ALPHA
+
+
+def test_noise_belongs_to_the_prefix_and_not_to_the_log() -> None:
+    """Cases elsewhere, or in another place of the histogram, move no other leaf's noise."""
+    domain = domain_of("ABCD", 4)
+    rule = SplitRule.of(Fraction(1), 6, 1)
+    here = {("A", "B"): 300, ("A", "C", "A"): 200}
+    trees = []
+    for counts in (here, {**here, ("D", "A", "B"): 500, ("B",): 1}):
+        tree = grow(counted(counts, domain), domain, rule, (2, 1), randomness(0))
+        noisy = {
+            (*prefix, column): int(tree.counts[row, column])
+            for row, prefix in enumerate(split_prefixes(tree, domain))
+            for column in np.flatnonzero(tree.is_leaf[row]).tolist()
+            if prefix[:1] == ("A",)
+        }
+        trees.append(noisy)
+    assert len(trees[0]) > 15
+    assert trees[0] == trees[1]
+    assert len(set(trees[0].values())) > 4, "the noise of different prefixes differs"
+
+
+def test_children_are_bounded_by_a_public_number() -> None:
+    domain = domain_of("AB", 10)
+    rng = np.random.default_rng(1)
+    counts = {tuple(rng.choice(["A", "B"], 10)): 1000 for _ in range(12)}
+    rule = SplitRule.of(Fraction(1), 4, 1)
+    full = grow(counted(counts, domain), domain, rule, (1, 1), randomness(0))
+    for most in (1, 4, 40, 200):
+        tree = grow(counted(counts, domain), domain, rule, (1, 1), randomness(0), most)
+        assert len(tree.parents) == max(1, most // 4) < len(full.parents)
+        assert set(split_prefixes(tree, domain)) <= set(split_prefixes(full, domain))
+        complete_counts = sum(int(n.sum()) for _, _, n in complete(tree, domain, randomness(0)))
+        assert complete_counts > 0
+
+
+# --- from the tree to variants --------------------------------------------------------------------
+
+
+def small_tree(rows: list[tuple[int, int, list[int]]]) -> SplitTree:
+    """A tree of (parent, activity, counts of the children); -1 where the child is split."""
+    counts = np.array([row[2] for row in rows], np.int64)
+    depths = [0]
+    for parent, _, _ in rows[1:]:
+        depths.append(depths[parent] + 1)
+    return SplitTree(
+        (1, 10),
+        np.array([row[0] for row in rows]),
+        np.array([row[1] for row in rows]),
+        np.array(depths),
+        counts >= 0,
+        np.maximum(counts, 0),
+    )
+
+
+def completed(tree: SplitTree, domain: Domain) -> dict[tuple[int, ...], int]:
+    found: Counter[tuple[int, ...]] = Counter()
+    for offsets, codes, counts in complete(tree, domain, randomness(0)):
+        for first, last, n in zip(offsets[:-1], offsets[1:], counts, strict=True):
+            found[tuple(codes[first:last].tolist())] += int(n)
+    return dict(found)
+
+
+THREE = Domain(ActivityVocabulary.of("ABC"), 5, 1)
+
+
+def test_an_unsplit_prefix_goes_on_as_prefixes_of_the_same_activities() -> None:
+    """After A B comes C and the end, so after B A as well; its last activity alone says B."""
+    tree = small_tree(
+        [
+            (-1, -1, [-1, -1, 0, 0]),
+            (0, 0, [0, -1, 0, 0]),  # A
+            (0, 1, [70, 0, 0, 0]),  # B, then A is not split
+            (1, 1, [0, 0, -1, 0]),  # A B
+            (3, 2, [0, 0, 0, 90]),  # A B C
+        ]
+    )
+    assert completed(tree, THREE) == {(0, 1, 2): 90, (1, 0, 2): 70}
+
+
+def test_the_last_activity_decides_where_no_prefix_has_the_same_activities() -> None:
+    tree = small_tree(
+        [
+            (-1, -1, [-1, 0, 30, 0]),
+            (0, 0, [0, -1, -1, 0]),  # A
+            (1, 1, [0, 0, 0, 50]),  # A B ends
+            (1, 2, [0, 20, 0, 0]),  # A C, then B is not split
+        ]
+    )
+    # A C B ends, as A B does. C is not like A or A B, but like A C in its last: C B, which ends.
+    assert completed(tree, THREE) == {(0, 1): 50, (0, 2, 1): 20, (2, 1): 30}
+
+
+def test_a_walk_that_finds_no_end_is_undone() -> None:
+    tree = small_tree([(-1, -1, [40, 0, 2, 0])])
+    assert completed(tree, THREE) == {(0,): 40, (2,): 2}
+
+
+def test_a_prefix_of_full_length_is_a_variant() -> None:
+    tree = small_tree([(-1, -1, [-1, 0, 0, 0]), (0, 0, [8, 0, 0, 9])])
+    assert completed(tree, Domain(THREE.vocabulary, 2, 1)) == {(0, 0): 8, (0,): 9}
+
+
+def test_walks_follow_the_trees_proportions() -> None:
+    """Of 4,000 cases about 3 in 4 end, one in 4 goes on: within 8 standard deviations.
+
+    Under the law the chance to fail is below 1e-14. Control: two in four would be far outside.
+    """
+    spread = 8 * math.sqrt(4000 * 0.25 * 0.75)
+    tree = small_tree(
+        [
+            (-1, -1, [-1, -1, 0, 0]),
+            (0, 0, [0, 0, -1, 300]),
+            (0, 1, [4000, 0, 0, 0]),
+            (1, 2, [0, 0, 0, 100]),  # A C ends
+        ]
+    )
+    found = completed(tree, Domain(THREE.vocabulary, 3, 1))
+    assert abs(found[1, 0] - 3000) < spread < abs(found[1, 0] - 2000)
+    assert found[1, 0] + found[1, 0, 2] == 4000
+
+
+def test_no_case_is_lost_where_walks_stand_for_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = small_tree([(-1, -1, [-1, 1001, 77, 0]), (0, 0, [0, 0, 0, 90])])
+    whole = completed(tree, THREE)
+    monkeypatch.setattr("tracecloak.anonymizers.variants.privtree._MAX_WALKED", 50)
+    assert sum(completed(tree, THREE).values()) == sum(whole.values()) == 1168
+
+
+# --- the release ----------------------------------------------------------------------------------
+
+
+@settings(max_examples=40)
+@given(
+    variant_counts(max_length=5),
+    st.sampled_from(["0.001", "0.5", "1", "100"]),
+    st.integers(1, 3),
+    st.integers(0, 9),
+)
+def test_a_release_is_of_the_domain(
+    counts: dict[Variant, int], epsilon: str, max_units: int, number: int
+) -> None:
+    made = released(counts, epsilon, domain_of(max_units=max_units), number)
+    for variant in made:
+        assert 1 <= len(variant) <= 5
+        assert set(variant) <= {"A", "B", "C", OTHER}
+
+
+def test_frequent_variants_are_kept_at_a_large_epsilon() -> None:
+    counts = {("A", "B"): 500, ("A", "B", OTHER): 400, ("C",): 300, ("B", "B", "B", "A"): 300}
+    assert released(counts, 100) == counts
+    assert released(counts, 100, domain_of(max_units=2)) == counts
+
+
+def test_the_shares_of_the_budget_suit_a_synthetic_log() -> None:
+    """Earth mover's distance to 1,000 cases of the synthetic hospital, median of 3, at epsilon 1.
+
+    Much less for the decisions makes the tree too shallow, much more makes its leaves noise.
+    """
+    table = pa.Table.from_batches(hospital_log(1000)).combine_chunks()
+    vocabulary = ActivityVocabulary.public(ACTIVITIES)
+    codes = vocabulary.codes(table["activity"].combine_chunks())
+    starts = np.unique(np.asarray(table["case_id"].to_pylist()), return_index=True)[1]
+    offsets = np.append(np.sort(starts), len(codes)).astype(np.int64)
+    domain = Domain(vocabulary, MAX_EVENTS_PER_CASE, 1)
+    log = VariantHistogram.from_sequences(
+        encode_sequences(offsets, codes), np.ones(len(offsets) - 1, np.int64)
+    )
+    true = VariantDistribution(log.offsets, log.codes, log.counts)
+
+    def distance(generator: PrivTree) -> float:
+        found = []
+        for number in range(3):
+            made = generator.answer(log, domain, Fraction(1), Fraction(0), randomness(number))
+            own = vocabulary.codes(made.names)[made.codes]
+            found.append(
+                variant_emd(true, VariantDistribution(made.offsets, own, made.counts)) or 0
+            )
+        return float(np.median(found))
+
+    chosen = distance(PrivTree())
+    assert 0.1 < chosen < 0.45
+    assert chosen < distance(PrivTree(Fraction(1, 5)))
+    assert chosen < distance(PrivTree(Fraction(9, 10)))
+
+
+@pytest.mark.parametrize("epsilon", ["0.001", "1", "100"])
+@pytest.mark.parametrize("counts", [{}, {("A",): 1}], ids=["no case", "one case"])
+def test_a_log_of_hardly_anything_is_no_trouble(counts: dict[Variant, int], epsilon: str) -> None:
+    for number in range(20):
+        released(counts, epsilon, domain_of(max_length=1), number)
+        released(counts, epsilon, domain_of(max_length=50), number)
+        released(counts, epsilon, Domain(ActivityVocabulary.of(["A"]), 9, 1), number)
+
+
+def test_a_release_is_a_function_of_the_counts_and_the_key() -> None:
+    counts = {("A", "B"): 60, ("A", "C"): 40, ("B", "C", "A"): 50, (OTHER,): 30, ("C",): 9}
+    backwards = dict(reversed(counts.items()))
+    assert released(counts) == released(backwards)
+    assert list(released(counts)) == list(released(backwards))
+    assert len({tuple(released(counts, number=n).items()) for n in range(5)}) > 1
+
+
+@pytest.mark.parametrize("epsilon", ["1", "0.001", "100", "0.7"])
+@pytest.mark.parametrize("delta", ["0", "1e-6"])
+@pytest.mark.parametrize("max_units", [1, 3])
+def test_parts_add_up(epsilon: str, delta: str, max_units: int) -> None:
+    budget = Fraction(epsilon), Fraction(delta)
+    for generator in (PrivTree(), PrivTree(Fraction(3, 10))):
+        spends = generator.spends(*budget, max_units)
+        assert total(spends) == budget
+        prefixes, leaves = spends
+        assert prefixes.mechanism == "pure" and prefixes.delta == 0
+        assert leaves.sensitivity == max_units
+        assert Fraction(*leaves.scale or (0, 1)) == max_units / leaves.epsilon
+        assert generator.explain(*budget, max_units)
+
+
+def test_noise_too_wide_is_refused_beforehand() -> None:
+    with pytest.raises(UsageError, match="raise epsilon"):
+        PrivTree().spends(Fraction(1, 10**13), Fraction(0), 1)
+
+
+@pytest.mark.parametrize("share", [0.5, Fraction(0), Fraction(1), Fraction(-1)])
+def test_a_share_is_exact_and_inside(share: Fraction) -> None:
+    with pytest.raises(UsageError, match="structure_share"):
+        PrivTree(share)
+
+
+def test_it_runs_as_a_method() -> None:
+    method = VariantLog(PrivTree())
+    given_: dict[str, Any] = {"epsilon": "4", "delta": "0", "vocabulary": ("A", "B")}
+    params = VariantLogParams(**given_, max_trace_length=3)
+    traces = trace_batch({f"c{i}": "A B A B" if i % 3 else "B Z" for i in range(300)})
+    made = anonymise([traces], method, params, release_key(0), "release", "configuration")
+    variants = as_dict(made.products.by_name["variants"])
+    assert abs(variants["A", "B", "A"] - 200) < 40 and abs(variants["B", OTHER] - 100) < 40
+    assert sum(batch.n_cases for batch in made.traces) == sum(variants.values())
+    assert sum(spend.epsilon for spend in method.spends(params)) == 4

@@ -1,0 +1,415 @@
+"""The sparse histogram: thresholds, the law of what is released, and what it must never show.
+
+Statistical tests reject at ALPHA = 1e-9 each and name their n and their control.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from tests.support.chi_square import ALPHA, p_value, p_value_of_law
+from tests.support.keys import randomness, release_key
+from tests.support.logs import Variant, trace_batch, variant_counts
+from tests.support.privacy_loss import ONE, Law, delta_between, discrete_laplace
+from tracecloak.anonymizers.accounting.composition import total
+from tracecloak.anonymizers.contract.in_memory import anonymise
+from tracecloak.anonymizers.noise.keyed_stream import CellStream
+from tracecloak.anonymizers.noise.randomness import cell_numbers
+from tracecloak.anonymizers.variants.generator import Domain
+from tracecloak.anonymizers.variants.method import VariantLog, VariantLogParams
+from tracecloak.anonymizers.variants.sparse_histogram import (
+    SparseHistogram,
+    Thresholds,
+    _invert,
+    _numbers,
+    _sequence,
+)
+from tracecloak.schemas.arrays.sequences import encode_sequences
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+from tracecloak.schemas.published.variants import ReleasedVariants
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+ZERO = Fraction(0)
+
+
+def domain(names: Iterable[str] = "AB", max_length: int = 4, max_units: int = 1) -> Domain:
+    return Domain(ActivityVocabulary.public(names), max_length, max_units)
+
+
+def histogram(counts: Mapping[Variant, int], of: Domain) -> VariantHistogram:
+    names = of.vocabulary.names.to_pylist()
+    offsets = np.cumsum([0, *map(len, counts)], dtype=np.int64)
+    codes = np.array([names.index(name) for variant in counts for name in variant], np.int32)
+    return VariantHistogram.from_sequences(
+        encode_sequences(offsets, codes), np.array(list(counts.values()), np.int64)
+    )
+
+
+def released(
+    counts: Mapping[Variant, int],
+    of: Domain,
+    epsilon: Fraction | int = 1,
+    number: int = 0,
+    junk: Fraction | int = Fraction(1, 20),
+) -> dict[Variant, int]:
+    """What the key of that number releases; checks its shape on the way."""
+    return read(
+        SparseHistogram(Fraction(junk)).answer(
+            histogram(counts, of), of, Fraction(epsilon), ZERO, randomness(number)
+        )
+    )
+
+
+def read(variants: ReleasedVariants) -> dict[Variant, int]:
+    assert variants.offsets.dtype == variants.counts.dtype == np.int64
+    assert variants.codes.dtype == np.int32
+    assert (variants.counts > 0).all() and (np.diff(variants.counts) <= 0).all()
+    assert sorted(variants.names.to_pylist()) == variants.names.to_pylist()
+    rows = variants.to_table().to_pylist()
+    found = {tuple(row["variant"]): row["count"] for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+# --- thresholds -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("junk", [Fraction(1, 20), Fraction(7, 3)])
+@pytest.mark.parametrize("scale", [(1, 1), (10, 1), (1, 7), (3, 1)])
+@pytest.mark.parametrize(("n_activities", "max_length"), [(1, 3), (2, 2), (28, 25), (1000, 300)])
+def test_thresholds_are_the_smallest_that_bound_the_junk(
+    n_activities: int, max_length: int, scale: tuple[int, int], junk: Fraction
+) -> None:
+    thresholds = Thresholds(n_activities, max_length, scale, junk)
+    assert thresholds.n_lengths == max_length
+    with mpmath.workdps(1200):
+        decay = mpmath.exp(-mpmath.mpf(scale[1]) / scale[0])
+        share = mpmath.mpf(junk.numerator) / junk.denominator / max_length
+
+        def expected(length: int, least: int) -> mpmath.mpf:
+            return mpmath.mpf(n_activities) ** length * decay**least / (1 + decay)
+
+        for length in {1, 2, max_length}:
+            least = thresholds.of(length)
+            assert expected(length, least) <= share
+            assert least == 1 or expected(length, least - 1) > share
+
+
+def test_thresholds_by_hand() -> None:
+    """ceil(L ln 28 + ln(25 / 0.05) - ln(1 + e^-1)) = ceil(3.332 L + 6.215 - 0.313)."""
+    thresholds = Thresholds(28, 25, (1, 1), Fraction(1, 20))
+    assert [thresholds.of(length) for length in (1, 2, 6, 25)] == [10, 13, 26, 90]
+
+
+def test_lengths_whose_threshold_leaves_int64_are_not_released() -> None:
+    wide = Thresholds(1000, 10**9, (2**40, 1), Fraction(1, 20))
+    assert wide.of(wide.n_lengths) <= 2**62 < wide.of(wide.n_lengths + 1)
+    narrow = domain(max_length=5)
+    counted = histogram({("A",) * 5: 7}, narrow)
+    made = SparseHistogram().answer(counted, narrow, Fraction(1, 2**39), ZERO, randomness())
+    assert made.n_variants == 0
+
+
+@pytest.mark.parametrize("junk", [0, -1, 0.05])
+def test_junk_must_be_exact_and_positive(junk: Any) -> None:
+    with pytest.raises(UsageError, match="junk must be an exact number above 0"):
+        SparseHistogram(junk)
+
+
+@pytest.mark.parametrize("max_units", [1, 3])
+@pytest.mark.parametrize("delta", [ZERO, Fraction(1, 10**6)])
+def test_the_parts_are_the_budget_and_the_noise_covers_a_unit(
+    delta: Fraction, max_units: int
+) -> None:
+    epsilon = Fraction(7, 10)
+    [part] = SparseHistogram().spends(epsilon, delta, max_units)
+    assert total([part]) == (epsilon, delta)
+    assert part.mechanism == "discrete_laplace" and part.scale is not None
+    assert Fraction(*part.scale) == max_units / epsilon
+    thresholds = SparseHistogram().thresholds(domain(max_units=max_units), epsilon)
+    assert thresholds.scale == part.scale
+    assert "0.05 variants" in SparseHistogram().explain(epsilon, delta, max_units)
+
+
+# --- how many pass, exactly -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("n_activities", "length", "scale", "junk"),
+    [
+        (28, 25, (1, 1), Fraction(1, 20)),
+        (1000, 300, (10, 1), Fraction(1, 20)),
+        (2, 1, (1, 1), Fraction(2)),
+        (3, 4, (5, 2), Fraction(30)),
+    ],
+)
+def test_the_enclosures_hold_the_binomial_law(
+    n_activities: int, length: int, scale: tuple[int, int], junk: Fraction
+) -> None:
+    """Against the binomial sum in 2,500 digits, which has room for 1 - p where p is 10^-900."""
+    thresholds = Thresholds(n_activities, length, scale, junk)
+    n = n_activities**length
+    with mpmath.workdps(2500):
+        decay = mpmath.exp(-mpmath.mpf(scale[1]) / scale[0])
+        p = decay ** thresholds.of(length) / (1 + decay)
+        at_most = term = mpmath.exp(n * mpmath.log(1 - p))
+        for k, found in enumerate(
+            itertools.islice(thresholds.n_passing_at_most(length, 60), min(6, n))
+        ):
+            low, high = mpmath.mpf(str(found.low)), mpmath.mpf(str(found.high))
+            assert low <= at_most <= high
+            assert high - low < mpmath.mpf(10) ** -45
+            term = term * (n - k) / (k + 1) * p / (1 - p)
+            at_most += term
+
+
+class Words(CellStream):
+    """A stream of words that are given."""
+
+    def __init__(self, *words: int) -> None:
+        super().__init__(randomness(), "given", cell_numbers(np.arange(1)))
+        self.rest = list(words)
+
+    def words(self, rows: np.ndarray) -> np.ndarray:
+        return np.array([[self.rest.pop(0), 0]], np.uint64)
+
+
+@pytest.mark.parametrize("k", [0, 1, 2])
+def test_a_number_on_the_edge_is_told_by_further_words(k: int) -> None:
+    """U agrees with P(K <= k) in 192 bits; a bit less is k, a bit more is k + 1."""
+    thresholds = Thresholds(28, 25, (1, 1), Fraction(50))
+    enclosure = next(itertools.islice(thresholds.n_passing_at_most(25, 120), k, None))
+    edge = int(Fraction(enclosure.low) * 2**256)
+    head, *rest = ((edge >> shift) % 2**64 for shift in (192, 128, 64))
+    for last, expected in ((edge % 2**64 - 1000, k), (edge % 2**64 + 1000, k + 1)):
+        assert 0 <= last < 2**64
+        stream = Words(*rest, last)
+        assert _invert(thresholds, 25, stream, 0, head) == expected
+        assert not stream.rest
+
+
+def test_no_more_pass_than_there_are() -> None:
+    thresholds = Thresholds(2, 1, (1, 1), Fraction(2))
+    assert _invert(thresholds, 1, Words(), 0, 2**64 - 1) == 2
+
+
+N_NUMBERS = 2000
+
+
+def test_numbers_follow_the_binomial() -> None:
+    """2,000 draws of Binomial(9, p), p near 0.3. Control: Poisson of the same mean."""
+    thresholds = Thresholds(3, 2, (5, 2), Fraction(6))
+    decay = np.exp(-0.4)
+    p = decay ** thresholds.of(2) / (1 + decay)
+    assert 0.2 < p < 0.35
+    stream = CellStream(randomness(), "test", cell_numbers(np.arange(N_NUMBERS)))
+    heads = stream.words(np.arange(N_NUMBERS))[:, 0].tolist()
+    drawn = [_invert(thresholds, 2, stream, row, head) for row, head in enumerate(heads)]
+    observed = np.bincount(drawn, minlength=10)
+    assert p_value(observed, N_NUMBERS * stats.binom.pmf(np.arange(10), 9, p)) > ALPHA
+    poisson = stats.poisson.pmf(np.arange(10), 9 * p)
+    assert p_value(observed, N_NUMBERS * poisson / poisson.sum()) < ALPHA
+
+
+def test_sequences_are_uniform() -> None:
+    """4,000 sequences of length 2 over 5 activities. Control: a bias of the last activity."""
+    drawn = Counter(_sequence(5, 2, i, randomness()).as_py() for i in range(4000))
+    cells = [bytes(pair) for pair in itertools.product(range(5), repeat=2)]
+    assert p_value_of_law(drawn, dict.fromkeys(cells, 1 / 25)) > ALPHA
+    biased = {cell: (0.6 if cell[-1] == 4 else 1.1) / 25 for cell in cells}
+    assert p_value_of_law(drawn, biased) < ALPHA
+
+
+# --- the law of a release -------------------------------------------------------------------------
+
+# Two sequences, A and OTHER, and a threshold of 1.
+TINY = domain("A", 1)
+TINY_JUNK = Fraction(1)
+TOP = 5  # values from here on are one
+
+
+def cell_law(true: int, least: int, scale: Fraction = Fraction(1)) -> Law:
+    """The released value of one sequence, 0 where it is not."""
+    noisy = discrete_laplace(scale, 150, true)
+    return noisy.map(lambda n: 0 if n < least else n)
+
+
+def capped(law: Law) -> dict[Any, float]:
+    made = law.map(lambda pair: tuple(min(n, TOP) for n in pair))
+    return {pair: float(Fraction(high, ONE)) for pair, (_, high) in made.chances.items()}
+
+
+@functools.cache
+def tiny_law(a: int, other: int) -> Law:
+    [least] = {Thresholds(2, 1, (1, 1), TINY_JUNK).of(1)}
+    return cell_law(a, least).times(cell_law(other, least))
+
+
+def broken_law(a: int) -> Law:
+    """With A observed, OTHER is released wherever one of two draws over the domain passes."""
+    alone = cell_law(0, 1)
+    passing = {n: bounds for n, bounds in alone.chances.items() if n}
+    p = sum(Fraction(high, ONE) for _, high in passing.values())
+    more = (1 - (1 - p) ** 2) / p
+    chances = {n: (int(low * more), int(high * more) + 1) for n, (low, high) in passing.items()}
+    rest = ONE - sum(high for _, high in chances.values())
+    other = Law({**chances, 0: (rest - len(chances), rest + len(chances))}, alone.rest)
+    return cell_law(a, 1).times(other)
+
+
+N_RELEASES = 1000
+
+
+@pytest.mark.parametrize("a", [0, 2])
+def test_the_release_of_a_tiny_domain_has_the_law_of_noise_on_every_sequence(a: int) -> None:
+    """1,000 releases; A has `a` cases. Control: all draws placed on sequences without a case."""
+    counts = {("A",): a} if a else {}
+    sample: Counter[Any] = Counter()
+    for number in range(N_RELEASES):
+        made = released(counts, TINY, 1, number, TINY_JUNK)
+        assert made.keys() <= {("A",), (OTHER,)}
+        sample[min(made.get(("A",), 0), TOP), min(made.get((OTHER,), 0), TOP)] += 1
+    assert p_value_of_law(sample, capped(tiny_law(a, 0))) > ALPHA
+    if a:
+        assert p_value_of_law(sample, capped(broken_law(a))) < ALPHA
+
+
+@pytest.mark.parametrize(("a", "other"), [(0, 0), (1, 0), (2, 1)])
+def test_one_case_is_covered_by_epsilon_alone(a: int, other: int) -> None:
+    """Exactly, on the law that the releases were found to have. Control: the broken placement."""
+    before = tiny_law(a, other)
+    _, most = delta_between(tiny_law(a + 1, other), before, Fraction(1))
+    # What lies beyond the listed values, of probability e^-145, is all that is left.
+    assert most < Fraction(1, 10**60)
+    least, _ = delta_between(tiny_law(a + 1, other), before, Fraction(9, 10))
+    assert least > Fraction(1, 1000)
+    least, _ = delta_between(broken_law(1), tiny_law(0, 0), Fraction(1))
+    assert least > Fraction(1, 1000)
+
+
+@pytest.mark.parametrize("split", [(3, 0), (2, 1), (1, 2)])
+def test_several_cases_of_a_unit_are_covered_however_they_are_spread(
+    split: tuple[int, int],
+) -> None:
+    scale = Fraction(*SparseHistogram().thresholds(domain("A", 1, 3), Fraction(1)).scale)
+
+    def law(a: int, other: int) -> Law:
+        return cell_law(a, 4, scale).times(cell_law(other, 4, scale))
+
+    # The listed values leave out some e^-50 at this scale.
+    assert delta_between(law(*split), law(0, 0), Fraction(1))[1] < Fraction(1, 10**18)
+
+
+# --- what it depends on ---------------------------------------------------------------------------
+
+
+@given(variant_counts(max_length=4), st.integers(0, 10))
+@settings(max_examples=30, deadline=None)
+def test_only_sequences_of_the_domain_are_released(counts: dict[Variant, int], number: int) -> None:
+    of = domain("ABC", 4)
+    made = released(counts, of, Fraction(1, 5), number, 20)
+    for variant, count in made.items():
+        assert 1 <= len(variant) <= 4
+        assert set(variant) <= {*"ABC", OTHER}
+        assert count >= Thresholds(4, 4, (5, 1), Fraction(20)).of(len(variant))
+    assert made == released(dict(reversed(counts.items())), of, Fraction(1, 5), number, 20)
+    assert list(made) == list(released(counts, of, Fraction(1, 5), number, 20))
+
+
+def test_the_noise_of_a_variant_is_its_own() -> None:
+    of = domain()
+    few = released({("A",): 100, ("B", "A"): 200}, of)
+    more = released({("A",): 100, ("A", "B"): 5, ("B", "A"): 300, (OTHER,): 50}, of)
+    assert few[("A",)] == more[("A",)]
+    assert few[("B", "A")] + 100 == more[("B", "A")]
+    other_key = released({("A",): 100, ("B", "A"): 200}, of, 1, 1)
+    assert other_key != few and other_key.keys() >= few.keys()
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 1000), 1, 100])
+@pytest.mark.parametrize("counts", [{}, {("A",): 1}, {(OTHER, "A"): 10**6}])
+def test_every_histogram_and_epsilon_is_answered(
+    counts: dict[Variant, int], epsilon: Fraction | int
+) -> None:
+    made = released(counts, domain(max_units=3), epsilon)
+    if epsilon == 100:
+        assert made == counts  # noise of scale 0.03, and a threshold of 1
+    if (OTHER, "A") in counts:
+        assert abs(made[(OTHER, "A")] - 10**6) < 10**6 / 10
+
+
+def test_nothing_is_lost_of_a_vocabulary_without_a_name_but_other() -> None:
+    assert released({(OTHER,): 50, (OTHER,) * 3: 70}, domain("")).keys() == {
+        (OTHER,),
+        (OTHER,) * 3,
+    }
+
+
+def test_large_alphabets_and_lengths_are_drawn() -> None:
+    """Codes of several bytes, and as many sequences as are expected of 300: between 100 and 300.
+
+    Rounding the thresholds up leaves a share between 1 / e and 1 of them; the number is then
+    Poisson, within 5 deviations with probability 1 - 1e-6 under any key.
+    """
+    of = domain([f"name {i:03}" for i in range(300)], 60)
+    made = released({}, of, 1, 0, 300)
+    assert 300 / np.e - 55 < len(made) < 300 + 90
+    lengths = [len(variant) for variant in made]
+    assert min(lengths) <= 5 and max(lengths) >= 55
+    assert sum(name > "name 150" for variant in made for name in variant) > 100
+
+
+def test_a_junk_sequence_that_some_case_has_is_dropped() -> None:
+    """With threshold 1 and many draws, an observed variant below it stays out."""
+    of = domain("A", 1)
+    thresholds = Thresholds(2, 1, (1, 1), TINY_JUNK)
+    hits = 0
+    for number in range(100):
+        empty = released({}, of, 1, number, TINY_JUNK)
+        one = released({("A",): 1}, of, 1, number, TINY_JUNK)
+        assert empty.get((OTHER,)) == one.get((OTHER,))
+        hits += ("A",) in empty and ("A",) not in one
+    assert thresholds.of(1) == 1 and hits > 3
+
+
+def test_sequences_are_without_replacement() -> None:
+    """As many distinct sequences of a length are released as passed, of up to 3 and 9."""
+    of = domain("AB", 2)
+    thresholds = Thresholds(3, 2, (1, 1), Fraction(6))
+    most = 0
+    for number in range(100):
+        drawn = dict(_numbers(thresholds, randomness(number)))
+        made = released({}, of, 1, number, 6)
+        assert Counter(map(len, made)) == drawn
+        most = max(most, drawn.get(1, 0))
+    assert most == 3
+
+
+# --- as a method ----------------------------------------------------------------------------------
+
+
+def test_as_a_method_it_releases_the_log_of_its_histogram() -> None:
+    log = {f"case {i}": "A B" if i % 3 else "A X" for i in range(300)}
+    params = VariantLogParams(epsilon="1", delta="0", vocabulary=("A", "B"), max_trace_length=2)
+    method = VariantLog(SparseHistogram())
+    made = anonymise([trace_batch(log)], method, params, release_key(), "release", "config")
+    variants = read(made.products.by_name["variants"])
+    assert variants.keys() == {("A", "B"), ("A", OTHER)}
+    assert abs(variants["A", "B"] - 200) < 30
+    assert made.traces[0].n_cases == sum(variants.values())
+    guarantee = method.guarantee(params)
+    assert (guarantee.epsilon, guarantee.delta) == (1.0, 0.0)
+    assert method.explain(params)[0].startswith("variants: adds discrete Laplace noise")

@@ -1,0 +1,523 @@
+"""The stability histogram: its law, what it must never show, and the log that it describes.
+
+Statistical tests reject at ALPHA = 1e-9 each and name their n and their control.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import mpmath
+import numpy as np
+import pyarrow as pa
+import pydantic
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.chi_square import ALPHA, p_value
+from tests.support.keys import randomness, release_key
+from tests.support.logs import Log, Variant, event_batches, histogram, read_cases, trace_batch
+from tests.support.privacy_loss import ONE, discrete_laplace, truncated_laplace
+from tests.support.rounds import run_rounds
+from tracecloak.anonymizers.accounting.calibration import laplace_interval
+from tracecloak.anonymizers.accounting.composition import total
+from tracecloak.anonymizers.contract.in_memory import Anonymised, anonymise, group_into_traces
+from tracecloak.anonymizers.variants.generator import log_of
+from tracecloak.anonymizers.variants.stability_histogram import (
+    VariantHistogramMethod,
+    VariantHistogramParams,
+)
+from tracecloak.schemas.arrays.columnar import encode
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+from tracecloak.schemas.published.variants import ReleasedVariants
+
+METHOD = VariantHistogramMethod()
+
+
+def params_of(epsilon: str = "1", **given_: Any) -> VariantHistogramParams:
+    return VariantHistogramParams(epsilon=epsilon, **given_)
+
+
+def counts_of(variants: ReleasedVariants) -> dict[Variant, int]:
+    """A released histogram as a dict, in its order; checks its shape on the way."""
+    assert variants.offsets.dtype == variants.counts.dtype == np.int64
+    assert variants.codes.dtype == np.int32
+    rows = variants.to_table().to_pylist()
+    found = {tuple(row["variant"]): row["count"] for row in rows}
+    assert len(found) == len(rows) == variants.n_variants
+    return found
+
+
+def decided(
+    counts: dict[Variant, int],
+    params: VariantHistogramParams,
+    number: int = 0,
+    names: Iterable[str] = "ABC",
+) -> ReleasedVariants:
+    """One decision on a histogram that is given, under the key of that number."""
+    statistics = {"variants": histogram(counts, names), "names": ActivityVocabulary.of(names)}
+    return METHOD.decide("variants", statistics, {}, params, randomness(number)).variants
+
+
+def released(log: Log, params: VariantHistogramParams, number: int = 0) -> Anonymised:
+    return anonymise([trace_batch(log)], METHOD, params, release_key(number), "release", "config")
+
+
+def repeated(variants: dict[str, int]) -> dict[str, str]:
+    """A log with each variant so many times."""
+    cases = itertools.chain(*([variant] * n for variant, n in variants.items()))
+    return {f"case {i}": variant for i, variant in enumerate(cases)}
+
+
+# --- parameters -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "threshold", "bound"),
+    # exp(-eps (t - 1)) / (1 + exp(-eps)) <= 1e-6, and Desfontaines et al. 2022, Definition 4.
+    [("0.1", 133, 109), ("0.5", 28, 25), ("1", 15, 14), ("2", 8, 7)],
+)
+def test_the_published_thresholds_reach_the_release(
+    epsilon: str, threshold: int, bound: int
+) -> None:
+    laplace, truncated = params_of(epsilon), params_of(epsilon, noise="truncated")
+    assert laplace.threshold == threshold
+    assert truncated.threshold == bound + 1
+    for params in (laplace, truncated):
+        assert str(params.threshold) in METHOD.guarantee(params).reality
+        assert f" {params.threshold} noisy cases" in METHOD.explain(params)[0]
+
+    class Shifted(VariantHistogramMethod):
+        """No noise, but its arguments are noted."""
+
+        asked: ClassVar[list[tuple[int, ...]]] = []
+
+        @staticmethod
+        def laplace(stream: Any, *rest: int) -> np.ndarray:
+            Shifted.asked.append(rest)
+            return np.zeros(len(stream), np.int64)
+
+        truncated = laplace
+
+    counts = {(name,): params.threshold + shift for shift, name in ((-1, "A"), (0, "B"), (1, "C"))}
+    for params, asked in (
+        (laplace, (*laplace.scale,)),
+        (truncated, (*truncated.scale, bound)),
+    ):
+        counts = {("A",): params.threshold - 1, ("B",): params.threshold, ("C",): 10**6}
+        statistics = {"variants": histogram_of(counts), "names": ActivityVocabulary.of("ABC")}
+        made = Shifted().decide("variants", statistics, {}, params, randomness()).variants
+        assert counts_of(made) == {("C",): 10**6, ("B",): params.threshold}
+        assert Shifted.asked.pop() == asked
+        assert Fraction(*asked[:2]) == 1 / Fraction(epsilon)
+
+
+def histogram_of(counts: dict[Variant, int]) -> Any:
+    """The histogram without a case for each count."""
+    once = histogram(dict.fromkeys(counts, 1))
+    order = sorted(counts)  # one code a name, so codes and names have one order
+    return replace(once, counts=np.array([counts[variant] for variant in order], np.int64))
+
+
+def test_delta_0_is_refused() -> None:
+    with pytest.raises(pydantic.ValidationError, match="needs delta above 0"):
+        params_of(delta="0")
+
+
+@given(st.fractions(Fraction(1, 50), 300, max_denominator=60), st.sampled_from([0.5, 0.95, 0.999]))
+def test_the_interval_is_the_smallest_that_holds_the_noise(
+    scale: Fraction, confidence: float
+) -> None:
+    h = laplace_interval(scale, confidence)
+    decay = math.exp(-1 / scale)
+
+    def outside(reach: int) -> float:
+        """P(|X| > reach), summed."""
+        x = np.arange(reach + 1, reach + 2 + int(45 * scale) + 10)
+        return float(2 * (1 - decay) / (1 + decay) * (decay**x).sum())
+
+    assert outside(h) <= (1 - confidence) * (1 + 1e-9)
+    assert h == 0 or outside(h - 1) > (1 - confidence) * (1 - 1e-9)
+
+
+# --- delta, exactly -------------------------------------------------------------------------------
+
+
+@functools.cache
+def tail(scale: Fraction, reach: int, least: int) -> mpmath.mpf:
+    """P(X >= least) of discrete Laplace noise conditioned on |X| <= reach: its terms added up."""
+    with mpmath.workdps(60):
+        decay = mpmath.exp(-mpmath.mpf(scale.denominator) / scale.numerator)
+        power, powers = mpmath.mpf(1), []
+        for _ in range(reach + 1):
+            powers.append(power)
+            power *= decay
+        everything = 2 * mpmath.fsum(powers) - 1
+        if least <= 0:
+            return 1 - mpmath.fsum(powers[1 - least :]) / everything
+        return mpmath.fsum(powers[least:]) / everything
+
+
+@pytest.mark.parametrize("max_units", [1, 2, 3, 5])
+@pytest.mark.parametrize("delta", ["1e-9", "1e-6", "1e-5", "0.01", "0.3"])
+@pytest.mark.parametrize("epsilon", ["0.1", "0.5", "1", "2", "7"])
+def test_what_one_unit_alone_has_is_released_with_at_most_delta(
+    epsilon: str, delta: str, max_units: int
+) -> None:
+    """All splits of a unit's cases over variants; one less of a threshold would be too low."""
+    given_: dict[str, Any] = {"delta": delta, "max_cases": 1}
+    if max_units > 1:
+        given_["max_cases_per_individual"] = max_units
+    for noise in ("laplace", "truncated"):
+        params = params_of(epsilon, **given_, noise=noise)
+        threshold, scale = params.threshold, Fraction(*params.scale)
+        assert scale == max_units / Fraction(epsilon)
+        # Without a bound the terms left out are e^-80 of the whole.
+        reach = threshold - 1 if noise == "truncated" else threshold + int(80 * scale)
+        assert chance_of_any(max_units, threshold, scale, reach) <= mpmath.mpf(delta)
+        if noise == "laplace" and threshold > max_units + 1:
+            assert chance_of_any(max_units, threshold - 1, scale, reach) > mpmath.mpf(delta)
+        if noise == "truncated" and threshold > max_units + 1:
+            assert chance_of_any(max_units, threshold - 1, scale, reach - 1) > mpmath.mpf(delta)
+
+
+def chance_of_any(max_units: int, threshold: int, scale: Fraction, reach: int) -> mpmath.mpf:
+    """That a variant of the unit alone is released, over the worst split of its cases."""
+    with mpmath.workdps(60):
+        return max(
+            1 - mpmath.fprod(1 - tail(scale, reach, threshold - cases) for cases in split)
+            for split in splits(max_units)
+        )
+
+
+def splits(n: int, most: int | None = None) -> list[tuple[int, ...]]:
+    """All ways to write n as a sum of positive numbers."""
+    if n == 0:
+        return [()]
+    return [
+        (first, *rest)
+        for first in range(min(n, most or n), 0, -1)
+        for rest in splits(n - first, first)
+    ]
+
+
+# --- the law --------------------------------------------------------------------------------------
+
+LAW_N = 20_000
+
+
+def variants_alike(n: int, count: int) -> tuple[Any, ActivityVocabulary]:
+    """A histogram of n variants, each of `count` cases."""
+    names = [f"{i:02}" for i in range(28)]
+    triples = itertools.islice(itertools.product(names, repeat=3), n)
+    log = {str(i): " ".join(triple) for i, triple in enumerate(triples)}
+    once = trace_batch(log, names)
+    [counter] = [c for name, c in METHOD.requires("variants", None).items() if name == "variants"]
+    counted = counter.count(once, {}, randomness())
+    assert counted.n_variants == n
+    return replace(counted, counts=np.full(n, count)), once.vocabulary
+
+
+@pytest.mark.parametrize("noise", ["laplace", "truncated"])
+@pytest.mark.parametrize("count", [3, 12, 40])
+def test_a_released_count_has_exactly_its_law(noise: str, count: int) -> None:
+    """With n = 20,000 variants of one count under one key, chi-square at 1e-9.
+
+    The outcome "not released" is one of the outcomes. Controls: scales 15 % too small and too wide,
+    and a threshold that is off by one, all rejected.
+    """
+    params = params_of("0.5", delta="0.05", max_cases=2, noise=noise)
+    counted, names = variants_alike(LAW_N, count)
+    statistics = {"variants": counted, "names": names}
+    made = METHOD.decide("variants", statistics, {}, params, randomness(7)).variants
+    found = Counter(made.counts.tolist())
+    found[0] = LAW_N - made.n_variants
+
+    def p(scale: Fraction, threshold: int) -> float:
+        law = (
+            truncated_laplace(scale, params.threshold - 1, count)
+            if noise == "truncated"
+            else discrete_laplace(scale, 160, count)
+        )
+        chances: Counter[int] = Counter()
+        for x, (low, _) in law.chances.items():
+            assert isinstance(x, int)
+            chances[x if x >= threshold else 0] += low
+        assert sum(chances.values()) > ONE * (1 - 1e-12)
+        if set(+found) - set(chances):
+            return 0.0
+        outcomes = sorted(chances)
+        expected = np.array([chances[x] / ONE for x in outcomes])
+        expected *= LAW_N / expected.sum()
+        return p_value(np.array([found[x] for x in outcomes]), expected)
+
+    scale = Fraction(2)
+    assert p(scale, params.threshold) > ALPHA
+    if count == 3:  # a few of a hundred are just at the threshold
+        assert p(scale, params.threshold + 1) < ALPHA
+    else:
+        assert p(scale * Fraction(85, 100), params.threshold) < ALPHA
+        assert p(scale * Fraction(115, 100), params.threshold) < ALPHA
+
+
+def test_under_many_keys_a_variants_noise_has_the_law_too() -> None:
+    """With n = 4,800, 600 decisions on 8 variants, chi-square at 1e-9; control: scale 20 % off."""
+    params = params_of("1")
+    noise: Counter[int] = Counter()
+    for number in range(600):
+        noise.update((decided_quickly(params, number).counts - 500).tolist())
+    observed = np.array([noise[x] for x in range(-60, 61)])
+    assert observed.sum() == 4800
+
+    def p(scale: float) -> float:
+        x = np.arange(-60, 61)
+        law = np.exp(-np.abs(x) / scale)
+        return p_value(observed, 4800 * law / law.sum())
+
+    assert p(1.0) > ALPHA
+    assert p(0.8) < ALPHA
+    assert p(1.25) < ALPHA
+
+
+@functools.cache
+def eight_variants() -> dict[str, Any]:
+    counted = histogram(
+        {tuple(variant): 1 for variant in ("A", "B", "AB", "BA", "CC", "CB", "ABC", "ACB")}
+    )
+    return {
+        "variants": replace(counted, counts=np.full(8, 500)),
+        "names": ActivityVocabulary.of("ABC"),
+    }
+
+
+def decided_quickly(params: VariantHistogramParams, number: int) -> ReleasedVariants:
+    return METHOD.decide("variants", eight_variants(), {}, params, randomness(number)).variants
+
+
+# --- noise belongs to the variant -----------------------------------------------------------------
+
+
+@given(
+    st.sets(st.lists(st.sampled_from("ABC"), min_size=1, max_size=4).map(tuple), max_size=8),
+    st.integers(0, 5),
+)
+def test_a_variants_count_does_not_depend_on_the_others(others: set[Variant], number: int) -> None:
+    """Same key, same names: alone and among others a variant gets the same noise."""
+    params = params_of("2")
+    alone = counts_of(decided({("A", "B"): 30}, params, number))
+    among = counts_of(decided({**dict.fromkeys(others, 9), ("A", "B"): 30}, params, number))
+    assert among["A", "B"] == alone["A", "B"]
+
+
+def test_different_variants_and_keys_have_different_noise() -> None:
+    variants = [("A",) * n for n in range(1, 9)]
+    params = params_of("0.1", delta="1e-5")
+    rows = [
+        tuple(decided(dict.fromkeys(variants, 900), params, key).counts.tolist()) for key in (0, 1)
+    ]
+    assert len(set(rows[0])) > 4
+    noise = [counts_of(decided(dict.fromkeys(variants, 900), params, key)) for key in (0, 1)]
+    assert sum(noise[0][v] == noise[1][v] for v in variants) < 4
+
+
+LOG = repeated({"A B C": 40, "A C B": 31, "A": 22, "C C C C": 9, "B": 4, "A B B": 1})
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        params_of("1"),
+        params_of("1", noise="truncated"),
+        params_of("1", vocabulary=("A", "B"), max_trace_length=2),
+        params_of("2", max_cases_per_individual=2),
+    ],
+    ids=["laplace", "truncated", "public", "individuals"],
+)
+def test_any_number_of_shards_gives_the_same_bytes(params: VariantHistogramParams) -> None:
+    by_individual = params.max_cases_per_individual is not None
+    made = []
+    for n_shards in (1, 2, 7):
+        batches = event_batches(LOG, 3)
+        if by_individual:
+            batches = [with_individuals(batch) for batch in batches]
+        traces = group_into_traces(batches, n_shards, by_individual)
+        made.append(anonymise(traces, METHOD, params, release_key(3), "release", "config"))
+    first = made[0]
+    assert first.products.by_name["variants"].n_variants > 1
+    for other in made[1:]:
+        assert encode(other.products) == encode(first.products)
+        assert encode(TraceBatch.concat(other.traces)) == encode(TraceBatch.concat(first.traces))
+        assert other.input_digest == first.input_digest
+
+
+def with_individuals(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Two neighbouring cases belong to one individual."""
+    from tracecloak.schemas.events.events import event_schema
+
+    whose = [f"i{int(case.split()[1]) // 2}" for case in batch.column("case_id").to_pylist()]
+    return pa.RecordBatch.from_arrays(
+        [*batch.columns, pa.array(whose, pa.string()).dictionary_encode()],
+        schema=event_schema(["individual_id"]),
+    )
+
+
+# --- what it never shows --------------------------------------------------------------------------
+
+
+@settings(max_examples=60)
+@given(
+    st.dictionaries(
+        st.lists(st.sampled_from("ABC"), min_size=1, max_size=4).map(tuple),
+        st.integers(1, 12),
+        max_size=8,
+    ),
+    st.integers(0, 9),
+    st.sampled_from(["laplace", "truncated"]),
+)
+def test_no_variant_is_ever_invented(counts: dict[Variant, int], number: int, noise: str) -> None:
+    params = params_of("3", delta="1e-5", noise=noise)
+    made = decided(counts, params, number)
+    found = counts_of(made)
+    assert set(found) <= set(counts)
+    assert all(count >= params.threshold for count in found.values())
+    assert list(found.values()) == sorted(found.values(), reverse=True)
+    assert set(made.names.to_pylist()) == {name for variant in found for name in variant}
+    for row in made.to_table().to_pylist():
+        assert row["low"] == max(0, row["count"] - params.interval)
+        assert row["high"] == row["count"] + params.interval
+
+
+CANARY = "canary-activity-7f3a"
+
+
+@pytest.mark.parametrize("noise", ["laplace", "truncated"])
+@pytest.mark.parametrize("name", [CANARY, "A" + CANARY, "~" + CANARY])
+def test_names_of_unreleased_variants_are_in_no_byte(name: str, noise: str) -> None:
+    """The canary's name sorts before, between and after the others."""
+    log = repeated({"A B": 60, "B C": 50, f"A {name} C": 1})
+    params = params_of("1", delta="1e-12", noise=noise)
+    rounds = run_rounds([trace_batch(log)], METHOD, params, release_key(1))
+    assert CANARY.encode() in encode(rounds.statistics["variants"]["names"])  # it was there
+    made = released(log, params, 1)
+    assert made.products.by_name["variants"].n_variants == 2
+    table = made.products.by_name["variants"].to_table()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    everything = [
+        encode(rounds.decisions["variants"]),
+        encode(made.products),
+        *(encode(batch) for batch in made.traces),
+        sink.getvalue().to_pybytes(),
+        json.dumps(made.products.by_name["variants"].to_json()).encode(),
+    ]
+    assert not [part for part in everything if CANARY.encode() in part]
+    assert not [part for part in everything if b"case " in part]  # nor an old case id
+    assert made.products.by_name["variants"].names.to_pylist() == ["A", "B", "C"]
+
+
+def test_a_released_canary_is_found_by_the_same_search() -> None:
+    made = released(repeated({f"A {CANARY}": 60}), params_of("1"))
+    assert CANARY.encode() in encode(made.products)
+
+
+def test_activities_outside_a_public_vocabulary_are_other() -> None:
+    made = released(repeated({"A X": 50, "A Y": 50}), params_of("1", vocabulary=("A", "B")))
+    [(variant, count)] = counts_of(made.products.by_name["variants"]).items()
+    assert variant == ("A", OTHER)
+    assert abs(count - 100) < 30  # e^-30
+    assert made.products.by_name["variants"].names.to_pylist() == ["A", OTHER]
+
+
+def test_cases_of_an_individual_count_up_to_the_cap() -> None:
+    """30 individuals of 5 equal cases: 60 of the 150 count."""
+    log = repeated({"A": 150})
+    individuals = {case: f"i{i // 5}" for i, case in enumerate(log)}
+    params = params_of("20", max_cases_per_individual=2)
+    traces = [trace_batch(log, individuals=individuals)]
+    made = anonymise(traces, METHOD, params, release_key(), "release", "config")
+    [count] = made.products.by_name["variants"].counts.tolist()
+    assert abs(count - 60) <= 4  # scale 1/10: beyond it with chance e^-50
+    assert Fraction(*params.scale) == Fraction(1, 10)
+    assert METHOD.guarantee(params).unit == "individual"
+
+
+def test_a_log_without_cases_releases_nothing() -> None:
+    for traces in ([], [trace_batch({})], [trace_batch({}, "AB"), trace_batch({}, "AB")]):
+        made = anonymise(traces, METHOD, params_of("1"), release_key(), "release", "config")
+        assert made.products.by_name["variants"].n_variants == 0
+        assert made.products.by_name["variants"].to_table().num_rows == 0
+        assert made.products.by_name["variants"].to_json() == {"activities": [], "variants": []}
+        [batch] = made.traces
+        assert batch.n_cases == batch.n_events == 0
+        assert batch.to_rows().num_rows == 0
+
+
+def test_the_one_part_is_the_whole_budget() -> None:
+    params = params_of("1.5", delta="1e-7")
+    assert total(METHOD.spends(params)) == (Fraction(3, 2), Fraction(1, 10**7))
+
+
+# --- the log that it describes --------------------------------------------------------------------
+
+
+@given(
+    st.dictionaries(
+        st.lists(st.sampled_from("ABC"), min_size=1, max_size=4).map(tuple),
+        st.integers(1, 6),
+        max_size=6,
+    ),
+    st.integers(1, 9),
+)
+def test_the_pieces_are_the_histogram_whatever_their_number(
+    counts: dict[Variant, int], n_pieces: int
+) -> None:
+    variants = released_of(counts)
+    whole = read_cases(log_of(variants, 0, 1, randomness()))
+    pieces: dict[str, Any] = {}
+    sizes = []
+    for piece in range(n_pieces):
+        own = read_cases(log_of(variants, piece, n_pieces, randomness()))
+        assert not set(own) & set(pieces)
+        pieces.update(own)
+        sizes.append(len(own))
+    assert pieces == whole
+    assert max(sizes) - min(sizes) <= 1
+    assert Counter(tuple(name for name, _ in steps) for steps in whole.values()) == counts
+    for case, steps in whole.items():
+        assert len(case) == 24 and not set(case) - set("0123456789abcdef")
+        assert [time for _, time in steps] == [place * 1_000_000 for place in range(len(steps))]
+    other = read_cases(log_of(variants, 0, 1, randomness(1)))
+    assert not set(other) & set(whole)
+
+
+def released_of(counts: dict[Variant, int]) -> ReleasedVariants:
+    ordered = sorted(counts, key=lambda variant: (-counts[variant], variant))
+    numbers = np.array([counts[variant] for variant in ordered], np.int64)
+    names = sorted({name for variant in ordered for name in variant})
+    return ReleasedVariants(
+        pa.array(names, pa.string()),
+        np.cumsum([0, *map(len, ordered)]).astype(np.int64),
+        np.array([names.index(name) for variant in ordered for name in variant], np.int32),
+        numbers,
+        numbers,
+        numbers,
+    )
+
+
+def test_the_released_log_has_the_released_counts() -> None:
+    made = released(LOG, params_of("1"))
+    [batch] = made.traces
+    counted = Counter(tuple(name for name, _ in steps) for steps in read_cases(batch).values())
+    assert counted == counts_of(made.products.by_name["variants"])
+    assert not set(batch.case_ids.to_pylist()) & set(LOG)

@@ -1,0 +1,98 @@
+"""The key store: one key a release, found again after a crash, gone after the commit."""
+
+from pathlib import Path
+
+import pytest
+
+from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.schemas.errors import UsageError
+from tracecloak.transforms.files import match_files
+from tracecloak.transforms.keys import KeyReference
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> KeyStore:
+    return KeyStore(tmp_path / "store")
+
+
+def test_a_reserved_key_is_found_again_and_a_committed_one_is_not(store: KeyStore) -> None:
+    first = store.reserve("out", "r", "in", "conf").resolve()
+    assert store.reserve("out", "r", "in", "conf").resolve().hex() == first.hex()
+    store.commit("out", "r")
+    with pytest.raises(UsageError):
+        KeyReference(f"file:{store._path('out', 'r', '.key')}").resolve()
+    receipt = store.receipt("out", "r")
+    assert receipt is not None
+    assert receipt.state == "committed"
+
+
+def test_releases_and_outputs_have_keys_of_their_own(store: KeyStore) -> None:
+    keys = {
+        store.reserve(output, release, "in", "conf").resolve().hex()
+        for output in ("a", "b")
+        for release in ("r", "s")
+    }
+    assert len(keys) == 4
+
+
+@pytest.mark.parametrize(
+    ("fingerprint", "digest", "told"),
+    [("other", "conf", "the input changed"), ("in", "other", "the configuration changed")],
+)
+def test_a_reservation_holds_for_one_input_and_configuration(
+    store: KeyStore, fingerprint: str, digest: str, told: str
+) -> None:
+    store.reserve("out", "r", "in", "conf")
+    with pytest.raises(UsageError, match=told):
+        store.reserve("out", "r", fingerprint, digest)
+    store.void("out", "r")
+    store.reserve("out", "r", fingerprint, digest)
+
+
+def test_the_fingerprint_is_of_the_bytes_and_of_the_store(tmp_path: Path, store: KeyStore) -> None:
+    def fingerprint(of: KeyStore, **texts: str) -> str:
+        for path in tmp_path.glob("*.csv"):
+            path.unlink()
+        for name, text in texts.items():
+            (tmp_path / f"{name}.csv").write_text(text)
+        return of.fingerprint(match_files([str(tmp_path / "*.csv")]))
+
+    base = fingerprint(store, a="1", b="2")
+    assert base == fingerprint(store, x="2", y="1")  # names and order do not matter
+    assert base != fingerprint(store, a="1", b="3")  # a byte does, at the same size
+    assert base != fingerprint(store, a="1")
+    assert base != fingerprint(KeyStore(tmp_path / "other"), a="1", b="2")
+
+
+def test_key_references_show_no_key_when_they_fail(tmp_path: Path) -> None:
+    path = tmp_path / "k"
+    path.write_text("not a key at all")
+    with pytest.raises(UsageError) as raised:
+        KeyReference(f"file:{path}").resolve()
+    assert "not a key" not in str(raised.value)
+    with pytest.raises(UsageError):
+        KeyReference("env:TRACECLOAK_NO_SUCH_VARIABLE").resolve()
+    for wrong in ("k", "file:", "ftp:x"):
+        with pytest.raises(UsageError):
+            KeyReference(wrong)
+
+
+def test_workers_elsewhere_find_the_key_in_use_and_no_other(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    store = KeyStore(tmp_path / "own", str(shared))
+    given = store.reserve("out", "r", "input", "configuration")
+    [copy] = shared.iterdir()
+    assert given == KeyReference(f"file:{copy}")
+    assert store.reserve("out", "r", "input", "configuration") == given
+    own = KeyStore(tmp_path / "own").reserve("out", "r", "input", "configuration")
+    assert own.resolve().hex() == given.resolve().hex()
+    copy.unlink()  # as by somebody who cleans up: a repetition puts it there again
+    assert (
+        store.reserve("out", "r", "input", "configuration").resolve().hex() == own.resolve().hex()
+    )
+    other = store.reserve("out", "s", "input", "configuration")
+    store.commit("out", "r")
+    assert [KeyReference(f"file:{path}") for path in shared.iterdir()] == [other]
+    store.void("out", "s")
+    assert list(shared.iterdir()) == []

@@ -1,0 +1,860 @@
+"""The ledger on SQLite: exact sums, one rule for every ending of a run, and a chain that tells."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.ledgers import account, contend, python, reservation
+from tracecloak.pipelines.budget import database as ledger_database
+from tracecloak.pipelines.budget.entries import Entry, problems
+from tracecloak.pipelines.budget.ledger import Ledger, LedgerError, Reservation
+from tracecloak.pipelines.commands import ledger as ledger_command
+from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def path() -> Iterator[Path]:
+    """A ledger's path in memory, where there is such a folder: an append waits for its disk."""
+    shared_memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=shared_memory if shared_memory.is_dir() else None) as name:
+        yield Path(name) / "ledger.sqlite"
+
+
+@pytest.fixture
+def ledger(path: Path) -> Ledger:
+    return Ledger(f"sqlite:///{path}", {"a": account()})
+
+
+def execute(path: Path, *statements: str) -> None:
+    connection = sqlite3.connect(path, isolation_level=None)
+    for statement in statements:
+        connection.execute(statement)
+    connection.close()
+
+
+# What is spent
+
+
+def test_ten_tenths_fit_a_cap_of_one_and_an_eleventh_does_not(ledger: Ledger) -> None:
+    for number in range(10):
+        ledger.reserve(reservation(number))
+    assert ledger.balance("a").remaining_epsilon == 0
+    with pytest.raises(BudgetExhausted) as raised:
+        ledger.reserve(reservation(10))
+    assert raised.value.exit_code == 4
+    assert (
+        "account 'a' cannot pay for release 'r10': epsilon cap 1, spent 1 (of it 1 not committed), "
+        "asked 0.1, remaining 0 (10 of 10 releases are reserved and not committed"
+    ) in str(raised.value)
+    assert len(ledger.entries()) == 10
+
+
+def test_the_tenth_of_binary_floating_point_is_more_than_a_tenth(ledger: Ledger) -> None:
+    # Control: had the ledger rounded anywhere, ten of these would fit, too.
+    for number in range(9):
+        ledger.reserve(reservation(number, epsilon=Fraction(0.1)))
+    with pytest.raises(BudgetExhausted):
+        ledger.reserve(reservation(9, epsilon=Fraction(0.1)))
+
+
+def test_deltas_have_a_cap_of_their_own(ledger: Ledger) -> None:
+    ledger.reserve(reservation(0, delta=Fraction("9e-6")))
+    with pytest.raises(
+        BudgetExhausted, match=r"delta cap 0\.00001, spent 0\.000009.*asked 0\.00"
+    ) as r:
+        ledger.reserve(reservation(1, delta=Fraction("1.1e-6")))
+    assert "epsilon cap" not in str(r.value)
+    ledger.reserve(reservation(1, delta=Fraction("1e-6")))
+
+
+def test_the_same_release_spends_once(ledger: Ledger) -> None:
+    for _ in range(3):
+        ledger.reserve(reservation(spends=({"said": "otherwise"},)))
+    ledger.commit("/out", "r0", "k")
+    ledger.commit("/out", "r0", "k")
+    ledger.reserve(reservation())
+    assert [entry.action for entry in ledger.entries()] == ["reserve", "commit"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"key_fingerprint": "l"},
+        {"config_digest": "d"},
+        {"output": "/elsewhere"},
+        {"release_id": "s"},
+        {"epsilon": Fraction("0.2")},
+        {"delta": Fraction("1e-9")},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+@pytest.mark.parametrize("ending", ["open", "committed", "voided"])
+def test_another_draw_adds_up(ledger: Ledger, change: dict[str, Any], ending: str) -> None:
+    ledger.reserve(reservation())
+    if ending == "committed":
+        ledger.commit("/out", "r0", "k")
+    if ending == "voided":
+        ledger.void("/out", "r0", "k")
+    second = reservation(**change)
+    ledger.reserve(second)
+    assert second.epsilon is not None
+    first = Fraction(0) if ending == "voided" else Fraction(1, 10)
+    assert ledger.balance("a").spent_epsilon == first + second.epsilon
+    assert ledger.verify() == []
+
+
+def test_void_gives_back_once_and_only_what_was_not_committed(ledger: Ledger) -> None:
+    ledger.void("/out", "r0", "k")  # never reserved: nothing to give back
+    ledger.reserve(reservation(epsilon="1"))
+    ledger.void("/out", "r0", "k")
+    ledger.void("/out", "r0", "k")
+    assert ledger.balance("a").spent_epsilon == 0
+    ledger.reserve(reservation(epsilon="1"))
+    ledger.commit("/out", "r0", "k")
+    with pytest.raises(UsageError, match="is committed; what was visible stays spent"):
+        ledger.void("/out", "r0", "k")
+    assert ledger.balance("a").remaining_epsilon == 0
+    assert [e.action for e in ledger.entries()] == ["reserve", "void", "reserve", "commit"]
+
+
+def test_what_was_never_reserved_cannot_be_committed(ledger: Ledger) -> None:
+    ledger.reserve(reservation())
+    for changed in (("/else", "r0", "k"), ("/out", "r1", "k"), ("/out", "r0", "l")):
+        with pytest.raises(UsageError, match="was never reserved under this key"):
+            ledger.commit(*changed)
+
+
+def test_a_release_that_is_visible_although_voided_is_spent(ledger: Ledger) -> None:
+    # Two runs of one release: one fails and voids, somebody takes the rest, the other commits.
+    ledger.reserve(reservation(0, epsilon="0.6"))
+    ledger.void("/out", "r0", "k")
+    ledger.reserve(reservation(1, epsilon="0.6"))
+    ledger.commit("/out", "r0", "k")
+    ledger.commit("/out", "r0", "k")
+    balance = ledger.balance("a")
+    assert (balance.spent_epsilon, balance.remaining_epsilon) == (Fraction("1.2"), 0)
+    assert ledger.verify() == []
+    with pytest.raises(BudgetExhausted, match=r"spent 1\.2"):
+        ledger.reserve(reservation(2, epsilon="0"))
+
+
+def test_of_two_voided_draws_the_later_is_the_visible_one(ledger: Ledger) -> None:
+    def draw(config: str, epsilon: str) -> None:
+        ledger.reserve(reservation(config_digest=config, epsilon=epsilon))
+        ledger.void("/out", "r0", "k")
+
+    draw("c", "0.1")
+    draw("d", "0.2")
+    draw("e", "0.4")
+    draw("d", "0.2")
+    ledger.commit("/out", "r0", "k")
+    assert ledger.balance("a").spent_epsilon == Fraction("0.2")
+    assert ledger.verify() == []
+
+
+def test_a_run_that_dies_after_reserving_has_spent(ledger: Ledger, path: Path) -> None:
+    died = python(
+        "import os, signal\nfrom tests.support.ledgers import *\n"
+        f"Ledger('sqlite:///{path}').reserve(reservation(epsilon='0.7'))\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    assert died.returncode == -signal.SIGKILL
+    balance = ledger.balance("a")
+    assert (balance.spent_epsilon, balance.n_open) == (Fraction("0.7"), 1)
+    with pytest.raises(BudgetExhausted):
+        ledger.reserve(reservation(1, epsilon="0.4"))
+    ledger.reserve(reservation(0, epsilon="0.7"))  # the same run again costs nothing more
+    ledger.commit("/out", "r0", "k")
+    assert ledger.balance("a").spent_epsilon == Fraction("0.7")
+
+
+# Whose budget it is
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"account": "b"}, "account 'b' is not in the accounts file, which has a"),
+        ({"unit": "individual"}, "caps per case, and the release's epsilon is per individual"),
+        ({"epsilon": None}, "no finite epsilon holds for a release with m"),
+        ({"epsilon": None, "delta": None}, "no finite epsilon"),
+        ({"adjacency": "replace_one"}, "adjacency add_remove, and their epsilons do not add up"),
+    ],
+)
+def test_what_does_not_add_up_is_refused(ledger: Ledger, change: dict[str, Any], told: str) -> None:
+    ledger.reserve(reservation())
+    with pytest.raises(UsageError, match=told):
+        ledger.reserve(reservation(1, **change))
+    assert len(ledger.entries()) == 1
+
+
+def test_without_caps_everything_is_recorded(path: Path) -> None:
+    recording = Ledger(f"sqlite:///{path}")
+    recording.reserve(reservation(0, epsilon="1000"))
+    recording.reserve(reservation(1, epsilon=None, delta=None, unit="individual"))
+    balance = recording.balance("a")
+    assert (balance.spent_epsilon, balance.remaining_epsilon, balance.n_releases) == (None, None, 2)
+    # A cap that comes later sees what was spent before, and nothing fits beside no finite epsilon.
+    capped = Ledger(f"sqlite:///{path}", {"a": account("5000", unit="individual")})
+    assert capped.balance("a").remaining_epsilon == 0
+    with pytest.raises(UsageError, match="unit case, and their epsilons do not add up"):
+        capped.reserve(reservation(2, unit="individual"))
+    recording.void("/out", "r0", "k")
+    with pytest.raises(BudgetExhausted, match="no finite epsilon holds for a release that it paid"):
+        capped.reserve(reservation(2, unit="individual"))
+
+
+def test_an_account_can_be_there_to_record_only(path: Path) -> None:
+    ledger = Ledger(f"sqlite:///{path}", {"a": account(None, None)})
+    ledger.reserve(reservation(0, epsilon=None))
+    ledger.reserve(reservation(1))
+    with pytest.raises(UsageError, match="caps per case"):
+        ledger.reserve(reservation(2, unit="event"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epsilon": 0.1},
+        {"epsilon": Fraction(1, 3)},
+        {"epsilon": Fraction(-1)},
+        {"delta": Fraction(2)},
+        {"delta": None},
+        {"unit": "person"},
+        {"adjacency": "near"},
+        {"account": ""},
+        {"release_id": "a\nb"},
+        {"output": "\udc80"},
+        {"spends": ({"x": float("nan")},)},
+        {"spends": ({"x": object()},)},
+    ],
+)
+def test_a_reservation_that_no_ledger_can_hold_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=next(iter(change))):
+        Reservation(**{**vars(reservation()), **change})
+
+
+def test_sqlite_is_not_shared(ledger: Ledger, path: Path) -> None:
+    assert not ledger.is_shared
+    assert repr(ledger) == f"Ledger(ledger {path})"
+
+
+# The chain
+
+
+def filled(ledger: Ledger) -> Ledger:
+    ledger.reserve(reservation(0))
+    ledger.commit("/out", "r0", "k")
+    ledger.reserve(reservation(1))
+    ledger.void("/out", "r1", "k")
+    ledger.reserve(reservation(2))
+    return ledger
+
+
+TAMPERINGS = {
+    **{
+        f"edit {column}": [f"UPDATE tracecloak_ledger SET {column} = '{value}' WHERE seq = 3"]
+        for column, value in {
+            "account": "b", "release_id": "x", "output": "x", "action": "commit",
+            "epsilon": "0.01", "delta": "0.1", "unit": "event", "adjacency": "replace_one",
+            "method": "x", "spends": "[]", "config_digest": "x", "key_fingerprint": "x",
+            "tool_version": "x", "recorded_at": "2020-01-01T00:00:00.000000+00:00",
+            "previous_hash": "0", "hash": "0",
+        }.items()
+    },
+    "edit to null": ["UPDATE tracecloak_ledger SET epsilon = NULL WHERE seq = 1"],
+    "edit to bytes": ["UPDATE tracecloak_ledger SET epsilon = x'00ff' WHERE seq = 1"],
+    "edit of the last": ["UPDATE tracecloak_ledger SET epsilon = '0.01' WHERE seq = 5"],
+    "delete the first": ["DELETE FROM tracecloak_ledger WHERE seq = 1"],
+    "delete one": ["DELETE FROM tracecloak_ledger WHERE seq = 3"],
+    "delete and close the gap": [
+        "DELETE FROM tracecloak_ledger WHERE seq = 3",
+        "UPDATE tracecloak_ledger SET seq = 3 WHERE seq = 4",
+        "UPDATE tracecloak_ledger SET seq = 4 WHERE seq = 5",
+    ],
+    "insert a copy": [
+        "CREATE TEMP TABLE copy AS SELECT * FROM tracecloak_ledger WHERE seq = 4",
+        "UPDATE copy SET seq = 6",
+        "INSERT INTO tracecloak_ledger SELECT * FROM copy",
+    ],
+    "swap two": [
+        "UPDATE tracecloak_ledger SET seq = 9 WHERE seq = 1",
+        "UPDATE tracecloak_ledger SET seq = 1 WHERE seq = 3",
+        "UPDATE tracecloak_ledger SET seq = 3 WHERE seq = 9",
+    ],
+    "move all": ["UPDATE tracecloak_ledger SET seq = seq + 10"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("statements", TAMPERINGS.values(), ids=TAMPERINGS)
+def test_tampering_is_noticed_and_stops_releases(
+    ledger: Ledger, path: Path, statements: list[str]
+) -> None:
+    assert filled(ledger).verify() == []
+    execute(path, *statements)
+    assert ledger.verify() != []
+    assert not ledger_command.verify(ledger).is_sound
+    for call in (
+        lambda: ledger.reserve(reservation(7)),
+        lambda: ledger.void("/out", "r2", "k"),
+    ):
+        with pytest.raises(LedgerError, match="does not say what tracecloak wrote") as raised:
+            call()
+        assert raised.value.exit_code == 6
+
+
+def test_an_entry_with_a_hash_of_its_own_does_not_fit_the_next(ledger: Ledger) -> None:
+    entries = filled(ledger).entries()
+    cheaper = {**vars(entries[2]), "epsilon": "0.01"}
+    entries[2] = Entry.after(entries[1], entries[2].action, cheaper)
+    assert "entry 4: it does not follow the entry before it" in problems(entries)
+
+
+def test_a_commit_goes_through_on_a_broken_chain(ledger: Ledger, path: Path) -> None:
+    # The release is visible: not to note it would be another lie.
+    filled(ledger)
+    execute(path, "UPDATE tracecloak_ledger SET method = 'x' WHERE seq = 1")
+    ledger.commit("/out", "r2", "k")
+    assert ledger.entries()[-1].action == "commit"
+
+
+def test_a_ledger_cut_off_or_written_anew_is_noticed_by_who_noted_a_hash(
+    ledger: Ledger, path: Path
+) -> None:
+    noted = filled(ledger).entries()[-1].hash
+    assert ledger.verify(noted) == []
+    ledger.reserve(reservation(3))
+    assert ledger.verify(noted) == []  # it has grown since
+    execute(path, "DELETE FROM tracecloak_ledger WHERE seq > 4")
+    assert ledger.verify() == []  # what a chain alone cannot see
+    assert "removed from the end" in ledger.verify(noted)[0]
+
+    entries: list[Entry] = []
+    for entry in ledger.entries():  # every hash right, a smaller epsilon
+        cheaper = {**vars(entry), "epsilon": "0.01"}
+        entries.append(Entry.after(entries[-1] if entries else None, entry.action, cheaper))
+    assert problems(entries) == []
+    assert problems(entries, noted) != []
+
+
+def test_hashes_can_be_computed_by_others(ledger: Ledger) -> None:
+    # As the documentation of the format says, without tracecloak's code.
+    previous = "0" * 64
+    lines = ledger_command.export(filled(ledger)).splitlines()
+    assert len(lines) == 5
+    for line in lines:
+        columns = json.loads(line)
+        own = columns.pop("hash")
+        text = json.dumps(columns, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        assert hashlib.sha256(text.encode("ascii")).hexdigest() == own
+        assert columns["previous_hash"] == previous
+        previous = own
+
+
+@pytest.mark.parametrize(
+    ("actions", "told"),
+    [
+        (["commit"], "entry 1: commit without reserve"),
+        (["void"], "entry 1: void without reserve"),
+        (["reserve", "reserve"], "entry 2: reserve after reserve"),
+        (["reserve", "commit", "void"], "entry 3: void after commit"),
+        (["reserve", "commit", "reserve"], "entry 3: reserve after commit"),
+        (["reserve", "commit", "commit"], "entry 3: commit after commit"),
+        (["reserve", "void", "void"], "entry 3: void after void"),
+        (["reserve", "forget"], "entry 2: action is none of reserve, commit, void"),
+    ],
+)
+def test_actions_that_cannot_follow_are_noticed(actions: list[Any], told: str) -> None:
+    entries: list[Entry] = []
+    for action in actions:
+        last = entries[-1] if entries else None
+        entries.append(Entry.after(last, action, reservation().columns()))
+    assert told in problems(entries)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"epsilon": "1/3"}, "epsilon is no decimal"),
+        ({"epsilon": "nan"}, "epsilon is no decimal"),
+        ({"epsilon": "-1"}, "epsilon is no decimal"),
+        ({"epsilon": "0.10"}, "epsilon is not in its one form"),
+        ({"delta": "x"}, "delta is no decimal"),
+        ({"delta": None}, "delta is missing"),
+        ({"unit": "person"}, "unit is none of"),
+        ({"adjacency": ""}, "adjacency is none of"),
+    ],
+)
+def test_columns_that_no_ledger_writes_are_noticed(change: dict[str, Any], told: str) -> None:
+    entry = Entry.after(None, "reserve", {**reservation().columns(), **change})
+    assert [problem for problem in problems([entry]) if told in problem]
+
+
+# Many at once
+
+
+def test_of_50_processes_at_once_10_fit_the_cap(path: Path) -> None:
+    assert contend(f"sqlite:///{path}", 50) == {0: 10, BudgetExhausted.exit_code: 40}
+    ledger = Ledger(f"sqlite:///{path}", {"a": account()})
+    assert ledger.verify() == []
+    assert len(ledger.entries()) == 10
+
+
+def test_of_50_threads_at_once_10_fit_the_cap(ledger: Ledger) -> None:
+    gate = threading.Barrier(50)
+
+    def take(number: int) -> bool:
+        gate.wait()
+        try:
+            ledger.reserve(reservation(number))
+        except BudgetExhausted:
+            return False
+        return True
+
+    with ThreadPoolExecutor(50) as threads:
+        assert sum(threads.map(take, range(50))) == 10
+    assert ledger.verify() == []
+
+
+def test_who_comes_second_decides_again(
+    ledger: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Without SQLite's write lock, as on a server: both read, one inserts, the other must see it.
+    monkeypatch.setattr(ledger._database, "is_shared", True)
+    other = Ledger(f"sqlite:///{path}", {"a": account()})
+    read = Ledger._read
+    n_reads = []
+
+    def overtaken(connection: Any) -> list[Entry]:
+        entries = read(connection)
+        n_reads.append(len(entries))
+        if len(n_reads) == 1:
+            monkeypatch.setattr(Ledger, "_read", staticmethod(read))
+            other.reserve(reservation(1, epsilon="0.6"))
+            monkeypatch.setattr(Ledger, "_read", staticmethod(overtaken))
+        return entries
+
+    monkeypatch.setattr(Ledger, "_read", staticmethod(overtaken))
+    with pytest.raises(BudgetExhausted, match=r"spent 0\.6"):
+        ledger.reserve(reservation(2, epsilon="0.6"))
+    assert n_reads == [0, 1]
+
+
+def test_what_a_killed_process_reserved_is_there_and_the_chain_whole(path: Path) -> None:
+    url = f"sqlite:///{path}"
+    Ledger(url)
+    gate, opener = os.pipe()
+    # Children report each reservation that went through, until they are killed at any moment.
+    code = (
+        "import sys\nfrom tests.support.ledgers import *\n"
+        f"ledger = Ledger({url!r})\n"
+        "for number in range(10**6):\n"
+        "    ledger.reserve(reservation(number, output='/' + sys.argv[1]))\n"
+        "    os.write(int(sys.argv[2]), f'{sys.argv[1]}:{number}\\n'.encode())\n"
+    )
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(name), str(opener)],
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+            pass_fds=[opener],
+        )
+        for name in range(2)
+    ]
+    os.close(opener)
+    told = b""
+    while told.count(b"\n") < 20:
+        told += os.read(gate, 4096)
+    for child in children:
+        child.kill()
+        child.wait()
+    while more := os.read(gate, 4096):
+        told += more
+    os.close(gate)
+    ledger = Ledger(url)
+    assert ledger.verify() == []
+    kept = {f"{entry.output[1:]}:{entry.release_id[1:]}" for entry in ledger.entries()}
+    assert set(told.decode().split()) <= kept
+
+
+# What can be wrong with the database
+
+
+def not_sqlite(path: Path) -> None:
+    path.write_text("a note, and no ledger\n" * 100)
+
+
+def of_others(path: Path) -> None:
+    execute(path, "CREATE TABLE experiments (id INTEGER)")
+
+
+def other_columns(path: Path) -> None:
+    execute(path, "CREATE TABLE tracecloak_ledger (seq INTEGER)")
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (not_sqlite, "no SQLite database; correct the URL"),
+        (of_others, "the database holds other tables"),
+        (other_columns, "not a ledger of this version"),
+        (Path.mkdir, "cannot be opened; make its folder"),
+    ],
+)
+def test_what_is_no_ledger_is_refused_and_left_alone(
+    path: Path, make: Callable[[Path], None], told: str
+) -> None:
+    make(path)
+    before = path.read_bytes() if path.is_file() else None
+    with pytest.raises(UsageError, match=told) as raised:
+        Ledger(f"sqlite:///{path}")
+    assert str(path) in str(raised.value)
+    assert (path.read_bytes() if path.is_file() else None) == before
+
+
+def test_no_folder_is_made(path: Path) -> None:
+    # A disk that is not mounted must not look like a ledger in which nothing is spent.
+    with pytest.raises(UsageError, match="make its folder"):
+        Ledger(f"sqlite:///{path.parent}/missing/ledger.sqlite")
+    assert not (path.parent / "missing").exists()
+
+
+def test_a_new_ledger_is_told(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "tracecloak"):
+        Ledger(f"sqlite:///{path}")
+        assert "made a new ledger, in which nothing is spent" in caplog.text
+        caplog.clear()
+        Ledger(f"sqlite:///{path}")
+        assert caplog.text == ""
+
+
+SECRET = "pw-7f3a"
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("ledger.sqlite", "cannot be read; write sqlite:"),
+        (SECRET, "cannot be read; write sqlite:"),
+        ("sqlite://", "names no file"),
+        ("sqlite:///:memory:", "names no file"),
+        ("sqlite:///file:x?mode=memory&uri=true", "names no file"),
+        (f"sqlite:////dev/shm/x.sqlite?{SECRET}=1", "takes no options"),
+        (f"nodb://u:{SECRET}@h/d", "cannot be used"),
+        (f"postgresql+pg8000://u:{SECRET}@h/d", "pg8000, which is not installed"),
+        (f"postgresql+psycopg://u:{SECRET}@127.0.0.1:1/d", "ledger d .*127.0.0.1:1. does not ans"),
+        (f"postgresql+psycopg://{SECRET}@127.0.0.1:1/d", "does not answer"),
+        (f"postgresql+psycopg://127.0.0.1:1/d?user=u&password={SECRET}", "does not answer"),
+        (f"postgresql+psycopg://127.0.0.1:1/d?no_such_option={SECRET}", "does not answer"),
+        (f"postgresql+psycopg://u:p@{SECRET}@127.0.0.1:1/d", "write %40"),
+        (f"postgresql+psycopg://u:p@h/{SECRET}@127.0.0.1:1/d", "write %40"),
+        (f"postgresql+psycopg://u:p@h:{SECRET}@127.0.0.1/d", "cannot be read"),
+    ],
+)
+def test_a_url_that_leads_nowhere_is_told_and_nothing_secret_of_it(
+    url: str, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    with pytest.raises(UsageError, match=told) as raised:
+        Ledger(url, patience_seconds=0.2)
+    shown = "".join(traceback.format_exception(raised.value)) + repr(raised.value) + caplog.text
+    assert SECRET not in shown
+
+
+# Holds a lock on the file of argv[1] until its input closes.
+_LOCKING = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN EXCLUSIVE")
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_locked_ledger_is_told_and_waited_for(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_database, "_LOCK_SECONDS", 0.05)  # so that it takes several waits
+    ledger = Ledger(f"sqlite:///{path}", {"a": account()})
+    hurried = Ledger(f"sqlite:///{path}", {"a": account()}, patience_seconds=0.2)
+    with subprocess.Popen(
+        [sys.executable, "-c", _LOCKING, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as locking:
+        assert locking.stdin is not None
+        assert locking.stdout is not None
+        assert locking.stdout.readline() == "locked\n"
+        for call in (
+            lambda: hurried.reserve(reservation()),
+            lambda: hurried.commit("/out", "r0", "k"),
+            lambda: hurried.balance("a"),
+            hurried.verify,
+        ):
+            with pytest.raises(LedgerError, match="is locked by another process") as raised:
+                call()
+            assert raised.value.exit_code == 6
+        with pytest.raises(UsageError, match="is locked by another process"):
+            Ledger(f"sqlite:///{path}", patience_seconds=0.2)
+        threading.Timer(0.5, locking.stdin.close).start()
+        started = time.monotonic()
+        ledger.reserve(reservation())
+        assert time.monotonic() - started > 0.3
+    assert ledger.balance("a").n_releases == 1
+
+
+def test_a_full_disk_is_told_and_the_ledger_stays_sound(ledger: Ledger, path: Path) -> None:
+    filled(ledger)
+    done = python(
+        "import resource\nfrom tests.support.ledgers import *\n"
+        f"ledger = Ledger('sqlite:///{path}')\n"
+        # No file may grow beyond what the ledger's journal needs at once.
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
+        "ledger.reserve(reservation(7))"
+    )
+    assert "LedgerError" in done.stderr
+    assert "disk" in done.stderr.splitlines()[-1]
+    assert "/out" not in done.stderr
+    assert ledger.verify() == []
+    assert len(ledger.entries()) == 5
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
+def test_a_file_that_can_only_be_read_is_read_and_told(ledger: Ledger, path: Path) -> None:
+    filled(ledger)
+    path.parent.chmod(0o755)
+    path.chmod(0o644)
+    done = python(
+        "from tests.support.ledgers import *\n"
+        f"ledger = Ledger('sqlite:///{path}')\n"
+        f"os.setegid({NOBODY}), os.seteuid({NOBODY})\n"
+        f"again = Ledger('sqlite:///{path}')\n"
+        "assert again.balance('a').n_releases == 2 and again.verify() == []\n"
+        "again.reserve(reservation(7))"
+    )
+    assert "LedgerError" in done.stderr
+    assert "give this user write permission" in done.stderr.splitlines()[-1]
+    assert len(ledger.entries()) == 5
+
+
+# Everything together
+
+
+class Model:
+    """A naive ledger: a list of charges, each with its state."""
+
+    def __init__(self, cap: Fraction, delta_cap: Fraction) -> None:
+        self.cap, self.delta_cap = cap, delta_cap
+        self.charges: list[dict[str, Any]] = []
+
+    def spent(self, name: str) -> Fraction:
+        return sum((c[name] for c in self.charges if c["state"] != "void"), Fraction(0))
+
+    def reserve(self, identity: tuple[str, ...], epsilon: Fraction, delta: Fraction) -> int:
+        for charge in self.charges:
+            same = charge["identity"] == identity and charge["epsilon"] == epsilon
+            if same and charge["delta"] == delta and charge["state"] != "void":
+                return 0
+        if (
+            self.spent("epsilon") + epsilon > self.cap
+            or self.spent("delta") + delta > self.delta_cap
+        ):
+            return 4
+        self.charges.append(
+            {"identity": identity, "epsilon": epsilon, "delta": delta, "state": "open"}
+        )
+        return 0
+
+    def commit(self, release: str, key: str) -> int:
+        mine = [c for c in self.charges if c["identity"][:2] == (release, key)]
+        if not mine:
+            return 2
+        states = {c["state"] for c in mine}
+        if states == {"void"}:
+            mine[-1]["state"] = "committed"
+        for charge in mine:
+            if charge["state"] == "open":
+                charge["state"] = "committed"
+        return 0
+
+    def void(self, release: str, key: str) -> int:
+        mine = [c for c in self.charges if c["identity"][:2] == (release, key)]
+        states = {c["state"] for c in mine}
+        if "open" not in states and "committed" in states:
+            return 2
+        for charge in mine:
+            if charge["state"] == "open":
+                charge["state"] = "void"
+        return 0
+
+
+def code_of(call: Callable[[], None]) -> int:
+    try:
+        call()
+    except TracecloakError as error:
+        return error.exit_code
+    return 0
+
+
+def check_against_the_model(path: Path, rng: np.random.Generator) -> int:
+    """Runs one sequence on an empty ledger; returns how many reservations did not fit."""
+    ledger = Ledger(f"sqlite:///{path}", {"a": account()})
+    execute(path, "DELETE FROM tracecloak_ledger")
+    model = Model(Fraction(1), Fraction(1, 100_000))
+    n_refused = 0
+    for _ in range(rng.integers(2, 14)):
+        release, key = f"r{rng.integers(3)}", "kl"[rng.integers(2)]
+        kind = rng.choice(["reserve", "reserve", "commit", "void"])
+        if kind == "reserve":
+            config = "cd"[rng.integers(2)]
+            epsilon = Fraction(int(rng.integers(1, 5)), 10)
+            delta = Fraction(int(rng.integers(0, 5)), 1_000_000)
+            asked = reservation(
+                release_id=release, key_fingerprint=key, config_digest=config,
+                epsilon=epsilon, delta=delta,
+            )  # fmt: skip
+            got = code_of(lambda asked=asked: ledger.reserve(asked))  # type: ignore[misc]
+            expected = model.reserve((release, key, config), epsilon, delta)
+            n_refused += expected == 4
+        elif kind == "commit":
+            got = code_of(lambda r=release, k=key: ledger.commit("/out", r, k))  # type: ignore[misc]
+            expected = model.commit(release, key)
+        else:
+            got = code_of(lambda r=release, k=key: ledger.void("/out", r, k))  # type: ignore[misc]
+            expected = model.void(release, key)
+        assert got == expected
+    balance = ledger.balance("a")
+    assert balance.spent_epsilon == model.spent("epsilon")
+    assert balance.spent_delta == model.spent("delta")
+    assert balance.remaining_epsilon == max(model.cap - model.spent("epsilon"), Fraction(0))
+    assert balance.n_open == sum(charge["state"] == "open" for charge in model.charges)
+    assert balance.n_releases == sum(charge["state"] != "void" for charge in model.charges)
+    assert ledger.verify() == []
+    return n_refused
+
+
+def test_random_sequences_agree_with_a_naive_model(path: Path) -> None:
+    rng = np.random.default_rng(20260801)
+    refused = [check_against_the_model(path, rng) for _ in range(100)]
+    assert sum(refused) > 20  # the caps did bind
+
+
+@pytest.mark.slow
+def test_a_thousand_random_sequences_agree_with_a_naive_model(path: Path) -> None:
+    rng = np.random.default_rng(20260802)
+    refused = [check_against_the_model(path, rng) for _ in range(1000)]
+    assert sum(refused) > 200
+
+
+# What a reader sees
+
+
+def test_show_says_what_is_spent_open_and_left(path: Path) -> None:
+    accounts = {"a": account(), "b": account("10", None, name="b", unit="individual")}
+    ledger = Ledger(f"sqlite:///{path}", accounts)
+    for number in range(7):
+        ledger.reserve(reservation(number))
+    ledger.commit("/out", "r0", "k")
+    assert 0.3 // 0.1 == 2  # what binary floating point would say of what is left
+    lines = ledger_command.show(ledger).splitlines()
+    assert lines[:6] == [
+        "Account a (per case): 7 releases, 6 of them open",
+        "           cap      spent  of it open  remaining",
+        "  epsilon  1        0.7    0.6         0.3",
+        "  delta    0.00001  0      0           0.00001",
+        "  Open: reserved, and neither committed nor voided; it counts as spent.",
+        "  Releases like the last one that still fit: 3",
+    ]
+    assert "Account b (per individual): 0 releases, 0 of them open" in lines
+    assert "  delta    no cap  0      0           no cap" in lines
+    assert len(lines) == 6 + 1 + 4 + 1 + 2 + 8
+    assert lines[-1].split()[0] == "8"
+    assert lines[-1].split()[2:] == [
+        "a", "commit", "0.1", "0", "case", "add_remove", "m", "r0", "/out",
+    ]  # fmt: skip
+
+
+def test_show_as_json_is_exact(ledger: Ledger) -> None:
+    filled(ledger)
+    shown = json.loads(ledger_command.show(ledger, "a", as_json=True))
+    assert shown["accounts"] == [
+        {
+            "account": "a", "unit": "case", "epsilon_cap": "1", "delta_cap": "0.00001",
+            "spent_epsilon": "0.2", "spent_delta": "0", "open_epsilon": "0.1", "open_delta": "0",
+            "n_releases": 2, "n_open": 1, "remaining_epsilon": "0.8",
+            "remaining_delta": "0.00001", "releases_like_the_last_left": 8,
+        }
+    ]  # fmt: skip
+    assert [entry["action"] for entry in shown["entries"]] == [
+        "reserve", "commit", "reserve", "void", "reserve",
+    ]  # fmt: skip
+    with pytest.raises(UsageError, match="account 'x' is not known; there are a"):
+        ledger_command.show(ledger, "x")
+
+
+@pytest.mark.parametrize(
+    ("caps", "asked", "left"),
+    [
+        (("1", "1e-5"), ("0.1", "1e-6"), "9"),
+        (("1", "1e-5"), ("0.1", "4e-6"), "1"),  # delta is what runs out
+        (("1", None), ("0.3", "4e-6"), "2"),
+        ((None, "1e-5"), ("0.3", "0"), "any number, no cap limits them"),
+        ((None, None), (None, "0"), "any number, no cap limits them"),
+        (("1", "1e-5"), ("0", "0"), "any number, no cap limits them"),
+    ],
+)
+def test_show_counts_the_releases_that_still_fit(
+    path: Path, caps: tuple[str | None, ...], asked: tuple[str | None, str], left: str
+) -> None:
+    ledger = Ledger(f"sqlite:///{path}", {"a": account(*caps)})
+    ledger.reserve(reservation(epsilon=asked[0], delta=Fraction(asked[1])))
+    assert f"that still fit: {left}\n" in ledger_command.show(ledger)
+
+
+def test_show_warns_of_sums_that_bound_nothing_and_of_a_ledger_that_is_not_sound(
+    path: Path,
+) -> None:
+    ledger = Ledger(f"sqlite:///{path}")
+    assert ledger_command.show(ledger) == "The ledger is empty, and no account is declared.\n"
+    assert ledger_command.export(ledger) == ""
+    assert "it has no entries" in ledger_command.verify(ledger).text
+    ledger.reserve(reservation(0))
+    ledger.reserve(reservation(1, epsilon=None, adjacency="replace_one"))
+    text = ledger_command.show(ledger)
+    assert "Account a (not in the accounts file)" in text
+    assert "epsilon  no cap  not finite  not finite  no cap" in text
+    assert "The sums bound nothing: the releases are about case, add_remove and case, rep" in text
+    assert "not sound" not in text
+    execute(path, "UPDATE tracecloak_ledger SET method = 'x' || char(27) || '[2J' WHERE seq = 1")
+    text = ledger_command.show(ledger)
+    assert text.startswith("This ledger is not sound; problems found by `verify`: 1\n")
+    assert "\x1b" not in text
+
+
+def test_verify_gives_a_hash_to_keep(ledger: Ledger) -> None:
+    found = ledger_command.verify(filled(ledger))
+    assert found.is_sound
+    assert ledger.entries()[-1].hash in found.text
+    assert ledger_command.verify(ledger, ledger.entries()[0].hash).is_sound
+    assert not ledger_command.verify(ledger, "f" * 64).is_sound

@@ -1,0 +1,475 @@
+"""The command as its users see it: what it writes, prints, refuses, and how it ends."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.releasing import csv_log, digests, manifest, small_rows, tracecloak
+from tests.support.xes_structure import check_xes
+from tracecloak.anonymizers.registry import METHODS
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return csv_log(tmp_path / "log.csv", list(small_rows()))
+
+
+@pytest.fixture
+def common(tmp_path: Path, log: Path) -> list[object]:
+    """A release of the small log, without its id; in memory, as most tests are not about Beam."""
+    return [
+        "release", "--input", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
+        "--method", "amun", "--guessing_advantage", "0.2", "--runner", "InMemory",
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out"
+
+
+def files(folder: Path) -> set[str]:
+    return {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_release_has_the_promised_files_and_nothing_else(
+    common: list[object], out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tracecloak(*common, "--mode", "sampling", "--release_id", "r1", "--parts", 2) == 0
+    assert files(out) == {
+        "latest.json",
+        "_internal/run_id=r1/statement.md",
+        *(f"run_id=r1/{name}" for name in ("dfg.json", "log.xes.gz")),
+        *(f"run_id=r1/{name}" for name in ("manifest.json", "statement.md")),
+        *(f"run_id=r1/log/part-0000{i}.parquet" for i in (0, 1)),
+    }
+    assert json.loads((out / "latest.json").read_text()) == {"run_id": "r1", "path": "run_id=r1"}
+    printed = capsys.readouterr().out
+    assert str(out / "run_id=r1") in printed
+    assert "manifest.json" in printed
+
+
+def test_the_parquet_has_three_columns_and_the_privacy_block(
+    common: list[object], out: Path
+) -> None:
+    tracecloak(*common, "--release_id", "r1")
+    table = pq.read_table(out / "run_id=r1" / "log")
+    assert table.column_names == ["case_id", "activity", "timestamp"]
+    frame = pd.read_parquet(out / "run_id=r1" / "log")
+    assert str(frame["timestamp"].dtype) == "datetime64[us, UTC]"
+    assert not set(frame["case_id"]) & {f"case-{i}" for i in range(12)}
+    block = json.loads(pq.read_metadata(
+        out / "run_id=r1" / "log" / "part-00000.parquet"
+    ).metadata[b"tracecloak.release"])  # fmt: skip
+    assert block["guarantee"]["kind"] == "published"
+
+
+def test_the_xes_is_sound_and_says_what_holds(common: list[object], out: Path) -> None:
+    tracecloak(*common, "--release_id", "r1")
+    path = out / "run_id=r1" / "log.xes.gz"
+    with gzip.open(path) as stream:
+        assert check_xes(stream) == []
+    text = gzip.decompress(path.read_bytes()).decode()
+    assert 'key="tracecloak:guarantee" value="published"' in text
+    assert "No finite epsilon holds" in text
+
+
+def test_the_dfg_counts_the_released_log(common: list[object], out: Path) -> None:
+    tracecloak(*common, "--release_id", "r1")
+    graph = json.loads((out / "run_id=r1" / "dfg.json").read_text())
+    frame = pd.read_parquet(out / "run_id=r1" / "log")
+    starts = sum(edge["count"] for edge in graph["edges"] if edge["source"] == graph["start"])
+    ends = sum(edge["count"] for edge in graph["edges"] if edge["target"] == graph["end"])
+    assert starts == ends == frame["case_id"].nunique()
+    assert sum(e["count"] for e in graph["edges"]) == len(frame) + starts
+
+
+def test_without_parquet_no_part_is_left(common: list[object], out: Path) -> None:
+    assert tracecloak(*common, "--release_id", "r1", "--formats", "csv") == 0
+    assert files(out / "run_id=r1") == {
+        *("log.csv.gz", "dfg.json", "manifest.json", "statement.md")
+    }
+    frame = pd.read_csv(out / "run_id=r1" / "log.csv.gz")
+    assert list(frame.columns) == ["case_id", "activity", "timestamp"]
+    starts = frame.groupby("case_id", sort=False)["timestamp"].first()
+    assert starts.is_monotonic_increasing  # cases in the order of their new times
+
+
+def test_running_again_changes_no_byte_and_draws_nothing(
+    common: list[object],
+    out: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert tracecloak(*common, "--release_id", "r1") == 0
+    before = {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in out.rglob("*") if p.is_file()}
+
+    def drawn(*_: object) -> None:
+        raise AssertionError("noise was drawn")
+
+    monkeypatch.setattr("tracecloak.anonymizers.noise.randomness.Randomness.words", drawn)
+    assert tracecloak(*common, "--release_id", "r1") == 0
+    assert "already released" in capsys.readouterr().out
+    assert before == {
+        p: (p.read_bytes(), p.stat().st_mtime_ns) for p in out.rglob("*") if p.is_file()
+    }
+
+
+def test_a_changed_input_under_the_same_id_is_refused(
+    common: list[object], out: Path, log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tracecloak(*common, "--release_id", "r1")
+    before = digests(out / "run_id=r1")
+    text = log.read_text()
+    log.write_text(text.replace("2026-01-02T10", "2026-01-02T11"))  # the same size
+    assert tracecloak(*common, "--release_id", "r1") == 2
+    assert "the input changed" in capsys.readouterr().err
+    assert digests(out / "run_id=r1") == before
+    assert tracecloak(*common, "--release_id", "r2") == 0
+
+
+def test_a_changed_configuration_under_the_same_id_is_refused(
+    common: list[object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    tracecloak(*common, "--release_id", "r1")
+    assert tracecloak(*common, "--release_id", "r1", "--mode", "oversampling") == 2
+    assert "the configuration changed" in capsys.readouterr().err
+
+
+def test_a_release_of_another_key_store_cannot_be_compared_and_is_refused(
+    common: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tracecloak(*common, "--release_id", "r1")
+    assert tracecloak(*common, "--release_id", "r1", "--key_store", tmp_path / "other") == 2
+    assert "key_store of that run" in capsys.readouterr().err
+
+
+def test_without_an_id_the_same_run_finds_its_release(
+    common: list[object], out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tracecloak(*common) == 0
+    (release,) = out.glob("run_id=*")
+    assert tracecloak(*common) == 0
+    assert "already released" in capsys.readouterr().out
+    assert tracecloak(*common, "--guessing_advantage", "0.3") == 0
+    assert len(list(out.glob("run_id=*"))) == 2
+    assert release.exists()
+
+
+def test_the_key_is_gone_after_the_commit_and_nothing_secret_is_readable_by_others(
+    common: list[object], tmp_path: Path
+) -> None:
+    tracecloak(*common, "--release_id", "r1")
+    left = [path for path in (tmp_path / "keys").rglob("*") if path.is_file()]
+    assert {path.suffix for path in left} == {".json", ".secret", ".lock", ".db"}
+    assert all(path.stat().st_mode & 0o077 == 0 for path in left)
+
+
+def test_latest_names_the_newest_release(common: list[object], out: Path) -> None:
+    tracecloak(*common, "--release_id", "r1")
+    tracecloak(*common, "--release_id", "r2")
+    assert json.loads((out / "latest.json").read_text())["run_id"] == "r2"
+
+
+def test_a_yaml_file_says_the_same_as_the_flags(
+    common: list[object], log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.support.releasing import fix_key
+
+    fix_key(monkeypatch)
+    tracecloak(*common, "--release_id", "r1", "--where", "activity = A, B, D")
+    config = tmp_path / "release.yaml"
+    config.write_text(
+        f"input: {log}\noutput: {tmp_path / 'out2'}\nkey_store: {tmp_path / 'keys2'}\n"
+        "method: amun\nparams: {guessing_advantage: 0.2}\nrunner: InMemory\nrelease_id: r1\n"
+        "where: [{column: activity, equals: [A, B, D]}]\n"
+    )
+    assert tracecloak("release", config) == 0
+    assert digests(tmp_path / "out" / "run_id=r1") == digests(tmp_path / "out2" / "run_id=r1")
+    assert tracecloak("release", config, "--guessing_advantage", "0.3") == 2  # a flag wins
+
+
+def test_the_plan_tells_all_and_writes_nothing(
+    common: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = files(tmp_path)
+    assert tracecloak("plan", *common[1:]) == 0
+    printed = capsys.readouterr().out
+    assert files(tmp_path) == before
+    for told in (
+        "log.csv",
+        "case_id, activity, timestamp",
+        "0.8109",
+        "No finite epsilon",
+        "log/part-00000",
+    ):
+        assert told in printed
+    assert "case-1" not in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["release"], "method: required"),
+        (["release", "--method", "amun"], "input: required"),
+        (
+            ["release", "--method", "nope"],
+            f"method must be one of {', '.join(sorted(METHODS))}, got 'nope'",
+        ),
+        (["release", "--guesing_advantage", "1"], "unknown flag --guesing_advantage"),
+        (["release", "missing.yaml"], "cannot be read"),
+        (["sample", "--cases", "3", "--output", "x.txt"], "format"),
+        (["evaluate", "--original", "x"], "required: --released"),
+        (["key", "new", "--output", "pyproject.toml"], "never overwritten"),
+    ],
+)  # fmt: skip
+def test_usage_errors_say_the_mend_and_exit_with_2(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tracecloak(*arguments) == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--guessing_advantage", "1"], "guessing_advantage: Input should be less than 1, got '1'"),
+        (["--mode", "both"], "mode: "),
+        (["--release_id", "../up"], "release_id must consist of"),
+        (["--input", "nowhere/*.csv"], "matches no file"),
+        (["--shards", "0"], "shards: "),
+        (["--time_zone", "Mars/Olympus"], "time_zone must be an IANA zone"),
+        (["--where", "activity"], "where must be"),
+        (["--formats", "pdf"], "formats.0: "),
+        (["--direct_running_mode=multi_threading", "--runner", "FnApiRunner"], "loses data"),
+        (["--streaming"], "takes no flags of Beam"),
+    ],
+)  # fmt: skip
+def test_wrong_values_are_named_before_anything_runs(
+    common: list[object],
+    out: Path,
+    flags: list[str],
+    told: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert tracecloak(*common, *flags) == 2
+    assert told in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_unknown_and_repeated_keys_of_the_configuration_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text("input: x\nmethod: amun\noutput: y\nparams: {gessing: 1}\nshard: 3\n")
+    assert tracecloak("release", config) == 2
+    assert "shard: unknown key" in capsys.readouterr().err
+    config.write_text("input: x\nmethod: amun\noutput: y\nparams: {gessing: 1}\n")
+    assert tracecloak("release", config) == 2
+    assert "gessing: unknown key" in capsys.readouterr().err
+    config.write_text("input: x\nmethod: amun\nmethod: amun\noutput: y\n")
+    assert tracecloak("release", config) == 2
+    assert "given twice: method" in capsys.readouterr().err
+
+
+def test_a_filter_that_leaves_nothing_ends_with_5_and_leaves_nothing(
+    tmp_path: Path, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        (f"c{i}", a, f"2026-01-0{1 + i % 2}T0{j}:00:00Z")
+        for i in range(9)
+        for j, a in enumerate("AB")
+    ]
+    rows += [("c9", "A", "2026-01-03T00:00:00Z"), ("c9", "B", "2026-01-03T02:00:00Z")]
+    log = csv_log(tmp_path / "log.csv", rows)
+    flags = ["--mode", "filtering", "--guessing_advantage", "0.9", "--start_precision_days", "9"]
+    code = tracecloak(
+        "release", "--input", log, "--output", out, "--key_store", tmp_path / "keys",
+        "--method", "amun", "--release_id", "r1", *flags,
+    )  # fmt: skip
+    assert code == 5
+    assert "the filter dropped every case" in capsys.readouterr().err
+    assert files(out) == set()
+    assert not list((tmp_path / "keys").rglob("*.key"))
+
+
+def test_a_failure_inside_the_pipeline_ends_with_6_and_quotes_no_data(
+    common: list[object],
+    out: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("patient case-7 is odd")
+
+    monkeypatch.setattr("tracecloak.anonymizers.amun.method.Amun.apply", fail)
+    for runner in ("InMemory", "FnApiRunner"):
+        assert tracecloak(*common, "--release_id", "r1", "--runner", runner) == 6
+        error = capsys.readouterr().err
+        assert "ValueError" in error
+        assert "case-7" not in error
+        assert files(out) == set()
+
+
+def test_a_step_that_fails_after_the_commit_ends_with_7_and_is_mended_by_another_run(
+    common: list[object], out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: object) -> None:
+        raise OSError("disk full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "tracecloak.transforms.publish.release_folder.ReleaseFolder.point_latest", fail
+        )
+        assert tracecloak(*common, "--release_id", "r1") == 7
+    assert manifest(out / "run_id=r1")["release_id"] == "r1"
+    assert not (out / "latest.json").exists()
+    assert tracecloak(*common, "--release_id", "r1") == 0
+    assert json.loads((out / "latest.json").read_text())["run_id"] == "r1"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a.xes", "a.xes.gz", "a.csv", "a.csv.gz", "a.parquet", "a.avro", "a.jsonl", "a.jsonl.gz"],
+)
+def test_the_sample_is_the_same_log_in_every_format(tmp_path: Path, name: str) -> None:
+    from tracecloak.pipelines.measure.evaluate import _traces
+    from tracecloak.schemas.events.columns import ColumnMapping
+    from tracecloak.schemas.statistics.variants import VariantHistogram
+    from tracecloak.transforms.batch.read import EventSource
+    from tracecloak.transforms.files import match_files
+    from tracecloak.transforms.formats.registry import SourceFormat
+
+    def traces(path: Path) -> list[object]:
+        source = EventSource(tuple(match_files([str(path)])), SourceFormat(), ColumnMapping())
+        batch = _traces(source)
+        histogram = VariantHistogram.from_traces(batch)
+        return [batch.to_rows().to_pylist(), histogram.counts.tolist()]
+
+    assert tracecloak("sample", "--cases", 50, "--output", tmp_path / name) == 0
+    assert tracecloak("sample", "--cases", 50, "--output", tmp_path / "b.parquet") == 0
+    assert traces(tmp_path / name) == traces(tmp_path / "b.parquet")
+    first = (tmp_path / name).read_bytes()
+    assert tracecloak("sample", "--cases", 50, "--output", tmp_path / name) == 0
+    assert (tmp_path / name).read_bytes() == first
+
+
+def test_the_samples_vocabulary_names_every_activity_and_serves_a_release(tmp_path: Path) -> None:
+    log, names = tmp_path / "log.parquet", tmp_path / "activities.txt"
+    assert tracecloak("sample", "--cases", 400, "--output", log, "--vocabulary", names) == 0
+    listed = names.read_text().splitlines()
+    assert set(pq.read_table(log)["activity"].to_pylist()) <= set(listed)
+    assert len(set(listed)) == len(listed) > 5
+    assert tracecloak(
+        "release", "--input", log, "--output", tmp_path / "out", "--method", "private-dfg",
+        "--epsilon", "1", "--l2_clip", "4", "--vocabulary", names, "--release_id", "r",
+        "--runner", "InMemory",
+    ) == 0  # fmt: skip
+    released = manifest(tmp_path / "out" / "run_id=r")
+    assert sorted(released["params"]["vocabulary"]) == sorted(listed)
+
+
+def test_the_folder_of_a_report_is_made_or_refused_before_the_work(
+    tmp_path: Path, log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--input", log, "--methods", "privtree", "--epsilon", "1", "--repetitions", "1"]
+    assert tracecloak("compare", *flags, "--output", tmp_path / "new" / "page.md") == 0
+    assert (tmp_path / "new" / "page.md").read_text().startswith("# Released variants")
+    (tmp_path / "file").write_text("")
+    wrong = tmp_path / "file" / "page.md"
+    for command in (
+        ["compare", *flags, "--output", wrong],
+        ["evaluate", "--original", log, "--released", tmp_path, "--output", wrong],
+        ["attack", "--input", log, "--method", "variant-histogram", "--epsilon", "1",
+         "--report", wrong],
+    ):  # fmt: skip
+        assert tracecloak(*command) == 2
+        assert "cannot be written" in capsys.readouterr().err
+
+
+def test_the_evaluation_of_a_log_with_itself_finds_no_distance(tmp_path: Path) -> None:
+    """A 'release' made by hand of the original itself; all distances are 0."""
+    tracecloak("sample", "--cases", 200, "--output", tmp_path / "log.parquet")
+    release = tmp_path / "releases" / "run_id=r"
+    release.mkdir(parents=True)
+    (release / "log").mkdir()
+    (release / "log" / "part.parquet").write_bytes((tmp_path / "log.parquet").read_bytes())
+    (release / "manifest.json").write_text('{"outputs": [{"path": "log/part.parquet"}]}')
+    report = tmp_path / "report.json"
+    assert tracecloak(
+        "evaluate", "--original", tmp_path / "log.parquet", "--released", release,
+        "--output", report,
+    ) == 0  # fmt: skip
+    found = json.loads(report.read_text())
+    assert found["original"] == found["released"]
+    for name in (
+        "variants_lost", "variants_invented", "jaccard_distance", "prefix_jaccard_distance",
+        "edge_frequency_emd", "edge_time_emd_months", "edge_mean_absolute_error", "variant_emd",
+        "variant_total_variation", "edge_total_variation", "edge_relative_error",
+        "trace_length_distance", "activity_mix_total_variation", "case_duration_distance_days",
+        "hour_of_week_total_variation",
+    ):  # fmt: skip
+        assert found[name] == pytest.approx(0, abs=1e-12), name
+    assert found["publishable"] is False
+
+
+def test_the_evaluation_counts_what_oversampling_added(
+    common: list[object], out: Path, log: Path, tmp_path: Path
+) -> None:
+    tracecloak(*common, "--release_id", "r1", "--mode", "oversampling")
+    report = tmp_path / "report.json"
+    tracecloak("evaluate", "--original", log, "--released", out, "--output", report)
+    found = json.loads(report.read_text())
+    assert found["variants_invented"] == found["variants_lost"] == 0
+    assert found["jaccard_distance"] == 0
+    frame = pd.read_parquet(out / "run_id=r1" / "log")
+    assert found["released"]["events"] == len(frame) > found["original"]["events"] == 38
+    assert found["edge_mean_absolute_error"] > 0
+
+
+def test_evaluating_without_a_release_says_so(
+    tmp_path: Path, log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = tmp_path / "report.json"
+    code = tracecloak("evaluate", "--original", log, "--released", tmp_path, "--output", report)
+    assert code == 2
+    assert "neither manifest.json nor latest.json" in capsys.readouterr().err
+
+
+def test_the_catalogue_lists_every_method_with_its_promise(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from tracecloak.anonymizers.registry import METHODS
+
+    assert tracecloak("catalogue") == 0
+    text = capsys.readouterr().out
+    assert tracecloak("catalogue", "--json") == 0
+    entries = json.loads(capsys.readouterr().out)
+    assert {entry["name"] for entry in entries} == set(METHODS)
+    for entry in entries:
+        assert entry["name"] in text
+        for name, schema in entry["params"].items():
+            assert f"--{name}" in text
+            assert schema["description"]
+
+
+def test_a_new_key_is_64_hex_digits_for_its_owner_only(tmp_path: Path) -> None:
+    from tracecloak.transforms.keys import KeyReference
+
+    path = tmp_path / "k" / "release.key"
+    assert tracecloak("key", "new", "--output", path) == 0
+    assert path.stat().st_mode & 0o077 == 0
+    assert KeyReference(f"file:{path}").resolve().hex() == path.read_text()
+    assert tracecloak("key", "new", "--output", path) == 2
+
+
+def test_help_shows_the_parameters_of_the_method(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        tracecloak("release", "--method", "amun", "--help")
+    assert ended.value.code == 0
+    assert "--guessing_advantage" in capsys.readouterr().out

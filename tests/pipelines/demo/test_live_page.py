@@ -1,0 +1,398 @@
+"""The live page: it shows what was published, whatever it is called, and reaches nothing else."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import http.client
+import json
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from tracecloak.pipelines.demo.live_charts import (
+    edge_bars,
+    graph_picture,
+    shown_graph,
+    timeline,
+    total_of,
+)
+from tracecloak.pipelines.demo.live_page import LivePage, PublishedSteps, page, state
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.published.step import StepRelease
+from tracecloak.transforms.stream.step_files import step_path
+
+HARMFUL = "</svg><script>alert(1)</script>\u202e&amp;\"'"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def release(
+    step: int = 4, cells: dict[tuple[str, str], tuple[int, float]] | None = None, **others: Any
+) -> StepRelease:
+    if cells is None:
+        cells = {
+            ("▶", "Triage"): (100, 3.0),
+            ("▶", "Surgery"): (5, 4.0),
+            ("Triage", "Surgery"): (60, 2.0),
+            ("Triage", "■"): (43, 2.0),
+            ("Surgery", "■"): (62, 2.0),
+            ("Surgery", "Triage"): (-3, 2.0),
+            ("Surgery", "Surgery"): (4, 2.5),
+        }
+    values = {
+        "release_id": "hospital",
+        "epoch": "1",
+        "product": "dfg",
+        "view": "total",
+        "start_us": 0,
+        "end_us": (step + 1) * 10_000_000,
+        "n_steps_left": 9 - step,
+        "epsilon": "0.5",
+        "delta": "1e-6",
+        **others,
+    }
+    counts, errors = zip(*cells.values(), strict=True) if cells else ((), ())
+    return StepRelease.of(
+        list(cells), np.array(counts, np.int64), np.array(errors), step=step, **values
+    )
+
+
+def write(output: Path, *releases: StepRelease) -> None:
+    for one in releases:
+        path = Path(f"{step_path(str(output), one)}.json")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(one.to_json())
+
+
+# --- Pictures ---------------------------------------------------------------------------------
+
+
+def test_an_edge_is_shown_if_the_noise_does_not_hide_it() -> None:
+    graph = shown_graph(release())
+    edges = {(e["source"], e["target"]): e for e in graph.to_table().to_pylist()}
+    # 1.96 errors of 4 are 7.84, more than 5; those of 2.5 are 4.9, more than 4.
+    assert sorted(edges) == sorted(
+        [("▶", "Triage"), ("Triage", "Surgery"), ("Triage", "■"), ("Surgery", "■")]
+    )
+    top = edges["▶", "Triage"]
+    assert (top["count"], top["low"], top["high"]) == (100, 94, 106)
+
+
+def test_the_graph_has_each_count_with_its_error() -> None:
+    picture = graph_picture(release())
+    texts = [element.text for element in ElementTree.fromstring(picture).iter(f"{SVG}text")]
+    assert {"100 ± 6", "60 ± 4", "43 ± 4", "62 ± 4"} <= set(texts)
+    assert "epsilon 0.5, delta 1e-6" in picture
+
+
+def test_the_cases_are_those_that_begin() -> None:
+    count, error = total_of(release())
+    assert (count, error) == (105, pytest.approx(5.0))
+    assert total_of(release(cells={})) == (0, 0.0)
+
+
+def test_the_bars_have_their_intervals_in_proportion() -> None:
+    picture = ElementTree.fromstring(edge_bars(release()))
+    bars = [float(bar.attrib["width"]) for bar in picture.iter(f"{SVG}rect")]
+    longest = 330 * 100 / 106  # the interval's end is the picture's
+    assert bars == pytest.approx([longest, longest * 0.62, longest * 0.6, longest * 0.43], abs=0.1)
+    whisker = next(picture.iter(f"{SVG}path")).attrib["d"]
+    low, high = re.findall(r"M([\d.]+)", whisker)[0], re.findall(r"H([\d.]+)", whisker)[0]
+    assert float(low) - 330 == pytest.approx(330 * 94 / 106, abs=0.1)
+    assert float(high) - 330 == pytest.approx(330, abs=0.1)
+
+
+def test_the_course_has_a_point_and_an_interval_a_step() -> None:
+    steps = [release(step, {("▶", "Triage"): (10 * step, 5.0)}) for step in (0, 1, 2)]
+    picture = ElementTree.fromstring(timeline(steps))
+    points = [float(point.attrib["cy"]) for point in picture.iter(f"{SVG}circle")]
+    assert points[0] - points[1] == pytest.approx(points[1] - points[2], abs=0.2)
+    assert points[0] > points[1]  # more is higher
+    intervals = re.findall(r"M[\d.]+ ([\d.]+)V([\d.]+)", timeline(steps))
+    ten = points[0] - points[1]
+    assert [float(low) - float(high) for low, high in intervals] == pytest.approx(
+        [ten * 2 * 1.96 * 5 / 10] * 3, abs=0.2
+    )
+
+
+@pytest.mark.parametrize("view", ["window", "total", "sliding"])
+@pytest.mark.parametrize("cells", [{}, {("▶", "■"): (0, 1.0)}, {("A", "A"): (9, 0.0)}])
+def test_every_release_can_be_drawn(view: Any, cells: Any) -> None:
+    one = release(cells=cells, view=view)
+    for picture in (graph_picture(one), edge_bars(one), timeline([one])):
+        assert ElementTree.fromstring(picture).tag == f"{SVG}svg"
+
+
+def test_a_name_stays_a_name_in_every_picture() -> None:
+    one = release(cells={("▶", HARMFUL): (50, 1.0), (HARMFUL, "■"): (50, 1.0)})
+    allowed = {"svg", "title", "desc", "rect", "g", "path", "text", "circle"}
+    for picture in (graph_picture(one), edge_bars(one), timeline([one])):
+        tree = ElementTree.fromstring(picture)
+        assert {element.tag.removeprefix(SVG) for element in tree.iter()} <= allowed
+        names = {name for element in tree.iter() for name in element.attrib}
+        assert not {name for name in names if name.startswith("on") or name == "style"}
+        assert "\u202e" not in picture
+        assert not re.search(r"href|url\(|@import", picture)
+
+
+# --- What is read -----------------------------------------------------------------------------
+
+
+def test_the_steps_of_a_folder_are_read_as_they_come(tmp_path: Path) -> None:
+    steps = PublishedSteps(tmp_path / "later", "hospital", "1")
+    assert steps.views() == {}
+    output = tmp_path / "later"
+    write(output, release(0), release(0, view="window"), release(1))
+    others = [
+        release(7, release_id="other"),
+        release(7, epoch="2"),
+        release(7, product="variants", cells={}),
+    ]
+    write(output, *others)
+    folder = output / "run_id=hospital" / "epoch=1" / "product=dfg" / "view=total"
+    (folder / "step-000002.parquet").write_bytes(b"not for the page")
+    (folder / "step-000003.json").write_bytes(release(3).to_json()[:50])  # not whole yet
+    assert {view: [r.step for r in found] for view, found in steps.views().items()} == {
+        "total": [0, 1],
+        "window": [0],
+    }
+    write(output, release(3))
+    assert [r.step for r in steps.views()["total"]] == [0, 1, 3]
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", ""])
+def test_names_are_of_folders(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="release_id must be the name of a folder"):
+        PublishedSteps(tmp_path, name, "1")
+    with pytest.raises(UsageError, match="epoch must be the name of a folder"):
+        PublishedSteps(tmp_path, "hospital", name)
+
+
+def test_the_state_says_what_is_left_of_the_budget() -> None:
+    views = {"total": [release(3), release(4)], "window": [release(4, view="window")]}
+    shown = state(views)
+    assert (shown["view"], shown["views"]) == ("total", ["total", "window"])
+    assert (shown["n_steps_left"], shown["horizon"], shown["notice"]) == (5, 10, "")
+    assert shown["budget_text"] == (
+        "5 of 10 steps are left. All of them together cost epsilon 0.5 and delta 1e-6."
+    )
+    assert state(views, "window")["view"] == "window"
+    assert state(views, "no such")["view"] == "total"
+    assert state(views)["version"] != state({"total": [release(3)]})["version"]
+    assert "budget is spent" in state({"total": [release(9)]})["notice"]
+    assert state({}) == {"version": "", "notice": "Waiting for the first step."}
+
+
+# --- The page ---------------------------------------------------------------------------------
+
+
+class _Parts(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.inline: dict[str, str] = {}
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if self.tags and self.tags[-1][0] in ("script", "style"):
+            self.inline.setdefault(self.tags[-1][0], data)
+
+
+def test_the_page_is_one_file_whose_policy_allows_its_own_parts_only() -> None:
+    html, policy = page(HARMFUL)
+    parts = _Parts()
+    parts.feed(html)
+    assert html.startswith("<!DOCTYPE html>")
+    for kind in ("script", "style"):
+        digest = base64.b64encode(hashlib.sha256(parts.inline[kind].encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}';" in policy
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert [tag for tag, _ in parts.tags].count("script") == 1
+    (named,) = [a["content"] for t, a in parts.tags if a.get("http-equiv")]
+    assert named == policy
+    attributes = [(name, value) for _, found in parts.tags for name, value in found.items()]
+    assert not [name for name, _ in attributes if name.startswith("on") or name == "style"]
+    links = [value for name, value in attributes if name in ("src", "href", "action")]
+    assert links == ["data:,"]
+    assert "//" not in parts.inline["style"]
+    assert "http" not in parts.inline["script"].replace("http://www.w3.org", "")
+
+
+# As much of a browser as the page's script asks for; it writes what the page then shows.
+BROWSER = """
+const made = (tag) => ({
+  tag, children: [], attributes: {}, textContent: "", heard: {},
+  replaceChildren(...those) { this.children = those; },
+  setAttribute(name, value) { this.attributes[name] = value; },
+  addEventListener(name, what) { this.heard[name] = what; },
+});
+const ids = {};
+global.document = {
+  getElementById: (id) => (ids[id] ??= made(id)),
+  createElement: made,
+  importNode: (node) => node,
+};
+global.DOMParser = class { parseFromString(text, kind) { return {documentElement: kind + text}; } };
+const asked = [];
+global.fetch = async (path) => {
+  asked.push(path);
+  if (asked.length > ANSWERS.length) throw new Error("gone");
+  return {json: async () => ANSWERS[asked.length - 1]};
+};
+let again;
+global.setInterval = (what) => { again = what; };
+const settled = () => new Promise((resolve) => setImmediate(resolve));
+require(SCRIPT);
+(async () => {
+  await settled();
+  const first = ids.step.textContent;
+  await ids.views.children[1].heard.click();
+  await again();
+  console.log(JSON.stringify({first, asked, ids}));
+})();
+"""
+
+
+def test_the_script_shows_what_the_server_says(tmp_path: Path) -> None:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("needs node")
+    parts = _Parts()
+    parts.feed(page("x")[0])
+    (tmp_path / "page.js").write_text(parts.inline["script"])
+    views = {"total": [release(3)], "window": [release(4, view="window")]}
+    answers = [state(views), state(views, "window")]
+    names = {"ANSWERS": answers, "SCRIPT": str(tmp_path / "page.js")}
+    told = "".join(f"const {name} = {json.dumps(value)};\n" for name, value in names.items())
+    (tmp_path / "browser.js").write_text(told + BROWSER)
+    ran = subprocess.run(
+        [node, str(tmp_path / "browser.js")], check=True, capture_output=True, timeout=60
+    )
+    found = json.loads(ran.stdout)
+    assert found["first"] == answers[0]["step_text"]
+    assert found["asked"] == ["state.json?view=", *["state.json?view=window"] * 2]
+    shown = found["ids"]
+    assert shown["step"]["textContent"] == answers[1]["step_text"]
+    assert (shown["left"]["value"], shown["left"]["max"]) == (5, 10)
+    buttons = [(b["textContent"], b["attributes"]) for b in shown["views"]["children"]]
+    assert buttons == [
+        ("total", {"aria-pressed": "false"}),
+        ("window", {"aria-pressed": "true"}),
+    ]
+    for part in ("graph", "edges", "timeline"):
+        assert shown[part]["children"] == ["image/svg+xml" + answers[1][part]]
+    # The last answer was none.
+    assert shown["notice"]["textContent"].startswith("The page's server does not answer")
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[tuple[LivePage, Path]]:
+    with LivePage(PublishedSteps(tmp_path, "hospital", "1"), "hospital") as made:
+        yield made, tmp_path
+
+
+def ask(live: LivePage, path: str, method: str = "GET", host: str | None = None) -> Any:
+    url = urlsplit(live.address)
+    connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=5)
+    try:
+        connection.request(method, path, headers={"Host": host} if host else {})
+        answer = connection.getresponse()
+        return answer.status, dict(answer.getheaders()), answer.read()
+    finally:
+        connection.close()
+
+
+def test_the_server_answers_with_the_page_and_the_newest_step(live: tuple[LivePage, Path]) -> None:
+    served, output = live
+    status, headers, body = ask(served, "/")
+    assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert body.decode() == page("hospital")[0]
+    assert headers["Content-Security-Policy"].endswith("frame-ancestors 'none'")
+    assert page("hospital")[1] in headers["Content-Security-Policy"]
+    assert (headers["X-Content-Type-Options"], headers["Cache-Control"]) == ("nosniff", "no-store")
+    assert json.loads(ask(served, "/state.json")[2])["version"] == ""
+    write(output, release(3), release(4, view="window"))
+    first = json.loads(ask(served, "/state.json?view=total")[2])
+    assert first["step_text"] == "hospital, epoch 1, step 3"
+    write(output, release(4))
+    assert json.loads(ask(served, "/state.json")[2])["step_text"] == "hospital, epoch 1, step 4"
+    window = json.loads(ask(served, "/state.json?view=window")[2])
+    assert window["view"] == "window"
+
+
+@pytest.mark.parametrize("path", ["/x", "/../setup.py", "/state.json/"])
+def test_nothing_else_is_served(live: tuple[LivePage, Path], path: str) -> None:
+    assert ask(live[0], path)[0] == 404
+
+
+@pytest.mark.parametrize("host", ["hospital.example", "127.0.0.1", "127.0.0.1.example:80"])
+def test_a_page_of_another_name_cannot_read_it(live: tuple[LivePage, Path], host: str) -> None:
+    """A name that its owner lets resolve to 127.0.0.1 (DNS rebinding)."""
+    status, _, body = ask(live[0], "/state.json", host=host)
+    assert (status, body) == (421, b"ask 127.0.0.1\n")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
+def test_nothing_can_be_sent_to_it(live: tuple[LivePage, Path], method: str) -> None:
+    assert ask(live[0], "/", method)[0] == 501
+
+
+def test_it_listens_on_this_machine_alone_and_stops(tmp_path: Path) -> None:
+    with LivePage(PublishedSteps(tmp_path, "hospital", "1"), "hospital") as made:
+        assert made._server.server_address[0] == "127.0.0.1"
+        port = made._server.server_address[1]
+        with pytest.raises(UsageError, match=f"port {port} cannot be used"):
+            LivePage(PublishedSteps(tmp_path, "hospital", "1"), "hospital", port)
+    with pytest.raises(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        pass
+
+
+def test_the_page_is_served_until_it_is_interrupted(tmp_path: Path) -> None:
+    write(tmp_path, release(4))
+    command = [
+        sys.executable,
+        "-m",
+        "tracecloak.pipelines.demo.live_page",
+        str(tmp_path),
+        "hospital",
+        "1",
+    ]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert server.stdout is not None
+    try:
+        address = server.stdout.readline().strip()
+        with urllib.request.urlopen(f"{address}state.json", timeout=10) as answer:
+            assert json.load(answer)["step_text"] == "hospital, epoch 1, step 4"
+    finally:
+        server.send_signal(signal.SIGINT)
+        assert server.wait(30) == 0
+        server.stdout.close()
+
+
+def test_many_releases_of_one_step_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = []
+    monkeypatch.setattr(
+        "tracecloak.pipelines.demo.live_page.graph_picture",
+        lambda one: drawn.append(one.step) or "<svg/>",
+    )
+    views = {"total": [release(4, release_id="drawn once")]}
+    assert state(views) == state(views)
+    state({"total": [*views["total"], replace(views["total"][0], step=5)]})
+    assert drawn == [4, 5]

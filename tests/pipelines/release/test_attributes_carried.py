@@ -1,0 +1,372 @@
+"""Declared attributes from the source to the released files, and nothing that is not declared."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from apache_beam.testing.util import assert_that, equal_to
+
+from tests.support.attribute_methods import Passing, register
+from tests.support.releasing import digests, fix_key, manifest, tracecloak, visible
+from tests.support.xes_structure import check_xes
+from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
+from tracecloak.anonymizers.noise.randomness import text_digest
+from tracecloak.pipelines.demo.hospital import hospital_log
+from tracecloak.pipelines.release.config import load, load_source
+from tracecloak.pipelines.release.run import source_of
+from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.events.events import EVENT_SCHEMA, released_schema
+from tracecloak.transforms.batch.anonymize import AnonymizeEventLog
+from tracecloak.transforms.batch.read import EventSource
+from tracecloak.transforms.files import match_files
+from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.keys import KeyReference
+
+N_CASES = 300
+NAMES = ("Registration", "Triage", "CRP", "Leucocytes", "Discharge home")
+DECLARED: dict[str, Any] = {
+    "org:resource": {"values": ["R1", "R2 & <R3>"], "column": "who"},
+    "case:age": {"bounds": [0, 100], "n_bins": 10, "whole": True, "column": "age"},
+    "amount": {"bounds": [0, 50], "n_bins": 5},
+}
+TYPES = {"org:resource": pa.string(), "case:age": pa.int64(), "amount": pa.float64()}
+# A column that nobody maps with its values; a value, numbers and words in columns that are mapped.
+CANARIES = ("canary-name", "canary-column", "canary-value", "77777.25", "canary-number", "471100")
+
+
+@pytest.fixture(autouse=True)
+def known_methods(monkeypatch: pytest.MonkeyPatch) -> None:
+    register(monkeypatch)
+    fix_key(monkeypatch)
+
+
+def rows() -> list[dict[str, Any]]:
+    """A hospital log with attributes; some are missing, undeclared or no numbers."""
+    made = pa.Table.from_batches(hospital_log(N_CASES)).to_pylist()
+    for number, row in enumerate(made):
+        case = int(row["case_id"].strip("P"))
+        row["timestamp"] = row["timestamp"].isoformat()
+        row["person"] = f"person-{case // 3}"
+        row["who"] = ("R1", "R2 & <R3>", "canary-value", "")[(number + case) % 4]
+        row["age"] = "" if case % 4 == 0 or number % 3 == 0 else str((case * 7) % 100)
+        if case % 50 == 1:
+            row["age"] = "471100"
+        row["amount"] = ("1.5", "49", "77777.25", "canary-number", "")[number % 5]
+        row["canary-name"] = "canary-column"
+    return made
+
+
+def write_csv(path: Path, made: Sequence[dict[str, Any]], names: Sequence[str]) -> Path:
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, names, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(made)
+    return path
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two files, the events of a case in both."""
+    folder = tmp_path_factory.mktemp("inputs")
+    made = rows()
+    (folder / "names.txt").write_text("\n".join(NAMES) + "\n")
+    lines = folder / "b.jsonl"
+    with lines.open("w", encoding="utf-8") as stream:
+        stream.writelines(json.dumps(row) + "\n" for row in made[1::2])
+    return [write_csv(folder / "a.csv", made[::2], list(made[0])), lines]
+
+
+def release(folder: Path, inputs: Sequence[Path], *flags: object, **declared: Any) -> Path:
+    code = tracecloak(
+        "release", "--input", ",".join(map(str, inputs)), "--output", folder / "out",
+        "--key_store", folder / "keys", "--release_id", "r", "--parts", 3,
+        "--method", "generating", "--epsilon", 8, "--delta", "1e-5", "--max_trace_length", 2,
+        "--vocabulary", inputs[0].parent / "names.txt", "--formats", "parquet,xes,csv",
+        "--attributes", json.dumps(declared or DECLARED), *flags,
+    )  # fmt: skip
+    assert code == 0
+    return folder / "out" / "run_id=r"
+
+
+def table_of(made: Path) -> pa.Table:
+    return pa.concat_tables(pq.read_table(path) for path in sorted((made / "log").iterdir()))
+
+
+# --- one set of bytes -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "flags", [(), ("--individual_id", "person", "--max_cases_per_individual", 2)]
+)
+def test_every_shard_count_gives_the_bytes_of_the_in_memory_driver(
+    tmp_path: Path, inputs: list[Path], flags: tuple[object, ...]
+) -> None:
+    expected = release(tmp_path / "memory", inputs, *flags, "--runner", "InMemory")
+    assert table_of(expected).num_rows > 100
+    sharded = release(tmp_path / "sharded", inputs, *flags, "--runner", "InMemory", "--shards", 13)
+    assert digests(sharded) == digests(expected)
+    for shards in (1, 2, 7):
+        found = release(tmp_path / f"beam{shards}", inputs, *flags, "--shards", shards)
+        assert digests(found) == digests(expected)
+        assert manifest(found)["outputs"] == manifest(expected)["outputs"]
+
+
+# --- what is released -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def made(tmp_path: Path, inputs: list[Path]) -> Path:
+    return release(tmp_path, inputs, "--runner", "InMemory")
+
+
+def test_attributes_are_typed_columns_within_their_declaration(made: Path) -> None:
+    table = table_of(made)
+    assert table.schema.remove_metadata().equals(released_schema(TYPES))
+    found = table.to_pydict()
+    assert set(found["org:resource"]) == {"R1", "R2 & <R3>", None}
+    for name, high in (("case:age", 100), ("amount", 50)):
+        values = [value for value in found[name] if value is not None]
+        assert values and all(0 <= value <= high for value in values)
+        assert None in found[name]
+    ages: dict[str, set[int | None]] = {}
+    for case, age in zip(found["case_id"], found["case:age"], strict=True):
+        ages.setdefault(case, set()).add(age)
+    assert all(len(own) == 1 for own in ages.values())
+
+
+def test_pm4py_reads_the_attributes_of_the_xes(made: Path) -> None:
+    data = gzip.decompress((made / "log.xes.gz").read_bytes())
+    assert check_xes(io.BytesIO(data)) == []
+    assert b'<extension name="Organizational" prefix="org"' in data
+    pm4py = pytest.importorskip("pm4py")
+    read = pm4py.read_xes(str(made / "log.xes.gz"), variant="iterparse")
+    names = {"case:concept:name": "case_id", "concept:name": "activity"} | {n: n for n in TYPES}
+    expected = table_of(made).to_pandas().sort_values(["case_id", "timestamp"])
+    found = read.sort_values(["case:concept:name", "time:timestamp"])
+    for xes, column in names.items():
+        pairs = zip(found[xes].tolist(), expected[column].tolist(), strict=True)
+        assert all(a == b or (pd.isna(a) and pd.isna(b)) for a, b in pairs)
+
+
+def test_the_csv_has_the_attributes_of_the_parquet(made: Path) -> None:
+    text = gzip.decompress((made / "log.csv.gz").read_bytes()).decode()
+    read = list(csv.DictReader(io.StringIO(text, newline="")))
+    expected = {
+        (row["case_id"], row["activity"], row["timestamp"].isoformat()): row
+        for row in table_of(made).to_pylist()
+    }
+    assert len(read) == len(expected)
+    kinds = {"org:resource": str, "case:age": int, "amount": float}
+    for row in read:
+        key = row["case_id"], row["activity"], row["timestamp"].replace(".000000", "")
+        for name, kind in kinds.items():
+            assert (kind(row[name]) if row[name] else None) == expected[key][name]
+
+
+@pytest.mark.parametrize("runner", ["InMemory", "FnApiRunner"])
+def test_nothing_that_is_not_declared_is_in_a_released_byte(
+    tmp_path: Path, inputs: list[Path], runner: str
+) -> None:
+    """Parquet is looked at as it is and unpacked; control: the declared values are found."""
+    found = release(tmp_path, inputs, "--runner", runner)
+    whole = b""
+    for path in visible(tmp_path / "out"):
+        data = path.read_bytes()
+        whole += path.name.encode() + data
+        if path.suffix == ".gz":
+            whole += gzip.decompress(data)
+        elif path.suffix == ".parquet":
+            whole += str(pq.read_table(path).to_pydict()).encode()
+            whole += str(pq.read_metadata(path).to_dict()).encode()
+    assert found.exists()
+    for canary in CANARIES:
+        assert canary.encode() not in whole, canary
+    assert b"R2 &amp; &lt;R3&gt;" in whole and b"R2 & <R3>" in whole
+
+
+def test_only_what_is_declared_is_released(tmp_path: Path, inputs: list[Path]) -> None:
+    one = {"org:resource": DECLARED["org:resource"]}
+    found = release(tmp_path / "one", inputs, "--runner", "InMemory", **one)
+    assert table_of(found).schema.names == ["case_id", "activity", "timestamp", "org:resource"]
+    bare = release(tmp_path / "bare", inputs, "--runner", "InMemory", "--attributes", "{}")
+    assert table_of(bare).schema.remove_metadata().equals(released_schema({}))
+
+
+@pytest.mark.parametrize("runner", ["InMemory", "FnApiRunner"])
+@pytest.mark.parametrize("method", ["generating", "passing"])
+def test_an_empty_release_still_has_the_columns(
+    tmp_path: Path, inputs: list[Path], runner: str, method: str
+) -> None:
+    header = write_csv(tmp_path / "empty.csv", [], list(rows()[0]))
+    flags = ("--epsilon", 8, "--vocabulary", inputs[0].parent / "names.txt")
+    code = tracecloak(
+        "release", "--input", header, "--output", tmp_path / "out", "--key_store",
+        tmp_path / "keys", "--release_id", "r", "--parts", 2, "--method", method,
+        "--formats", "parquet,xes,csv", "--attributes", json.dumps(DECLARED), "--runner", runner,
+        *(flags if method == "generating" else ()),
+    )  # fmt: skip
+    assert code == 0
+    found = tmp_path / "out" / "run_id=r"
+    assert table_of(found).num_rows == 0
+    for path in (found / "log").iterdir():
+        assert pq.read_schema(path).remove_metadata().equals(released_schema(TYPES))
+    lines = gzip.decompress((found / "log.csv.gz").read_bytes()).decode().splitlines()
+    assert lines == ["case_id,activity,timestamp,org:resource,case:age,amount"]
+    assert check_xes(io.BytesIO(gzip.decompress((found / "log.xes.gz").read_bytes()))) == []
+
+
+@pytest.mark.parametrize("runner", ["InMemory", "FnApiRunner"])
+def test_texts_of_the_source_are_never_written(
+    tmp_path: Path, inputs: list[Path], runner: str
+) -> None:
+    """Catches a method that releases what it was given; `passing` can be told to."""
+    flags = (
+        "release", "--input", ",".join(map(str, inputs)), "--key_store", tmp_path / "keys",
+        "--method", "passing", "--attributes", json.dumps(DECLARED), "--runner", runner,
+    )  # fmt: skip
+    assert tracecloak(*flags, "--output", tmp_path / "right") == 0
+    assert tracecloak(*flags, "--output", tmp_path / "wrong", "--wrongly") == 6
+    assert not visible(tmp_path / "wrong")
+
+
+# --- what is read ---------------------------------------------------------------------------------
+
+
+def configuration(tmp_path: Path, inputs: Sequence[Path], declared: Any = None) -> Any:
+    flags = {
+        "input": ",".join(map(str, inputs)), "output": str(tmp_path), "method": "passing",
+        "attributes": json.dumps(declared or DECLARED),
+    }  # fmt: skip
+    return load(None, flags)
+
+
+def test_a_release_maps_the_declared_columns_and_an_evaluation_none(
+    tmp_path: Path, inputs: list[Path]
+) -> None:
+    config = configuration(tmp_path, inputs)
+    assert source_of(config).mapping.attributes == (
+        ("org:resource", "who"),
+        ("case:age", "age"),
+        ("amount", "amount"),
+    )
+    assert source_of(load_source({"input": str(inputs[0])})).mapping.attributes == ()
+
+
+def test_a_missing_column_stops_before_anything_is_read(tmp_path: Path, inputs: list[Path]) -> None:
+    config = configuration(tmp_path, inputs[:1], {"colour": {"values": ["red"]}})
+    with pytest.raises(InputSchemaError, match="no column 'colour'"):
+        source_of(config)
+
+
+XES = """<log xes.version="1.0" xmlns="http://www.xes-standard.org/">
+<trace><string key="concept:name" value="1"/><int key="age" value="44"/>
+<event><string key="concept:name" value="A"/><string key="org:resource" value="R1"/>
+<date key="time:timestamp" value="2026-01-01T00:00:00Z"/></event>
+<event><string key="concept:name" value="B"/>
+<date key="time:timestamp" value="2026-01-02T00:00:00Z"/></event></trace>
+<trace><string key="concept:name" value="2"/>
+<event><string key="concept:name" value="A"/><float key="amount" value="3.5"/>
+<date key="time:timestamp" value="2026-01-01T00:00:00Z"/></event></trace>
+</log>
+"""
+
+
+def test_attributes_of_an_xes_log_are_read_by_their_level(tmp_path: Path) -> None:
+    path = tmp_path / "log.xes"
+    path.write_text(XES)
+    declared = {
+        "case:age": {"bounds": [0, 100], "whole": True},
+        "org:resource": {"values": ["R1"]},
+        "amount": {"bounds": [0, 10]},
+        "nowhere": {"values": ["x"]},  # that no record has it is no error
+    }
+    source = source_of(configuration(tmp_path, [path], declared))
+    [(events, rejects)] = source.read(source.files[0])
+    assert rejects.num_rows == 0
+    [traces] = group_into_traces([events])
+    assert traces.case_ids.to_pylist() == ["1", "2"]
+    assert {name: values.to_pylist() for name, values in traces.attributes.items()} == {
+        "case:age": ["44", "44", None],
+        "org:resource": ["R1", None, None],
+        "amount": [None, None, "3.5"],
+        "nowhere": [None] * 3,
+    }
+
+
+# --- inside another pipeline ----------------------------------------------------------------------
+
+
+def canonical(inputs: Sequence[Path], config: Any) -> list[pa.RecordBatch]:
+    source = EventSource(
+        tuple(match_files([str(path) for path in inputs])),
+        SourceFormat(),
+        source_of(config).mapping,
+    )
+    return [events for file in source.files for events, _ in source.read(file)]
+
+
+def rows_of(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
+    return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+
+
+def test_the_composite_transform_takes_the_declared_attributes_and_drops_others(
+    tmp_path: Path, inputs: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEST_KEY", "ab" * 32)
+    key = KeyReference("env:TEST_KEY")
+    events = canonical(inputs, configuration(tmp_path, inputs))
+    wanted = {"amount": DECLARED["amount"], "org:resource": DECLARED["org:resource"]}
+    params = Passing.Params(attributes=wanted)
+    digest = text_digest("passing", json.dumps(params.resolved()))
+    made = anonymise(group_into_traces(events, 2), Passing(), params, key.resolve(), "r", digest)
+    expected = [row for batch in made.traces for row in rows_of(batch.to_rows())]
+    with beam.Pipeline("FnApiRunner") as pipeline:
+        released = (
+            pipeline
+            | beam.Create(events).with_output_types(pa.RecordBatch)
+            | AnonymizeEventLog("passing", {"attributes": wanted}, key, "r", 3)
+        )
+        assert_that(released | "Rows" >> beam.FlatMap(rows_of), equal_to(expected), "same rows")
+        schemas = released | beam.Map(lambda rows: rows.schema.names) | beam.combiners.ToList()
+        names = ["case_id", "activity", "timestamp", "amount", "org:resource"]
+        assert_that(schemas | beam.FlatMap(lambda found: found), every(names), "same columns")
+
+
+def every(names: list[str]) -> Any:
+    def check(found: list[list[str]]) -> None:
+        assert found and all(one == names for one in found)
+
+    return check
+
+
+def test_the_composite_transform_misses_what_the_events_lack(
+    tmp_path: Path, inputs: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEST_KEY", "ab" * 32)
+    events = [
+        batch.select(EVENT_SCHEMA.names)
+        for batch in canonical(inputs, configuration(tmp_path, inputs))
+    ]
+    with pytest.raises(Exception, match="the events have no attribute 'amount'"):
+        with beam.Pipeline("FnApiRunner") as pipeline:
+            _ = (
+                pipeline
+                | beam.Create(events).with_output_types(pa.RecordBatch)
+                | AnonymizeEventLog(
+                    "passing",
+                    {"attributes": {"amount": DECLARED["amount"]}},
+                    KeyReference("env:TEST_KEY"),
+                    "r",
+                )
+            )

@@ -1,0 +1,492 @@
+"""What is written down of a run that failed, was interrupted, or was not alone."""
+
+import errno
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem
+
+from tests.support.releasing import (
+    Commands,
+    counting_charges,
+    csv_log,
+    digests,
+    fix_key,
+    key_files,
+    ledger_entries,
+    manifest,
+    small_rows,
+    tracecloak,
+    visible,
+)
+from tracecloak.pipelines.budget.key_store import KeyStore, KeyStoreError
+from tracecloak.pipelines.release import run as release_module
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return csv_log(tmp_path / "log.csv", list(small_rows(60)))
+
+
+@pytest.fixture
+def common(tmp_path: Path, log: Path) -> list[object]:
+    return [
+        "release", "--input", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
+        "--method", "variant-histogram", "--epsilon", "8", "--delta", "1e-5", "--release_id", "r",
+        "--runner", "InMemory", "--parts", 2,
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    return tmp_path / "keys"
+
+
+def actions(keys: Path) -> list[str]:
+    return [entry.action for entry in ledger_entries(keys)]
+
+
+# --- Not alone ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def commands() -> Iterator[Commands]:
+    with Commands() as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    "step", ["after key", "after charge", "after decide variants", "before commit", "after latest"]
+)
+def test_a_second_run_at_the_same_time_is_refused_and_leaves_one_release_and_one_spend(
+    commands: Commands, common: list[object], out: Path, keys: Path, step: str
+) -> None:
+    """Catches a second process that draws, charges, or clears away what the first one writes."""
+    first = commands.run(*common, at=f"stop {step}", secret=b"1" * 32)
+    assert first.code is None
+    before = actions(keys)
+    second = commands.run(*common, secret=b"2" * 32)
+    assert second.code == 2
+    assert "another process is making release_id 'r'" in second.text
+    assert "wait until it ends, then run this again" in second.text
+    assert actions(keys) == before
+    assert commands.resume(first).code == 0
+    assert "already released" in commands.run(*common, secret=b"2" * 32).text
+    assert actions(keys) == ["reserve", "commit"]
+    (charge,) = counting_charges(keys)
+    assert charge.key_fingerprint == manifest(out / "run_id=r")["randomness"]["key_fingerprint"]
+
+
+def test_the_lock_ends_with_the_process_that_holds_it(
+    commands: Commands, common: list[object], keys: Path
+) -> None:
+    """Catches a lock that a killed run leaves behind."""
+    first = commands.run(*common, at="stop before commit")
+    assert commands.run(*common).code == 2
+    assert commands.kill(first).code == -signal.SIGKILL
+    assert commands.run(*common).code == 0
+    assert actions(keys) == ["reserve", "commit"]
+
+
+def test_two_ids_do_not_wait_for_each_other(
+    commands: Commands, common: list[object], out: Path, keys: Path
+) -> None:
+    """Catches a lock that is wider than one release."""
+    first = commands.run(*common, at="stop before commit")
+    assert commands.run(*common, "--release_id", "s").code == 0
+    assert commands.resume(first).code == 0
+    assert sorted(actions(keys)) == ["commit", "commit", "reserve", "reserve"]
+    assert len(counting_charges(keys)) == 2
+
+
+def test_another_spelling_of_the_output_is_the_same_release(
+    commands: Commands, common: list[object], tmp_path: Path, keys: Path
+) -> None:
+    """Catches locks, receipts and charges that depend on how a folder is written."""
+    (tmp_path / "link").symlink_to(tmp_path / "out", target_is_directory=True)
+    first = commands.run(*common, at="stop before commit")
+    for spelled in (tmp_path / "link", f"{tmp_path}/x/../out/"):
+        assert commands.run(*common, "--output", spelled).code == 2
+    assert commands.resume(first).code == 0
+    assert "already released" in commands.run(*common, "--output", tmp_path / "link").text
+    assert actions(keys) == ["reserve", "commit"]
+
+
+def test_of_two_key_stores_at_one_output_both_are_charged_and_one_release_is_whole(
+    commands: Commands, common: list[object], tmp_path: Path, out: Path, keys: Path
+) -> None:
+    """Catches a charge given back although files of its draw may lie in the other's release."""
+    first = commands.run(*common, at="stop before commit", secret=b"1" * 32)
+    second = commands.run(*common, "--key_store", tmp_path / "keys2", secret=b"2" * 32)
+    assert second.code == 0
+    ended = commands.resume(first)
+    assert ended.code == 6
+    assert "or another one. Its budget stays spent" in ended.text
+    said = manifest(out / "run_id=r")
+    assert digests(out / "run_id=r") == {o["path"]: o["sha256"] for o in said["outputs"]}
+    assert [len(counting_charges(tmp_path / name)) for name in ("keys", "keys2")] == [1, 1]
+
+
+# --- Interrupted, or failed -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError, lambda: OSError(errno.EIO, "x")])
+def test_what_fails_before_the_commit_gives_the_spend_back_and_forgets_the_key(
+    common: list[object],
+    out: Path,
+    keys: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: Callable[[], BaseException],
+) -> None:
+    """Catches a spend that stays although nothing can have become visible."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ReleaseFolder, "commit", _raising(error))
+        assert tracecloak(*common) == 6
+    assert "nothing was released" in capsys.readouterr().err
+    assert visible(out) == key_files(keys) == counting_charges(keys) == []
+    assert actions(keys) == ["reserve", "void"]
+    assert tracecloak(*common) == 0
+    assert actions(keys) == ["reserve", "void", "reserve", "commit"]
+    assert len({entry.key_fingerprint for entry in ledger_entries(keys)}) == 2
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+@pytest.mark.parametrize("runner", ["InMemory", "FnApiRunner"])
+def test_what_fails_after_the_files_are_visible_says_so_and_stays_spent(
+    common: list[object],
+    out: Path,
+    keys: Path,
+    capsys: pytest.CaptureFixture[str],
+    error: Callable[[], BaseException],
+    runner: str,
+) -> None:
+    """Catches "nothing was released" beside a release that is there."""
+    original = ReleaseFolder.commit
+
+    def commit(self: ReleaseFolder, said: dict[str, Any]) -> None:
+        original(self, said)
+        raise error()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ReleaseFolder, "commit", commit)
+        assert tracecloak(*common, "--runner", runner) == 7
+    told = capsys.readouterr().err
+    assert "is complete, but a step after it failed" in told
+    assert "Run the same command again" in told
+    assert manifest(out / "run_id=r")["release_id"] == "r"
+    assert actions(keys) == ["reserve"]
+    assert tracecloak(*common) == 0
+    assert actions(keys) == ["reserve", "commit"]
+    assert key_files(keys) == []
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "tracecloak.transforms.publish.release_folder.ReleaseFolder.point_latest",
+        "tracecloak.pipelines.budget.ledger.Ledger.commit",
+        "tracecloak.pipelines.budget.key_store.KeyStore.commit",
+        "tracecloak.pipelines.budget.books.internal_statement",
+    ],
+)
+@pytest.mark.parametrize("error", [KeyboardInterrupt, lambda: OSError(errno.ENOSPC, "x")])
+def test_every_step_after_the_release_ends_with_7_and_the_next_run_mends_it(
+    common: list[object],
+    out: Path,
+    keys: Path,
+    capsys: pytest.CaptureFixture[str],
+    step: str,
+    error: Callable[[], BaseException],
+) -> None:
+    """Catches a step that no later run makes up for, such as the internal statement."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(step, _raising(error))
+        assert tracecloak(*common) == 7
+    told = capsys.readouterr().err
+    is_system = error is not KeyboardInterrupt
+    assert ("OSError (No space left on device)" in told) == is_system
+    assert len(counting_charges(keys)) == 1
+    before = digests(out / "run_id=r")
+    assert tracecloak(*common) == 0
+    assert "already released" in capsys.readouterr().out
+    assert digests(out / "run_id=r") == before
+    assert actions(keys) == ["reserve", "commit"]
+    assert key_files(keys) == []
+    assert (out / "latest.json").exists()
+    statement = out / "_internal" / "run_id=r" / "statement.md"
+    assert manifest(out / "run_id=r")["randomness"]["key_fingerprint"] in statement.read_text()
+    assert [path.name for path in statement.parent.iterdir()] == ["statement.md"]
+
+
+def test_an_interrupt_on_beam_gives_nothing_back_as_its_workers_may_go_on(
+    common: list[object],
+    out: Path,
+    keys: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Catches a spend given back while a worker still holds the key and may commit."""
+    fix_key(monkeypatch, b"1" * 32)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(release_module, "build_release", _raising(KeyboardInterrupt))
+        assert tracecloak(*common, "--runner", "FnApiRunner") == 6
+    assert "may still go on. Its budget stays spent" in capsys.readouterr().err
+    assert actions(keys) == ["reserve"]
+    assert len(key_files(keys)) == 1
+    fix_key(monkeypatch, b"2" * 32)
+    assert tracecloak(*common) == 0
+    assert len(counting_charges(keys)) == 1
+    assert len({entry.key_fingerprint for entry in ledger_entries(keys)}) == 1
+
+
+def test_what_went_to_another_machine_stays_spent_even_if_a_later_run_here_fails(
+    common: list[object],
+    keys: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Catches a spend given back by a failing local run while the job elsewhere may yet commit."""
+    monkeypatch.setattr(release_module, "is_local", lambda runner: runner == "InMemory")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ReleaseFolder, "commit", _raising(ValueError))
+        assert tracecloak(*common, "--runner", "FnApiRunner") == 6
+        assert "Its budget stays spent" in capsys.readouterr().err
+        assert tracecloak(*common) == 6
+        assert "Its budget stays spent" in capsys.readouterr().err
+    assert actions(keys) == ["reserve"]
+    assert tracecloak(*common) == 0
+    assert actions(keys) == ["reserve", "commit"]
+
+
+def test_a_run_that_began_here_and_went_elsewhere_later_stays_spent_as_well(
+    keys: Path,
+) -> None:
+    """Catches a receipt that remembers the first or the last run's runner only."""
+    store = KeyStore(keys)
+    for leaves, remembered in ((False, False), (True, True), (False, True)):
+        store.reserve("o", "r", "i", "c", leaves)
+        receipt = store.receipt("o", "r")
+        assert receipt is not None
+        assert receipt.left_machine is remembered
+
+
+def test_where_nobody_can_tell_what_is_visible_the_spend_stays(
+    common: list[object], out: Path, keys: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches a spend given back because the output could not be read."""
+    original = ReleaseFolder.committed
+    calls = []
+
+    def committed(self: ReleaseFolder) -> dict[str, Any] | None:
+        calls.append(self)
+        if len(calls) > 2:  # after the look before the run, and the one before the commit
+            raise OSError(errno.EIO, "x")
+        return original(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ReleaseFolder, "committed", committed)
+        patch.setattr(ReleaseFolder, "commit", _raising(ValueError))
+        assert tracecloak(*common) == 6
+    told = capsys.readouterr().err
+    assert "cannot be told (OSError (Input/output error))" in told
+    assert "Its budget stays spent" in told
+    assert actions(keys) == ["reserve"]
+    assert tracecloak(*common) == 0
+    assert actions(keys) == ["reserve", "commit"]
+
+
+def test_a_staging_folder_that_cannot_be_removed_keeps_key_and_charge_for_the_next_run(
+    common: list[object], out: Path, keys: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches a foreign error out of the clearing up, which would show a traceback with data."""
+    original = ReleaseFolder.discard
+    calls = []
+
+    def discard(self: ReleaseFolder) -> None:
+        calls.append(self)
+        if len(calls) == 2:
+            raise BeamIOError("Delete operation failed", {"case-7": OSError(errno.EACCES, "y")})
+        original(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ReleaseFolder, "discard", discard)
+        patch.setattr(ReleaseFolder, "commit", _raising(ValueError))
+        assert tracecloak(*common) == 6
+    told = capsys.readouterr().err
+    assert "that could not be written down: BeamIOError" in told
+    assert "case-7" not in told
+    assert actions(keys) == ["reserve"]
+    assert tracecloak(*common) == 0
+    assert actions(keys) == ["reserve", "commit"]
+
+
+# --- The key store --------------------------------------------------------------------------------
+
+
+def test_a_key_that_belongs_to_no_receipt_is_replaced(tmp_path: Path) -> None:
+    """Catches noise under a key that the receipt, and so the ledger, does not name."""
+    store = KeyStore(tmp_path)
+    old = store.reserve("out", "r", "in", "conf").resolve()
+    store.commit("out", "r")
+    assert not store.holds_key("out", "r")
+    # Cut off between the new key and its receipt: the old receipt lies beside another key.
+    store._path("out", "r", ".key").write_text("ab" * 32)
+    assert not store.holds_key("out", "r")
+    new = store.reserve("out", "r", "in", "conf").resolve()
+    receipt = store.receipt("out", "r")
+    assert receipt is not None
+    assert receipt.key_fingerprint == new.fingerprint not in (old.fingerprint, "ab" * 32)
+    assert receipt.state == "reserved"
+
+
+def test_an_error_of_the_stores_disk_says_the_mend_and_where_not_what(tmp_path: Path) -> None:
+    """Catches an error of the system that leaves the command as a traceback."""
+    (tmp_path / "file").write_text("")
+    store = KeyStore(tmp_path / "file")
+    for use in (
+        lambda: store.digest("x"),
+        lambda: store.ledger_url,
+        lambda: store.reserve("o", "r", "i", "c"),
+        lambda: store.alone("o", "r").__enter__(),
+    ):
+        with pytest.raises(KeyStoreError, match=r"Not a directory|File exists") as raised:
+            use()
+        assert raised.value.exit_code == 6
+        assert "mend its disk or its permissions" in str(raised.value)
+
+
+# --- Where files are moved one by one -------------------------------------------------------------
+
+
+class ObjectStore(FileSystem):
+    """Objects in this process, as a store in a cloud keeps them: no folders, no move of many."""
+
+    # Of the class: Beam makes an instance for every call.
+    fail_at = ""
+    root = Path()
+
+    @classmethod
+    def scheme(cls) -> str:
+        return "objects"
+
+    def _there(self, path: str) -> str:
+        return str(self.root / path.removeprefix("objects://"))
+
+    def join(self, base: str, *paths: str) -> str:
+        return "/".join([base.rstrip("/"), *(path.strip("/") for path in paths)])
+
+    def split(self, path: str) -> tuple[str, str]:
+        head, _, tail = path.rpartition("/")
+        return head, tail
+
+    def mkdirs(self, path: str) -> None:
+        raise NotImplementedError
+
+    def has_dirs(self) -> bool:
+        return False
+
+    def _list(self, prefix: str) -> Iterator[FileMetadata]:
+        for path in sorted(self.root.rglob("*")):
+            name = f"objects://{path.relative_to(self.root)}"
+            if path.is_file() and name.startswith(prefix):
+                yield FileMetadata(name, path.stat().st_size)
+
+    def create(self, path: str, mime_type: str = "", compression_type: str = "") -> Any:
+        self._maybe_fail(f"create {path}")
+        Path(self._there(path)).parent.mkdir(parents=True, exist_ok=True)
+        return open(self._there(path), "wb")
+
+    def open(self, path: str, mime_type: str = "", compression_type: str = "") -> Any:
+        return open(self._there(path), "rb")
+
+    def copy(self, sources: list[str], targets: list[str]) -> None:
+        raise NotImplementedError
+
+    def rename(self, sources: list[str], targets: list[str]) -> None:
+        for source, target in zip(sources, targets, strict=True):
+            self._maybe_fail(f"rename {source}")
+            Path(self._there(target)).parent.mkdir(parents=True, exist_ok=True)
+            Path(self._there(source)).rename(self._there(target))
+
+    def exists(self, path: str) -> bool:
+        return Path(self._there(path)).is_file()
+
+    def size(self, path: str) -> int:
+        return Path(self._there(path)).stat().st_size
+
+    def last_updated(self, path: str) -> float:
+        raise NotImplementedError
+
+    def checksum(self, path: str) -> str:
+        raise NotImplementedError
+
+    def metadata(self, path: str) -> FileMetadata:
+        return FileMetadata(path, self.size(path))
+
+    def delete(self, paths: list[str]) -> None:
+        for path in paths:
+            Path(self._there(path)).unlink()
+
+    @classmethod
+    def _maybe_fail(cls, what: str) -> None:
+        if cls.fail_at and what.endswith(cls.fail_at):
+            raise BeamIOError("no", {what: OSError(errno.EIO, "x")})
+
+
+@pytest.mark.parametrize(
+    ("fail_at", "shows_files"),
+    [
+        ("_incomplete/run_id=r/variants.json", False),
+        ("run_id=r/dfg.json", False),
+        ("rename objects://out/_incomplete/run_id=r/variants.json", True),
+        ("create objects://out/run_id=r/manifest.json", True),
+    ],
+)
+def test_a_commit_cut_off_where_files_are_moved_one_by_one_stays_spent(
+    common: list[object],
+    tmp_path: Path,
+    keys: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    fail_at: str,
+    shows_files: bool,
+) -> None:
+    """Catches a spend given back, and a second draw, while files of the first one can be read."""
+    monkeypatch.setattr(ObjectStore, "root", tmp_path / "objects")
+    there = [*common, "--output", "objects://out"]
+    fix_key(monkeypatch, b"1" * 32)
+    assert tracecloak(*there, "--release_id", "whole") == 0
+    monkeypatch.setattr(ObjectStore, "fail_at", fail_at)
+    assert tracecloak(*there) == 6
+    told = capsys.readouterr().err
+    moved = tmp_path / "objects" / "out" / "run_id=r"
+    assert bool(moved.exists() and visible(moved)) == shows_files
+    assert ("Its budget stays spent" in told) == shows_files
+    charged = [e for e in counting_charges(keys) if e.release_id == "r"]
+    assert len(charged) == len(key_files(keys)) == shows_files
+    monkeypatch.setattr(ObjectStore, "fail_at", "")
+    before = {path.name: path.read_bytes() for path in visible(moved)} if shows_files else {}
+    fix_key(monkeypatch, b"2" * 32)
+    assert tracecloak(*there) == 0
+    after = {path.name: path.read_bytes() for path in visible(moved)}
+    assert before.items() <= after.items()
+    (charge,) = [e for e in counting_charges(keys) if e.release_id == "r"]
+    assert charge.key_fingerprint == manifest(moved)["randomness"]["key_fingerprint"]
+    assert charge.action == "commit"
+
+
+def _raising(error: Callable[[], BaseException]) -> Callable[..., None]:
+    def fail(*_: object, **__: object) -> None:
+        raise error()
+
+    return fail

@@ -1,0 +1,285 @@
+"""The individual as the unit of privacy, from the column of a file to the released bytes."""
+
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.support.releasing import (
+    counting_charges,
+    digests,
+    fix_key,
+    individual_log,
+    key_files,
+    manifest,
+    tracecloak,
+    visible,
+)
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.columns import NO_CASE, NO_INDIVIDUAL, ColumnMapping
+
+N_PEOPLE = 40
+Row = tuple[str, str, str, str]
+
+
+def rows_of(n_people: int, n_cases: int, activities: str = "AB") -> list[Row]:
+    """People with so many cases each, all of one variant."""
+    return [
+        (f"person-{p}", f"case-{p}-{c}", activity, f"2026-01-{1 + c:02d}T1{step}:{p:02d}:00Z")
+        for p in range(n_people)
+        for c in range(n_cases)
+        for step, activity in enumerate(activities)
+    ]
+
+
+def release(folder: Path, log: Path, *flags: object, code: int = 0) -> Path:
+    # At epsilon 900 noise is 0 but with a probability below e^-290, so counts can be told exactly.
+    got = tracecloak(
+        "release", "--input", log, "--output", folder / "out", "--key_store", folder / "keys",
+        "--epsilon", "900", "--release_id", "r", "--runner", "InMemory", "--parts", 1, *flags,
+    )  # fmt: skip
+    assert got == code
+    return folder / "out" / "run_id=r"
+
+
+HISTOGRAM = ("--method", "variant-histogram", "--delta", "1e-5", "--individual_id", "person")
+
+
+def variants(release: Path) -> dict[str, int]:
+    """Released cases by variant, activities joined."""
+    read = json.loads((release / "variants.json").read_text())["variants"]
+    return {"".join(row["variant"]): row["count"] for row in read}
+
+
+def edges(release: Path) -> dict[tuple[str, str], int]:
+    read = json.loads((release / "dfg.json").read_text())["edges"]
+    return {(row["source"], row["target"]): row["count"] for row in read}
+
+
+@pytest.mark.parametrize(
+    ("cap", "runner"),
+    [
+        *((cap, "InMemory") for cap in (None, 1, 2, 3, 5, 9)),
+        (None, "FnApiRunner"),
+        (2, "FnApiRunner"),
+    ],
+)
+def test_of_each_individual_so_many_cases_count_and_no_more(
+    tmp_path: Path, cap: int | None, runner: str
+) -> None:
+    """Catches a cap that is not applied, or applied within a shard or a file only.
+
+    Everybody has 5 cases, so the count of the one variant is 40 times the cap, and 200 at most.
+    """
+    log = individual_log(tmp_path / "log.csv", rows_of(N_PEOPLE, 5))
+    flags = () if cap is None else ("--max_cases_per_individual", cap)
+    made = release(tmp_path, log, *HISTOGRAM, "--runner", runner, *flags)
+    assert variants(made) == {"AB": N_PEOPLE * min(cap or 1, 5)}
+
+
+def test_without_individuals_every_case_counts(tmp_path: Path) -> None:
+    """The control of the test above: the same log, per case."""
+    log = individual_log(tmp_path / "log.csv", rows_of(N_PEOPLE, 5))
+    made = release(tmp_path, log, "--method", "variant-histogram", "--delta", "1e-5")
+    assert variants(made) == {"AB": 5 * N_PEOPLE}
+    assert manifest(made)["guarantee"]["unit"] == "case"
+
+
+def test_the_graph_counts_so_many_cases_of_each_individual_as_well(tmp_path: Path) -> None:
+    """Catches a method whose counters see the cases before they were bounded."""
+    log = individual_log(tmp_path / "log.csv", rows_of(N_PEOPLE, 5))
+    names = tmp_path / "names.txt"
+    names.write_text("A\nB\n")
+    flags = (
+        "--method", "private-dfg", "--delta", 0, "--max_trace_length", 2, "--vocabulary", names,
+        "--individual_id", "person", "--max_cases_per_individual", 2,
+    )  # fmt: skip
+    made = release(tmp_path, log, *flags)
+    n = 2 * N_PEOPLE
+    assert edges(made) == {("▶", "A"): n, ("A", "B"): n, ("B", "■"): n}
+
+
+def test_a_case_that_names_two_individuals_is_a_case_of_each(tmp_path: Path) -> None:
+    """Catches a case whose events are one person's and whose count is another's.
+
+    Of every case the doctor does A and B, and the nurse does C between them.
+    """
+    rows = []
+    for case in range(N_PEOPLE):
+        for step, (who, activity) in enumerate((("doctor", "A"), ("nurse", "C"), ("doctor", "B"))):
+            rows.append((f"{who}-{case}", f"case-{case}", activity, f"2026-01-01T1{step}:00:00Z"))
+    log = individual_log(tmp_path / "log.csv", rows)
+    assert variants(release(tmp_path, log, *HISTOGRAM)) == {"AB": N_PEOPLE, "C": N_PEOPLE}
+    per_case = release(
+        tmp_path / "per case", log, "--method", "variant-histogram", "--delta", "1e-5"
+    )
+    assert variants(per_case) == {"ACB": N_PEOPLE}
+
+
+def test_the_cases_of_an_individual_are_chosen_by_the_key_not_by_their_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches the first, the last or the longest case being taken.
+
+    Of 10 cases of each of 200 people each has another variant. One of them counts, so each variant
+    gets about 20 of 200: outside 1 to 60 is Binomial(200, 1/10) with probability below 1e-8 (its
+    mass at 0 is 7e-10, ten times that over the variants, and above 60 less than 1e-13).
+    """
+    names = "ABCDEFGHIJ"
+    rows = [
+        (f"p{p}", f"c{p}-{i}", activity, f"2026-01-{i + 1:02d}T10:00:00Z")
+        for p in range(200)
+        for i, activity in enumerate(names)
+    ]
+    log = individual_log(tmp_path / "log.csv", rows)
+    flags = (
+        "--method", "private-dfg", "--delta", 0, "--max_trace_length", 1, "--individual_id",
+        "person", "--vocabulary", tmp_path / "names.txt",
+    )  # fmt: skip
+    (tmp_path / "names.txt").write_text("\n".join(names) + "\n")
+    made = []
+    for number in (1, 2):
+        fix_key(monkeypatch, bytes([number]) * 32)
+        started = {
+            target: n
+            for (source, target), n in edges(release(tmp_path / str(number), log, *flags)).items()
+            if source == "▶"
+        }
+        assert set(started) == set(names)
+        assert sum(started.values()) == 200
+        assert 1 <= min(started.values()) and max(started.values()) <= 60
+        made.append(started)
+    assert made[0] != made[1]  # another key, another choice: equal with probability below 1e-8
+    # Another order of the records is another order of the cases, and no other choice.
+    individual_log(tmp_path / "turned.csv", rows[::-1])
+    turned = release(tmp_path / "turned", tmp_path / "turned.csv", *flags)
+    assert digests(turned) == digests(tmp_path / "2" / "out" / "run_id=r")
+
+
+def test_the_release_says_whom_it_protects_in_all_its_papers(tmp_path: Path) -> None:
+    """Catches a promise per individual that is written down, or charged, as one per case."""
+    log = individual_log(tmp_path / "log.csv", rows_of(N_PEOPLE, 2))
+    made = release(tmp_path, log, *HISTOGRAM)
+    said = manifest(made)
+    assert said["guarantee"]["unit"] == "individual"
+    assert said["params"]["max_cases_per_individual"] == 1  # without a word about it
+    assert said["guarantee"]["sentence"].startswith("If every case of any one individual is added")
+    assert not any("case by case" in text for text in said["guarantee"]["not_covered"])
+    assert "for all cases of one individual" in (made / "statement.md").read_text()
+    (charge,) = counting_charges(tmp_path / "keys")
+    assert charge.unit == "individual"
+
+
+def test_no_individual_and_no_case_is_named_in_any_byte_of_the_release(tmp_path: Path) -> None:
+    """Catches ids that travel with the cases they belong to."""
+    log = individual_log(tmp_path / "log.csv", rows_of(N_PEOPLE, 2))
+    release(tmp_path, log, *HISTOGRAM, "--formats", "csv")
+    for path in visible(tmp_path / "out"):
+        data = path.read_bytes()
+        if path.suffix == ".gz":
+            data = gzip.decompress(data)
+        assert b"person-" not in data and b"case-" not in data, path
+
+
+# --- Records without an individual ----------------------------------------------------------------
+
+
+def with_missing(n_missing: int) -> list[Row]:
+    """As many records as the cases, the last ones without their person."""
+    rows = rows_of(N_PEOPLE, 1)
+    cut = len(rows) - n_missing
+    return [*rows[:cut], *(("", *row[1:]) for row in rows[cut:])]
+
+
+@pytest.mark.parametrize("runner", ["InMemory", "FnApiRunner"])
+def test_a_record_without_individual_is_listed_and_left_out(
+    tmp_path: Path, runner: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches a run that ends for one bad record, or makes an individual of all without a name.
+
+    The last person loses the last event only, and then has the variant A.
+    """
+    log = individual_log(tmp_path / "log.csv", with_missing(1))
+    flags = ("--max_error_ratio", "0.1", "--runner", runner, "--max_cases_per_individual", 9)
+    made = release(tmp_path, log, *HISTOGRAM, *flags)
+    assert variants(made)["AB"] == N_PEOPLE - 1
+    listed = (tmp_path / "out" / "_internal" / "run_id=r" / "file-00000.jsonl").read_text()
+    record = 2 * N_PEOPLE - 1
+    assert json.loads(listed) == {"file": 0, "record": record, "reason": "no individual"}
+    assert "person" not in listed and "case-" not in listed
+
+
+@pytest.mark.parametrize("runner", ["InMemory", "FnApiRunner"])
+def test_too_many_records_without_individual_end_the_run_with_3(
+    tmp_path: Path, runner: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches a release of the few who have a name."""
+    log = individual_log(tmp_path / "log.csv", with_missing(20))
+    release(tmp_path, log, *HISTOGRAM, "--runner", runner, code=3)
+    told = capsys.readouterr().err
+    assert "more than max_error_ratio=0.01 of the records are malformed" in told
+    assert "person-" not in told and "case-" not in told
+    listed = (tmp_path / "out" / "_internal" / "run_id=r" / "file-00000.jsonl").read_text()
+    reasons = Counter(json.loads(line)["reason"] for line in listed.splitlines())
+    assert reasons == {"no individual": 20}
+    assert visible(tmp_path / "out") == key_files(tmp_path / "keys") == []
+    assert counting_charges(tmp_path / "keys") == []
+
+
+def test_where_the_case_is_the_unit_a_record_needs_no_individual(tmp_path: Path) -> None:
+    """Catches a rule that reaches methods which do not look at individuals."""
+    log = individual_log(tmp_path / "log.csv", with_missing(20))
+    code = tracecloak(
+        "release", "--input", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
+        "--method", "amun", "--individual_id", "person", "--release_id", "r",
+        "--runner", "InMemory",
+    )  # fmt: skip
+    assert code == 0
+    assert not list((tmp_path / "out" / "_internal").rglob("*.jsonl"))
+
+
+def test_a_column_of_individuals_that_is_not_there_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches everybody being one individual without a name."""
+    log = individual_log(tmp_path / "log.csv", rows_of(N_PEOPLE, 1))
+    release(tmp_path, log, *HISTOGRAM, "--individual_id", "patient", code=3)
+    assert "'patient'" in capsys.readouterr().err
+    assert visible(tmp_path / "out") == key_files(tmp_path / "keys") == []
+
+
+def test_a_cap_without_a_column_of_individuals_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches a promise per individual about a log that knows none."""
+    log = individual_log(tmp_path / "log.csv", rows_of(N_PEOPLE, 1))
+    flags = ("--method", "variant-histogram", "--delta", "1e-5", "--max_cases_per_individual", 2)
+    release(tmp_path, log, *flags, code=2)
+    assert "name their column with individual_id" in capsys.readouterr().err
+
+
+def test_the_reason_is_named_after_what_every_record_needs() -> None:
+    """Catches a reason that hides another, and one given where no individual is needed."""
+    columns = pa.RecordBatch.from_pydict({
+        "case_id": ["c", "", "c", "c"],
+        "activity": ["A", "A", "A", "A"],
+        "timestamp": ["2026-01-01T00:00:00Z"] * 4,
+        "person": ["", "", None, "p"],
+    })  # fmt: skip
+    expected = {
+        True: [(0, NO_INDIVIDUAL), (1, NO_CASE), (2, NO_INDIVIDUAL)],
+        False: [(1, NO_CASE)],
+    }
+    for needs, rejected in expected.items():
+        mapping = ColumnMapping(individual_id="person", needs_individual=needs)
+        resolved = mapping.resolve(columns.schema.names, False)
+        events, rejects = resolved.canonicalise(columns, np.arange(4), np.zeros(0, np.int64), 0)
+        found = [(row["record"], row["reason"]) for row in rejects.to_pylist()]
+        assert found == rejected
+        assert events.num_rows == 4 - len(rejected)
+    with pytest.raises(UsageError, match="individual_id"):
+        ColumnMapping(needs_individual=True)

@@ -1,0 +1,330 @@
+"""A command killed at any step (SIGKILL) leaves all of a release or nothing, and never unpaid.
+
+The killed run and the next one are given different keys. So a second draw, which would put noise
+for the same cases into the world twice, shows: it has other bytes, and another fingerprint in the
+ledger. The account's cap is what one release costs, so a second charge shows as exit code 4.
+"""
+
+import hashlib
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.releasing import (
+    Commands,
+    Ended,
+    counting_charges,
+    csv_log,
+    digests,
+    key_files,
+    ledger_entries,
+    manifest,
+    small_rows,
+    visible,
+)
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.pipelines.budget.entries import problems
+
+FIRST, SECOND = b"1" * 32, b"2" * 32
+
+METHODS = {
+    "variant-histogram": ("--epsilon", "1", "--delta", "1e-5"),
+    "private-dfg": (
+        "--epsilon", "1", "--delta", "1e-5", "--l2_clip", "4", "--vocabulary", "names.txt",
+        "--durations",
+    ),
+    "amun": ("--mode", "sampling"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def commands() -> Iterator[Commands]:
+    with Commands() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("inputs")
+    csv_log(folder / "log.csv", list(small_rows(60)))
+    (folder / "names.txt").write_text("A\nB\nC\n")
+    (folder / "accounts.yaml").write_text(
+        "accounts:\n"
+        "  capped: {epsilon: 1, delta: 1e-5, unit: case}\n"
+        "  free: {epsilon: null, delta: null, unit: case}\n"
+    )
+    return folder
+
+
+class Releases:
+    """Runs the release of one method, to one place."""
+
+    def __init__(self, commands: Commands, inputs: Path, folder: Path, method: str) -> None:
+        self._commands = commands
+        self._inputs = inputs
+        self.method = method
+        self.out, self.keys = folder / "out", folder / "keys"
+        self.release = self.out / "run_id=r"
+
+    def run(self, secret: bytes, at: str = "", runner: str = "InMemory") -> Ended:
+        flags = [
+            self._inputs / flag if flag == "names.txt" else flag for flag in METHODS[self.method]
+        ]
+        return self._commands.run(
+            "release", "--input", self._inputs / "log.csv", "--output", self.out, "--key_store",
+            self.keys, "--method", self.method, *flags, "--release_id", "r", "--runner", runner,
+            "--parts", 2, "--accounts", self._inputs / "accounts.yaml", "--account",
+            "free" if self.method == "amun" else "capped",
+            at=at, secret=secret,
+        )  # fmt: skip
+
+    def check_paid_once(self) -> None:
+        """The ledger is sound and says exactly once what the visible release costs."""
+        assert problems(ledger_entries(self.keys)) == []
+        (charge,) = counting_charges(self.keys)
+        said = manifest(self.release)
+        assert charge.key_fingerprint == said["randomness"]["key_fingerprint"]
+        assert charge.config_digest == said["config_digest"]
+        if self.method != "amun":
+            assert (charge.epsilon, charge.delta) == ("1", "0.00001")
+            assert (said["guarantee"]["epsilon"], said["guarantee"]["delta"]) == (1, 1e-5)
+
+    def check_whole(self) -> None:
+        """The files are those of the manifest, by their digests."""
+        said = {output["path"]: output["sha256"] for output in manifest(self.release)["outputs"]}
+        assert digests(self.release) == said
+
+    def check_finished(self, secret: bytes) -> None:
+        self.check_whole()
+        self.check_paid_once()
+        used = manifest(self.release)["randomness"]["key_fingerprint"]
+        assert used == ReleaseKey(secret).fingerprint
+        assert [entry.action for entry in ledger_entries(self.keys)] == ["reserve", "commit"]
+        assert key_files(self.keys) == []
+        assert json.loads((self.out / "latest.json").read_text())["run_id"] == "r"
+        assert sorted(p.name for p in self.out.iterdir() if not p.name.startswith("_")) == [
+            "latest.json",
+            "run_id=r",
+        ]
+        assert not (self.out / "_incomplete" / "run_id=r").exists()
+        statement = self.out / "_internal" / "run_id=r" / "statement.md"
+        assert used in statement.read_text()
+
+
+@pytest.fixture(scope="module")
+def expected(
+    commands: Commands, inputs: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[tuple[str, bytes], dict[str, str]]:
+    """The files of runs that nobody disturbed, by method and key."""
+    found = {}
+    for method in METHODS:
+        for secret in (FIRST, SECOND):
+            whole = Releases(commands, inputs, tmp_path_factory.mktemp("whole"), method)
+            assert whole.run(secret).code == 0
+            whole.check_finished(secret)
+            found[method, secret] = digests(whole.release)
+        assert found[method, FIRST] != found[method, SECOND]
+    return found
+
+
+# --- The steps of a release, in their order -----------------------------------------------------
+
+# The store's secret is private file 1, the key 2, its receipt 3, the receipt of the commit 4.
+# Renames: the release appears, latest points at it, the internal statement. Rows: reserve, commit.
+WITHOUT_KEY = ["before key", "before private file 2", "after private file 2"]
+HIDDEN = [
+    *("after private file 3", "after key"),
+    *("before charge", "before insert 1", "after insert 1", "after charge"),
+    *("before discard 1", "after discard 1", "before count 1", "after count 1"),
+    *("before decide", "after decide", "before write 1", "before bytes 1", "after bytes 1"),
+    *("after write 1", "before write 3", "after write 3", "before commit", "before rename 1"),
+]
+SHOWN = [
+    *("after rename 1", "after commit", "before latest", "before rename 2", "after rename 2"),
+    *("before ledger", "before insert 2", "after insert 2", "after ledger"),
+    *("before receipt", "before key's end", "after key's end", "before private file 4"),
+    *("after private file 4", "after receipt", "before discard 2", "after discard 2"),
+    *("before statement", "before rename 3", "after statement"),
+]
+# Kills before which the ledger does not know of the release.
+UNCHARGED = [*WITHOUT_KEY, *HIDDEN[:5]]
+KILLS = [*WITHOUT_KEY, *HIDDEN, *SHOWN]
+# Nothing is written or moved between these and the kill before or after them.
+ADJACENT = [
+    *("before key", "after key", "before insert 1", "before discard 1", "before count 1"),
+    *("before decide", "before write 1", "before write 3", "after commit", "before latest"),
+    *("after latest", "before ledger", "before insert 2", "before receipt", "after receipt"),
+    *("before private file 4", "before discard 2", "before statement"),
+]
+
+FEW = [
+    *("before private file 2", "after insert 1", "after decide", "before write 3"),
+    *("before rename 1", "after rename 1", "before ledger", "before key's end", "before statement"),
+]
+
+
+def kill_and_go_on(
+    releases: Releases,
+    expected: dict[tuple[str, bytes], dict[str, str]],
+    kill: str,
+    runner: str,
+) -> None:
+    at = kill
+    if kill.endswith("decide"):
+        at = f"{kill} {'graph' if releases.method == 'private-dfg' else 'variants'}"
+    assert releases.run(FIRST, f"kill {at}", runner).code == -signal.SIGKILL
+
+    # (a) What is visible is all of it, and paid for; what is not paid for is not visible.
+    if kill in SHOWN:
+        releases.check_whole()
+        releases.check_paid_once()
+        assert digests(releases.release) == expected[releases.method, FIRST]
+    else:
+        assert visible(releases.out) == []
+    assert len(counting_charges(releases.keys)) == (kill not in UNCHARGED)
+
+    # (b) The next run completes the same release. Only where no key was reserved is there no other
+    # way than a new one, and then nothing was charged, counted or drawn under the old one.
+    secret = SECOND if kill in WITHOUT_KEY else FIRST
+    ended = releases.run(SECOND, runner=runner)
+    assert ended.code == 0, ended.text
+    assert ("already released" in ended.text) == (kill in SHOWN)
+    assert digests(releases.release) == expected[releases.method, secret]
+
+    # (c) It is charged once, and so it stays.
+    releases.check_finished(secret)
+    before = {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in visible(releases.out)}
+    again = releases.run(SECOND)
+    assert again.code == 0 and "already released" in again.text
+    assert before == {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in visible(releases.out)}
+    releases.check_finished(secret)
+
+
+@pytest.mark.parametrize("kill", [kill for kill in KILLS if kill not in ADJACENT])
+def test_a_killed_release_is_all_or_nothing_paid_once_and_completed_by_the_next_run(
+    commands: Commands,
+    inputs: Path,
+    expected: dict[tuple[str, bytes], dict[str, str]],
+    tmp_path: Path,
+    kill: str,
+) -> None:
+    """Catches a second draw or charge after a kill, and what a kill leaves for good (a key, say).
+
+    `expected` is made of undisturbed runs, so the bytes are compared with what should have been.
+    """
+    releases = Releases(commands, inputs, tmp_path, "variant-histogram")
+    kill_and_go_on(releases, expected, kill, "InMemory")
+
+
+@pytest.mark.parametrize("method", ["private-dfg", "amun"])
+@pytest.mark.parametrize("kill", [k for k in FEW if "decide" not in k])
+def test_it_is_the_same_for_a_method_without_a_log_and_for_one_without_epsilon(
+    commands: Commands,
+    inputs: Path,
+    expected: dict[tuple[str, bytes], dict[str, str]],
+    tmp_path: Path,
+    method: str,
+    kill: str,
+) -> None:
+    """Catches what depends on the shape of a release: no log, or no finite epsilon to charge."""
+    kill_and_go_on(Releases(commands, inputs, tmp_path, method), expected, kill, "InMemory")
+
+
+@pytest.mark.parametrize("kill", ["after decide", "before write 3", "after rename 1"])
+def test_it_is_the_same_on_beam(
+    commands: Commands,
+    inputs: Path,
+    expected: dict[tuple[str, bytes], dict[str, str]],
+    tmp_path: Path,
+    kill: str,
+) -> None:
+    """Catches what the pipeline does otherwise than the driver without Beam."""
+    releases = Releases(commands, inputs, tmp_path, "variant-histogram")
+    kill_and_go_on(releases, expected, kill, "FnApiRunner")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runner", ["InMemory", "FnApiRunner"])
+@pytest.mark.parametrize("method", ["variant-histogram", "private-dfg"])
+@pytest.mark.parametrize(
+    "kill",
+    [
+        *KILLS,
+        *(f"{when} {what} {n}" for when in ("before", "after") for what in ("write",)
+          for n in (2, 4, 5)),
+        *(f"after bytes {n}" for n in (2, 3, 5, 8)),
+    ],
+)  # fmt: skip
+def test_it_is_the_same_at_every_step_of_every_rigorous_method(
+    commands: Commands,
+    inputs: Path,
+    expected: dict[tuple[str, bytes], dict[str, str]],
+    tmp_path: Path,
+    method: str,
+    kill: str,
+    runner: str,
+) -> None:
+    """Catches what the selections above leave out."""
+    kill_and_go_on(Releases(commands, inputs, tmp_path, method), expected, kill, runner)
+
+
+def test_a_run_killed_again_and_again_is_one_draw_and_one_charge(
+    commands: Commands,
+    inputs: Path,
+    expected: dict[tuple[str, bytes], dict[str, str]],
+    tmp_path: Path,
+) -> None:
+    """Catches a step that is right to repeat once and not twice."""
+    releases = Releases(commands, inputs, tmp_path, "variant-histogram")
+    assert releases.run(FIRST, "kill after key").code == -signal.SIGKILL
+    for kill in ("after insert 1", "after charge", "after decide variants", "after rename 1",
+                 "before ledger", "after insert 1", "before receipt", "before private file 1",
+                 "before statement"):  # fmt: skip
+        # "private file 1" of this run is the receipt: the secret is there.
+        assert releases.run(SECOND, f"kill {kill}").code == -signal.SIGKILL, kill
+    assert releases.run(SECOND).code == 0
+    assert digests(releases.release) == expected["variant-histogram", FIRST]
+    releases.check_finished(FIRST)
+
+
+def test_after_a_kill_a_changed_input_is_refused_under_the_same_id(
+    commands: Commands, inputs: Path, tmp_path: Path
+) -> None:
+    """Catches noise of one key on two inputs, whose difference would be the inputs' own."""
+    for name in ("names.txt", "accounts.yaml"):
+        (tmp_path / name).write_text((inputs / name).read_text())
+    csv_log(tmp_path / "log.csv", list(small_rows(60)))
+    releases = Releases(commands, tmp_path, tmp_path, "variant-histogram")
+    assert releases.run(FIRST, "kill before commit").code == -signal.SIGKILL
+    csv_log(tmp_path / "log.csv", list(small_rows(59)))
+    ended = releases.run(SECOND)
+    assert ended.code == 2
+    assert "the input changed since; choose another release_id" in ended.text
+    assert visible(releases.out) == []
+    assert len(counting_charges(releases.keys)) == 1
+
+
+def test_a_kill_at_no_step_is_none_and_the_checks_can_fail(
+    commands: Commands, inputs: Path, tmp_path: Path
+) -> None:
+    """The control of this file: a wrong byte, an unpaid release and a second charge are noticed."""
+    releases = Releases(commands, inputs, tmp_path, "variant-histogram")
+    assert releases.run(FIRST, "kill before write 99").code == 0
+    releases.check_finished(FIRST)
+    with pytest.raises(AssertionError):
+        releases.check_finished(SECOND)
+    part = releases.release / "variants.json"
+    text = part.read_bytes()
+    part.write_bytes(text + b" ")
+    assert hashlib.sha256(part.read_bytes()).hexdigest() not in json.dumps(
+        manifest(releases.release)
+    )
+    with pytest.raises(AssertionError):
+        releases.check_whole()
+    part.write_bytes(text)
+    (releases.keys / "ledger.db").unlink()
+    with pytest.raises((AssertionError, ValueError)):
+        releases.check_paid_once()

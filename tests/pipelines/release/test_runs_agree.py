@@ -1,0 +1,281 @@
+"""The Beam pipeline and the in-memory driver make the same bytes."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.support.releasing import (
+    digests,
+    fix_key,
+    hospital_files,
+    individual_files,
+    manifest,
+    tracecloak,
+)
+from tracecloak.anonymizers.registry import METHODS
+
+N_CASES = 400
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("inputs")
+    return ",".join(str(path) for path in hospital_files(folder, N_CASES))
+
+
+def release(folder: Path, inputs: str, *flags: object) -> Path:
+    code = tracecloak(
+        "release", "--input", inputs, "--output", folder / "out", "--key_store", folder / "keys",
+        "--method", "amun", "--guessing_advantage", 0.3, "--release_id", "r",
+        "--formats", "parquet,xes,csv", *flags,
+    )  # fmt: skip
+    assert code == 0
+    return folder / "out" / "run_id=r"
+
+
+@pytest.fixture
+def same_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    fix_key(monkeypatch)
+
+
+@pytest.mark.parametrize("mode", ["sampling", "filtering", "oversampling"])
+@pytest.mark.usefixtures("same_key")
+def test_every_shard_count_gives_the_bytes_of_the_in_memory_driver(
+    tmp_path: Path, inputs: str, mode: str
+) -> None:
+    # Within 10 s hardly any two durations agree, and the filter would drop next to nothing.
+    flags = ("--mode", mode, "--time_precision_us", 1_000_000)
+    expected = release(tmp_path / "memory", inputs, *flags, "--runner", "InMemory")
+    for shards in (1, 2, 7, 16) if mode == "sampling" else (2, 7):
+        found = release(tmp_path / f"beam{shards}", inputs, *flags, "--shards", shards)
+        assert digests(found) == digests(expected)
+        assert manifest(found)["outputs"] == manifest(expected)["outputs"]
+        assert manifest(found)["randomness"]["unsafe_barrier"]
+
+
+@pytest.mark.usefixtures("same_key")
+def test_worker_processes_and_in_memory_shards_change_nothing(tmp_path: Path, inputs: str) -> None:
+    expected = digests(release(tmp_path / "one", inputs, "--runner", "InMemory", "--shards", 1))
+    assert expected == digests(
+        release(tmp_path / "many", inputs, "--runner", "InMemory", "--shards", 13)
+    )
+    workers = ("--direct_running_mode", "multi_processing", "--direct_num_workers", 2)
+    assert expected == digests(release(tmp_path / "processes", inputs, *workers))
+
+
+@pytest.mark.usefixtures("same_key")
+def test_the_runner_that_retries_bundles_gives_the_same_bytes(tmp_path: Path, inputs: str) -> None:
+    expected = digests(release(tmp_path / "memory", inputs, "--runner", "InMemory"))
+    assert expected == digests(
+        release(tmp_path / "b", inputs, "--runner", "BundleBasedDirectRunner")
+    )
+
+
+@pytest.mark.usefixtures("same_key")
+def test_the_order_of_the_input_files_does_not_matter_but_their_events_do(
+    tmp_path: Path, inputs: str
+) -> None:
+    paths = inputs.split(",")
+    expected = digests(release(tmp_path / "a", inputs, "--runner", "InMemory"))
+    turned = ",".join(reversed(paths))
+    assert expected == digests(release(tmp_path / "b", turned, "--runner", "InMemory"))
+    fewer = ",".join(paths[:2])
+    assert expected != digests(release(tmp_path / "c", fewer, "--runner", "InMemory"))
+
+
+def test_two_keys_give_two_releases(
+    tmp_path: Path, inputs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fix_key(monkeypatch, b"a" * 32)
+    first = digests(release(tmp_path / "a", inputs, "--runner", "InMemory"))
+    fix_key(monkeypatch, b"b" * 32)
+    second = digests(release(tmp_path / "b", inputs, "--runner", "InMemory"))
+    assert first["statement.md"] == second["statement.md"]  # the promise is the same
+    assert all(first[path] != second[path] for path in first if path != "statement.md")
+
+
+@pytest.mark.usefixtures("same_key")
+def test_the_release_id_and_the_configuration_are_part_of_the_noise(
+    tmp_path: Path, inputs: str
+) -> None:
+    expected = digests(release(tmp_path / "a", inputs, "--runner", "InMemory"))
+    zone = release(tmp_path / "b", inputs, "--runner", "InMemory", "--time_zone", "Europe/Berlin")
+    assert digests(zone)["log/part-00000.parquet"] != expected["log/part-00000.parquet"]
+
+
+# --- The other methods --------------------------------------------------------------------------
+
+# Of the 25 activities of the log; the others count as __other__.
+NAMES = ("Registration", "Triage", "CRP", "Leucocytes", "Discharge home", "X-ray", "Not in the log")
+
+Flags = tuple[object, ...]
+
+RESOURCES = json.dumps(
+    {"org:resource": {"values": [f"person-{i}" for i in range(60)], "column": "person"}}
+)
+SENSITIVE = json.dumps(
+    {
+        "case:who": {"values": [f"person-{i}" for i in range(130)], "column": "person"},
+        "case:number": {"bounds": [0, 200], "n_bins": 50, "whole": True, "column": "person"},
+    }
+)
+
+# Every kind of noise, everything that can be bought, individuals with more cases than count and
+# with one case for two of them. What is bought needs a large epsilon on so few cases.
+CONFIGURATIONS: dict[str, Flags] = {
+    "variants": ("--method", "variant-histogram", "--epsilon", 2, "--vocabulary", "names.txt",
+                 "--max_trace_length", 4, "--formats", "parquet,xes,csv"),
+    "variants of individuals": (
+        "--method", "variant-histogram", "--epsilon", 4, "--noise", "truncated", "--vocabulary",
+        "names.txt", "--max_trace_length", 3, "--individual_id", "person",
+        "--max_cases_per_individual", 2),
+    "graph, Gaussian": ("--method", "private-dfg", "--epsilon", 2, "--l2_clip", 6, "--vocabulary",
+                        "names.txt"),
+    "graph, pure, durations": (
+        "--method", "private-dfg", "--epsilon", 4, "--delta", 0, "--vocabulary", "names.txt",
+        "--max_trace_length", 8, "--durations", "--n_duration_bins", 5),
+    "graph, all bought": ("--method", "private-dfg", "--epsilon", 200),
+    "graph of individuals, all bought, durations": (
+        "--method", "private-dfg", "--epsilon", 400, "--durations", "--individual_id", "person",
+        "--max_cases_per_individual", 2, "--max_activities", 5),
+    "graph of individuals, pure": (
+        "--method", "private-dfg", "--epsilon", 4, "--delta", 0, "--vocabulary", "names.txt",
+        "--max_trace_length", 8, "--individual_id", "person"),
+    "variants, generated": ("--method", "auto-variants", "--epsilon", 400),
+    "log": ("--method", "private-log", "--epsilon", 4, "--vocabulary", "names.txt",
+            "--max_trace_length", 9, "--first_date", "2019-01-01", "--last_date", "2019-12-31",
+            "--l2_clip", 4, "--working_hours", "6-22", "--attributes",
+            '{"activity length": {"values": ["3", "6"], "column": "person"}}'),
+    "log of individuals, all bought": (
+        "--method", "private-log", "--epsilon", 400, "--individual_id", "person",
+        "--max_cases_per_individual", 2, "--variants", "markov-log"),
+    "log of individuals, pure": (
+        "--method", "amun-rigorous", "--guessing_advantage", 0.9, "--vocabulary", "names.txt",
+        "--max_trace_length", 8, "--individual_id", "person", "--delta", 0),
+    "published variants": (
+        "--method", "laplace-variants", "--epsilon", 1, "--max_prefix_length", 5, "--p_harmful", 3),
+    "published variants with a budget that holds": (
+        "--method", "sacofa", "--epsilon", 40, "--max_prefix_length", 4, "--p_harmful", 3,
+        "--rules", "bought", "--budget", "honest", "--vocabulary", "names.txt"),
+    "published variants, rules of the log": (
+        "--method", "sacofa", "--epsilon", 1, "--max_prefix_length", 5, "--p_harmful", 3),
+    "published graph": ("--method", "laplace-dfg", "--epsilon", 1),
+    "published graph with a budget that holds": (
+        "--method", "laplace-dfg", "--epsilon", 4, "--budget", "honest", "--vocabulary",
+        "names.txt", "--max_trace_length", 8, "--individual_id", "person",
+        "--max_cases_per_individual", 2),
+    "played-out graph": ("--method", "sapa", "--epsilon", 1, "--k_follows", 2),
+    "played-out graph with a budget that holds": (
+        "--method", "sapa", "--query", "laplace", "--epsilon", 4, "--budget", "honest",
+        "--vocabulary", "names.txt", "--max_trace_length", 8),
+    "enriched cases": (
+        "--method", "pripel", "--epsilon", 1, "--max_prefix_length", 6, "--p_harmful", 2,
+        "--attributes", '{"who": {"values": ["person-1", "person-2"], "column": "person"}}'),
+    "variants of k cases": ("--method", "k-anonymous-variants", "--k", 2),
+    "subtraces of k cases": (
+        "--method", "k-anonymous-subtraces", "--k", 5, "--knowledge_kind", "relative",
+        "--perspective", "activity_resource", "--resources", RESOURCES),
+    "known to nobody": (
+        "--method", "tlkc", "--k", 3, "--knowledge_kind", "relative", "--time_unit", "hours",
+        "--length", 2, "--sensitive", SENSITIVE),
+    "known to nobody, with resources": (
+        "--method", "tlkc", "--k", 3, "--knowledge_kind", "multiset", "--perspective",
+        "activity_resource", "--resources", RESOURCES),
+    "merged variants": ("--method", "pretsa", "--k", 3, "--t", 0.8),
+    "merged variants by context": ("--method", "pretsa-case", "--k", 3, "--distance", "embedding"),
+    "tree": ("--method", "process-tree", "--epsilon", 4, "--vocabulary", "names.txt"),
+    "tree of individuals, names bought": (
+        "--method", "process-tree", "--epsilon", 400, "--individual_id", "person",
+        "--max_cases_per_individual", 2),
+    "tree, as published": ("--method", "dpim", "--epsilon", 10, "--vocabulary", "names.txt"),
+}  # fmt: skip
+MOST = (
+    "variants of individuals",
+    "graph of individuals, all bought, durations",
+    "log of individuals, all bought",
+)
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return individual_files(tmp_path_factory.mktemp("people"), N_CASES)
+
+
+def released(
+    folder: Path, inputs: Sequence[Path], flags: Flags, *more: object, release_id: str = "r"
+) -> Path:
+    names = inputs[0].parent / "names.txt"
+    names.write_text("\n".join(NAMES) + "\n")
+    has_delta = "delta" in METHODS[str(flags[flags.index("--method") + 1])].Params.model_fields
+    code = tracecloak(
+        "release", "--input", ",".join(map(str, inputs)), "--output", folder / "out",
+        "--key_store", folder / "keys", "--release_id", release_id,
+        *(("--delta", "1e-5") if has_delta and "--delta" not in flags else ()), "--parts", 3,
+        *(names if flag == "names.txt" else flag for flag in flags), *more,
+    )  # fmt: skip
+    assert code == 0
+    return folder / "out" / f"run_id={release_id}"
+
+
+def agree(tmp_path: Path, people: Sequence[Path], flags: Flags, shards: Sequence[int]) -> None:
+    expected = released(tmp_path / "memory", people, flags, "--runner", "InMemory")
+    assert digests(expected)
+    for n_shards in shards:
+        found = released(tmp_path / f"beam{n_shards}", people, flags, "--shards", n_shards)
+        assert digests(found) == digests(expected)
+        assert manifest(found)["outputs"] == manifest(expected)["outputs"]
+        assert manifest(found)["randomness"]["unsafe_barrier"]
+    sharded = released(tmp_path / "sharded", people, flags, "--runner", "InMemory", "--shards", 13)
+    assert digests(sharded) == digests(expected)
+    assert manifest(sharded) == manifest(expected)
+
+
+@pytest.mark.parametrize("name", list(CONFIGURATIONS))
+@pytest.mark.usefixtures("same_key")
+def test_a_release_has_the_same_bytes_on_beam_for_any_number_of_shards(
+    tmp_path: Path, people: list[Path], name: str
+) -> None:
+    """Catches noise, a bought choice or a sample of cases that depends on how the log is spread."""
+    agree(tmp_path, people, CONFIGURATIONS[name], (1, 2, 7, 16) if name in MOST else (1, 7))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in CONFIGURATIONS if name not in MOST])
+@pytest.mark.usefixtures("same_key")
+def test_a_release_has_the_same_bytes_for_all_numbers_of_shards(
+    tmp_path: Path, people: list[Path], name: str
+) -> None:
+    """The numbers of shards that the test above leaves out."""
+    agree(tmp_path, people, CONFIGURATIONS[name], (2, 16))
+
+
+@pytest.mark.usefixtures("same_key")
+def test_a_release_has_the_same_bytes_from_worker_processes(
+    tmp_path: Path, people: list[Path]
+) -> None:
+    """Catches what a worker process knows otherwise: the key, a hash's seed, an import."""
+    flags = CONFIGURATIONS[MOST[1]]
+    expected = digests(released(tmp_path / "memory", people, flags, "--runner", "InMemory"))
+    workers = ("--direct_running_mode", "multi_processing", "--direct_num_workers", 2)
+    assert digests(released(tmp_path / "processes", people, flags, *workers)) == expected
+
+
+@pytest.mark.parametrize("name", MOST)
+@pytest.mark.usefixtures("same_key")
+def test_a_release_depends_on_the_events_and_not_on_their_files(
+    tmp_path: Path, people: list[Path], name: str
+) -> None:
+    """Catches a digest or a choice by place; and, as its control, noise that ignores the input."""
+    flags = (*CONFIGURATIONS[name], "--runner", "InMemory")
+    expected = digests(released(tmp_path / "a", people, flags))
+    # Other names in the same order: the order of the files breaks ties of equal stamps.
+    moved = [tmp_path / f"moved-{path.name}" for path in people]
+    for path, found in zip(moved, people, strict=True):
+        path.write_bytes(found.read_bytes())
+    assert digests(released(tmp_path / "b", moved[::-1], flags)) == expected
+    lines = moved[0].read_text().splitlines(keepends=True)
+    moved[0].write_text("".join(lines[:-1]))  # one event less
+    assert digests(released(tmp_path / "c", moved, flags)) != expected
+    assert digests(released(tmp_path / "d", people, flags, release_id="s")) != expected

@@ -1,0 +1,83 @@
+"""What a syntactic method promises is checked on the files: a faulty method releases nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.releasing import hospital_files, tracecloak
+from tracecloak.anonymizers.tlkc.k_anonymous_variants import KAnonymousVariants
+from tracecloak.schemas.errors import GuaranteeError
+from tracecloak.schemas.events.traces import TraceBatch
+
+RUNNERS = pytest.mark.parametrize("runner", ["InMemory", "FnApiRunner"])
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("inputs")
+    return ",".join(str(path) for path in hospital_files(folder, 200))
+
+
+def release(folder: Path, inputs: str, runner: str, formats: str = "parquet") -> int:
+    return tracecloak(
+        "release", "--input", inputs, "--output", folder / "out", "--key_store", folder / "keys",
+        "--method", "k-anonymous-variants", "--k", 3, "--release_id", "r", "--runner", runner,
+        "--formats", formats, "--parts", 3,
+    )  # fmt: skip
+
+
+def careless(apply: Callable[..., TraceBatch]) -> Callable[..., TraceBatch]:
+    """An `apply` that takes no variant for rare, and so releases all of them."""
+
+    def faulty(self: Any, traces: TraceBatch, decisions: Any, *others: Any) -> TraceBatch:
+        found = decisions["suppression"]
+        nothing = replace(
+            found, rows=found.rows.slice(0, 0), offsets=np.zeros(1, np.int64), kept=found.kept[:0]
+        )
+        return apply(self, traces, {"suppression": nothing}, *others)
+
+    return faulty
+
+
+@RUNNERS
+def test_a_log_that_breaks_the_promise_is_not_committed(
+    tmp_path: Path,
+    inputs: str,
+    runner: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(KAnonymousVariants, "apply", careless(KAnonymousVariants.apply))
+    assert release(tmp_path, inputs, runner) == GuaranteeError.exit_code
+    assert "does not keep what k-anonymous-variants promises" in capsys.readouterr().err
+    assert not (tmp_path / "out" / "run_id=r").exists()
+    assert not (tmp_path / "out" / "latest.json").exists()
+    monkeypatch.undo()
+    assert release(tmp_path, inputs, runner) == 0  # the same id is free again
+
+
+@RUNNERS
+@pytest.mark.parametrize("formats", ["parquet", "csv"])
+def test_the_manifest_says_that_the_files_were_verified(
+    tmp_path: Path, inputs: str, runner: str, formats: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All cases are looked at, also where the parts are not among the released files."""
+    seen = []
+
+    def noting(self: Any, released: Any, params: Any) -> None:
+        seen.append(sum(batch.n_events for batch in released))
+
+    monkeypatch.setattr(KAnonymousVariants, "verify", noting)
+    assert release(tmp_path, inputs, runner, formats) == 0
+    folder = tmp_path / "out" / "run_id=r"
+    graph = json.loads((folder / "dfg.json").read_text())
+    n_events = sum(edge["count"] for edge in graph["edges"] if edge["target"] != "■")
+    assert seen == [n_events] and n_events > 0
+    assert json.loads((folder / "manifest.json").read_text())["verified"] is True

@@ -1,0 +1,295 @@
+"""The command `tracecloak stream`: flags and files of configuration, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import jsonschema
+import pydantic
+import pytest
+import yaml
+from apache_beam.io.gcp.pubsub import ReadFromPubSub
+from apache_beam.options.pipeline_options import StandardOptions
+
+from tests.support.releasing import tracecloak
+from tests.support.stream_runs import S, stream_of
+from tracecloak.pipelines.runners.options import beam_flags
+from tracecloak.pipelines.stream import run as stream
+from tracecloak.pipelines.stream.config import (
+    StreamConfig,
+    load_stream,
+    log_keys,
+    stream_json_schema,
+    stream_keys,
+)
+from tracecloak.pipelines.stream.run import StreamOutcome, stream_options
+from tracecloak.schemas.errors import BudgetExhausted, UsageError
+from tracecloak.transforms.keys import KeyReference
+
+HOUR = 3_600 * S
+ROOT = Path(__file__).parents[3]
+SCHEMA = json.loads((ROOT / "schemas" / "files" / "stream.schema.json").read_text())
+
+
+def given(folder: Path, **changes: Any) -> dict[str, Any]:
+    """The flags that are required."""
+    vocabulary = folder / "vocabulary.txt"
+    vocabulary.write_text("A\nB\n")
+    flags = {
+        "release_id": "ward",
+        "epoch": "1",
+        "input_subscription": "projects/p/subscriptions/s",
+        "output": str(folder / "out"),
+        "key_store": str(folder / "keys"),
+        "epsilon": "1",
+        "vocabulary": str(vocabulary),
+        "period": "1h",
+        "horizon": "24",
+        "start": "2026-11-22",
+        "gap": "30m",
+        "max_lifetime": "1d",
+    }
+    return {k: v for k, v in {**flags, **changes}.items() if v is not None}
+
+
+def as_flags(values: dict[str, Any]) -> list[str]:
+    return [f"--{name}={value}" for name, value in values.items()]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[StreamConfig, list[str]]]:
+    """What the command would run."""
+    seen: list[tuple[StreamConfig, list[str]]] = []
+
+    def noted(config: StreamConfig, rest: list[str]) -> StreamOutcome:
+        seen.append((config, list(rest)))
+        return StreamOutcome("folder", False)
+
+    monkeypatch.setattr(stream, "run_stream", noted)
+    return seen
+
+
+def test_flags_and_a_file_say_the_same(
+    tmp_path: Path,
+    asked: list[tuple[StreamConfig, list[str]]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    values = given(tmp_path, individual_id="person", schema="json", end_activity="B")
+    assert tracecloak("stream", *as_flags(values), "--where", "ward = north") == 0
+    assert capsys.readouterr().out == "stopped  folder\n"
+    body = {k: v for k, v in values.items() if k != "individual_id"}
+    body |= {"columns": {"individual_id": "person"}, "where": [
+        {"column": "ward", "equals": ["north"]}
+    ]}  # fmt: skip
+    path = tmp_path / "stream.yaml"
+    path.write_text(yaml.safe_dump({**body, "horizon": 24}))
+    assert tracecloak("stream", path) == 0
+    assert tracecloak("stream", path, "--epoch", "2", "--num_workers=3") == 0
+    (first, _), (same, _), (other, rest) = asked
+    assert first == same
+    assert rest == ["--num_workers=3"]
+    assert (other.epoch, other.digest) == ("2", first.digest)
+    assert first.by_individual
+    assert first.end_activity == ("B",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"epsilon": None}, "epsilon: required"),
+        ({"vocabulary": None}, "vocabulary: required"),
+        ({"vocabulary": "/nowhere/at/all"}, "vocabulary: .*cannot be read"),
+        ({"input_subscription": None}, "input_subscription or input_topic, one of them"),
+        ({"input_topic": "projects/p/topics/t"}, "one of them"),
+        ({"gap": "30"}, "gap: .*with a unit"),
+        ({"period": "0.5ms"}, "period: .*whole number of milliseconds"),
+        ({"start": "tomorrow"}, "start: "),
+        ({"epoch": "../1"}, "epoch: .*ASCII letters"),
+        ({"epoch": "a@b"}, "epoch: .*ASCII letters"),
+        ({"view": "sliding"}, "sliding_steps goes with view sliding"),
+        ({"product": "log", "view": "total"}, "product log has view window"),
+        ({"product": "log", "w_event_steps": "3"}, "w_event_steps"),
+        ({"first_date": "2026-01-01"}, "first_date: it is for product log"),
+        ({"max_cases_per_individual": "2"}, "name their field with individual_id"),
+        (
+            {"product": "log", "individual_id": "p", "max_cases_per_individual": "2"},
+            "must be 1 for product log",
+        ),
+        ({"end_activity": "Z"}, "end_activities must be in the vocabulary"),
+        ({"formats": "xes"}, "xes is for product log"),
+        ({"horizon": "0"}, "horizon"),
+        ({"no_such_flag": "1"}, "unknown flag --no_such_flag"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_name(
+    tmp_path: Path, changes: dict[str, Any], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tracecloak("stream", *as_flags(given(tmp_path, **changes))) == 2
+    error = capsys.readouterr().err
+    assert re.search(said, error), error
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "keys").exists()
+
+
+def test_a_spent_budget_has_an_exit_code_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(config: StreamConfig, rest: list[str]) -> StreamOutcome:
+        raise BudgetExhausted("nothing is left")
+
+    monkeypatch.setattr(stream, "run_stream", refused)
+    assert tracecloak("stream", *as_flags(given(tmp_path))) == 4
+
+
+@pytest.mark.parametrize(
+    "schema", [SCHEMA, stream_json_schema()], ids=["in the tree", "of the code"]
+)
+def test_the_schema_of_the_file_takes_what_the_code_takes(
+    tmp_path: Path, schema: dict[str, Any]
+) -> None:
+    validator = jsonschema.Draft202012Validator(schema)
+    body = {**given(tmp_path), "horizon": 24, "epsilon": 1, "columns": {"individual_id": "who"}}
+    for more in (
+        {},
+        {"schema": "avro", "end_activity": ["A"], "where": [{"column": "x", "equals": "y"}]},
+        {"view": "sliding", "sliding_steps": 7, "delta": 1e-6, "max_disorder": "1.5s"},
+        {"product": "log", "log_params": {"variants": "privtree"}, "formats": "xes"},
+    ):
+        validator.validate({**body, **more})
+        path = tmp_path / "stream.yaml"
+        path.write_text(yaml.safe_dump({**body, **more}))
+        load_stream(str(path), {})
+    for wrong in ({"period": "1 fortnight"}, {"view": "week"}, {"colums": {}}, {"horizon": "many"}):
+        with pytest.raises(jsonschema.ValidationError):
+            validator.validate({**body, **wrong})
+
+
+def test_the_schema_in_the_tree_is_that_of_the_code() -> None:
+    def described(schema: dict[str, Any]) -> dict[str, str]:
+        return {key: part.get("description", "") for key, part in schema["properties"].items()}
+
+    assert described(SCHEMA) == described(stream_json_schema()), "run: make schema"
+
+
+@pytest.mark.parametrize(
+    ("text", "micros"),
+    [("1h", HOUR), ("90s", 90 * S), ("1.5s", 1_500_000), ("250ms", 250_000), ("2w", 336 * HOUR)],
+)
+def test_durations_have_units(tmp_path: Path, text: str, micros: int) -> None:
+    assert load_stream(None, given(tmp_path, period=text)).period == micros
+
+
+@pytest.mark.parametrize(
+    "start", ["2026-11-22", "2026-11-22T00:00:00Z", "2026-11-22T00:00", "2026-11-22T05:30+05:30"]
+)
+def test_the_start_is_one_moment_however_it_is_written(tmp_path: Path, start: str) -> None:
+    config = load_stream(None, given(tmp_path, start=start))
+    assert config.start == 1_795_305_600 * S
+    assert config.rule.step_of(config.rule.step_start(7)) == 7
+    assert config.rule.step_start(0) == config.start
+
+
+def test_the_digest_is_of_what_is_published_and_of_nothing_around_it(tmp_path: Path) -> None:
+    digest = load_stream(None, given(tmp_path)).digest
+    around = {"output": "x", "account": "a", "epoch": "7", "shards": "5", "output_topic": "t"}
+    assert load_stream(None, given(tmp_path, **around)).digest == digest
+    for name, value in {
+        "epsilon": "2",
+        "gap": "31m",
+        "start": "2026-11-23",
+        "max_trace_length": "51",
+        "activity": "what",
+        "view": "total",
+        "tombstone": "8d",
+    }.items():
+        assert load_stream(None, given(tmp_path, **{name: value})).digest != digest, name
+
+
+def test_no_flag_is_one_of_beam() -> None:
+    ours = {f"--{name}" for name in (*stream_keys(), *log_keys()) if name != "runner"}
+    assert not ours & beam_flags()
+
+
+def test_every_flag_says_what_it_is() -> None:
+    assert all(len(text) > 10 for text in stream_keys().values())
+    assert {"epsilon", "vocabulary", "schema", "horizon", "guarantee"} <= set(stream_keys())
+
+
+def test_a_configuration_does_not_change(tmp_path: Path) -> None:
+    config = load_stream(None, given(tmp_path))
+    with pytest.raises(pydantic.ValidationError):
+        config.epsilon = "2"  # type: ignore[assignment,misc]
+
+
+def test_a_cluster_gets_its_options_and_what_it_gives_is_said() -> None:
+    options = stream_options("DataflowRunner", ["--region=europe-west1", "--project=p"])
+    assert options.view_as(StandardOptions).streaming
+    assert options.get_all_options()["region"] == "europe-west1"
+    said = " ".join(stream.RUNNERS["DataflowRunner"])
+    assert "durable" in said
+    assert "acknowledged after" in said
+    assert stream_options("DirectRunner", []).get_all_options()["runner"] == (
+        "BundleBasedDirectRunner"
+    )
+
+
+def test_without_the_client_of_pubsub_the_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(name: str) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setattr(stream.importlib, "import_module", missing)
+    with pytest.raises(UsageError, match="extra gcp"):
+        stream.source_of(load_stream(None, given(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ({}, None),
+        ({"input_subscription": None, "input_topic": "projects/hospital/topics/t"}, None),
+        ({"input_subscription": "s"}, "input_subscription or input_topic: .*projects/"),
+    ],
+)
+def test_the_source_is_beams_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: dict[str, Any], said: str | None
+) -> None:
+    mended: list[bool] = []
+    monkeypatch.setattr(stream.importlib, "import_module", lambda name: None)
+    monkeypatch.setattr(stream, "mend_local_streaming", lambda: mended.append(True))
+    named = {"input_subscription": "projects/hospital/subscriptions/s", **source}
+    config = load_stream(None, given(tmp_path, **named))
+    if said is None:
+        made = stream.source_of(config)
+        assert isinstance(made, ReadFromPubSub)
+        # Elements then have the time of their publishing, which no sender sets.
+        assert made._source.timestamp_attribute is None
+        assert made.with_attributes
+        assert mended == [True]
+    else:
+        with pytest.raises(UsageError, match=said):
+            stream.source_of(config)
+
+
+def test_rejects_go_to_a_topic_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for topic, is_there in ((None, False), ("projects/hospital/topics/rejects", True)):
+        config = load_stream(None, given(tmp_path, reject_topic=topic))
+        product = config.made_product()
+        pipeline = beam.Pipeline("BundleBasedDirectRunner")
+        keys = (KeyReference("env:A"), KeyReference("env:B"))
+        manifest = stream.manifest_of(config, product, "fingerprint")
+        stream.build_stream(pipeline, stream_of([]), config, product, keys, "out", manifest)
+        assert ("RejectTopic" in pipeline.applied_labels) == is_there
+
+
+def test_what_keys_are_wrong_together_is_said_without_all_that_was_given(tmp_path: Path) -> None:
+    """A ledger's URL can hold a password."""
+    both = given(tmp_path, input_topic="projects/p/topics/t", ledger="postgresql://u:secret@h/d")
+    with pytest.raises(UsageError) as caught:
+        load_stream(None, both)
+    assert str(caught.value) == "give input_subscription or input_topic, one of them"

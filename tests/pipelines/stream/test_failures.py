@@ -1,0 +1,349 @@
+"""A stream whose runner, messages or budget fail: nothing is counted, drawn or shown twice."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.io.gcp.pubsub import PubsubMessage
+from apache_beam.transforms.window import TimestampedValue
+
+from tests.support.ledgers import python
+from tests.support.releasing import counting_charges, key_files
+from tests.support.stream_runs import (
+    PERIOD,
+    Happening,
+    Sent,
+    accepted,
+    batch_pairs,
+    counts_of,
+    files_of,
+    in_time,
+    made,
+    no_noise,
+    one_key,
+    published,
+    random_messages,
+    run,
+    stream_config,
+    stream_of,
+    ticking,
+)
+from tracecloak.anonymizers.streams.steps import DfgSteps
+from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.pipelines.stream.run import run_stream
+from tracecloak.schemas.errors import BudgetExhausted, GuaranteeError, TracecloakError, UsageError
+
+# --- Failures ---------------------------------------------------------------------------------
+
+
+def test_a_bundle_that_is_tried_again_gives_the_same_bytes(tmp_path: Path) -> None:
+    happenings = in_time(random_messages(), 120)
+    first, again = (stream_config(tmp_path / name) for name in made(tmp_path, "a", "b"))
+    original = DfgSteps.publish
+    failed: list[int] = []
+
+    def failing_once(self: DfgSteps, step: int, *others: Any) -> Any:
+        result = original(self, step, *others)
+        if step in (1, 3) and step not in failed:
+            failed.append(step)
+            raise RuntimeError("try again")
+        return result
+
+    with pytest.MonkeyPatch.context() as patch:
+        one_key(patch)
+        run(first, happenings)
+        patch.setattr(DfgSteps, "publish", failing_once)
+        run(again, happenings)
+    assert failed == [1, 3]
+    assert [r.to_json() for r in published(first)] == [r.to_json() for r in published(again)]
+
+
+def test_what_is_late_for_a_published_step_changes_no_byte(tmp_path: Path) -> None:
+    sent = random_messages()
+    late: list[Happening] = [
+        [Sent(2, "late", "A", "1"), Sent(3, "late", "END", "2")],
+        *ticking(120, 135),
+    ]
+    first, again = (stream_config(tmp_path / name) for name in made(tmp_path, "a", "b"))
+    with pytest.MonkeyPatch.context() as patch:
+        one_key(patch)
+        run(first, [*in_time(sent, 120), *ticking(120, 135)])
+        run(again, [*in_time(sent, 120), *late])
+    assert [r.to_json() for r in published(first)] == [r.to_json() for r in published(again)]
+
+
+class Failing(beam.DoFn):
+    """Fails at a step, as a process that dies does."""
+
+    def process(self, release: Any) -> None:
+        if release.step == 2:
+            raise ValueError("secret-of-a-patient")
+
+
+def cut_off(config: StreamConfig, happenings: Iterable[Happening]) -> None:
+    """Runs a stream that dies after its step 2 was written."""
+    with pytest.raises(TracecloakError, match="stays published") as failure:
+        run_stream(config, messages=stream_of(happenings), sinks=[beam.ParDo(Failing())])
+    assert "secret-of-a-patient" not in str(failure.value)
+
+
+def test_a_restart_of_the_same_epoch_on_the_same_input_is_the_same_stream(tmp_path: Path) -> None:
+    config = stream_config(tmp_path)
+    happenings = in_time(random_messages(), 120)
+    cut_off(config, happenings)
+    before = files_of(config)
+    assert "product=dfg/view=window/step-000002.json" in before
+    assert "product=dfg/view=window/step-000003.json" not in before
+    run(config, happenings)
+    after = files_of(config)
+    assert before == {name: after[name] for name in before}
+    assert len(published(config)) == 6
+    assert len(counting_charges(tmp_path / "keys")) == 1
+
+
+class Dying(beam.DoFn):
+    """Kills its process at a step."""
+
+    def process(self, release: Any) -> None:
+        if release.step == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def run_and_die(folder: str) -> None:
+    """Runs a stream in a process of its own, which ends with it."""
+    source = stream_of(in_time(random_messages(), 120))
+    run_stream(stream_config(Path(folder)), messages=source, sinks=[beam.ParDo(Dying())])
+
+
+def test_a_process_that_is_killed_leaves_whole_files_and_can_be_started_again(
+    tmp_path: Path,
+) -> None:
+    module = "tests.pipelines.stream.test_failures"
+    done = python(f"from {module} import run_and_die; run_and_die({str(tmp_path)!r})")
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    config = stream_config(tmp_path)
+    before = files_of(config)
+    assert [release.step for release in published(config)] == [0, 1, 2]
+    run(config, in_time(random_messages(), 120))
+    after = files_of(config)
+    assert before == {name: after[name] for name in before}
+    assert len(published(config)) == 6
+    assert len(counting_charges(tmp_path / "keys")) == 1
+
+
+def test_a_restart_of_the_same_epoch_on_other_input_publishes_nothing(tmp_path: Path) -> None:
+    config = stream_config(tmp_path)
+    sent = random_messages()
+    cut_off(config, in_time(sent, 120))
+    before = files_of(config)
+    other = [s for s in sent if s.case != accepted(sent)[1][0].case]
+    with pytest.raises(GuaranteeError, match=r"step-000001.*another epoch"):
+        run(config, in_time(other, 120))
+    assert files_of(config) == before
+
+
+def test_another_epoch_is_another_spend_with_other_noise(tmp_path: Path) -> None:
+    """After a cancelled run, whose cases come again."""
+    config, other = stream_config(tmp_path), stream_config(tmp_path, epoch="2")
+    happenings = in_time(random_messages(), 120)
+    cut_off(config, happenings)
+    run(other, happenings)
+    charges = counting_charges(tmp_path / "keys")
+    assert [(e.release_id, e.epsilon, e.action) for e in charges] == [
+        ("ward@1", "1", "commit"),
+        ("ward@2", "1", "commit"),
+    ]
+    for first, again in zip(published(config), published(other), strict=False):
+        assert np.count_nonzero(first.counts != again.counts) > 20
+
+
+def test_an_epoch_does_not_go_on_with_another_configuration(tmp_path: Path) -> None:
+    config = stream_config(tmp_path)
+    happenings = in_time(random_messages(), 120)
+    cut_off(config, happenings)
+    before = files_of(config)
+    with pytest.raises(UsageError, match="another configuration; begin another epoch"):
+        run(stream_config(tmp_path, max_trace_length=4), happenings)
+    assert files_of(config) == before
+    assert len(counting_charges(tmp_path / "keys")) == 1
+
+
+def test_a_drain_ends_the_epoch_and_counts_no_case_twice(tmp_path: Path) -> None:
+    """The watermark leaps to the end of time; the local runner loses the cases that it passes."""
+    config = stream_config(tmp_path, horizon=9)
+    sent = random_messages()
+    happenings = in_time(sent, 60)
+    with no_noise():
+        outcome = run(config, happenings)
+    assert outcome.is_spent
+    expected = {step: Counter(batch_pairs(own)) for step, own in accepted(sent).items()}
+    found = {release.step: Counter(counts_of(release)) for release in published(config)}
+    assert set(found) == set(range(9))
+    for step, pairs in found.items():
+        assert pairs == expected[step] or (step > 3 and not pairs)
+
+
+def test_one_process_at_a_time_publishes_an_epoch(tmp_path: Path) -> None:
+    config = stream_config(tmp_path)
+    store = KeyStore(tmp_path / "keys")
+    with (
+        store.alone(config.output, "ward@1"),
+        pytest.raises(UsageError, match="another process is making"),
+    ):
+        run_stream(config, messages=NeverRead())
+    assert counting_charges(tmp_path / "keys") == []
+
+
+# --- Budget -----------------------------------------------------------------------------------
+
+
+class NeverRead(beam.PTransform):
+    """A source that must not be asked for anything."""
+
+    def expand(self, pipeline: Any) -> Any:
+        raise AssertionError("the source was read")
+
+
+def test_a_budget_that_does_not_suffice_ends_before_anything_is_read(tmp_path: Path) -> None:
+    accounts = tmp_path / "accounts.yaml"
+    accounts.write_text('accounts:\n  ward: {epsilon: "1.5", delta: "1e-5", unit: case}\n')
+    paid = {"account": "ward", "accounts": str(accounts)}
+    run(stream_config(tmp_path, horizon=1, **paid), [20.0])
+    other = stream_config(tmp_path, epoch="2", **paid)
+    with pytest.raises(BudgetExhausted) as refused:
+        run_stream(other, messages=NeverRead())
+    assert refused.value.exit_code == 4
+    assert files_of(other) == {}
+    assert len(counting_charges(tmp_path / "keys")) == 1
+    assert len(key_files(tmp_path / "keys")) == 1  # that of identities
+
+
+def test_all_is_paid_for_before_the_first_message(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="the source was read"):
+        run_stream(stream_config(tmp_path), messages=NeverRead())
+    [charge] = counting_charges(tmp_path / "keys")
+    assert (charge.epsilon, charge.delta, charge.action) == ("1", "0.000001", "commit")
+
+
+def test_after_the_horizon_nothing_more_is_published(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent = random_messages(until=120)
+    config = stream_config(tmp_path, horizon=3)
+    with caplog.at_level(logging.WARNING, logger="tracecloak"):
+        outcome = run(config, in_time(sent, 180))
+    assert outcome.is_spent
+    assert [release.step for release in published(config)] == [0, 1, 2]
+    assert "the budget of epoch 1 of ward is spent" in caplog.text
+    # It is over: no more of it can be had, and its key is gone.
+    assert len(key_files(tmp_path / "keys")) == 1  # that of identities
+    with pytest.raises(BudgetExhausted, match="Begin another epoch"):
+        run(config, in_time(sent, 180))
+
+
+def test_pure_epsilon_takes_no_delta(tmp_path: Path) -> None:
+    config = stream_config(tmp_path, delta="0", horizon=2)
+    run(config, in_time(random_messages(), 60))
+    [charge] = counting_charges(tmp_path / "keys")
+    assert (charge.epsilon, charge.delta) == ("1", "0")
+    assert {r.delta for r in published(config)} == {"0"}
+
+
+# --- Messages that are not what they should be ------------------------------------------------
+
+
+def test_a_poison_message_stops_nothing_and_is_listed_without_itself(tmp_path: Path) -> None:
+    sent = random_messages()
+    poison = [
+        TimestampedValue(PubsubMessage(b'{"case_id": "patient-7"', {}), 12.5),
+        TimestampedValue(PubsubMessage(b"\xff\x00 patient-8", {}), 13),
+        TimestampedValue(PubsubMessage(b'{"case_id": "patient-9", "activity": "A"}', {}), 14),
+    ]
+    happenings = in_time(sent, 120)
+    config = stream_config(tmp_path, horizon=9)
+    with no_noise():
+        run(config, [*happenings[:4], poison, [poison[0]], *happenings[4:]])
+    expected = {step: batch_pairs(own) for step, own in accepted(sent).items() if step < 9}
+    assert {r.step: counts_of(r) for r in published(config) if counts_of(r)} == expected
+    files = list((tmp_path / "out" / "_internal").rglob("messages-*.jsonl"))
+    lines = [json.loads(line) for path in files for line in path.read_text().splitlines()]
+    assert Counter(line["publish_time"] for line in lines)[12_500_000] >= 1
+    assert {line["publish_time"] for line in lines} == {12_500_000, 13_000_000, 14_000_000}
+    assert "patient" not in "".join(path.read_text() for path in files)
+
+
+def test_clocks_that_jump_do_not_touch_the_cases_of_others(tmp_path: Path) -> None:
+    """Events from 1970 and from 2099 in the batches of others: event times move no watermark."""
+    sent = random_messages()
+    century = 130 * 365 * 86_400
+    jumps = [
+        Sent(float(second), f"jump{second}", "END", "1", age)
+        for second, age in ((6, 1e6), (11, -century), (23, 5.0), (37, -1e9))
+    ]
+    config = stream_config(tmp_path, horizon=9)
+    with no_noise():
+        run(config, in_time([*sent, *jumps], 120))
+    expected = {step: Counter(batch_pairs(own)) for step, own in accepted(sent).items()}
+    for jump in jumps:
+        expected[int((jump.publish + 3) // PERIOD)] += Counter({("▶", "END"): 1, ("END", "■"): 1})
+    found = {r.step: Counter(counts_of(r)) for r in published(config) if counts_of(r)}
+    assert found == {step: pairs for step, pairs in expected.items() if step < 9}
+
+
+def test_only_the_kind_of_messages_that_is_asked_for_is_read(tmp_path: Path) -> None:
+    config = stream_config(tmp_path, schema="avro")
+    with no_noise():
+        run(config, [[Sent(1, "c", "END", "1")], *ticking(0, 90)])
+    assert not any(counts_of(release) for release in published(config))
+    assert list((tmp_path / "out" / "_internal").rglob("messages-*.jsonl"))
+
+
+# --- What is said of it -----------------------------------------------------------------------
+
+
+def test_the_manifest_says_what_holds_and_is_written_once(tmp_path: Path) -> None:
+    config = stream_config(tmp_path)
+    happenings = in_time(random_messages(), 120)
+    cut_off(config, happenings)
+    path = tmp_path / "out" / "run_id=ward" / "epoch=1" / "manifest.json"
+    written = path.stat().st_mtime_ns
+    body = json.loads(path.read_text())
+    assert body["guarantee"]["epsilon"] == 1
+    assert body["randomness"]["unsafe_barrier"] is True
+    assert body["stream"]["n_steps"] == 6
+    assert any("acknowledged before" in fact for fact in body["stream"]["runner_facts"])
+    assert any("clock on the wall" in fact for fact in body["stream"]["runner_facts"])
+    assert "standard deviation" in body["stream"]["explained"][1]
+    statement = path.with_name("statement.md").read_text()
+    assert "epsilon = 1 and delta = 0.000001 for one case" in statement
+    run(config, happenings)
+    assert path.stat().st_mtime_ns == written
+
+
+def test_the_errors_are_told_before_it_begins(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = stream_config(tmp_path)
+    with caplog.at_level(logging.INFO, logger="tracecloak"), pytest.raises(AssertionError):
+        run_stream(config, messages=NeverRead())
+    assert "publishes all 35 possible pairs" in caplog.text
+    assert "counts of a step: standard deviation" in caplog.text
+
+
+@pytest.mark.parametrize("runner", ["FnApiRunner", "FlinkRunner", "InMemory"])
+def test_a_runner_that_reads_no_topic_is_refused(tmp_path: Path, runner: str) -> None:
+    config = stream_config(tmp_path, runner=runner)
+    with pytest.raises(UsageError, match="no other reads Pub/Sub"):
+        run_stream(config, messages=NeverRead())
+    assert counting_charges(tmp_path / "keys") == []

@@ -1,0 +1,216 @@
+"""`dpim` and `process-tree` on public research logs, judged by pm4py.
+
+Fixed keys. Bounds are those that were asked for, or somewhat beyond what was measured. Fitness and
+precision are by token replay (Rozinat and van der Aalst, 2008; Muñoz-Gama and Carmona, 2010), which
+passes over activities that a model does not have: the mean share of a case that fits is asked for
+beside it. The logs are not part of the project; TRACECLOAK_LOGS names the folder that has them.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.keys import randomness
+from tracecloak.anonymizers.trees import cuts as tree_cuts
+from tracecloak.anonymizers.trees.counts import cases_with_pair
+from tracecloak.anonymizers.trees.dpim import Dpim
+from tracecloak.anonymizers.trees.dpim_params import DpimParams
+from tracecloak.anonymizers.trees.graph_cuts import exclusive_cut, parallel_cut, sequence_cut
+from tracecloak.anonymizers.trees.process_tree_miner import ProcessTreeMiner
+from tracecloak.anonymizers.trees.process_tree_params import ProcessTreeParams
+from tracecloak.pipelines.experiments.grids import Log
+from tracecloak.pipelines.measure.tree_quality import MEASURES, Baseline, TreeJudge, TreeQuality
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.models.process_tree import ProcessTree, parallel
+from tracecloak.schemas.published.tree import ReleasedTree
+from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.transforms.batch.read import EventSource
+from tracecloak.transforms.files import match_files
+from tracecloak.transforms.formats.registry import SourceFormat
+
+pytestmark = [pytest.mark.logs, pytest.mark.filterwarnings("ignore")]
+
+COSELOG, SEPSIS, HOSPITAL = (
+    "coselog_receipt.xes.gz",
+    "sepsis.xes.gz",
+    "unrineweginfectie.xes.gz",
+)
+N_RUNS = 10
+
+
+@functools.cache
+def log(folder: Path, name: str) -> Log:
+    source = EventSource(tuple(match_files([str(folder / name)])), SourceFormat(), ColumnMapping())
+    found = Log.read(name, source)
+    assert isinstance(found, Log)
+    return found
+
+
+@functools.cache
+def judge(folder: Path, name: str) -> TreeJudge:
+    pytest.importorskip("pm4py")
+    found = log(folder, name)
+    return TreeJudge(found.variants, found.vocabulary)
+
+
+def quality(folder: Path, name: str, tree: ProcessTree | Baseline) -> TreeQuality:
+    return judge(folder, name).judged(tree)
+
+
+def measures(found: TreeQuality) -> np.ndarray:
+    """float64[4]: fitness, precision, simplicity, generalisation."""
+    return np.array([getattr(found, which) for which in MEASURES])
+
+
+def mined(folder: Path, name: str, number: int, **given: Any) -> ReleasedTree:
+    """With the log's activities for public vocabulary."""
+    found = log(folder, name)
+    params = ProcessTreeParams(**{"epsilon": "1.25", "vocabulary": found.names, **given})
+    return ProcessTreeMiner().mined(found.variants, found.vocabulary, params, randomness(number))
+
+
+def published(folder: Path, name: str, number: int, **given: Any) -> ReleasedTree:
+    """With the log's own names."""
+    traces = log(folder, name).traces
+    variants = VariantHistogram.from_traces(traces)
+    return Dpim().mined(variants, traces.vocabulary, DpimParams(**given), randomness(number))
+
+
+def of_every_pair(folder: Path, name: str) -> ReleasedTree:
+    """Of `dpim` without noise: all pairs that occur and no other, whatever the tree's fitness."""
+    found = log(folder, name)
+    n_pairs = int((cases_with_pair(found.variants, len(found.vocabulary.names)) > 0).sum())
+    given = {"size_bounds": (n_pairs, n_pairs), "fitness_threshold": "0"}
+    return published(folder, name, 0, epsilon="100000", **given)
+
+
+# --- at epsilon 1.25 --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [COSELOG, SEPSIS])
+def test_at_epsilon_1_25_trees_fit_and_say_more_than_the_flower(
+    logs_folder: Path, name: str
+) -> None:
+    """Medians of 10 runs: fitness 0.9 or more, precision 1.5 times that of the flower or more.
+
+    The flower allows all; its precision is the control, and what it has beside fitness 1.
+    """
+    runs = [mined(logs_folder, name, i) for i in range(N_RUNS)]
+    judged = [quality(logs_folder, name, run.tree) for run in runs]
+    fitness, precision, *_ = np.median([measures(one) for one in judged], axis=0)
+    everything = quality(logs_folder, name, "flower")
+    assert everything.fitness == pytest.approx(1) and everything.share == 1
+    assert everything.precision == pytest.approx({COSELOG: 0.106, SEPSIS: 0.179}[name], abs=0.001)
+    assert fitness >= 0.9 and np.median([one.share for one in judged]) >= 0.9
+    assert precision >= 1.5 * everything.precision
+    # What is said of the fitness is near it: noise of a scale of 16 cases in more than 1,000.
+    for run, one in zip(runs, judged, strict=True):
+        assert run.fitness == pytest.approx(one.share, abs=0.2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [COSELOG, SEPSIS])
+def test_without_a_delta_and_without_questions(logs_folder: Path, name: str) -> None:
+    everything = quality(logs_folder, name, "flower")
+    for given in ({"delta": "0"}, {"ends_share": "0"}):
+        trees = [mined(logs_folder, name, i, **given).tree for i in range(2)]
+        found = [measures(quality(logs_folder, name, tree)) for tree in trees]
+        fitness, precision, *_ = np.median(found, axis=0)
+        assert fitness >= 0.9 and precision >= 1.4 * everything.precision, given
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [COSELOG, SEPSIS])
+def test_dpim_as_published_is_not_to_be_told_from_a_flower(logs_folder: Path, name: str) -> None:
+    """At epsilon 1.25 with the paper's bounds: it fits, as almost everything is allowed."""
+    given = {"epsilon": "1.25", "bounds_from_log": True}
+    runs = [published(logs_folder, name, i, **given) for i in range(N_RUNS)]
+    found = [measures(quality(logs_folder, name, run.tree)) for run in runs]
+    fitness, precision, *_ = np.median(found, axis=0)
+    assert sum(run.is_found for run in runs) >= N_RUNS / 2
+    assert fitness >= 0.95
+    assert precision <= 1.25 * quality(logs_folder, name, "flower").precision
+
+
+# --- without noise ----------------------------------------------------------------------------
+
+# The paper finds nearly all deviations from the inductive miner within 0.10. Two are not.
+# CoSeLoG, simplicity: where no cut is found, DPIM's algorithm 3 takes a flower of all that is left,
+# here of 24 activities; the inductive miner first sets one activity apart, parallel to the others,
+# and looks for cuts of these. A place of a flower has arcs from and to each activity.
+# The hospital log, precision, which is better: an activity that some cases skip, and others have
+# several times, is as frequent as cases are, so it is not optional; the inductive miner sees the
+# cases that skip it.
+NEAR = 0.10
+FAR = {COSELOG: {"simplicity": -0.146}, SEPSIS: {}, HOSPITAL: {"precision": 0.201}}
+
+
+def deviation(folder: Path, name: str, tree: ProcessTree) -> dict[str, float]:
+    """What a tree has more of each measure than the inductive miner's."""
+    both = [measures(quality(folder, name, one)) for one in (tree, "IM")]
+    return dict(zip(MEASURES, (both[0] - both[1]).tolist(), strict=True))
+
+
+@pytest.mark.parametrize("name", FAR)
+def test_dpim_without_noise_is_near_the_inductive_miner(logs_folder: Path, name: str) -> None:
+    """At epsilon 100,000 with every pair, as the authors' code has it without privacy."""
+    tree = of_every_pair(logs_folder, name).tree
+    for which, value in deviation(logs_folder, name, tree).items():
+        if which in FAR[name]:
+            assert value == pytest.approx(FAR[name][which], abs=0.005), which
+        else:
+            assert abs(value) <= NEAR, which
+
+
+class WithFallThrough(tree_cuts._Published):
+    """DPIM's rules, and where no cut is found the inductive miner's "activity concurrent".
+
+    An activity is set apart, parallel to the others, if there is a cut of these.
+    """
+
+    def of_flower(self, place: tree_cuts._Place) -> ProcessTree:
+        for activity in place.part:
+            others = tuple(one for one in place.part if one != activity)
+            inner, rows = place.entered(others), np.ix_(others, others)
+            starts, ends = inner.starts[list(others)], inner.ends[list(others)]
+            follows = inner.follows[rows]
+            if len(others) > 1 and (
+                sequence_cut(follows)
+                or exclusive_cut(follows)
+                or parallel_cut(self.without_loops(inner)[rows], starts, ends)
+            ):
+                apart = place.within((activity,), place.starts, place.ends)
+                return parallel(self.mined(apart), self.mined(inner))
+        return super().of_flower(place)
+
+
+def test_what_makes_the_inductive_miner_simpler_is_that_it_sets_activities_apart(
+    logs_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With that, CoSeLoG's tree of the very same pairs is near in all four measures."""
+    monkeypatch.setattr(tree_cuts, "_Published", WithFallThrough)
+    found = deviation(logs_folder, COSELOG, of_every_pair(logs_folder, COSELOG).tree)
+    assert all(abs(value) <= 0.05 for value in found.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [COSELOG, SEPSIS])
+def test_dpim_without_noise_but_with_the_paper_s_bounds(logs_folder: Path, name: str) -> None:
+    """A number of pairs is drawn: some are left out, or some do not occur; medians of 10 runs.
+
+    All but simplicity are near nevertheless. On Sepsis the tree of the very pairs that occur stays
+    below the threshold, as fitness is that of cases here and not of tokens; what reaches it is
+    mostly a flower with little around it.
+    """
+    given = {"epsilon": "100000", "bounds_from_log": True}
+    trees = [published(logs_folder, name, i, **given).tree for i in range(N_RUNS)]
+    found = [deviation(logs_folder, name, tree) for tree in trees]
+    medians = {which: np.median([one[which] for one in found]) for which in MEASURES}
+    simplicity = {COSELOG: -0.114, SEPSIS: -0.107}[name]  # runs: -0.168 to -0.022
+    assert medians.pop("simplicity") == pytest.approx(simplicity, abs=0.005)
+    assert all(abs(value) <= NEAR for value in medians.values())

@@ -1,0 +1,190 @@
+"""`pretsa` on public research logs: verified, nothing invented or lost, fast, and near.
+
+Utility is set beside that of the authors' code at the same k and t: PRETSA with Levenshtein's
+distance, and the fork of it with the embedding distance. That code publishes variants of fewer than
+k cases, so the comparison is with `protect_ends` off, the same promise; what protecting the ends
+costs is bounded beside it. The authors' figures come from a rewrite of their code. On Sepsis at
+k = 4 it has what a run of the code itself had: 10,505 events and 213 variants, of which 103 are
+invented and 93 below k. Medians of 3 releases under fixed keys where the embedding, which follows
+the key, decides. The logs are not part of the project; TRACECLOAK_LOGS names the folder that has
+them.
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from tests.support.keys import release_key
+from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
+from tracecloak.anonymizers.pretsa.method import Pretsa
+from tracecloak.pipelines.measure.measures import VariantDistribution, variant_emd
+from tracecloak.pipelines.measure.utility import aligned_variants, total_variation
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.transforms.formats.xes import XesReader
+
+pytestmark = pytest.mark.logs
+
+SEPSIS = "sepsis.xes.gz"
+COSELOG = "coselog_receipt.xes.gz"
+BPIC2012 = "bpic2012.xes.gz"
+
+
+class Found(NamedTuple):
+    """What a release is like.
+
+    Attributes:
+        after: Its variants.
+        total_variation: Of the variants.
+        emd: Earth mover's distance of the variants, by normalised edits.
+        duration_error: How much the sum of all durations is off, as a share.
+        seconds: Processor time of the release and its verification.
+    """
+
+    after: VariantHistogram
+    total_variation: float
+    emd: float | None
+    duration_error: float
+    seconds: float
+
+
+@functools.cache
+def log(folder: Path, name: str) -> TraceBatch:
+    reader = XesReader()
+    with gzip.open(folder / name) as stream:
+        columns = ColumnMapping().resolve(reader.column_names(stream), True)
+    with gzip.open(folder / name) as stream:
+        events = [
+            columns.canonicalise(raw.columns, raw.records, raw.malformed, 0)[0]
+            for raw in reader.read(stream, columns.wanted, columns.required, 1 << 16)
+        ]
+    [traces] = group_into_traces(events)
+    return traces
+
+
+def released(
+    folder: Path, name: str, number: int = 0, max_cells: int = 6_000_000, **params: Any
+) -> Found:
+    """Releases, verifies and measures; nothing is lost and nothing invented."""
+    traces, method = log(folder, name), Pretsa()
+    made = method.Params(**params)
+    begin = time.process_time()
+    batches = anonymise([traces], method, made, release_key(number), "r", "c").traces
+    method.verify(batches, made)
+    seconds = time.process_time() - begin
+    [batch] = batches
+    before, after = VariantHistogram.from_traces(traces), VariantHistogram.from_traces(batch)
+    counts, found, was_there = aligned_variants(before, after)
+    assert was_there.all()
+    assert batch.n_cases == traces.n_cases
+    assert not made.protect_ends or after.counts.min() >= made.k
+    sums = [float(side.durations.sum(dtype=np.float64)) for side in (traces, batch)]
+    own = VariantDistribution(before.offsets, before.codes, before.counts)
+    others = VariantDistribution(after.offsets, after.codes, after.counts)
+    emd = variant_emd(own, others, max_cells)
+    result = Found(after, total_variation(counts, found), emd, abs(sums[1] / sums[0] - 1), seconds)
+    print(name, params, after.n_variants, *result[1:])  # noqa: T201
+    return result
+
+
+def test_the_logs_are_those_of_the_paper(logs_folder: Path) -> None:
+    """Table 2: cases per variant, the average and the largest."""
+    for name, average, largest in ((COSELOG, 12.4, 713), (SEPSIS, 1.2, 35)):
+        counts = VariantHistogram.from_traces(log(logs_folder, name)).counts
+        assert round(counts.mean(), 1) == average
+        assert counts.max() == largest
+
+
+def medians(folder: Path, name: str, **params: Any) -> np.ndarray:
+    """Total variation, earth mover's distance and duration error."""
+    n_keys = 3 if params["distance"] == "embedding" else 1
+    found = [released(folder, name, number, **params) for number in range(n_keys)]
+    return np.median([(f.total_variation, f.emd, f.duration_error) for f in found], axis=0)
+
+
+# (log, k, t, distance): total variation, earth mover's distance and duration error of the authors'
+# code; of embeddings on CoSeLoG, medians of 5 seeds.
+AUTHORS = {
+    (SEPSIS, 4, 1.0, "levenshtein"): (0.7229, 0.228, 0.759),
+    (SEPSIS, 16, 0.5, "levenshtein"): (0.8457, 0.388, 0.970),
+    (COSELOG, 4, 1.0, "levenshtein"): (0.0690, 0.0284, 0.102),
+    (COSELOG, 16, 0.5, "levenshtein"): (0.1179, 0.0437, 0.132),
+    (SEPSIS, 4, 1.0, "embedding"): (0.6848, 0.1777, 0.0618),
+    (SEPSIS, 16, 0.5, "embedding"): (0.8790, 0.286, 0.0957),
+    (COSELOG, 4, 1.0, "embedding"): (0.0572, 0.0202, 0.0211),
+    (COSELOG, 16, 0.5, "embedding"): (0.1067, 0.0428, 0.0140),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "k", "t", "distance"),
+    [
+        pytest.param(*case, marks=[pytest.mark.slow] if "embedding" in case else [])
+        for case in AUTHORS
+    ],
+)
+def test_utility_is_at_least_that_of_the_authors_code(
+    logs_folder: Path, name: str, k: int, t: float, distance: str
+) -> None:
+    """Exactly for Levenshtein's distance; embeddings are within 6 % and 2 points, as seeds are.
+
+    Control: at 4 times the k it is farther off than the authors' code.
+    """
+    authors = np.array(AUTHORS[name, k, t, distance])
+    if distance == "embedding":
+        authors = authors * (1.06, 1.06, 1) + (0, 0, 0.02)
+    params = {"t": t, "distance": distance, "protect_ends": False}
+    assert (medians(logs_folder, name, k=k, **params) <= authors).all()
+    weak = released(logs_folder, name, k=4 * k, **params)
+    assert weak.total_variation > authors[0]
+
+
+# The same with the ends protected, a few per cent above what was measured.
+PROTECTED = {
+    (SEPSIS, 4, 1.0, "levenshtein"): (0.72, 0.165, 0.32),
+    (SEPSIS, 16, 0.5, "levenshtein"): (0.88, 0.265, 0.40),
+    (COSELOG, 4, 1.0, "levenshtein"): (0.071, 0.0204, 0.06),
+    (COSELOG, 16, 0.5, "levenshtein"): (0.131, 0.046, 0.18),
+    (SEPSIS, 4, 1.0, "embedding"): (0.71, 0.183, 0.08),
+    (COSELOG, 4, 1.0, "embedding"): (0.067, 0.0235, 0.04),
+}
+
+
+@pytest.mark.parametrize(("name", "k", "t", "distance"), PROTECTED)
+def test_what_protected_ends_cost(
+    logs_folder: Path, name: str, k: int, t: float, distance: str
+) -> None:
+    most = np.array(PROTECTED[name, k, t, distance])
+    assert (medians(logs_folder, name, k=k, t=t, distance=distance) <= most).all()
+
+
+def test_closer_durations_cost_variants(logs_folder: Path) -> None:
+    """Releases that the verifier accepts, down to a t that leaves but a few variants."""
+    n_variants = [released(logs_folder, SEPSIS, k=4, t=t).after.n_variants for t in (1.0, 0.2, 0.1)]
+    assert n_variants[0] > n_variants[1] > n_variants[2] > 1
+
+
+def test_ends_that_are_not_protected_are_those_of_few_cases(logs_folder: Path) -> None:
+    after = released(logs_folder, SEPSIS, k=4, t=1.0, protect_ends=False).after
+    assert 10 < (after.counts < 4).sum() < 93  # 93 of the authors' code
+
+
+def test_sepsis_is_released_in_a_twentieth_of_the_authors_time(logs_folder: Path) -> None:
+    """74 s of processor time were measured for their code, with reading and writing."""
+    assert released(logs_folder, SEPSIS, k=4, t=1.0).seconds < 74 / 20
+
+
+@pytest.mark.parametrize("distance", ["levenshtein", "embedding"])
+def test_bpic_2012_is_released_in_a_minute(logs_folder: Path, distance: str) -> None:
+    """Where the authors' code takes more than 6 minutes."""
+    found = released(logs_folder, BPIC2012, max_cells=0, k=4, t=0.5, distance=distance)
+    assert found.seconds < 60
+    assert found.total_variation < 0.32

@@ -1,0 +1,347 @@
+"""The wire form of columnar values: round trips, slices, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from tests.support.logs import event_batch, event_logs, plain, trace_batch
+from tracecloak.schemas.arrays.columnar import _KEY, decode, encode
+from tracecloak.schemas.arrays.merging import Statistics
+from tracecloak.schemas.arrays.ranks import CaseRanks
+from tracecloak.schemas.events.timeline import StartRange
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.statistics.dafsa import Dafsa
+from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.schemas.statistics.durations import DurationTable
+from tracecloak.schemas.statistics.trie import Trie
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+TRACES = trace_batch({"c1": "A B C A", "c2": "B", "c3": "A B C A"})
+EMPTY = trace_batch({})
+
+
+def values_of(traces: TraceBatch) -> dict[str, Any]:
+    """One value of each columnar class."""
+    variants = VariantHistogram.from_traces(traces)
+    identities = np.arange(2 * traces.n_cases, dtype=np.uint64).reshape(-1, 2)
+    return {
+        "traces": traces,
+        "vocabulary": traces.vocabulary,
+        "variants": variants,
+        "pairs": DirectlyFollows.from_traces(traces),
+        "durations": DurationTable.from_events(traces.activities, traces.durations),
+        "index": DurationTable.from_events(traces.activities, traces.durations).index(3),
+        "trie": Trie.from_variants(variants),
+        "automaton": Dafsa.from_variants(variants),
+        "ranks": CaseRanks.of(np.arange(traces.n_cases), identities),
+        "starts": StartRange.of(traces.starts),
+    }
+
+
+def there_and_back(value: Any) -> Any:
+    """A value after a trip in a dict; its classes survive."""
+    return decode(encode(Statistics({"it": value}))).by_name["it"]
+
+
+# --- round trips ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("traces", [TRACES, EMPTY, TRACES.take(np.array([2]))])
+@pytest.mark.parametrize("name", values_of(TRACES))
+def test_every_class_comes_back_as_it_was(name, traces):
+    value = values_of(traces)[name]
+    found = decode(encode(value))
+    assert type(found) is type(value) and plain(found) == plain(value)
+    assert plain(there_and_back(value)) == plain(value)
+
+
+@settings(deadline=None)
+@given(event_logs())
+def test_random_logs_come_back_as_they_were(log):
+    values = values_of(TraceBatch.from_events([event_batch(log)]))
+    found = decode(encode(Statistics(values)))
+    assert plain(found) == plain(Statistics(values))
+    # And they work: derived columns read the decoded ones.
+    assert found.by_name["traces"].durations.tolist() == values["traces"].durations.tolist()
+    merged = VariantHistogram.merge([found.by_name["variants"]] * 2)
+    assert merged.counts.tolist() == (2 * values["variants"].counts).tolist()
+    annotated = found.by_name["automaton"].annotate(found.by_name["traces"])
+    assert (
+        annotated[1].tolist() == Dafsa.annotate(values["automaton"], values["traces"])[1].tolist()
+    )
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, True, False, 0, -1, 2**62, 2**80, 0.5, float("inf"), -0.0, "", "ä\0\n", {}, {"": None}],
+)
+def test_scalars_keep_value_and_type(value):
+    found = there_and_back(value)
+    assert found == value and type(found) is type(value)
+    assert str(found) == str(value)  # minus zero is another zero
+
+
+def test_not_a_number_stays_so():
+    assert np.isnan(there_and_back(float("nan")))
+
+
+def test_dicts_nest_and_keep_their_order():
+    value = {"b": {"x": np.arange(3)}, "a": {"x": None, "y": {"z": TRACES}}, "": pa.array([1])}
+    found = there_and_back(value)
+    assert plain(found) == plain(value) and list(found) == ["b", "a", ""]
+
+
+def test_names_with_dots_do_not_meet():
+    value = {"a": {"b": np.array([1])}, "a.b": np.array([2]), "a'.'b": np.array([3])}
+    assert plain(there_and_back(value)) == plain(value)
+
+
+numpy_arrays = hnp.arrays(
+    st.sampled_from([np.dtype(t) for t in "? i1 u1 <i2 <u4 <i4 <i8 <u8 <f2 <f4 <f8".split()]),
+    hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
+)
+
+
+@settings(deadline=None)
+@given(numpy_arrays)
+def test_numpy_arrays_keep_bytes_type_and_shape(array):
+    found = there_and_back(array)
+    assert (found.dtype, found.shape) == (array.dtype, array.shape)
+    assert found.tobytes() == array.tobytes()
+
+
+def test_arrays_of_any_memory_layout_come_back_equal():
+    grid = np.arange(24).reshape(4, 6)
+    views = {"columns": grid[:, ::2], "transposed": grid.T, "reversed": grid[::-1], "row": grid[1]}
+    bits = np.array([True, False, True, True])
+    views |= {"bits": bits[::2], "fortran": np.asfortranarray(grid), "grid of bits": grid % 2 == 0}
+    found = there_and_back(views)
+    for name, view in views.items():
+        assert found[name].tolist() == view.tolist() and found[name].shape == view.shape
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.array(["a", None, "", "ä"]),
+        pa.array(["a", None], pa.large_string()),
+        pa.array([b"\xff", b"", None]),
+        pa.array([b"\xff\0", b""], pa.large_binary()),
+        pa.array([b"0" * 16, None], pa.binary(16)),
+        pa.array([True, None, False]),
+        pa.array([1, None, 2**62]),
+        pa.array([1, 2], pa.timestamp("us", "UTC")),
+        pa.array(["a", "b", "a"]).dictionary_encode(),
+        pa.array([], pa.string()),
+        pa.array([], pa.binary(16)),
+        pa.nulls(3),
+        pa.array([[1], [], None]),
+    ],
+    ids=lambda array: str(array.type),
+)
+def test_arrow_arrays_come_back_equal(array):
+    for part in (array, array.slice(1), array.slice(0, 1), array.slice(0, 0)):
+        found = there_and_back(part)
+        found.validate(full=True)
+        assert found.type == array.type and found.equals(part)
+
+
+def test_decoded_arrays_lie_in_the_message_and_cannot_be_written():
+    message = encode(Statistics({"n": np.arange(1000), "b": np.ones(5, bool), "g": np.eye(3)}))
+    found = decode(message).by_name
+    whole = np.frombuffer(message, np.uint8)
+    for array in found.values():
+        assert np.shares_memory(array, whole)
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+
+
+def test_equal_values_have_equal_messages():
+    assert encode(TRACES) == encode(trace_batch({"c1": "A B C A", "c2": "B", "c3": "A B C A"}))
+    assert encode(TRACES) != encode(TRACES.take(np.array([0, 2, 1])))
+
+
+def test_a_decoded_value_gives_its_message_back_and_what_is_made_of_it_does_not():
+    message = encode(TRACES)
+    found = decode(message)
+    assert encode(found) == message
+    part = found.take(np.array([1]))
+    assert plain(decode(encode(part))) == plain(TRACES.take(np.array([1])))
+    wide = ActivityVocabulary.of("ABCD")
+    assert plain(decode(encode(found.recode(wide)))) == plain(TRACES.recode(wide))
+
+
+# --- slices ---------------------------------------------------------------------------------------
+
+MILLION = 1_000_000
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.array([f"canary{i}" for i in range(MILLION)]),
+        pa.array([f"canary{i}" if i % 2 else None for i in range(MILLION)]),
+        pa.array([b"canary%d" % i for i in range(MILLION)], pa.large_binary()),
+        pa.array(np.arange(MILLION)),
+        pa.array(np.arange(MILLION) % 3 == 0),
+        pa.FixedSizeBinaryArray.from_buffers(
+            pa.binary(16), MILLION, [None, pa.py_buffer(b"canary__" * (2 * MILLION))]
+        ),
+    ],
+    ids=lambda array: f"{array.type} with {array.null_count} nulls",
+)
+def test_a_few_rows_of_a_large_array_make_a_small_message(array):
+    part = array.slice(500_001, 5)
+    message = encode(Statistics({"it": part}))
+    assert len(message) < 4096
+    assert decode(message).by_name["it"].equals(part)
+    # Arrow fills the last 64 bytes of a slice's texts with what follows them; nothing else comes
+    # along. Rows that were taken are copies, and have nothing around them.
+    taken = encode(Statistics({"it": part.take(pa.array(range(5)))}))
+    own = "".join(str(value) for value in part.to_pylist()).count("canary")
+    assert taken.count(b"canary") == own
+    assert own <= message.count(b"canary") <= own + 64 // len("canary__")
+
+
+def test_a_few_rows_of_a_large_numpy_array_make_a_small_message():
+    grid = np.arange(2 * MILLION).reshape(-1, 2)
+    message = encode(
+        Statistics({"rows": grid[9:14], "column": grid[:5, 1], "bits": grid[:5, 0] > 1})
+    )
+    assert len(message) < 4096
+
+
+def test_a_few_of_many_cases_make_a_small_message_without_the_others():
+    n = 200_000
+    many = TraceBatch(
+        pa.array([f"canary{i}" for i in range(n)]),
+        np.arange(n + 1),
+        np.zeros(n, np.int32),
+        np.arange(n),
+        ActivityVocabulary.of("A"),
+    )
+    message = encode(many.take(np.array([5, 7])))
+    assert len(message) < 4096 and message.count(b"canary") == 2
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A dataclass of no package of the project."""
+
+    values: np.ndarray
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (Foreign(np.arange(2)), "test_schema_columnar:Foreign is not a columnar value"),
+        ((1, 2), "field .* has type tuple, which has no columnar form"),
+        ([1], "has type list"),
+        ({1, 2}, "has type set"),
+        (b"bytes", "has type bytes"),
+        (np.int64(1), "has type int64"),
+        ({1: "one"}, "has type dict"),
+        (StartRange, "has type type"),
+        (len, "has type builtin_function_or_method"),
+        (pa.chunked_array([[1]]), "has type ChunkedArray"),
+        (Guarantee("published", "case", "add_remove", None, None, "", ""), "has type tuple"),
+    ],
+)
+def test_values_of_other_types_are_refused_when_encoding(value, message):
+    with pytest.raises(TypeError, match=message):
+        encode(Statistics({"it": value}))
+    with pytest.raises(TypeError, match=message):
+        encode(Statistics({"it": {"deep": value}}))
+
+
+def test_the_refusal_names_the_field_and_not_the_value():
+    with pytest.raises(TypeError, match=r"field .*by_name.*inner.* has type tuple") as caught:
+        encode(Statistics({"inner": ("canary",)}))
+    assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.array([1j]),
+        np.array([1, "a"], object),
+        np.array([1, 2], ">i4"),
+        np.array(["text"]),
+        np.array([b"text"]),
+    ],
+    ids=lambda array: str(array.dtype),
+)
+def test_arrays_without_a_columnar_form_are_refused_when_encoding(array):
+    with pytest.raises((TypeError, ValueError, NotImplementedError)):
+        encode(Statistics({"it": array}))
+
+
+def tampered(value: Any, **changes: Any) -> bytes:
+    """The message of a value with other entries in the layout of its top."""
+    with pa.ipc.open_stream(encode(value)) as reader:
+        layout = json.loads(reader.schema.metadata[_KEY]) | changes
+        batch = reader.read_next_batch()
+    batch = batch.replace_schema_metadata({_KEY: json.dumps(layout).encode()})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def test_tampering_reaches_the_layout():
+    # The control of the next test: a name of ours is followed.
+    parts = {field.name: {"scalar": 7} for field in fields(StartRange)}
+    message = tampered(
+        StartRange(1, 2),
+        **{"class": "tracecloak.schemas.events.timeline:StartRange", "fields": parts},
+    )
+    assert decode(message) == StartRange(7, 7)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "os:system",
+        "builtins:eval",
+        "subprocess:run",
+        "tabnanny:check",  # a module that is certainly not imported yet
+        "schemasx.evil:run",
+        "schemas:columnar",
+        "tracecloak.transforms.batch.read:EventSource",
+        # Ours, and called with what the message says, but no columnar value.
+        "tracecloak.schemas.arrays.columnar:decode",
+        "tracecloak.schemas.arrays.columnar:importlib",
+        "tracecloak.schemas.events.traces:split_by_shard",
+        "tracecloak.schemas.events.columns:ZoneInfo",
+    ],
+)
+def test_foreign_classes_are_refused_when_decoding(name):
+    module = name.partition(":")[0]
+    already = module in sys.modules
+    for parts in ({}, {"command": {"scalar": "true"}}):
+        message = tampered(StartRange(1, 2), **{"class": name, "fields": parts})
+        with pytest.raises(TypeError, match=f"^{name} is not a columnar value of this project"):
+            decode(message)
+    assert (module in sys.modules) == already or module.startswith("schemas.")
+
+
+def test_foreign_classes_are_refused_deep_inside_too():
+    part = {"class": "os:system", "fields": {"command": {"scalar": "true"}}}
+    message = tampered(Statistics({}), fields={"by_name": {"dict": {"x": part}}})
+    with pytest.raises(TypeError, match=r"^os:system is not a columnar value"):
+        decode(message)

@@ -1,0 +1,358 @@
+"""The laws of every mergeable statistic, the accumulator of pieces, and the array helpers."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pickle
+import pkgutil
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tracecloak.schemas as schemas
+from tests.support.logs import Event, event_logs, plain, trace_batch
+from tracecloak.schemas.arrays.hashing import hash_text
+from tracecloak.schemas.arrays.merging import Pieces, offsets_of, ranges, sum_groups
+from tracecloak.schemas.arrays.ranks import CaseRanks
+from tracecloak.schemas.events.timeline import StartRange
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.statistics.activity_counts import ActivityCounts
+from tracecloak.schemas.statistics.background_knowledge import KnownCases
+from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
+from tracecloak.schemas.statistics.clipped_flows import CaseNorms, ClippedFlows
+from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.schemas.statistics.durations import DurationTable
+from tracecloak.schemas.statistics.k_follows import KFollows
+from tracecloak.schemas.statistics.lengths import TraceLengths
+from tracecloak.schemas.statistics.relations import ActivityRelations
+from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.schemas.streams.stream_cases import ClosedCases
+
+
+def _ranks(traces: TraceBatch) -> CaseRanks:
+    hashes = hash_text(traces.case_ids)
+    return CaseRanks.of(traces.lengths % 2, np.stack([hashes, hashes + np.uint64(1)], axis=1))
+
+
+def _cells(traces: TraceBatch) -> ClippedCells:
+    """By case and activity, clipped so that some of a long case are floored to nothing."""
+    case = np.repeat(np.arange(traces.n_cases), traces.lengths)
+    n_names = len(traces.vocabulary)
+    cells = CaseCells.of(case, traces.activities.astype(np.int64), traces.n_cases, n_names)
+    return ClippedCells.of_cases(cells, 2, 2)
+
+
+# How each statistic is counted on a part of a log.
+def _known_cases(traces: TraceBatch) -> KnownCases:
+    # Batches have vocabularies of their own here; a method brings them to one.
+    words = hash_text(traces.vocabulary.names)[traces.activities].astype(np.int64)
+    return KnownCases.from_cases(traces.offsets, words, np.zeros((traces.n_cases, 0), np.int64))
+
+
+COUNTS: dict[type, Callable[[TraceBatch], Any]] = {
+    ActivityCounts: lambda traces: ActivityCounts.of(
+        traces.vocabulary.names.take(pa.array(traces.activities)),
+        np.ones(traces.n_events, np.int64),
+    ),
+    ActivityRelations: ActivityRelations.from_traces,
+    ActivityVocabulary: lambda traces: ActivityVocabulary.of(
+        [traces.vocabulary.names[code].as_py() for code in traces.activities]
+    ),
+    CaseNorms: lambda traces: CaseNorms.from_traces(traces, np.array([2, 3, 4, 5, 9])),
+    CaseRanks: _ranks,
+    ClippedCells: _cells,
+    ClippedFlows: lambda traces: ClippedFlows.from_traces(traces, 20, 10, np.array([2])),
+    ClosedCases: ClosedCases.of,
+    DirectlyFollows: DirectlyFollows.from_traces,
+    DurationTable: lambda traces: DurationTable.from_events(traces.activities, traces.durations),
+    KFollows: KFollows.from_traces,
+    KnownCases: _known_cases,
+    StartRange: lambda traces: StartRange.of(traces.starts),
+    TraceLengths: TraceLengths.from_traces,
+    VariantHistogram: VariantHistogram.from_traces,
+}
+
+every_statistic = pytest.mark.parametrize("kind", COUNTS, ids=lambda kind: kind.__name__)
+
+
+def test_every_statistic_of_the_package_is_tested_here():
+    found = set()
+    for module in pkgutil.walk_packages(schemas.__path__, "tracecloak.schemas."):
+        for _, value in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+            if (
+                value.__module__ == module.name
+                and hasattr(value, "merge")
+                and hasattr(value, "weight")
+            ):
+                found.add(value)
+    found = {value for value in found if not getattr(value, "_is_protocol", False)}
+    assert found == set(COUNTS)
+
+
+@st.composite
+def partitions(draw: st.DrawFn) -> tuple[list[Event], list[list[Event]]]:
+    """A log and its cases dealt out to some parts, of which some may be empty."""
+    log = draw(event_logs(max_events=20, n_cases=7))
+    n_parts = draw(st.integers(1, 5))
+    part_of = {case: draw(st.integers(0, n_parts - 1)) for case in sorted({e[0] for e in log})}
+    parts: list[list[Event]] = [[] for _ in range(n_parts)]
+    for event in log:
+        parts[part_of[event[0]]].append(event)
+    return log, parts
+
+
+def count(kind: type, log: Sequence[Event]) -> Any:
+    return COUNTS[kind](trace_batch(log, "ABC"))
+
+
+def freeze(value: Any) -> Any:
+    """Makes the arrays of a statistic read-only, as decoded ones are."""
+    for part in vars(value).values():
+        if isinstance(part, np.ndarray):
+            part.setflags(write=False)
+    return value
+
+
+@every_statistic
+@settings(deadline=None)
+@given(drawn=partitions(), random=st.randoms(use_true_random=False))
+def test_parts_merge_to_the_whole_in_any_order_and_grouping(kind, drawn, random):
+    log, parts = drawn
+    whole = plain(count(kind, log))
+    pieces = [freeze(count(kind, part)) for part in parts]
+    before = plain(dict(enumerate(pieces)))
+    assert plain(kind.merge(pieces)) == whole
+    assert plain(kind.merge([kind.merge(()), *pieces])) == whole  # the empty one adds nothing
+    assert plain(kind.merge([kind.merge([piece]) for piece in pieces])) == whole
+    random.shuffle(pieces)
+    assert plain(kind.merge(pieces)) == whole
+    while len(pieces) > 1:  # any two or three neighbours at a time
+        i, n = random.randrange(len(pieces) - 1), random.choice([2, 3])
+        pieces[i : i + n] = [kind.merge(pieces[i : i + n])]
+    assert plain(pieces[0]) == whole
+    pieces = [count(kind, part) for part in parts]
+    kind.merge(pieces)
+    assert plain(dict(enumerate(pieces))) == before
+
+
+@every_statistic
+def test_nothing_merged_is_the_statistic_of_an_empty_log(kind):
+    assert plain(kind.merge(())) == plain(count(kind, []))
+    assert plain(kind.merge([kind.merge(()), kind.merge(())])) == plain(kind.merge(()))
+    assert kind.merge(()).weight == (1 if kind is StartRange else 0)
+
+
+@every_statistic
+@settings(deadline=None)
+@given(drawn=partitions())
+def test_weight_is_the_number_of_elements(kind, drawn):
+    value = count(kind, drawn[0])
+    assert type(value.weight) is int
+    if kind is ClosedCases:
+        assert value.weight == value.traces.n_events
+        return
+    columns = [part for part in vars(value).values() if hasattr(part, "__len__")]
+    assert value.weight == (len(columns[0]) if columns else 1)
+
+
+@every_statistic
+@settings(deadline=None)
+@given(
+    drawn=partitions(),
+    threshold=st.sampled_from([0, 1, 3, 1 << 20]),
+    moves=st.lists(
+        st.sampled_from(["compact", "pickle", "result", "none"]), min_size=5, max_size=5
+    ),
+    random=st.randoms(use_true_random=False),
+)
+def test_accumulators_agree_however_they_are_driven(kind, drawn, threshold, moves, random):
+    log, parts = drawn
+    whole = plain(count(kind, log))
+    pieces = [freeze(count(kind, part)) for part in parts]
+    before = plain(dict(enumerate(pieces)))
+    with mock.patch.object(Pieces, "_MERGE_ELEMENTS", threshold):
+        # One accumulator fed one piece after the other.
+        fed = Pieces(kind)
+        for piece in pieces:
+            fed.add(piece)
+        assert plain(fed.result()) == whole
+        # Fresh ones, each with a piece, moved and absorbed in any order.
+        accumulators = []
+        for piece, move in zip(pieces, moves, strict=False):
+            one = Pieces(kind)
+            one.add(piece)
+            accumulators.append(_moved(one, move))
+        random.shuffle(accumulators)
+        total = Pieces(kind)
+        for one, move in zip(accumulators, moves, strict=False):
+            kept = plain(dict(enumerate(one._pieces)))
+            total.absorb(one)
+            assert plain(dict(enumerate(one._pieces))) == kept  # absorbed, not emptied
+            total = _moved(total, move)
+        assert plain(total.result()) == whole
+        # Still growing after a result.
+        total.absorb(Pieces(kind, [kind.merge(())]))
+        assert plain(total.result()) == plain(total.result()) == whole
+    assert plain(dict(enumerate(pieces))) == before
+
+
+def _moved(pieces: Pieces[Any], move: str) -> Pieces[Any]:
+    if move == "compact":
+        pieces.compact()
+    elif move == "result":
+        pieces.result()
+    elif move == "pickle":
+        return pickle.loads(pickle.dumps(pieces))  # noqa: S301  # our own bytes
+    return pieces
+
+
+@every_statistic
+def test_an_accumulator_of_nothing_gives_the_empty_statistic(kind):
+    fresh = Pieces(kind)
+    assert plain(fresh.result()) == plain(kind.merge(()))
+    fresh.absorb(Pieces(kind))
+    fresh.compact()
+    assert plain(deepcopy(fresh).result()) == plain(kind.merge(()))
+
+
+@settings(deadline=None)
+@given(drawn=partitions())
+def test_lengths_know_the_number_of_cases(drawn):
+    log, parts = drawn
+    n_cases = len({case for case, _, _ in log})
+    whole = count(TraceLengths, log)
+    assert whole.n_cases == n_cases and type(whole.n_cases) is int
+    assert sum(count(TraceLengths, part).n_cases for part in parts) == n_cases
+    assert TraceLengths.merge(()).n_cases == 0
+
+
+# --- when pieces are merged -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Names:
+    """A statistic that shows how it was merged: distinct names, and how deep."""
+
+    names: frozenset[int]
+    depth: int = 0
+
+    @property
+    def weight(self) -> int:
+        return len(self.names)
+
+    @classmethod
+    def merge(cls, pieces: Sequence[Names]) -> Names:
+        names: frozenset[int] = frozenset().union(*(piece.names for piece in pieces))
+        return cls(names, 1 + max((piece.depth for piece in pieces), default=0))
+
+
+def names(*values: int) -> Names:
+    return Names(frozenset(values))
+
+
+def held(pieces: Pieces[Names]) -> list[int]:
+    return [piece.weight for piece in pieces._pieces]
+
+
+def test_pieces_wait_until_they_outweigh_the_threshold():
+    with mock.patch.object(Pieces, "_MERGE_ELEMENTS", 3):
+        pieces = Pieces(Names)
+        seen = []
+        for i in range(10):
+            pieces.add(names(i))
+            seen.append(held(pieces))
+    # Up to three elements wait beside the first piece; the fourth is one too many. Once the merged
+    # piece is heavier than the threshold, as much as it weighs may wait.
+    assert seen == [
+        [1],
+        [1, 1],
+        [1, 1, 1],
+        [1, 1, 1, 1],
+        [5],
+        [5, 1],
+        [5, 1, 1],
+        [5, 1, 1, 1],
+        [5, 1, 1, 1, 1],
+        [5, 1, 1, 1, 1, 1],
+    ]
+
+
+def test_pieces_that_add_nothing_new_do_not_pile_up():
+    with mock.patch.object(Pieces, "_MERGE_ELEMENTS", 2):
+        pieces = Pieces(Names)
+        for _ in range(1000):
+            pieces.add(names(1, 2, 3))
+            assert sum(held(pieces)) <= 3 + 3 + 3
+        assert pieces.result().names == {1, 2, 3}
+
+
+def test_merges_are_few_while_everything_is_new():
+    # Each merge at least doubles the merged piece, so a thousand pieces merge about ten times.
+    with mock.patch.object(Pieces, "_MERGE_ELEMENTS", 1):
+        pieces = Pieces(Names)
+        for i in range(1000):
+            pieces.add(names(i))
+        assert pieces.result().weight == 1000
+        assert pieces.result().depth <= 12
+
+
+def test_absorbing_merges_as_adding_does():
+    with mock.patch.object(Pieces, "_MERGE_ELEMENTS", 3):
+        one, two = Pieces(Names), Pieces(Names, [names(i) for i in range(9)])
+        one.absorb(two)
+        assert held(one) == [5, 1, 1, 1, 1] and held(two) == [1] * 9
+
+
+def test_small_pieces_are_not_merged_by_default():
+    pieces = Pieces(Names)
+    for i in range(100):
+        pieces.add(names(i))
+    assert held(pieces) == [1] * 100
+    assert pieces.result().depth == 1
+
+
+# --- array helpers --------------------------------------------------------------------------------
+
+lengths_lists = st.lists(st.integers(0, 5), max_size=8)
+
+
+def test_ranges_by_hand():
+    found = ranges(np.array([10, 3, 7]), np.array([2, 0, 3]))
+    assert found.tolist() == [10, 11, 7, 8, 9] and found.dtype == np.int64
+    assert ranges(np.zeros(0, np.int64), np.zeros(0, np.int64)).tolist() == []
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(-9, 2**40), st.integers(0, 5)), max_size=8))
+def test_ranges_are_those_of_a_loop(pairs):
+    columns = np.array(pairs, np.int64).reshape(-1, 2)
+    expected = [i for start, length in pairs for i in range(start, start + length)]
+    assert ranges(columns[:, 0], columns[:, 1]).tolist() == expected
+
+
+@settings(deadline=None)
+@given(lengths_lists)
+def test_offsets_are_running_totals(lengths):
+    found = offsets_of(np.array(lengths, np.int32))
+    assert found.tolist() == [sum(lengths[:i]) for i in range(len(lengths) + 1)]
+    assert found.dtype == np.int64
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(-(2**60), 2**60)), max_size=7))
+def test_group_sums_are_exact(rows):
+    # Beyond 2**53, where sums of floats are not.
+    columns = np.array(rows, np.int64).reshape(-1, 2)
+    found = sum_groups(columns[:, 0], columns[:, 1], 6)
+    assert found.tolist() == [sum(v for g, v in rows if g == group) for group in range(6)]
+    assert found.dtype == np.int64

@@ -1,0 +1,50 @@
+"""Cases ranked by keyed identities."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tracecloak.schemas.arrays.ranks import CaseRanks, case_bytes
+
+word = st.one_of(st.integers(0, 2), st.sampled_from([256, 2**63, 2**64 - 1]))
+cases = st.lists(st.tuples(st.integers(-1, 3), word, word), max_size=12)
+
+
+def ranks_of(rows: list[tuple[int, int, int]]) -> CaseRanks:
+    groups = np.array([row[0] for row in rows], np.int64)
+    identities = np.array([row[1:] for row in rows], np.uint64).reshape(-1, 2)
+    return CaseRanks.of(groups, identities)
+
+
+def test_ranks_by_hand():
+    ranks = ranks_of([(2, 1, 0), (0, 5, 0), (2, 0, 1), (0, 4, 9)])
+    assert ranks.groups.tolist() == [0, 0, 2, 2]
+    assert ranks.cases.to_pylist() == [
+        struct.pack("<QQ", *w) for w in [(4, 9), (5, 0), (0, 1), (1, 0)]
+    ]
+    assert ranks.weight == 4 and ranks.cases.type == pa.binary(16)
+
+
+@settings(deadline=None)
+@given(cases)
+def test_ranks_are_sorted_by_group_and_bytes(rows):
+    ranks = ranks_of(rows)
+    expected = sorted((group, struct.pack("<QQ", *words)) for group, *words in rows)
+    found = zip(ranks.groups.tolist(), ranks.cases.to_pylist(), strict=True)
+    assert list(found) == expected
+    assert ranks.groups.dtype == np.int64
+
+
+def test_identities_are_their_two_words():
+    identities = np.array([[1, 2], [2**64 - 1, 256]], np.uint64)
+    expected = [struct.pack("<QQ", 1, 2), struct.pack("<QQ", 2**64 - 1, 256)]
+    assert case_bytes(identities).to_pylist() == expected
+    # Whatever lies between the rows in memory.
+    assert case_bytes(np.repeat(identities, 2, axis=0)[::2]).to_pylist() == expected
+    assert case_bytes(np.asfortranarray(identities)).to_pylist() == expected
+    assert len(case_bytes(np.zeros((0, 2), np.uint64))) == 0

@@ -1,0 +1,64 @@
+"""Rows of codes as bytes that compare as the codes do."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tracecloak.schemas.arrays.sequences import (
+    MAX_CODE,
+    decode_sequences,
+    encode_sequences,
+    word_bytes,
+)
+
+codes = st.sampled_from([0, 1, 2, 127, 128, 191, 192, 255, 256, 4095, 65_536, MAX_CODE]) | (
+    st.integers(0, MAX_CODE)
+)
+rows = st.lists(st.lists(codes, max_size=4), max_size=8)
+
+
+def encoded(lists: list[list[int]]) -> pa.LargeBinaryArray:
+    offsets = np.cumsum([0, *map(len, lists)], dtype=np.int64)
+    return encode_sequences(offsets, np.array([code for row in lists for code in row], np.int32))
+
+
+def decoded(sequences: pa.LargeBinaryArray) -> list[list[int]]:
+    offsets, found = decode_sequences(sequences)
+    assert offsets.dtype == np.int64 and found.dtype == np.int32
+    assert offsets[0] == 0 and offsets[-1] == len(found)
+    return [found[a:b].tolist() for a, b in itertools.pairwise(offsets)]
+
+
+@settings(deadline=None)
+@given(rows)
+def test_bytes_compare_as_codes_do(lists):
+    sequences = encoded(lists)
+    sequences.validate(full=True)
+    data = sequences.to_pylist()
+    by_bytes = sorted(range(len(lists)), key=data.__getitem__)
+    assert by_bytes == sorted(range(len(lists)), key=lists.__getitem__)
+
+
+@settings(deadline=None)
+@given(rows, st.integers(0, 3), st.integers(0, 3))
+def test_what_is_encoded_is_decoded_from_any_slice(lists, before, after):
+    assert decoded(encoded(lists)) == lists
+    part = slice(before, max(before, len(lists) - after))
+    assert decoded(encoded(lists)[part]) == lists[part]
+
+
+def test_a_usual_activity_is_one_byte():
+    assert encoded([[0, 127], [128]]).to_pylist() == [b"\x00\x7f", b"\xc0\x80\x80\x82\x80"]
+
+
+def test_some_rows_of_a_larger_array():
+    offsets, found = np.array([2, 3, 5]), np.array([9, 9, 1, 2, 300, 9], np.int32)
+    assert encode_sequences(offsets, found).equals(encoded([[1], [2, 300]]))
+    assert word_bytes(offsets, found).to_pylist() == [
+        np.array(row, np.int32).tobytes() for row in ([1], [2, 300])
+    ]

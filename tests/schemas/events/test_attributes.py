@@ -1,0 +1,554 @@
+"""Declarations of attributes, their cells and values, and attributes that go along with events."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import Field
+
+from tests.support.logs import trace_batch
+from tracecloak.anonymizers.contract.method import Params
+from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.errors import InputSchemaError, UsageError
+from tracecloak.schemas.events.attributes import (
+    KEY_PREFIXES,
+    Attribute,
+    Declaration,
+    Declarations,
+    declared,
+)
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.events import (
+    EVENT_SCHEMA,
+    attribute_column,
+    event_schema,
+    released_schema,
+)
+from tracecloak.schemas.events.traces import (
+    INDIVIDUAL_ID,
+    TraceBatch,
+    split_by_shard,
+    with_attributes,
+)
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.rows import merge_rows, no_traces, part_rows, parts_of
+
+
+class Method(Params):
+    attributes: Declarations = Field(default_factory=dict)
+
+
+def attribute(name: str = "x", **declaration: Any) -> Attribute:
+    return Attribute(name, Declaration(**declaration))
+
+
+# --- declarations ---------------------------------------------------------------------------------
+
+EXAMPLE: dict[str, Any] = {
+    "org:resource": {"values": ["R1", "R2"]},
+    "case:age": {"bounds": [0, 100], "n_bins": 10, "whole": True, "column": "age"},
+    "amount": {"bounds": [0, 50000.5], "n_bins": 20},
+}
+
+
+def test_a_method_takes_declarations_as_a_mapping_or_as_json() -> None:
+    params = Method(attributes=EXAMPLE)
+    assert Method(attributes=json.dumps(EXAMPLE)) == params
+    resource, age, amount = declared(params.attributes)
+    assert (resource.name, resource.column, resource.is_of_case) == (
+        "org:resource",
+        "org:resource",
+        False,
+    )
+    assert (age.name, age.column, age.is_of_case) == ("case:age", "age", True)
+    assert [a.n_cells for a in (resource, age, amount)] == [3, 11, 21]
+    assert [a.arrow_type for a in (resource, age, amount)] == [
+        pa.string(),
+        pa.int64(),
+        pa.float64(),
+    ]
+    assert pickle.loads(pickle.dumps(age)) == age  # noqa: S301 - of this test's own
+
+
+def test_what_is_resolved_has_what_applies_and_declares_the_same() -> None:
+    params = Method(attributes={**EXAMPLE, "b": {"bounds": [-1, 1]}})
+    assert params.resolved()["attributes"] == {
+        "org:resource": {"values": ["R1", "R2"]},
+        "case:age": {"bounds": [0, 100], "n_bins": 10, "whole": True, "column": "age"},
+        "amount": {"bounds": [0, 50000.5], "n_bins": 20, "whole": False},
+        "b": {"bounds": [-1, 1], "n_bins": 20, "whole": False},
+    }
+    assert Method(**params.resolved()) == params
+
+
+@pytest.mark.parametrize(
+    ("declarations", "message"),
+    [
+        ({"x": {}}, "either values or bounds"),
+        ({"x": {"values": ["a"], "bounds": [0, 1]}}, "either values or bounds"),
+        ({"x": {"values": []}}, "at least 1 item"),
+        ({"x": {"values": [str(i) for i in range(1001)]}}, "at most 1000 items"),
+        ({"x": {"values": ["a", "b", "a"]}}, "distinct"),
+        ({"x": {"values": [1, "1"]}}, "distinct"),
+        ({"x": {"values": ["a", ""]}}, "1 to 1000 characters"),
+        ({"x": {"values": ["a\nb"]}}, "none for control"),
+        ({"x": {"values": ["\ud800"]}}, "none for control|surrogates|valid unicode"),
+        ({"x": {"values": [True]}}, "valid string"),
+        ({"x": {"values": ["a"], "n_bins": 3}}, "go with bounds"),
+        ({"x": {"values": ["a"], "whole": True}}, "go with bounds"),
+        ({"x": {"values": ["a"], "column": ""}}, "at least 1 character"),
+        ({"x": {"bounds": [0, math.inf]}}, "finite"),
+        ({"x": {"bounds": [math.nan, 1]}}, "finite"),
+        ({"x": {"bounds": [0, 10**400]}}, "finite|number"),
+        ({"x": {"bounds": [1, 1]}}, "two different numbers"),
+        ({"x": {"bounds": [2, 1]}}, "two different numbers"),
+        ({"x": {"bounds": [False, True]}}, "two numbers"),
+        ({"x": {"bounds": [0]}}, "required"),
+        ({"x": {"bounds": [0, 1], "n_bins": 0}}, "greater than or equal to 1"),
+        ({"x": {"bounds": [0, 1], "n_bins": 1001}}, "less than or equal to 1000"),
+        ({"x": {"bounds": [0, 1.5], "whole": True}}, "must be whole"),
+        ({"x": {"bounds": [0, 2**53 + 2], "whole": True}}, "must be whole"),
+        ({"x": {"bounds": [0, 1], "colour": "red"}}, "Extra inputs"),
+        ({"case:concept:name": {"values": ["a"]}}, "released in any case"),
+        ({"concept:name": {"values": ["a"]}}, "released in any case"),
+        ({"time:timestamp": {"values": ["a"]}}, "released in any case"),
+        ({"case_id": {"values": ["a"]}}, "released in any case"),
+        ({"activity": {"values": ["a"]}}, "released in any case"),
+        ({"timestamp": {"values": ["a"]}}, "released in any case"),
+        ({"": {"values": ["a"]}}, "cannot name"),
+        ({"case:": {"values": ["a"]}}, "cannot name"),
+        ({" x": {"values": ["a"]}}, "cannot name"),
+        ({"a\tb": {"values": ["a"]}}, "cannot name"),
+        ({"my:x": {"values": ["a"]}}, "prefix of an extension"),
+        ({"case:my:x": {"values": ["a"]}}, "prefix of an extension"),
+        ({"org:": {"values": ["a"]}}, "prefix of an extension"),
+        ({f"x{i}": {"values": ["a"]} for i in range(101)}, "at most 100 items"),
+        ("{", "must be JSON"),
+        ('{"x": {"values": ["a"]}, "x": {"values": ["b"]}}', "given twice"),
+        ([], "valid dictionary"),
+    ],
+)
+def test_a_declaration_that_is_none_is_refused(declarations: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Method(attributes=declarations)
+
+
+def test_numbers_in_a_list_of_values_are_texts() -> None:
+    assert attribute(values=[3, "R"]).declaration.values == ("3", "R")
+
+
+# --- cells ----------------------------------------------------------------------------------------
+
+
+def test_texts_are_coded_by_hand() -> None:
+    texts = pa.array(["R2", None, "R1", "r1", "", "R1 ", "R2"], pa.string())
+    resource = attribute(values=["R1", "R2"])
+    assert resource.cells(texts).tolist() == [2, 0, 1, 0, 0, 0, 2]
+    assert resource.cells(texts).dtype == np.int32
+    assert resource.cells(texts.dictionary_encode()).tolist() == [2, 0, 1, 0, 0, 0, 2]
+    within = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 1], pa.int32()), ["R2", None])
+    assert resource.cells(within).tolist() == [2, 0, 0, 0]
+    assert resource.cells(pa.array([], pa.string())).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ("0", 1), ("4.999", 1), ("5", 2), (" 5 ", 2), ("+5", 2), ("5e0", 2), ("9.99", 2),
+        ("10", 3), ("15", 3), (".5", 1), ("5.", 2), ("-0.1", 1), ("-1e300", 1), ("15.1", 3),
+        ("1e300", 3), ("1e999", 0), ("-1e999", 0), ("inf", 0), ("nan", 0), ("NaN", 0), ("x", 0),
+        ("1,5", 0), ("0x1", 0), ("1_0", 0), ("", 0), (None, 0), ("5 5", 0), ("9" * 400, 0),
+        ("٣", 0),
+    ],
+)  # fmt: skip
+def test_numbers_are_coded_by_hand(text: str | None, cell: int) -> None:
+    amount = attribute(bounds=[0, 15], n_bins=3)
+    assert amount.cells(pa.array([text], pa.string())).tolist() == [cell]
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ("1", 1),
+        ("3", 1),
+        ("3.4", 1),
+        ("3.6", 2),
+        ("6", 2),
+        ("7", 3),
+        ("10", 3),
+        ("99", 3),
+        ("-9", 1),
+    ],
+)
+def test_whole_numbers_are_rounded_and_coded_by_hand(text: str, cell: int) -> None:
+    # Ten numbers in three bins: 1 to 3, 4 to 6, 7 to 10.
+    assert attribute(bounds=[1, 10], n_bins=3, whole=True).cells(pa.array([text])).tolist() == [
+        cell
+    ]
+
+
+def test_whole_numbers_have_at_most_one_bin_each() -> None:
+    few = attribute(bounds=[0, 2], whole=True)
+    assert few.n_cells == 4
+    assert few.cells(pa.array(["0", "1", "2"])).tolist() == [1, 2, 3]
+
+
+@given(
+    st.floats(-1e12, 1e12),
+    st.floats(1e-6, 1e12),
+    st.integers(1, 60),
+    st.lists(st.floats(-3e12, 3e12) | st.none(), max_size=20),
+)
+def test_numbers_are_in_the_bin_of_a_loop(
+    low: float, width: float, n_bins: int, numbers: list[float | None]
+) -> None:
+    high = low + width
+    if not low < high:
+        return
+    edges = np.linspace(low, high, n_bins + 1)
+    expected = [
+        0 if x is None else 1 + sum(edge <= x for edge in edges[1:-1].tolist()) for x in numbers
+    ]
+    texts = pa.array([None if x is None else repr(x) for x in numbers], pa.string())
+    found = attribute(bounds=[low, high], n_bins=n_bins)
+    assert found.cells(texts).tolist() == expected
+    assert found.cells(texts.dictionary_encode()).tolist() == expected
+
+
+WIDTHS = st.tuples(st.integers(-(10**6), 10**6), st.integers(1, 10**6), st.integers(1, 60))
+
+
+@given(WIDTHS, st.booleans(), st.data())
+def test_values_lie_in_their_cell_and_within_the_bounds(
+    shape: tuple[int, int, int], whole: bool, data: st.DataObject
+) -> None:
+    low, width, n_bins = shape
+    one = attribute(bounds=[low, low + width], n_bins=n_bins, whole=whole)
+    cells = np.array(data.draw(st.lists(st.integers(0, one.n_cells - 1), max_size=20)), np.int64)
+    uniforms = np.array(
+        data.draw(
+            st.lists(st.floats(0, 1, exclude_max=True), min_size=len(cells), max_size=len(cells))
+        ),
+        np.float64,
+    )
+    values = one.values_of(cells, uniforms)
+    assert values.type == one.arrow_type
+    assert [value is None for value in values.to_pylist()] == (cells == 0).tolist()
+    assert all(low <= value <= low + width for value in values.drop_null().to_pylist())
+    assert one.cells(values.cast(pa.string())).tolist() == cells.tolist()
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_categories=["C"]), min_size=1),
+                min_size=1, max_size=8, unique=True), st.data())  # fmt: skip
+def test_texts_round_trip(values: list[str], data: st.DataObject) -> None:
+    one = attribute(values=values)
+    cells = np.array(data.draw(st.lists(st.integers(0, len(values)), max_size=20)), np.int64)
+    made = one.values_of(cells, np.zeros(len(cells)))
+    assert made.type == pa.string()
+    assert made.to_pylist() == [None if cell == 0 else values[cell - 1] for cell in cells]
+    assert one.cells(made).tolist() == cells.tolist()
+
+
+def test_whole_numbers_of_a_bin_are_equally_likely() -> None:
+    one = attribute(bounds=[1, 10], n_bins=3, whole=True)
+    uniforms = (np.arange(1200) + 0.5) / 1200
+    values = one.values_of(np.full(1200, 3), uniforms).to_pylist()
+    assert [values.count(x) for x in range(1, 11)] == [0] * 6 + [300] * 4
+
+
+def test_large_bounds_stay_exact() -> None:
+    largest = attribute(bounds=[-(2**53), 2**53], n_bins=7, whole=True)
+    texts = [str(-(2**53)), str(2**53)]
+    assert largest.cells(pa.array(texts)).tolist() == [1, 7]
+    made = largest.values_of(np.array([1, 7]), np.array([0.0, math.nextafter(1, 0)])).to_pylist()
+    assert made[0] == -(2**53) and 2**53 - 4 <= made[1] <= 2**53
+    wide = attribute(bounds=[-1e300, 1e300], n_bins=1000)
+    assert np.isfinite(wide.values_of(np.arange(1, 1001), np.full(1000, 0.5))).all()
+
+
+# --- from a source to traces ----------------------------------------------------------------------
+
+MAPPING = ColumnMapping(
+    case_id="c", activity="a", timestamp="t", attributes=(("case:age", "age"), ("resource", "who"))
+)
+
+
+def canonical(**columns: Sequence[Any]) -> pa.RecordBatch:
+    batch = pa.RecordBatch.from_pydict({name: list(values) for name, values in columns.items()})
+    resolved = MAPPING.resolve(batch.schema.names, xes_names=False)
+    none = np.zeros(0, np.int64)
+    return resolved.canonicalise(batch, np.arange(batch.num_rows), none, 0)[0]
+
+
+def events() -> pa.RecordBatch:
+    return canonical(
+        c=["1", "2", "1", "2", "1"],
+        a=["A", "A", "B", "B", "C"],
+        t=[f"2026-01-01T00:00:0{second}" for second in (3, 1, 2, 2, 1)],
+        age=["44", None, "33", "55", None],
+        who=["R3", "R1", None, "R2", "R1"],
+        secret=["s"] * 5,
+    )
+
+
+def test_mapped_attributes_are_columns_of_their_own_and_others_are_not_read() -> None:
+    batch = events()
+    assert batch.schema.names == [
+        *EVENT_SCHEMA.names,
+        attribute_column("case:age"),
+        attribute_column("resource"),
+    ]
+    assert batch.schema.equals(event_schema((), ["case:age", "resource"]))
+    assert batch.column(attribute_column("resource")).to_pylist() == ["R3", "R1", None, "R2", "R1"]
+
+
+def test_a_missing_value_rejects_no_event_and_a_missing_column_is_named_before_reading() -> None:
+    batch = canonical(c=["1"], a=["A"], t=["2026-01-01"], age=[None], who=[None])
+    assert batch.num_rows == 1
+    declaring = MAPPING.resolve(["c", "a", "t"], xes_names=False)
+    assert set(declaring.required) == {"c", "a", "t", "age", "who"}
+    # Where records alone tell the columns, whether one has a value is nobody's business.
+    telling = MAPPING.resolve(None, xes_names=True)
+    assert set(telling.required) == {"c", "a", "t"}
+    assert set(telling.wanted) == {"c", "a", "t", "age", "who"}
+    twice = ColumnMapping(resource="who", attributes=(("resource", "who"),))
+    assert "who" in twice.resolve(None, xes_names=True).required
+
+
+@pytest.mark.parametrize(
+    ("values", "texts"),
+    [
+        (pa.array([True, None, False]), ["true", None, "false"]),
+        (pa.array([1.5, None, float("nan")]), ["1.5", None, None]),
+        (pa.array([1, 20, -3]).cast(pa.decimal128(21, 2)), ["1.00", "20.00", "-3.00"]),
+    ],
+)
+def test_attributes_may_be_of_more_types_than_names(values: pa.Array, texts: list[str]) -> None:
+    mapping = ColumnMapping(attributes=(("x", "x"),))
+    names = ["case_id", "activity", "timestamp", "x"]
+    columns = pa.RecordBatch.from_arrays(
+        [pa.array(["1"] * 3), pa.array(["A"] * 3), pa.array(["2026-01-01"] * 3), values], names
+    )
+    resolved = mapping.resolve(names, xes_names=False)
+    found, _ = resolved.canonicalise(columns, np.arange(3), np.zeros(0, np.int64), 0)
+    assert found.column(attribute_column("x")).to_pylist() == texts
+
+
+def test_attributes_must_differ_in_their_names() -> None:
+    with pytest.raises(UsageError, match="differ in their names"):
+        ColumnMapping(attributes=(("x", "a"), ("x", "b")))
+
+
+def test_the_case_takes_its_first_value_and_events_keep_theirs() -> None:
+    traces = TraceBatch.from_events([events()])
+    assert traces.case_ids.to_pylist() == ["1", "2"]
+    # In the order of time, case 1 is C without age, B with 33, A with 44.
+    assert traces.attributes["case:age"].to_pylist() == ["33"] * 3 + ["55"] * 2
+    assert traces.attributes["resource"].to_pylist() == ["R1", None, "R3", "R1", "R2"]
+
+
+def test_with_individuals_a_case_takes_a_value_of_its_own_individual() -> None:
+    batch = events()
+    whose = pa.array(["p", "p", "q", "q", "p"]).dictionary_encode()
+    schema = event_schema([INDIVIDUAL_ID], ["case:age", "resource"])
+    arrays = {**dict(zip(batch.schema.names, batch.columns, strict=True)), INDIVIDUAL_ID: whose}
+    owned = pa.RecordBatch.from_arrays([arrays[n] for n in schema.names], schema=schema)
+    traces = TraceBatch.from_events([owned], by_individual=True)
+    found = dict(
+        zip(
+            zip(traces.individuals.to_pylist(), traces.case_ids.to_pylist(), strict=True),
+            traces.attributes["case:age"].take(pa.array(traces.offsets[:-1])).to_pylist(),
+            strict=True,
+        )
+    )
+    assert found == {("p", "1"): "44", ("q", "1"): "33", ("p", "2"): None, ("q", "2"): "55"}
+
+
+def test_events_must_agree_on_their_attributes() -> None:
+    plain = events().select(EVENT_SCHEMA.names)
+    with pytest.raises(InputSchemaError, match="the same attributes"):
+        TraceBatch.from_events([events(), plain])
+    assert with_attributes(events(), []).schema.equals(EVENT_SCHEMA)
+    assert with_attributes(plain, []) is plain
+    one = with_attributes(events(), ["resource"])
+    assert one.schema.equals(event_schema((), ["resource"]))
+    with pytest.raises(InputSchemaError, match="no attribute 'colour'"):
+        with_attributes(events(), ["resource", "colour"])
+
+
+def test_a_log_without_events_still_has_its_attributes() -> None:
+    traces = TraceBatch.from_events([events().slice(0, 0)])
+    assert traces.n_cases == 0
+    assert {name: len(values) for name, values in traces.attributes.items()} == {
+        "case:age": 0,
+        "resource": 0,
+    }
+
+
+RESOURCES = st.lists(
+    st.tuples(
+        st.sampled_from("1234"),
+        st.integers(0, 5),
+        st.none() | st.sampled_from(["R1", "R2", "R3"]),
+        st.none() | st.sampled_from(["10", "20"]),
+    ),
+    min_size=1,
+    max_size=25,
+)
+
+
+def carried(log: Sequence[tuple[str, int, str | None, str | None]]) -> pa.RecordBatch:
+    return canonical(
+        c=[case for case, *_ in log],
+        a=["A"] * len(log),
+        t=[f"2026-01-01T00:00:0{second}" for _, second, *_ in log],
+        who=pa.array([who for *_, who, _ in log], pa.string()).to_pylist(),
+        age=[age for *_, age in log],
+    )
+
+
+def naive(
+    log: Sequence[tuple[str, int, str | None, str | None]],
+) -> dict[str, tuple[list[str | None], str | None]]:
+    """Resources in the order of time, and the first age, of each case."""
+    cases: dict[str, list[tuple[int, str | None, str | None]]] = {}
+    for case, second, who, age in log:
+        cases.setdefault(case, []).append((second, who, age))
+    found = {}
+    for case, steps in cases.items():
+        ordered = sorted(steps, key=lambda step: step[0])
+        ages = [age for *_, age in ordered if age is not None]
+        found[case] = ([who for _, who, _ in ordered], ages[0] if ages else None)
+    return found
+
+
+def read(traces: TraceBatch) -> dict[str, tuple[list[str | None], str | None]]:
+    whole = {name: values.to_pylist() for name, values in traces.attributes.items()}
+    found = {}
+    for case, first, last in zip(
+        traces.case_ids.to_pylist(), traces.offsets[:-1], traces.offsets[1:], strict=True
+    ):
+        [age] = set(whole["case:age"][first:last])
+        found[case] = (whole["resource"][first:last], age)
+    return found
+
+
+@given(RESOURCES, st.integers(1, 5), st.integers(0, 25))
+def test_attributes_do_not_depend_on_shards_or_batches(
+    log: list[tuple[str, int, str | None, str | None]], n_shards: int, cut: int
+) -> None:
+    whole = carried(log)
+    found: dict[str, Any] = {}
+    shards: dict[int, list[pa.RecordBatch]] = {}
+    for batch in (whole.slice(cut), whole.slice(0, cut)):
+        for shard, part in split_by_shard(batch, n_shards):
+            column = part.column(attribute_column("resource"))
+            present = set(column.to_pylist()) - {None}
+            assert set(column.dictionary.to_pylist()) == present, "a value of another shard"
+            shards.setdefault(shard, []).append(part)
+    for parts in shards.values():
+        found |= read(TraceBatch.from_events(parts))
+    assert found == naive(log) == read(TraceBatch.from_events([whole]))
+
+
+@given(RESOURCES, st.data())
+def test_attributes_go_along_with_their_cases(
+    log: list[tuple[str, int, str | None, str | None]], data: st.DataObject
+) -> None:
+    traces = TraceBatch.from_events([carried(log)])
+    expected = naive(log)
+    taken = data.draw(st.lists(st.sampled_from(range(traces.n_cases)), unique=True))
+    part = traces.take(np.array(taken, np.int64))
+    names = traces.case_ids.take(pa.array(taken, pa.int64())).to_pylist()
+    assert read(part) == {name: expected[name] for name in names}
+    assert read(decode(encode(traces))) == expected
+    short = traces.truncate(2)
+    assert read(short) == {name: (who[:2], age) for name, (who, age) in expected.items()}
+    renamed = traces.recode_public(ActivityVocabulary.public(["B"]))
+    assert read(renamed) == expected == read(traces.recode(ActivityVocabulary.of("AB")))
+    rest = traces.take(np.setdiff1d(np.arange(traces.n_cases), taken))
+    assert read(TraceBatch.concat([part, rest])) == expected
+
+
+# --- released -------------------------------------------------------------------------------------
+
+
+def released(n_cases: int, **attributes: Sequence[Any]) -> TraceBatch:
+    """Cases of two events each, an attribute's values by event."""
+    traces = trace_batch({f"case {i}": f"A@{i} B" for i in range(n_cases)}, "AB")
+    arrays = {name: pa.array(values) for name, values in attributes.items()}
+    return TraceBatch(*(getattr(traces, f) for f in list(traces.__dataclass_fields__)[:-1]), arrays)
+
+
+def test_values_of_a_source_are_not_released() -> None:
+    traces = TraceBatch.from_events([events()])
+    with pytest.raises(ValueError, match="cannot be released"):
+        traces.to_rows()
+    with pytest.raises(ValueError, match="cannot be released"):
+        part_rows([traces])
+
+
+def test_rows_have_the_attributes_and_are_merged_with_them() -> None:
+    traces = released(3, x=[1, None, 3, 4, 5, 6], y=list("abcdef"))
+    schema = released_schema({"x": pa.int64(), "y": pa.string()})
+    rows = traces.to_rows()
+    assert rows.schema.equals(schema)
+    parts: list[list[TraceBatch]] = [[], []]
+    for number, cases in parts_of(traces, 2):
+        parts[number].append(cases)
+    for batches in parts:
+        batches.insert(0, no_traces({"x": pa.int64(), "y": pa.string()}))
+    merged = list(merge_rows([iter([part_rows(batches)]) for batches in parts], schema))
+    assert pa.Table.from_batches(merged, schema).equals(pa.Table.from_batches([rows]))
+
+
+def test_a_part_without_cases_has_the_columns() -> None:
+    columns = no_traces({"x": pa.float64()})
+    assert dict(parts_of(columns, 3)) == dict.fromkeys(range(3), columns)
+    assert list(parts_of(no_traces({}), 3)) == []
+    rows = part_rows([columns])
+    assert rows.num_rows == 0 and rows.schema.equals(released_schema({"x": pa.float64()}))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        released(1, x=["a", "b"]),
+        released(1, y=[1, 2]),
+        released(1),
+        released(1, x=[1, 2], y=[1, 2]),
+        no_traces({"y": pa.int64()}),
+    ],
+)
+def test_released_cases_must_have_the_same_attributes(other: TraceBatch) -> None:
+    with pytest.raises(ValueError, match="the same attributes"):
+        part_rows([released(1, x=[1, 2]), other])
+    if other.n_cases:
+        with pytest.raises(ValueError, match="the same attributes"):
+            TraceBatch.concat([released(1, x=[1, 2]), other])
+
+
+def test_the_prefixes_of_names_are_those_that_a_log_can_declare() -> None:
+    import io
+
+    from tests.support.xes_structure import check_xes
+    from tracecloak.transforms.formats.xes_writer import XesWriter
+
+    kinds = {
+        f"{level}{prefix}:x": pa.string() for prefix in KEY_PREFIXES for level in ("", "case:")
+    }
+    row = {"case_id": "1", "activity": "A", "timestamp": 0, **dict.fromkeys(kinds, "v")}
+    stream = io.BytesIO()
+    writer = XesWriter(stream, (), released_schema(kinds))
+    writer.write(pa.RecordBatch.from_pylist([row], released_schema(kinds)))
+    writer.close()
+    assert check_xes(io.BytesIO(stream.getvalue())) == []

@@ -1,0 +1,497 @@
+"""Source columns to canonical events: names, text, numbering, rejects and filters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, time
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tracecloak.schemas.errors import InputSchemaError, TracecloakError, UsageError
+from tracecloak.schemas.events.columns import (
+    NO_ACTIVITY,
+    NO_CASE,
+    NO_RECORD,
+    NO_TIME,
+    REJECT_SCHEMA,
+    ColumnMapping,
+    RowFilter,
+)
+from tracecloak.schemas.events.events import EVENT_SCHEMA, FILE_STRIDE, OPTIONAL_TEXT, event_schema
+
+STAMP = "2021-01-01T00:00:00Z"
+STAMP_US = 1_609_459_200_000_000
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What canonicalising gave.
+
+    Attributes:
+        events: The events' batch.
+        rejects: (file, record, reason) of each reject.
+        bytes: The two batches as they travel, to look for what must not be there.
+    """
+
+    events: pa.RecordBatch
+    rejects: list[tuple[int, int, str]]
+    bytes: bytes
+
+    def column(self, name: str) -> list[Any]:
+        return self.events.column(name).to_pylist()
+
+
+def canonicalise(
+    columns: Mapping[str, Any],
+    mapping: ColumnMapping | None = None,
+    records: Sequence[int] | None = None,
+    malformed: Sequence[int] = (),
+    rank: int = 0,
+    **kinds: Any,
+) -> Outcome:
+    """Canonicalises columns given as Arrow arrays or lists; checks schemas and validity."""
+    source = pa.RecordBatch.from_pydict(
+        {
+            name: values if isinstance(values, pa.Array) else pa.array(values, kinds.get(name))
+            for name, values in columns.items()
+        }
+    )
+    mapping = mapping or ColumnMapping()
+    resolved = mapping.resolve(source.schema.names, xes_names=False)
+    events, rejects = resolved.canonicalise(
+        source,
+        np.arange(source.num_rows) if records is None else np.array(records, np.int64),
+        np.array(malformed, np.int64),
+        rank,
+    )
+    optional = [name for name in OPTIONAL_TEXT if getattr(mapping, name) is not None]
+    assert events.schema.equals(event_schema(optional), check_metadata=True)
+    assert rejects.schema.equals(REJECT_SCHEMA, check_metadata=True)
+    events.validate(full=True)
+    rejects.validate(full=True)
+    for name in (*EVENT_SCHEMA.names,):
+        assert events.column(name).null_count == 0
+    sink = pa.BufferOutputStream()
+    for batch in (events, rejects):
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+    rows = [tuple(row.values()) for row in rejects.to_pylist()]
+    return Outcome(events, rows, sink.getvalue().to_pybytes())
+
+
+def log(**columns: Any) -> dict[str, Any]:
+    """Columns of a good log, as long as the given ones, which replace them."""
+    n = max((len(values) for values in columns.values()), default=1)
+    return {
+        "case_id": [f"c{i}" for i in range(n)],
+        "activity": ["A"] * n,
+        "timestamp": [STAMP] * n,
+        **columns,
+    }
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+CANONICAL = ("case_id", "activity", "timestamp")
+XES = ("case:concept:name", "concept:name", "time:timestamp")
+
+
+@pytest.mark.parametrize(
+    ("found", "xes_names", "expected"),
+    [
+        pytest.param(CANONICAL, False, CANONICAL, id="canonical names"),
+        pytest.param(XES, False, XES, id="a CSV with XES names"),
+        pytest.param((*XES, *CANONICAL), False, CANONICAL, id="both: canonical ones first"),
+        pytest.param((*XES, *CANONICAL), True, XES, id="both in XES: XES ones first"),
+        pytest.param(CANONICAL, True, CANONICAL, id="XES with canonical names"),
+        pytest.param(None, False, CANONICAL, id="undeclared"),
+        pytest.param(None, True, XES, id="undeclared in XES"),
+        pytest.param(("x",), False, CANONICAL, id="neither: the error names the canonical one"),
+        pytest.param(("x",), True, CANONICAL, id="neither in XES"),
+        pytest.param(
+            ("case_id", "concept:name", "timestamp"),
+            False,
+            ("case_id", "concept:name", "timestamp"),
+            id="each column is found for itself",
+        ),
+    ],
+)
+def test_default_names_are_found_among_the_columns(found, xes_names, expected):
+    resolved = ColumnMapping().resolve(found, xes_names)
+    assert tuple(resolved.names.values()) == resolved.wanted == resolved.required == expected
+    assert tuple(resolved.names) == CANONICAL
+
+
+@pytest.mark.parametrize("found", [None, (*CANONICAL, "Fall", "Wer"), ("x",)])
+@pytest.mark.parametrize("xes_names", [False, True])
+def test_a_name_that_is_given_holds_whatever_is_found(found, xes_names):
+    mapping = ColumnMapping(
+        case_id="Fall", activity="Was", timestamp="Wann", lifecycle="Art", resource="Wer"
+    )
+    resolved = mapping.resolve(found, xes_names)
+    assert resolved.names == {
+        "case_id": "Fall",
+        "activity": "Was",
+        "timestamp": "Wann",
+        "resource": "Wer",
+        "lifecycle": "Art",
+    }
+
+
+def test_wanted_columns_come_once_and_include_those_of_the_filters():
+    mapping = ColumnMapping(
+        case_id="id",
+        individual_id="id",
+        lifecycle="transition",
+        filters=(
+            RowFilter("lifecycle", equals=("complete",)),  # a canonical name that is mapped
+            RowFilter("resource", equals=("R1",)),  # not mapped: a column of the source
+            RowFilter("Region", begins_with="N"),
+            RowFilter("id", begins_with="1"),
+        ),
+    )
+    resolved = mapping.resolve(CANONICAL, False)
+    assert resolved.wanted == ("id", "activity", "timestamp", "transition", "resource", "Region")
+
+
+def test_optional_columns_come_in_canonical_order_and_others_are_dropped():
+    mapping = ColumnMapping(lifecycle="L", resource="R", individual_id="I")
+    outcome = canonicalise(
+        log(L=["start", None], R=[None, "r"], I=["i", ""], secret=["canary", "canary"]), mapping
+    )
+    assert outcome.events.schema.names == [*EVENT_SCHEMA.names, *OPTIONAL_TEXT]
+    assert outcome.column("lifecycle") == ["start", None]
+    assert outcome.column("resource") == [None, "r"]
+    assert outcome.column("individual_id") == ["i", None]
+    assert b"canary" not in outcome.bytes
+
+
+def test_one_source_column_may_play_two_parts():
+    outcome = canonicalise(log(case_id=["x", "y"]), ColumnMapping(individual_id="case_id"))
+    assert outcome.column("case_id") == outcome.column("individual_id") == ["x", "y"]
+
+
+def test_event_schema_refuses_unknown_columns():
+    assert event_schema(["lifecycle", "resource"]).names[4:] == ["resource", "lifecycle"]
+    with pytest.raises(ValueError, match=r"optional columns are .*, got \['colour'\]"):
+        event_schema(["resource", "colour"])
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        pytest.param(pa.array(["a", "", None, " "]), ["a", None, None, " "], id="string"),
+        pytest.param(pa.array(["a", "", None], pa.large_string()), ["a", None, None], id="large"),
+        pytest.param(pa.array(["a", "", None], pa.string_view()), ["a", None, None], id="view"),
+        pytest.param(
+            pa.array(["a", "", None, "a"]).dictionary_encode(), ["a", None, None, "a"], id="dict"
+        ),
+        pytest.param(
+            pa.array(["a", "b"], pa.large_string()).dictionary_encode(), ["a", "b"], id="large dict"
+        ),
+        pytest.param(
+            pa.DictionaryArray.from_arrays(pa.array([0, 1, None], pa.int8()), ["a", None]),
+            ["a", None, None],
+            id="a dictionary that holds a null",
+        ),
+        pytest.param(
+            pa.array([7, None], pa.int8()).dictionary_encode(), ["7", None], id="int dict"
+        ),
+        pytest.param(pa.array([7, -8, None], pa.int64()), ["7", "-8", None], id="int64"),
+        pytest.param(pa.array([2**64 - 1], pa.uint64()), ["18446744073709551615"], id="uint64"),
+        pytest.param(pa.array([7.0, 1.5, None], pa.float64()), ["7", "1.5", None], id="float64"),
+        pytest.param(pa.array([1.5], pa.float32()), ["1.5"], id="float32"),
+        pytest.param(
+            pa.array(["ä".encode(), b"\xe4", b"", None, b"ok", b"\xff\xfe"]),
+            ["ä", None, None, None, "ok", None],
+            id="binary",
+        ),
+        pytest.param(
+            pa.array([b"a", b"\xc3", b"b"], pa.large_binary()), ["a", None, "b"], id="large binary"
+        ),
+        pytest.param(pa.nulls(2), [None, None], id="null"),
+        pytest.param(pa.array(["x", "a", "", "y"]).slice(1, 2), ["a", None], id="slice"),
+        pytest.param(
+            pa.array([b"x", b"a", b"\xff", b"b", b"y"]).slice(1, 3),
+            ["a", None, "b"],
+            id="cut bytes",
+        ),
+        pytest.param(
+            pa.array(["NA", "null", "nan", "None", "NULL", "0"]),
+            ["NA", "null", "nan", "None", "NULL", "0"],
+            id="text that looks like nothing is text",
+        ),
+    ],
+)
+def test_every_type_that_can_be_text_is_text(values, expected):
+    # In an optional column, which keeps its rows, a missing value stays to be seen.
+    outcome = canonicalise(log(who=values), ColumnMapping(resource="who"))
+    assert outcome.column("resource") == expected
+    assert not outcome.rejects
+    # As case id, what is missing is rejected and the others survive.
+    outcome = canonicalise(log(case_id=values))
+    assert outcome.column("case_id") == [value for value in expected if value is not None]
+    assert outcome.rejects == [(0, i, NO_CASE) for i, v in enumerate(expected) if v is None]
+
+
+def test_one_spoilt_text_among_many_costs_only_itself():
+    texts = [b"case %d" % i for i in range(1000)]
+    spoilt = [3, 500, 501, 999]
+    for i in spoilt:
+        texts[i] = b"\xff" + texts[i]
+    outcome = canonicalise(log(case_id=pa.array(texts)))
+    assert outcome.rejects == [(0, i, NO_CASE) for i in spoilt]
+    assert outcome.column("case_id") == [f"case {i}" for i in range(1000) if i not in spoilt]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param([["canary"]], id="list"),
+        pytest.param([{"a": "canary"}], id="struct"),
+        pytest.param([True], id="bool"),
+        pytest.param([Decimal("1.5")], id="decimal"),
+        pytest.param([datetime(2021, 1, 1)], id="timestamp"),
+        pytest.param([time(12)], id="time"),
+        pytest.param(pa.array([b"ab"], pa.binary(2)), id="fixed size binary"),
+        pytest.param(pa.array([b"ab"], pa.binary_view()), id="binary view"),
+    ],
+)
+@pytest.mark.parametrize("part", ["case_id", "activity", "resource", "filter"])
+def test_a_type_that_cannot_be_text_is_refused_by_name(values, part):
+    values = values if isinstance(values, pa.Array) else pa.array(values)
+    if part == "filter":
+        mapping = ColumnMapping(filters=(RowFilter("who", equals=("x",)),))
+    else:
+        mapping = ColumnMapping(**{part: "who"})
+    with pytest.raises(InputSchemaError) as caught:
+        canonicalise(log(who=values), mapping)
+    assert f"column 'who' has type {values.type}, which cannot serve as text" in str(caught.value)
+    assert "canary" not in str(caught.value)
+    assert caught.value.exit_code == 3 and isinstance(caught.value, TracecloakError)
+
+
+# --- numbering and rejects ------------------------------------------------------------------------
+
+
+def test_the_first_thing_missing_is_named():
+    missing = log(
+        case_id=["", "c", "c", "", "", "c", "c"],
+        activity=["", "", "A", "", "A", "", "A"],
+        timestamp=["", "", "", STAMP, STAMP, STAMP, STAMP],
+    )
+    outcome = canonicalise(missing)
+    reasons = [NO_CASE, NO_ACTIVITY, NO_TIME, NO_CASE, NO_CASE, NO_ACTIVITY]
+    assert outcome.rejects == [(0, i, reason) for i, reason in enumerate(reasons)]
+    assert outcome.column("event_index") == [6]
+    assert (NO_CASE, NO_ACTIVITY, NO_TIME) == ("no case id", "no activity", "unparsable time")
+
+
+def test_record_numbers_become_event_indexes():
+    outcome = canonicalise(log(case_id=["a", "b", "", "c"]), records=[0, 2, 3, 7], rank=3)
+    assert outcome.column("event_index") == [3 * 2**40 + record for record in (0, 2, 7)]
+    assert outcome.rejects == [(3, 3, NO_CASE)]
+
+
+def test_files_stay_in_order_however_long_they_are():
+    last = canonicalise(log(), records=[FILE_STRIDE - 1], rank=2).column("event_index")
+    first = canonicalise(log(), records=[0], rank=3).column("event_index")
+    assert last[0] + 1 == first[0] == 3 * FILE_STRIDE
+
+
+def test_malformed_records_are_rejects_with_their_places():
+    outcome = canonicalise(log(activity=["A", None]), records=[0, 3], malformed=[1, 2], rank=5)
+    assert sorted(outcome.rejects) == [(5, 1, NO_RECORD), (5, 2, NO_RECORD), (5, 3, NO_ACTIVITY)]
+    only = canonicalise(log(activity=[]), malformed=[4])
+    assert only.rejects == [(0, 4, NO_RECORD)] and only.events.num_rows == 0
+
+
+def test_no_value_of_a_dropped_record_is_in_either_output():
+    # Dictionaries hold all names of the source until they are encoded again.
+    names = ["canary-rejected", "kept", "canary-filtered"]
+    stamps = ["canary-time", STAMP, STAMP]
+    columns = log(
+        case_id=pa.array(names).dictionary_encode(),
+        activity=pa.array(names).dictionary_encode(),
+        resource=pa.array(names).dictionary_encode(),
+        timestamp=pa.array(stamps).dictionary_encode(),
+    )
+    filters = (RowFilter("resource", equals=("kept", "canary-rejected")),)
+    outcome = canonicalise(columns, ColumnMapping(resource="resource", filters=filters))
+    assert outcome.rejects == [(0, 0, NO_TIME)]
+    assert outcome.column("resource") == ["kept"]
+    assert b"kept" in outcome.bytes and b"canary" not in outcome.bytes
+
+
+@pytest.mark.parametrize(
+    ("lacking", "reason"),
+    [("case_id", NO_CASE), ("activity", NO_ACTIVITY), ("timestamp", NO_TIME)],
+)
+def test_a_column_that_a_batch_lacks_is_missing_in_every_record(lacking, reason):
+    columns = log(activity=["A", "B"])
+    del columns[lacking]
+    outcome = canonicalise(columns)
+    assert outcome.rejects == [(0, 0, reason), (0, 1, reason)] and outcome.events.num_rows == 0
+
+
+def test_an_optional_column_that_a_batch_lacks_is_null():
+    assert canonicalise(log(), ColumnMapping(resource="who")).column("resource") == [None]
+
+
+def test_no_records_give_empty_batches():
+    outcome = canonicalise({name: pa.array([], pa.string()) for name in CANONICAL})
+    assert outcome.events.num_rows == 0 and not outcome.rejects
+
+
+# --- filters --------------------------------------------------------------------------------------
+
+WORDS = ["A_x", "A_y", "B_x", "a_x", "A", "", None, "x A_"]
+
+
+def kept_by(*filters: RowFilter, **columns: Any) -> list[int]:
+    """Places of the records that pass."""
+    mapping = ColumnMapping(filters=filters)
+    outcome = canonicalise(log(**columns), mapping)
+    assert not outcome.rejects
+    return outcome.column("event_index")
+
+
+@pytest.mark.parametrize(
+    ("row_filter", "expected"),
+    [
+        (RowFilter("word", equals=("A_x",)), [0]),
+        (RowFilter("word", equals=("A_y", "A", "nowhere")), [1, 4]),
+        (RowFilter("word", equals=()), []),
+        (RowFilter("word", equals=("",)), []),  # the empty text is a missing value
+        (RowFilter("word", begins_with="A_"), [0, 1]),
+        (RowFilter("word", begins_with="A."), []),  # no pattern, just a prefix
+        (RowFilter("word", begins_with=""), [0, 1, 2, 3, 4, 7]),
+        (RowFilter("nowhere", equals=("A_x",)), []),
+        (RowFilter("nowhere", begins_with=""), []),
+    ],
+)
+def test_a_filter_keeps_what_it_says(row_filter, expected):
+    assert kept_by(row_filter, word=WORDS) == expected
+    assert kept_by(row_filter, word=pa.array(WORDS).dictionary_encode()) == expected
+
+
+def test_all_filters_must_pass():
+    first, second = RowFilter("word", begins_with="A"), RowFilter("word", equals=("A_y", "B_x"))
+    assert kept_by(first, second, word=WORDS) == kept_by(second, first, word=WORDS) == [1]
+
+
+def test_filters_see_numbers_as_text():
+    assert kept_by(RowFilter("n", equals=("10",)), n=[1, 10, 100]) == [1]
+
+
+def test_a_canonical_name_is_meant_before_a_source_column_of_that_name():
+    columns = log(activity=["decoy", "A"], Act=["A", "B"])
+    on_canonical = ColumnMapping(activity="Act", filters=(RowFilter("activity", equals=("A",)),))
+    on_source = ColumnMapping(activity="Act", filters=(RowFilter("Act", equals=("B",)),))
+    assert canonicalise(columns, on_canonical).column("activity") == ["A"]
+    assert canonicalise(columns, on_source).column("activity") == ["B"]
+
+
+def test_an_unmapped_canonical_name_is_a_source_column():
+    row_filter = RowFilter("lifecycle", equals=("complete",))
+    assert kept_by(row_filter, lifecycle=["start", "complete"]) == [1]
+
+
+def test_a_filtered_record_is_in_neither_output_even_if_it_is_broken():
+    filters = (RowFilter("word", equals=("x",)),)
+    columns = log(word=["x", "y", "x"], activity=["", "", "A"])
+    outcome = canonicalise(columns, ColumnMapping(filters=filters))
+    assert outcome.rejects == [(0, 0, NO_ACTIVITY)] and outcome.column("event_index") == [2]
+
+
+@pytest.mark.parametrize(
+    ("found", "xes_names", "expected"),
+    [
+        pytest.param(None, True, ("lifecycle:transition", "org:resource"), id="an XES file"),
+        pytest.param(None, False, ("lifecycle", "resource"), id="undeclared"),
+        pytest.param(XES, False, ("lifecycle", "resource"), id="neither"),
+        pytest.param(
+            (*XES, "lifecycle:transition", "org:resource"),
+            False,
+            ("lifecycle:transition", "org:resource"),
+            id="a CSV with XES names",
+        ),
+        pytest.param(
+            (*XES, "lifecycle:transition", "org:resource", "lifecycle"),
+            True,
+            ("lifecycle", "org:resource"),
+            id="each column is found for itself",
+        ),
+    ],
+)
+def test_a_filter_finds_an_unmapped_canonical_column_by_its_xes_name(found, xes_names, expected):
+    filters = (RowFilter("lifecycle", equals=("x",)), RowFilter("resource", begins_with="x"))
+    mapping = ColumnMapping(filters=filters)
+    assert mapping.resolve(found, xes_names).wanted[3:] == expected
+    # What is mapped is meant, and a name of the source is taken as it is.
+    mapped = ColumnMapping(lifecycle="L", resource="R", filters=filters)
+    assert mapped.resolve(found, xes_names).wanted[3:] == ("R", "L")
+    exact = ColumnMapping(filters=(RowFilter("org:resource", equals=("x",)),))
+    assert exact.resolve(found, xes_names).wanted[3:] == ("org:resource",)
+
+
+@pytest.mark.parametrize("column", ["lifecycle", "lifecycle:transition"])
+def test_lifecycle_transitions_are_compared_without_regard_to_case(column):
+    words = ["complete", "COMPLETE", "Complete", "start", None, "completed"]
+    for wanted in ("complete", "COMPLETE"):
+        row_filter = RowFilter("lifecycle", equals=(wanted,))
+        assert kept_by(row_filter, **{column: words}) == [0, 1, 2]
+    assert kept_by(RowFilter(column, equals=("START",)), **{column: words}) == [3]
+    # Other columns are compared as they are written.
+    assert kept_by(RowFilter("resource", equals=("COMPLETE",)), resource=words) == [1]
+
+
+@pytest.mark.parametrize("arguments", [{}, {"equals": ("a",), "begins_with": "a"}])
+def test_a_filter_has_exactly_one_condition(arguments):
+    with pytest.raises(UsageError, match="column 'word' needs either equals or begins_with"):
+        RowFilter("word", **arguments)
+
+
+# --- all of it at once ----------------------------------------------------------------------------
+
+texts = st.sampled_from(["x", "y", "NA", "", None])
+stamps = st.sampled_from([STAMP, "2021-02-30", "", None, "2021/01/01"])
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(texts, texts, stamps, texts), max_size=12), st.integers(0, 5))
+def test_random_records_go_where_a_loop_would_put_them(rows, rank):
+    events, rejects = [], []
+    for record, (case, activity, stamp, word) in enumerate(rows):
+        if word not in ("x", "NA"):
+            continue
+        if not case:
+            rejects.append((rank, 2 * record, NO_CASE))
+        elif not activity:
+            rejects.append((rank, 2 * record, NO_ACTIVITY))
+        elif stamp not in (STAMP, "2021/01/01"):
+            rejects.append((rank, 2 * record, NO_TIME))
+        else:
+            events.append((case, activity, STAMP_US, rank * 2**40 + 2 * record))
+    columns = {
+        name: pa.array([row[k] for row in rows], pa.string())
+        for k, name in enumerate((*CANONICAL, "word"))
+    }
+    outcome = canonicalise(
+        columns,
+        ColumnMapping(filters=(RowFilter("word", equals=("x", "NA")),)),
+        records=range(0, 2 * len(rows), 2),
+        rank=rank,
+    )
+    assert [tuple(row.values()) for row in outcome.events.to_pylist()] == events
+    assert outcome.rejects == rejects

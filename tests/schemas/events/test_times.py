@@ -1,0 +1,590 @@
+"""Time stamps: every Arrow type, unit, notation and zone to microseconds in UTC."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta, timezone
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tracecloak.schemas.errors import InputSchemaError, UsageError
+from tracecloak.schemas.events.columns import NO_TIME, ColumnMapping
+from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
+
+EPOCH = datetime(1970, 1, 1)
+MICROSECOND = timedelta(microseconds=1)
+BERLIN = "Europe/Berlin"
+
+
+def read_us(values: Any, **mapping: Any) -> list[int | None]:
+    """The column's times in microseconds since 1970 UTC, None where the record was rejected."""
+    column = values if isinstance(values, pa.Array) else pa.array(values)
+    n = len(column)
+    source = pa.RecordBatch.from_arrays(
+        [pa.array(["c"] * n, pa.string()), pa.array(["A"] * n, pa.string()), column],
+        names=["case_id", "activity", "when"],
+    )
+    resolved = ColumnMapping(timestamp="when", **mapping).resolve(None, False)
+    events, rejects = resolved.canonicalise(source, np.arange(n), np.zeros(0, np.int64), 0)
+    assert set(rejects.column("reason").to_pylist()) <= {NO_TIME}
+    times = dict(
+        zip(
+            events.column("event_index").to_pylist(),
+            events.column("timestamp").to_pylist(),
+            strict=True,
+        )
+    )
+    rejected = rejects.column("record").to_pylist()
+    assert sorted([*times, *rejected]) == list(range(n))
+    return [times.get(i) for i in range(n)]
+
+
+def read(values: Any, **mapping: Any) -> list[str | None]:
+    """The same as text in UTC."""
+    return [
+        None if us is None else (EPOCH + us * MICROSECOND).isoformat()
+        for us in read_us(values, **mapping)
+    ]
+
+
+def us_of(stamp: datetime) -> int:
+    """Microseconds since 1970 of a stamp, in UTC if it has no zone."""
+    return (stamp.replace(tzinfo=stamp.tzinfo or UTC) - EPOCH.replace(tzinfo=UTC)) // MICROSECOND
+
+
+# --- columns of Arrow's own time types ------------------------------------------------------------
+
+TICKS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+
+
+def floor_us(tick: int, unit: str) -> int:
+    return tick // 1_000 if unit == "ns" else tick * TICKS[unit]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_typed_stamps_of_every_unit_are_cut_to_microseconds(unit):
+    ticks = [0, 1, -1, 999, 1000, 1001, -999, -1000, -1001, 1_600_000_000]
+    expected = [floor_us(tick, unit) for tick in ticks]
+    for zone in (None, "UTC", BERLIN, "+05:30"):  # with a zone the ticks are in UTC already
+        stamps = pa.array([*ticks, None], pa.timestamp(unit, zone))
+        assert read_us(stamps) == [*expected, None]
+    zoned = pa.array(ticks, pa.timestamp(unit, BERLIN))
+    assert read_us(zoned, time_zone="Asia/Tokyo") == expected
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_typed_stamps_without_a_zone_are_read_in_the_declared_one(unit):
+    summer = datetime(2021, 7, 1, 12)
+    stamps = pa.array([summer]).cast(pa.timestamp(unit))
+    assert read(stamps) == ["2021-07-01T12:00:00"]
+    assert read(stamps, time_zone=BERLIN) == ["2021-07-01T10:00:00"]
+    assert read(stamps, time_zone="Asia/Tokyo") == ["2021-07-01T03:00:00"]
+
+
+@pytest.mark.parametrize("zone", ["UTC", BERLIN])
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+def test_typed_stamps_beyond_the_year_9999_are_rejected_one_by_one(unit, zone):
+    hours = 2 * 3_600_000_000  # beyond the edge on Berlin's clock as well
+    edge = [(MIN_TIME_US - 1) // TICKS[unit], (MAX_TIME_US + hours) // TICKS[unit]]
+    beyond = [*edge, 2**62, -(2**62), 2**63 - 1, -(2**63)]
+    stamps = [tick for far in beyond for tick in (far, 0)]
+    found = read(pa.array(stamps, pa.timestamp(unit)), time_zone=zone)
+    assert found[0::2] == [None] * len(beyond)
+    near = "1970-01-01T00:00:00" if zone == "UTC" else "1969-12-31T23:00:00"
+    assert found[1::2] == [near] * len(beyond)
+
+
+def test_the_first_and_the_last_microsecond_are_accepted():
+    edges = pa.array([MIN_TIME_US, MAX_TIME_US, MIN_TIME_US - 1, MAX_TIME_US + 1])
+    assert read_us(edges.cast(pa.timestamp("us"))) == [MIN_TIME_US, MAX_TIME_US, None, None]
+    assert us_of(datetime(1, 1, 1)) == MIN_TIME_US
+    assert us_of(datetime.max) == MAX_TIME_US
+
+
+def test_nanoseconds_reach_as_far_as_they_can():
+    stamps = pa.array([2**63 - 1, -(2**63)], pa.timestamp("ns"))
+    assert read_us(stamps) == [9_223_372_036_854_775, -9_223_372_036_854_776]
+
+
+def test_dates_are_midnights():
+    days = pa.array([date(2021, 7, 1), None, date(1, 1, 1), date(9999, 12, 31)])
+    expected = ["2021-07-01T00:00:00", None, "0001-01-01T00:00:00", "9999-12-31T00:00:00"]
+    assert read(days) == expected
+    assert read(days.cast(pa.date64())) == expected
+    # Midnight in Berlin on the first day of year 1 is still year 0 in UTC.
+    assert read(days, time_zone=BERLIN) == [
+        "2021-06-30T22:00:00",
+        None,
+        None,
+        "9999-12-30T23:00:00",
+    ]
+    assert read(pa.array([2**31 - 1, -(2**31), 0], pa.int32()).cast(pa.date32())) == [
+        None,
+        None,
+        "1970-01-01T00:00:00",
+    ]
+
+
+def test_stamps_in_a_dictionary_are_read():
+    texts = pa.array(["2021-01-02", "bad", "2021-01-02", None]).dictionary_encode()
+    assert read(texts) == ["2021-01-02T00:00:00", None, "2021-01-02T00:00:00", None]
+    numbers = pa.array([1, 2, 1]).dictionary_encode()
+    assert read_us(numbers, timestamp_unit="ms") == [1000, 2000, 1000]
+
+
+def test_a_column_of_nulls_has_no_times():
+    assert read(pa.nulls(2)) == [None, None]
+    assert read(pa.array([None, None], pa.string())) == [None, None]
+    assert read(pa.array([], pa.string())) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (pa.array([True]), "bool"),
+        (pa.array([["2021-01-01"]]), "list<item: string>"),
+        (pa.array([timedelta(1)]), "duration"),
+    ],
+)
+def test_a_type_that_is_no_time_is_refused_by_name(values, kind):
+    with pytest.raises(InputSchemaError, match=f"column 'when' has type {kind}"):
+        read(values)
+
+
+# --- ISO text -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # separators and parts
+        ("2021-01-02T03:04:05", "2021-01-02T03:04:05"),
+        ("2021-01-02 03:04:05", "2021-01-02T03:04:05"),
+        ("2021/01/02 03:04:05", "2021-01-02T03:04:05"),
+        ("2021/01/02", "2021-01-02T00:00:00"),
+        ("2021-01-02", "2021-01-02T00:00:00"),
+        ("2021-01-02T03:04", "2021-01-02T03:04:00"),
+        ("  2021-01-02\t", "2021-01-02T00:00:00"),
+        # offsets
+        ("2021-01-02T03:04:05Z", "2021-01-02T03:04:05"),
+        ("2021-01-02T03:04:05+02:00", "2021-01-02T01:04:05"),
+        ("2021-01-02 03:04:05+0200", "2021-01-02T01:04:05"),
+        ("2021-01-02T03:04:05+02", "2021-01-02T01:04:05"),
+        ("2021/01/02T03:04-11:30", "2021-01-02T14:34:00"),
+        ("2021-01-02T03:04:05-00:00", "2021-01-02T03:04:05"),
+        ("2021-01-01T00:30:00+23:59", "2020-12-31T00:31:00"),
+        # fractions
+        ("2021-01-02T03:04:05.1", "2021-01-02T03:04:05.100000"),
+        ("2021-01-02T03:04:05.12", "2021-01-02T03:04:05.120000"),
+        ("2021-01-02T03:04:05.123", "2021-01-02T03:04:05.123000"),
+        ("2021-01-02T03:04:05.1234", "2021-01-02T03:04:05.123400"),
+        ("2021-01-02T03:04:05.12345", "2021-01-02T03:04:05.123450"),
+        ("2021-01-02T03:04:05.123456", "2021-01-02T03:04:05.123456"),
+        ("2021-01-02T03:04:05.1234567", "2021-01-02T03:04:05.123456"),
+        ("2021-01-02T03:04:05.12345678", "2021-01-02T03:04:05.123456"),
+        ("2021-01-02T03:04:05.123456789", "2021-01-02T03:04:05.123456"),
+        ("2021-01-02T03:04:05.999999999+02:00", "2021-01-02T01:04:05.999999"),
+        # far away
+        ("0001-01-01", "0001-01-01T00:00:00"),
+        ("0001-01-01T00:00:00-00:01", "0001-01-01T00:01:00"),
+        ("9999-12-31T23:59:59.999999", "9999-12-31T23:59:59.999999"),
+        ("1969-12-31T23:59:59.999999Z", "1969-12-31T23:59:59.999999"),
+        ("1582-10-10", "1582-10-10T00:00:00"),  # proleptic Gregorian
+        ("2020-02-29", "2020-02-29T00:00:00"),
+    ],
+)
+def test_iso_text_is_read(text, expected):
+    assert read([text]) == [expected]
+
+
+BAD = [
+    "2021-02-30",
+    "2021-02-29T00:00:00",
+    "2021-04-31T00:00:00Z",
+    "2021-13-01",
+    "2021-00-01",
+    "2021-01-00",
+    "2021-01-01T24:00:00",
+    "2021-01-01T23:60:00",
+    "2021-01-01T23:59:60",
+    "2021-01-01T00:00:00+24:00",
+    "2021-01-01T00:00:00+23:60",
+    "2021-01-01T00:00:00 +02:00",
+    "2021-01-01T00:00:00z",
+    "2021-01-01t00:00:00",
+    "2021-01-01T00",
+    "2021-01-01T00:00:00.",
+    "2021-01-01T00:00:00,5",
+    "2021-01-01Z",
+    "20210101",
+    "2021-1-1",
+    "01.01.2021",
+    "01/02/2021",
+    "2021/01-02",
+    "12021-01-01",
+    "-2021-01-01",
+    "+2021-01-01",
+    "0000-01-01",
+    "0001-01-01T00:00:00+00:01",
+    "9999-12-31T23:59:59-00:01",
+    "1609459200",
+    "\uff12021-01-01",
+    "now",
+    "garbage",
+    "NaT",
+    " ",
+    "",
+    None,
+]
+
+
+@pytest.mark.parametrize("text", BAD)
+@pytest.mark.parametrize("zone", ["UTC", BERLIN])
+def test_bad_text_is_rejected_and_its_neighbours_survive(text, zone):
+    good = ["2021-01-02T00:00:00Z", "2021-01-03T12:00:00"]
+    alone = read(pa.array([text], pa.string()), time_zone=zone)
+    among = read([good[0], text, good[1], text, good[0]], time_zone=zone)
+    assert alone == [None]
+    noon = "2021-01-03T12:00:00" if zone == "UTC" else "2021-01-03T11:00:00"
+    assert among == ["2021-01-02T00:00:00", None, noon, None, "2021-01-02T00:00:00"]
+
+
+def test_many_bad_stamps_cost_only_themselves():
+    texts = [f"2021-02-{day:02}T{hour:02}:00" for day in range(1, 32) for hour in range(26)]
+    expected = [
+        f"{text}:00" if int(text[8:10]) <= 28 and int(text[11:13]) < 24 else None for text in texts
+    ]
+    assert read(texts) == expected
+    assert read([f"{text}Z" for text in texts]) == expected
+
+
+def test_offsets_of_one_column_may_differ_and_may_be_absent():
+    texts = [
+        "2021-07-01T12:00:00Z",
+        "2021-07-01T12:00:00",
+        "2021-07-01T12:00:00-05:00",
+        "2021/07/01",
+    ]
+    assert read(texts, time_zone=BERLIN) == [
+        "2021-07-01T12:00:00",
+        "2021-07-01T10:00:00",
+        "2021-07-01T17:00:00",
+        "2021-06-30T22:00:00",
+    ]
+
+
+def test_text_may_come_as_bytes_or_views():
+    expected = ["2021-01-02T00:00:00", None]
+    assert read(pa.array([b"2021-01-02", b"\xff2021-01-02"])) == expected
+    assert read(pa.array(["2021-01-02", "x"], pa.large_string())) == expected
+    assert read(pa.array(["2021-01-02", "x"], pa.string_view())) == expected
+
+
+# --- zones ----------------------------------------------------------------------------------------
+
+
+def test_of_a_repeated_hour_the_first_is_meant_and_of_a_skipped_one_its_end():
+    texts = [
+        "2021-10-31T02:30:00",  # 02:00 to 03:00 comes twice: the first is summer time
+        "2021-10-31T03:00:00",
+        "2021-03-28T01:59:59.999999",
+        "2021-03-28T02:00:00",  # does not exist: the clock jumps to 03:00 at 01:00 UTC
+        "2021-03-28T02:59:59.999999",
+        "2021-03-28T03:00:00",
+    ]
+    expected = [
+        "2021-10-31T00:30:00",
+        "2021-10-31T02:00:00",
+        "2021-03-28T00:59:59.999999",
+        "2021-03-28T01:00:00",
+        "2021-03-28T01:00:00",
+        "2021-03-28T01:00:00",
+    ]
+    assert read(texts, time_zone=BERLIN) == expected
+    typed = pa.array([datetime.fromisoformat(text) for text in texts])
+    assert read(typed, time_zone=BERLIN) == expected
+
+
+@pytest.mark.parametrize("zone", ["Mars/Olympus", "", "../secret", "UTC+1", "Europe\0"])
+def test_an_unknown_zone_is_a_usage_error(zone):
+    with pytest.raises(UsageError, match="time_zone must be an IANA zone, got") as caught:
+        ColumnMapping(time_zone=zone)
+    assert caught.value.exit_code == 2
+
+
+def in_zone(local: datetime, zone: ZoneInfo) -> datetime:
+    """The instant that a wall clock means: the first of two, the end of a gap."""
+    first = local.replace(tzinfo=zone, fold=0).astimezone(UTC)
+    if first.astimezone(zone).replace(tzinfo=None) == local:
+        return first
+    low, high = first - timedelta(days=1), first + timedelta(days=1)  # halve to the jump
+    before = low.astimezone(zone).utcoffset()
+    while high - low > MICROSECOND:
+        middle = low + (high - low) // 2
+        if middle.astimezone(zone).utcoffset() == before:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+ZONES = [BERLIN, "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "UTC"]
+
+
+def _around_changes() -> list[datetime]:
+    """Hours, and half hours, around days on which one of the zones changes its clock."""
+    days = [
+        (2021, 3, 14),
+        (2021, 3, 28),
+        (2021, 4, 4),
+        (2021, 10, 3),
+        (2021, 10, 31),
+        (2021, 11, 7),
+    ]
+    return [
+        datetime(*day) + timedelta(minutes=minutes) for day in days for minutes in range(0, 300, 15)
+    ]
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_clock_changes_agree_with_the_standard_library(zone):
+    clocks = _around_changes()
+    expected = [us_of(in_zone(clock, ZoneInfo(zone))) for clock in clocks]
+    assert read_us([clock.isoformat() for clock in clocks], time_zone=zone) == expected
+    assert read_us(pa.array(clocks), time_zone=zone) == expected
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.datetimes(datetime(1980, 1, 1), datetime(2036, 1, 1)), min_size=1, max_size=5),
+    st.sampled_from(ZONES),
+)
+def test_random_clocks_agree_with_the_standard_library(clocks, zone):
+    expected = [us_of(in_zone(clock, ZoneInfo(zone))) for clock in clocks]
+    assert read_us([clock.isoformat(" ") for clock in clocks], time_zone=zone) == expected
+
+
+# --- any notation, there and back -----------------------------------------------------------------
+
+notations = st.fixed_dictionaries(
+    {
+        "separator": st.sampled_from("T "),
+        "slashes": st.booleans(),
+        "offset": st.one_of(st.none(), st.just("Z"), st.integers(-14 * 60, 14 * 60)),
+        "style": st.sampled_from(["{:02}:{:02}", "{:02}{:02}", "{:02}"]),
+        "digits": st.integers(6, 9),
+        "blanks": st.sampled_from(["", " "]),
+    }
+)
+
+
+def write(
+    stamp: datetime,
+    *,
+    separator: str,
+    slashes: bool,
+    offset: int | str | None,
+    style: str,
+    digits: int,
+    blanks: str,
+) -> str:
+    """A time in UTC in one of the notations; digits beyond the sixth are not its own."""
+    tail = "" if offset is None else "Z"
+    if isinstance(offset, int):
+        if style == "{:02}":
+            offset -= offset % 60  # whole hours
+        stamp = stamp.astimezone(timezone(timedelta(minutes=offset)))
+        tail = ("-" if offset < 0 else "+") + style.format(*divmod(abs(offset), 60))
+    day = f"{stamp.year:04}-{stamp.month:02}-{stamp.day:02}"
+    clock = f"{stamp:%H:%M:%S}.{f'{stamp.microsecond:06}987'[:digits]}"
+    return blanks + (day.replace("-", "/") if slashes else day) + separator + clock + tail + blanks
+
+
+inner = st.datetimes(datetime(2, 1, 1), datetime(9998, 12, 31), timezones=st.just(UTC))
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(inner, notations), min_size=1, max_size=8), st.integers(0, 7))
+def test_a_stamp_in_any_notation_is_read_back_exactly(rows, place):
+    texts = [write(stamp, **notation) for stamp, notation in rows]
+    expected: list[int | None] = [us_of(stamp) for stamp, _ in rows]
+    assert read_us(texts) == expected
+    # One bad neighbour changes nothing for the others.
+    texts.insert(place, "2021-02-30T00:00:00Z")
+    expected.insert(place, None)
+    assert read_us(texts) == expected
+
+
+@settings(deadline=None)
+@given(st.datetimes(datetime(2, 1, 1), datetime(9998, 12, 31)), st.integers(0, 6))
+def test_shorter_fractions_are_read_back_exactly(stamp, digits):
+    coarse = stamp.replace(microsecond=stamp.microsecond // 10 ** (6 - digits) * 10 ** (6 - digits))
+    fraction = f".{stamp.microsecond:06}"[: digits + 1] if digits else ""
+    text = f"{stamp.year:04}{stamp:-%m-%dT%H:%M:%S}{fraction}"
+    assert read_us([text]) == [us_of(coarse)]
+
+
+@settings(deadline=None)
+@given(st.text(max_size=12) | st.from_regex(r"\A[0-9/:T.Z +-]{1,25}\Z"))
+def test_any_text_is_read_or_rejected_but_never_an_error(text):
+    for zone in ("UTC", BERLIN):
+        found = read_us([text, "2021-01-01T00:00:00Z"], time_zone=zone)
+        assert found[1] == us_of(datetime(2021, 1, 1))
+        assert found[0] is None or MIN_TIME_US <= found[0] <= MAX_TIME_US
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+def test_numbers_are_read_in_their_unit(unit):
+    factor = TICKS[unit]
+    limits = [MIN_TIME_US // factor, MAX_TIME_US // factor]
+    inside = [0, 1, -1, *limits]
+    beyond = [limits[0] - 1, limits[1] + 1, 2**62, -(2**62), 2**63 - 1, -(2**63)]
+    found = read_us(pa.array([*inside, *beyond, None]), timestamp_unit=unit)
+    assert found == [*(value * factor for value in inside), *[None] * (len(beyond) + 1)]
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.uint16(), pa.int32(), pa.uint64(), pa.float32()])
+def test_numbers_may_have_any_width(kind):
+    assert read_us(pa.array([7, None, 100], kind), timestamp_unit="s") == [
+        7_000_000,
+        None,
+        100_000_000,
+    ]
+    assert read_us(pa.array([2**64 - 1, 1], pa.uint64()), timestamp_unit="us") == [None, 1]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+def test_numbers_with_a_fraction_are_rounded_to_microseconds(unit):
+    factor = TICKS[unit]
+    numbers = [0.5, -0.5, 1.25, 1_600_000_000.5, 0.0, -0.0]
+    # Halves and quarters are exact in binary, and times a factor still.
+    expected = [round(number * factor) for number in numbers]
+    assert read_us(numbers, timestamp_unit=unit) == expected
+    bad = [float("nan"), float("inf"), float("-inf"), 1e300, -1e300, 1e19, None]
+    assert read_us([1.0, *bad, 2.0], timestamp_unit=unit) == [
+        factor,
+        *[None] * len(bad),
+        2 * factor,
+    ]
+
+
+def test_narrow_floats_lose_nothing_on_the_way():
+    # 16,777,215 is exact in 32 bits, a million times as much is not.
+    seconds = pa.array([16_777_215.0, 1.5, 3e38], pa.float32())
+    assert read_us(seconds, timestamp_unit="s") == [16_777_215_000_000, 1_500_000, None]
+    assert read_us(pa.array([1.5, 60_000.0], pa.float16()), timestamp_unit="s") == [
+        1_500_000,
+        60_000_000_000,
+    ]
+
+
+@pytest.mark.parametrize("values", [[1, 2], [1.5], pa.array([1, 1]).dictionary_encode()])
+def test_numbers_without_a_unit_are_refused_by_name(values):
+    with pytest.raises(InputSchemaError, match=r"column 'when' holds numbers; .* s, ms or us"):
+        read(values)
+
+
+def test_digits_in_text_are_no_numbers():
+    assert read(["1609459200"], timestamp_unit="s") == [None]
+
+
+@pytest.mark.parametrize("unit", ["ns", "minutes", "", "S"])
+def test_an_unknown_unit_is_a_usage_error(unit):
+    with pytest.raises(UsageError, match=f"timestamp_unit must be s, ms or us, got '{unit}'"):
+        ColumnMapping(timestamp_unit=unit)
+
+
+# --- formats --------------------------------------------------------------------------------------
+
+FORMATS = [
+    "%d.%m.%Y %H:%M:%S",
+    "%m/%d/%Y %H:%M",
+    "%Y%m%d%H%M%S",
+    "%d-%b-%Y %I:%M:%S %p",
+    "%Y-%m-%d",
+    "%d.%m.%Y %H:%M:%S.%f",
+    "%Y-%m-%d %H:%M:%S%z",
+    "%m/%d/%Y %I:%M:%S.%f %p %z",
+]
+
+
+@pytest.mark.parametrize("layout", FORMATS)
+@settings(deadline=None)
+@given(stamps=st.lists(st.datetimes(datetime(1980, 1, 1), datetime(2036, 1, 1)), max_size=4))
+def test_a_stamp_in_a_declared_format_is_read_back(layout, stamps):
+    zone = timezone(timedelta(hours=-3)) if "%z" in layout else None
+    texts = [stamp.replace(tzinfo=zone).strftime(layout) for stamp in stamps]
+    expected = [us_of(datetime.strptime(text, layout)) for text in texts]
+    assert read_us(pa.array(texts, pa.string()), timestamp_format=layout) == expected
+
+
+@pytest.mark.parametrize(
+    ("layout", "text"),
+    [("%d.%m.%Y %H:%M", "01.07.2021 12:00"), ("%d.%m.%Y %H:%M.%f", "01.07.2021 12:00.5")],
+)
+def test_a_format_without_offset_is_read_in_the_declared_zone(layout, text):
+    fraction = ".500000" if "%f" in layout else ""
+    assert read([text], timestamp_format=layout) == [f"2021-07-01T12:00:00{fraction}"]
+    found = read([text], timestamp_format=layout, time_zone=BERLIN)
+    assert found == [f"2021-07-01T10:00:00{fraction}"]
+
+
+def test_an_offset_in_the_text_holds_whatever_the_zone():
+    texts = ["2021-07-01 12:00:00+0200", "2021-07-01 12:00:00Z", "2021-07-01 12:00:00-03:30"]
+    expected = ["2021-07-01T10:00:00", "2021-07-01T12:00:00", "2021-07-01T15:30:00"]
+    for zone in ("UTC", "Asia/Tokyo"):
+        assert read(texts, timestamp_format="%Y-%m-%d %H:%M:%S%z", time_zone=zone) == expected
+
+
+@pytest.mark.parametrize("tail", ["", ".%f"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "garbage",
+        "",
+        None,
+        "2021-01-01 00:00:00xx",
+        "2021-13-01 00:00:00",
+        "2021-01-32 00:00:00",
+        "2021-01-01 24:00:00",
+        "2021-01-01",
+        "01.01.2021 00:00:00",
+        "0001-01-01 00:00:00",  # year 0 in UTC
+    ],
+)
+def test_what_does_not_fit_the_format_is_rejected_alone(text, tail):
+    fraction = ".0" if tail else ""
+    good = f"2021-07-01 12:00:00{fraction}"
+    texts = [good, text + fraction if text else text, good]
+    found = read(texts, timestamp_format="%Y-%m-%d %H:%M:%S" + tail, time_zone=BERLIN)
+    assert found == ["2021-07-01T10:00:00", None, "2021-07-01T10:00:00"]
+
+
+@pytest.mark.parametrize("tail", ["", ".%f"])
+@pytest.mark.parametrize("day", ["2021-02-30", "2021-02-29", "2021-04-31"])
+def test_a_day_that_does_not_exist_is_rejected_in_a_format_too(day, tail):
+    text = f"{day} 00:00:00" + (".0" if tail else "")
+    assert read([text], timestamp_format="%Y-%m-%d %H:%M:%S" + tail) == [None]
+
+
+@pytest.mark.parametrize("tail", ["", ".%f"])
+def test_clock_changes_are_alike_in_every_format(tail):
+    layout = "%Y-%m-%d %H:%M:%S" + tail
+    clocks = _around_changes()
+    expected = [us_of(in_zone(clock, ZoneInfo(BERLIN))) for clock in clocks]
+    texts = [clock.strftime(layout) for clock in clocks]
+    assert read_us(texts, timestamp_format=layout, time_zone=BERLIN) == expected
+
+
+@pytest.mark.parametrize("layout", ["%Y-%m-%d %H:%M:%S %Z", "%H:%M", "nonsense"])
+def test_a_format_with_zone_names_or_without_a_date_is_refused(layout):
+    with pytest.raises(UsageError, match="timestamp_format"):
+        ColumnMapping(timestamp_format=layout)

@@ -1,0 +1,124 @@
+"""Activity names and their codes."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary, read_vocabulary
+
+names = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
+
+
+def test_codes_are_ranks_in_the_order_of_the_bytes():
+    words = ActivityVocabulary.of(["b", "a", "Z", "é", "\U0001f600", "\uffff", "", "aa", "a"])
+    assert words.names.to_pylist() == ["", "Z", "a", "aa", "b", "é", "\uffff", "\U0001f600"]
+    assert len(words) == words.weight == 8
+    codes = words.codes(pa.array(["é", "", "\U0001f600", "é"]))
+    assert codes.tolist() == [5, 0, 7, 5] and codes.dtype == "int32"
+
+
+@settings(deadline=None)
+@given(st.lists(names), st.randoms(use_true_random=False))
+def test_the_order_and_number_of_mentions_do_not_matter(mentioned, random):
+    expected = sorted(set(mentioned), key=str.encode)
+    words = ActivityVocabulary.of(mentioned)
+    assert words.names.to_pylist() == expected
+    again = mentioned * 2
+    random.shuffle(again)
+    other = ActivityVocabulary.of(pa.array(again, pa.large_string()))
+    assert other == words and hash(other) == hash(words)
+    assert other.names.type == pa.string()
+    assert words.codes(pa.array(expected, pa.string())).tolist() == list(range(len(expected)))
+
+
+def test_start_and_end_come_after_the_names():
+    words = ActivityVocabulary.of("BA")
+    assert (words.start, words.end) == (2, 3)
+    assert words.labels == ["A", "B", "▶", "■"]
+    assert words.labels[words.start] == "▶" and words.labels[words.end] == "■"
+    assert ActivityVocabulary.of([]).labels == ["▶", "■"]
+
+
+def test_vocabularies_are_equal_if_their_names_are():
+    assert ActivityVocabulary.of("AB") == ActivityVocabulary.of(["B", "A"])
+    assert ActivityVocabulary.of("AB") != ActivityVocabulary.of("ABC")
+    assert ActivityVocabulary.of("A") != "A"
+
+
+def test_an_unknown_name_is_refused_but_not_told():
+    with pytest.raises(ValueError, match="an activity is not in the vocabulary") as caught:
+        ActivityVocabulary.of("AB").codes(pa.array(["A", "canary"]))
+    assert "canary" not in str(caught.value)
+
+
+def test_names_of_a_dictionary_are_its_values():
+    column = pa.array(["B", "A", "B"]).dictionary_encode()
+    assert ActivityVocabulary.of(column).names.to_pylist() == ["A", "B"]
+
+
+# --- public vocabularies --------------------------------------------------------------------------
+
+
+def test_a_public_vocabulary_has_a_code_for_all_other_activities():
+    words = ActivityVocabulary.public(["b", "Z", "a"])
+    assert words.names.to_pylist() == ["Z", OTHER, "a", "b"]
+    assert words.other == 1
+    codes = words.codes_or_other(pa.array(["a", "canary", "Z", OTHER]))
+    assert codes.tolist() == [2, 1, 0, 1] and codes.dtype == "int32"
+    assert words.codes_or_other(pa.array([], pa.string())).tolist() == []
+    assert ActivityVocabulary.public([]).names.to_pylist() == [OTHER]
+    # A log's own activity of that name is one of them, and no second one.
+    assert ActivityVocabulary.public(["a", OTHER]) == ActivityVocabulary.public(["a"])
+
+
+def test_a_vocabulary_of_a_log_has_none():
+    words = ActivityVocabulary.of("AB")
+    with pytest.raises(ValueError, match="no __other__; make it by"):
+        _ = words.other
+    with pytest.raises(ValueError, match="no __other__"):
+        words.codes_or_other(pa.array(["A"]))
+
+
+@pytest.mark.parametrize(
+    ("data", "names"),
+    [
+        (b"b\na\n", ("b", "a")),
+        (b"a", ("a",)),
+        (b"\xef\xbb\xbfa\r\nb\r\n", ("a", "b")),
+        (b"\n \t\na\n\n\nb\n\n", ("a", "b")),
+        (b" a \n\ta b\n", (" a ", "\ta b")),
+        ("é\n\u2028x\x0by\n".encode(), ("é", "\u2028x\x0by")),  # no line ends of ours
+        (b"a\na ", ("a", "a ")),
+    ],
+)
+def test_a_file_has_one_name_a_line(data, names):
+    assert read_vocabulary(data) == names
+
+
+@settings(deadline=None)
+@given(st.lists(names, unique=True, min_size=1))
+def test_names_come_back_from_a_file(mentioned):
+    written = [n for n in mentioned if n.strip() and "\n" not in n and not n.endswith("\r")]
+    if written and not written[0].startswith("\ufeff"):
+        assert read_vocabulary("\n".join(written).encode()) == tuple(written)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"canary\n\nb\ncanary\n", "line 4 .* repeats line 1"),
+        (b"canary\r\ncanary", "line 2 .* repeats line 1"),
+        (b"a\n__other__\n", "line 2 .* is __other__"),
+        (b"a\nb\n\xffcanary", "line 3 .* not UTF-8"),
+        (b"", "no name"),
+        (b"\xef\xbb\xbf\n  \r\n", "no name"),
+    ],
+)
+def test_a_file_that_is_no_vocabulary_is_refused_with_its_line(data, message):
+    with pytest.raises(UsageError, match=message) as caught:
+        read_vocabulary(data)
+    assert "canary" not in str(caught.value)

@@ -1,0 +1,259 @@
+"""Working time against a loop over minutes, on days on which clocks change; local clocks."""
+
+from __future__ import annotations
+
+import datetime
+import pickle
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.local_time import (
+    DAY_US,
+    HOUR_US,
+    LocalClock,
+    date_of,
+    day_number,
+    day_start_us,
+)
+from tracecloak.schemas.events.working_time import WorkingCalendar, WorkingTime
+
+MINUTE_US = 60_000_000
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+# Each with a local date about which its clock changes: an hour at night, half an hour, at midnight,
+# by a whole day, never, and an offset that is no whole hour.
+CHANGES = {
+    "Europe/Amsterdam": ("2024-03-31", "2024-10-27"),
+    "Australia/Lord_Howe": ("2024-04-07", "2024-10-06"),
+    "America/Sao_Paulo": ("2018-11-04", "2018-02-18"),
+    "Pacific/Apia": ("2011-12-30", "2011-12-31"),
+    "UTC": ("2024-02-29", "2000-01-01"),
+    "Asia/Kathmandu": ("2020-06-01", "1985-12-31"),
+}
+PLACES = [(zone, date) for zone, dates in CHANGES.items() for date in dates]
+
+calendars = st.builds(
+    lambda days, hours, holidays: {
+        "days": tuple(sorted(days)),
+        "from_hour": min(hours),
+        "to_hour": max(hours),
+        "holidays": holidays,
+    },
+    st.sets(st.integers(0, 6), min_size=1),
+    st.sets(st.integers(0, 24), min_size=2, max_size=2),
+    st.sampled_from([(), ("2024-03-31",), ("2024-10-27", "2018-11-04", "2011-12-31")]),
+)
+
+
+def utc(moment: datetime.datetime) -> int:
+    return (moment - EPOCH) // datetime.timedelta(microseconds=1)
+
+
+def around(zone: str, date: str, days: int = 4) -> tuple[int, int]:
+    """From some days before the date to some after, not at midnight."""
+    middle = utc(datetime.datetime.fromisoformat(date).replace(tzinfo=ZoneInfo(zone)))
+    return middle - days * DAY_US + 17 * MINUTE_US, middle + days * DAY_US + 43 * MINUTE_US
+
+
+def is_open(calendar: WorkingCalendar, time_us: int) -> bool:
+    """By the clock on the wall."""
+    moment = EPOCH + datetime.timedelta(microseconds=time_us)
+    wall = moment.astimezone(ZoneInfo(calendar.time_zone))
+    return (
+        wall.weekday() in calendar.days
+        and calendar.from_hour <= wall.hour < calendar.to_hour
+        and wall.date().isoformat() not in calendar.holidays
+    )
+
+
+# --- clocks ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("zone", "date"), PLACES)
+def test_the_clock_shows_what_the_zone_says(zone: str, date: str) -> None:
+    first, last = around(zone, date)
+    times = np.arange(first, last, 7 * MINUTE_US + 1)
+    shown = LocalClock.of(zone, first, last).local_us(times)
+    for time, local in zip(times.tolist(), shown.tolist(), strict=True):
+        wall = (EPOCH + datetime.timedelta(microseconds=time)).astimezone(ZoneInfo(zone))
+        assert local == utc(wall.replace(tzinfo=datetime.UTC))
+
+
+def test_a_clock_over_a_century_has_every_change() -> None:
+    zone = ZoneInfo("Europe/Amsterdam")
+    first, last = utc(EPOCH), utc(EPOCH.replace(year=2099))
+    clock = LocalClock.of("Europe/Amsterdam", first, last)
+    assert (np.diff(clock.since_us) > 0).all()
+    assert (np.diff(clock.offsets_us) != 0).all()
+    assert 230 < len(clock.since_us) < 260  # twice a year since 1977
+    for since, offset in zip(clock.since_us[1:], clock.offsets_us[1:], strict=True):
+        for moment, is_new in ((since, True), (since - 1, False)):
+            wall = (EPOCH + datetime.timedelta(microseconds=int(moment))).astimezone(zone)
+            shown = wall.utcoffset()
+            assert shown is not None
+            assert (shown // datetime.timedelta(microseconds=1) == offset) == is_new
+
+
+@pytest.mark.parametrize(
+    ("zone", "date", "offset_hours", "hour"),
+    [
+        ("UTC", "2024-03-31", 0, 0),
+        ("Europe/Amsterdam", "2024-03-31", 1, 0),
+        ("Europe/Amsterdam", "2024-04-01", 2, 0),
+        ("America/Sao_Paulo", "2018-11-04", -3, 0),  # its midnight is skipped: 3:00 UTC is 1:00
+    ],
+)
+def test_days_begin_at_midnight(zone: str, date: str, offset_hours: int, hour: int) -> None:
+    start = day_start_us(date_of("date", date), zone)
+    midnight = utc(datetime.datetime.fromisoformat(date).replace(tzinfo=datetime.UTC))
+    assert start == midnight - offset_hours * HOUR_US
+    assert day_number(date_of("date", date)) * DAY_US == midnight
+
+
+@pytest.mark.parametrize("text", ["", "2024-02-30", "31.12.2024", None])
+def test_what_is_no_date_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"last_date: .* write it like 2024-12-31"):
+        date_of("last_date", text)
+
+
+# --- working time ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("zone", "date"), PLACES)
+@settings(max_examples=12)
+@given(calendars)
+def test_working_time_is_what_a_loop_over_minutes_counts(zone, date, given_):
+    calendar = WorkingCalendar(zone, **given_)
+    first, last = around(zone, date)
+    minutes = list(range(first, last, MINUTE_US))  # every change of these clocks is at a minute
+    is_working = [is_open(calendar, minute) for minute in minutes]
+    assert calendar.is_open_within(first, last) == any(is_working)
+    if not any(is_working):
+        with pytest.raises(UsageError, match="no working hour"):
+            calendar.over(first, last)
+        return
+    time = calendar.over(first, last)
+    counted = np.concatenate([[0], np.cumsum(is_working)]) * MINUTE_US
+    assert time.total_us == counted[-1]
+    assert np.array_equal(time.elapsed_us(np.array([*minutes, last])), counted)
+    # The intervals are disjoint and do not touch.
+    assert (time.opens_us < time.closes_us).all()
+    assert (time.opens_us[1:] > time.closes_us[:-1]).all()
+    # Back: the minutes in which work is done, in their order.
+    back = time.at_us(np.arange(0, time.total_us, MINUTE_US))
+    assert back.tolist() == [m for m, working in zip(minutes, is_working, strict=True) if working]
+
+
+@given(
+    st.sampled_from(PLACES),
+    calendars,
+    st.lists(st.integers(-30 * DAY_US, 30 * DAY_US), min_size=1, max_size=20),
+)
+def test_there_and_back(place, given_, shifts):
+    calendar = WorkingCalendar(place[0], **given_)
+    first, last = around(*place, days=12)
+    time = calendar.over(first, last)
+    times = np.sort(np.array(shifts)) + (first + last) // 2
+    elapsed = time.elapsed_us(times)
+    assert elapsed.dtype == np.int64
+    assert (np.diff(elapsed) >= 0).all()
+    assert ((elapsed >= 0) & (elapsed <= time.total_us)).all()
+    back = time.at_us(elapsed)
+    assert ((back >= first) & (back < last)).all()
+    assert all(is_open(calendar, stamp) for stamp in back.tolist())
+    assert np.array_equal(time.elapsed_us(back), np.minimum(elapsed, time.total_us - 1))
+    for stamp, found in zip(times.tolist(), back.tolist(), strict=True):
+        if first <= stamp < last and is_open(calendar, stamp):
+            assert found == stamp
+        elif stamp < last and found != time.closes_us[-1] - 1:
+            assert found > stamp  # the next working moment
+    steps = time.at_us(np.array(shifts))
+    assert (np.diff(steps[np.argsort(shifts)]) >= 0).all()
+
+
+@given(st.integers(-(10**16), 10**16), st.integers(1, 10**16), st.integers(-(10**16), 10**16))
+def test_without_a_calendar_time_runs_on(first, length, stamp):
+    time = WorkingCalendar().over(first, first + length)
+    assert time.total_us == length
+    assert time.elapsed_us(np.array([stamp])) == min(max(stamp - first, 0), length)
+    assert time.at_us(np.array([stamp])) == first + min(max(stamp, 0), length - 1)
+
+
+@pytest.mark.parametrize(("zone", "date"), PLACES)
+@settings(max_examples=8)
+@given(calendars)
+def test_slots_are_working_time_by_day_and_hour(zone, date, given_):
+    calendar = WorkingCalendar(zone, **given_)
+    first, last = around(zone, date, days=10)
+    time = calendar.over(first, last)
+    begins, ends = time.slots_us
+    assert (begins < ends).all() and (begins[1:] >= ends[:-1]).all()
+    assert (ends - begins <= HOUR_US).all()
+    assert (ends - begins).sum() == time.total_us
+    assert np.array_equal(time.elapsed_us(ends) - time.elapsed_us(begins), ends - begins)
+    days, hours = time.days_and_hours(begins)
+    assert 0 <= days.min() and days.max() < time.n_days
+    for stamps in (begins, (begins + ends) // 2, ends - 1):
+        same_days, same_hours = time.days_and_hours(stamps)
+        assert np.array_equal(same_days, days) and np.array_equal(same_hours, hours)
+    monday = EPOCH.date() + datetime.timedelta(days=time.first_monday)
+    assert monday.weekday() == 0
+    for stamp, day, hour in zip(begins.tolist(), days.tolist(), hours.tolist(), strict=True):
+        wall = (EPOCH + datetime.timedelta(microseconds=stamp)).astimezone(ZoneInfo(zone))
+        assert wall.date() == monday + datetime.timedelta(days=day)
+        assert hour == 24 * wall.weekday() + wall.hour
+
+
+def test_an_hour_that_is_repeated_counts_twice_and_one_that_is_skipped_does_not():
+    night = WorkingCalendar("Europe/Amsterdam", from_hour=2, to_hour=3)
+    for date, n_hours in (("2024-10-27", 2), ("2024-03-31", 0), ("2024-03-30", 1)):
+        begin = day_start_us(date_of("date", date), "Europe/Amsterdam")
+        following = date_of("date", date) + datetime.timedelta(days=1)
+        end = day_start_us(following, "Europe/Amsterdam")
+        assert night.is_open_within(begin, end) == (n_hours > 0)
+        if n_hours:
+            assert night.over(begin, end).total_us == n_hours * HOUR_US
+
+
+def test_working_time_travels():
+    time = WorkingCalendar("Europe/Amsterdam", (0, 4), 8, 17).over(0, 100 * DAY_US)
+    back: WorkingTime = decode(encode(time))
+    stamps = np.arange(0, 100 * DAY_US, 13 * HOUR_US)
+    assert np.array_equal(back.elapsed_us(stamps), time.elapsed_us(stamps))
+    assert (back.time_zone, back.n_days) == ("Europe/Amsterdam", time.n_days)
+    calendar = WorkingCalendar("Europe/Amsterdam", (0, 4), 8, 17, ("2024-12-25",))
+    assert pickle.loads(pickle.dumps(calendar)) == calendar  # noqa: S301
+
+
+@pytest.mark.parametrize(
+    ("given_", "said"),
+    [
+        ({"time_zone": "Mars/Olympus"}, "time_zone: 'Mars/Olympus'"),
+        ({"time_zone": "../etc/passwd"}, "time_zone"),
+        ({"time_zone": ""}, "time_zone"),
+        ({"days": ()}, "days"),
+        ({"days": (0, 7)}, "days"),
+        ({"from_hour": 9, "to_hour": 9}, "got 9 and 9"),
+        ({"from_hour": 22, "to_hour": 6}, "from_hour"),
+        ({"to_hour": 25}, "to_hour"),
+        ({"from_hour": -1}, "from_hour"),
+        ({"holidays": ("2024-12-25", "tomorrow")}, "holidays: 'tomorrow'"),
+    ],
+)
+def test_what_is_no_calendar_is_refused(given_, said):
+    with pytest.raises(UsageError, match=said):
+        WorkingCalendar(**given_)
+
+
+def test_a_range_without_working_hours_is_refused():
+    weekend = day_start_us(date_of("date", "2024-06-01"), "UTC")
+    with pytest.raises(UsageError, match="no working hour"):
+        WorkingCalendar(days=(0, 1, 2, 3, 4)).over(weekend, weekend + 2 * DAY_US)
+    with pytest.raises(UsageError, match="empty"):
+        WorkingCalendar().over(5, 5)

@@ -1,0 +1,310 @@
+"""Guarantees and manifests: sentences, JSON, and the JSON Schema of the manifest."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tracecloak.schemas as schemas
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.manifest import (
+    SCHEMA_VERSION,
+    TOOL_VERSION,
+    Operation,
+    OutputFile,
+    ReleaseManifest,
+)
+
+SCHEMA = json.loads((Path(schemas.__path__[0]) / "files" / "manifest.schema.json").read_text())
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+
+RIGOROUS = Guarantee("rigorous", "case", "add_remove", 1.5, 1e-6, "", "Noise on all counts.")
+PUBLISHED = Guarantee(
+    "published",
+    "individual",
+    "replace_one",
+    None,
+    None,
+    "epsilon = 1.",
+    "It is spent twice.",
+    ("A.",),
+)
+SYNTACTIC = Guarantee("syntactic", "event", "add_remove", None, None, "Each variant: 5 cases.", "")
+
+MANIFEST = ReleaseManifest(
+    release_id="2026-01.a",
+    method="amun",
+    params={"guessing_advantage": 0.3, "mode": "sampling", "log_start": None},
+    guarantee=PUBLISHED,
+    operations=(Operation("substitution", "event", "time:timestamp"),),
+    spends=(
+        {
+            "what": "edges",
+            "mechanism": "discrete_gaussian",
+            "epsilon": "1",
+            "delta": "0.000001",
+            "scale": "4225/1000",
+            "sensitivity": "1",
+        },
+    ),
+    config_digest="5ae0",
+    key_fingerprint="d708",
+    exact_noise=False,
+    unsafe_barrier=True,
+    beam_version="2.77.0",
+)
+OUTPUTS = [OutputFile("log/part-1", "b" * 64, 7), OutputFile("dfg.json", "a" * 64, 0)]
+
+
+# --- guarantees -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "sentence"),
+    [
+        (
+            RIGOROUS,
+            "If any one case is added to or removed from the input, the probability of every "
+            "possible release changes by at most a factor of e^1.5, except for events of total "
+            "probability 1e-06.",
+        ),
+        (
+            replace(RIGOROUS, unit="individual", adjacency="replace_one", epsilon=0.1, delta=0.0),
+            "If every case of any one individual is replaced in the input by another, the "
+            "probability of every possible release changes by at most a factor of e^0.1, except "
+            "for events of total probability 0.",
+        ),
+        (
+            replace(PUBLISHED, unit="event", adjacency="add_remove"),
+            "No finite epsilon holds for this release if any one event is added to or removed from "
+            "the input. Published claim: epsilon = 1.",
+        ),
+        (
+            replace(PUBLISHED, unit="case", adjacency="add_remove", epsilon=23.0),
+            "If any one case is added to or removed from the input, epsilon 23 with delta 0 holds "
+            "for the whole release, not what was published. Published claim: epsilon = 1.",
+        ),
+        (
+            SYNTACTIC,
+            "Each variant: 5 cases. This was verified on the released files; it is no differential "
+            "privacy.",
+        ),
+    ],
+)
+def test_the_sentence_says_what_holds(guarantee, sentence):
+    assert guarantee.sentence == sentence
+    assert guarantee.to_json()["sentence"] == sentence
+
+
+@pytest.mark.parametrize("numbers", [(None, None), (1.0, None), (None, 1e-6)])
+def test_a_rigorous_guarantee_needs_its_numbers(numbers):
+    with pytest.raises(UsageError, match="a rigorous guarantee needs epsilon and delta"):
+        Guarantee("rigorous", "case", "add_remove", *numbers, "", "")
+    assert Guarantee("published", "case", "add_remove", *numbers, "", "").delta == numbers[1]
+
+
+def test_zero_is_a_number():
+    assert Guarantee("rigorous", "case", "add_remove", 0.0, 0.0, "", "").epsilon == 0
+
+
+def test_a_guarantee_in_json_has_all_its_fields():
+    found = PUBLISHED.to_json()
+    assert found == {**asdict(PUBLISHED), "not_covered": ["A."], "sentence": PUBLISHED.sentence}
+    assert json.loads(json.dumps(found)) == found
+
+
+# --- manifests ------------------------------------------------------------------------------------
+
+
+def test_the_manifest_is_this_and_nothing_more():
+    # No clock, no counts and no names of the input: every key is here.
+    assert MANIFEST.to_json(OUTPUTS) == {
+        "schema_version": SCHEMA_VERSION,
+        "tool": {"name": "tracecloak", "version": TOOL_VERSION, "beam": "2.77.0"},
+        "release_id": "2026-01.a",
+        "method": "amun",
+        "params": {"guessing_advantage": 0.3, "mode": "sampling", "log_start": None},
+        "guarantee": PUBLISHED.to_json(),
+        "operations": [{"type": "substitution", "level": "event", "target": "time:timestamp"}],
+        "spends": list(MANIFEST.spends),
+        "randomness": {
+            "keyed": True,
+            "exact": False,
+            "key_fingerprint": "d708",
+            "unsafe_barrier": True,
+        },
+        "config_digest": "5ae0",
+        "verified": False,
+        "outputs": [
+            {"path": "dfg.json", "sha256": "a" * 64, "n_bytes": 0},
+            {"path": "log/part-1", "sha256": "b" * 64, "n_bytes": 7},
+        ],
+    }
+
+
+def test_what_the_files_carry_says_nothing_of_files_or_runners():
+    inside = MANIFEST.to_json()
+    whole = MANIFEST.to_json([])
+    assert whole.pop("outputs") == []
+    assert whole.pop("verified") is False
+    assert whole["tool"].pop("beam") == "2.77.0"
+    assert whole["randomness"].pop("unsafe_barrier") is True
+    assert inside == whole
+    elsewhere = replace(MANIFEST, beam_version=None, unsafe_barrier=False)
+    assert elsewhere.to_json() == inside
+
+
+@settings(deadline=None)
+@given(st.permutations([*OUTPUTS, OutputFile("log.xes", "c" * 64, 1)]))
+def test_the_manifest_does_not_depend_on_the_order_of_the_files(outputs):
+    paths = [output["path"] for output in MANIFEST.to_json(outputs)["outputs"]]
+    assert paths == ["dfg.json", "log.xes", "log/part-1"]
+
+
+def test_the_manifest_is_the_same_text_in_every_process():
+    program = (
+        "import json; from tests.schemas.published.test_manifest import MANIFEST, OUTPUTS; "
+        "print(json.dumps(MANIFEST.to_json(OUTPUTS)))"
+    )
+    texts = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={"PYTHONHASHSEED": seed, "TZ": zone},
+            cwd=Path(schemas.__path__[0]).parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed, zone in (("1", "UTC"), ("2", "Asia/Tokyo"))
+    }
+    assert texts == {json.dumps(MANIFEST.to_json(OUTPUTS)) + "\n"}
+
+
+# --- the JSON Schema ------------------------------------------------------------------------------
+
+
+def errors(document: Any) -> list[str]:
+    return sorted(error.json_path for error in VALIDATOR.iter_errors(document))
+
+
+def test_the_schema_is_a_schema():
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert SCHEMA["properties"]["schema_version"]["const"] == SCHEMA_VERSION
+
+
+@pytest.mark.parametrize("guarantee", [RIGOROUS, PUBLISHED, SYNTACTIC])
+@pytest.mark.parametrize("beam", ["2.77.0", None])
+def test_manifests_follow_the_schema(guarantee, beam):
+    manifest = replace(
+        MANIFEST, guarantee=guarantee, beam_version=beam, unsafe_barrier=beam is None
+    )
+    assert errors(manifest.to_json(OUTPUTS)) == []
+    assert errors(manifest.to_json([])) == []
+    assert errors(json.loads(json.dumps(manifest.to_json(OUTPUTS)))) == []
+
+
+def test_what_the_files_carry_is_no_whole_manifest():
+    assert errors(MANIFEST.to_json()) == ["$", "$", "$.randomness", "$.tool"]
+
+
+def objects(part: Any, place: str = "$") -> Iterator[tuple[str, dict[str, Any]]]:
+    """The schema's parts that describe objects, with their places."""
+    if isinstance(part, dict):
+        if part.get("type") == "object":
+            yield place, part
+        for name, inner in part.items():
+            yield from objects(inner, f"{place}.{name}")
+
+
+def test_the_schema_is_closed_and_complete_everywhere():
+    found = dict(objects(SCHEMA))
+    methods_own = found.pop("$.properties.params")
+    assert "additionalProperties" not in methods_own  # the parameters are the method's
+    assert len(found) == 7
+    for place, part in found.items():
+        assert part["additionalProperties"] is False, place
+        assert sorted(part["required"]) == sorted(part["properties"]), place
+
+
+def places(document: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The paths of all entries of objects, the parameters' own aside."""
+    if isinstance(document, dict):
+        for name, part in document.items():
+            yield (*path, name)
+            if name != "params":
+                yield from places(part, (*path, name))
+    elif isinstance(document, list):
+        for i, part in enumerate(document):
+            yield from places(part, (*path, i))
+
+
+ENTRIES = list(places(MANIFEST.to_json(OUTPUTS)))
+
+
+def changed(path: tuple[Any, ...], **change: Any) -> Any:
+    """The manifest without the entry at a path, or with another value there."""
+    document = json.loads(json.dumps(MANIFEST.to_json(OUTPUTS)))
+    holder = document
+    for step in path[:-1]:
+        holder = holder[step]
+    if "value" in change:
+        holder[path[-1]] = change["value"]
+    else:
+        del holder[path[-1]]
+    return document
+
+
+@pytest.mark.parametrize("path", ENTRIES, ids=str)
+def test_every_entry_is_required_and_has_its_type(path):
+    assert errors(changed(path))
+    assert errors(changed(path, value=object()))
+    assert errors(changed((*path[:-1], "created_at"), value="2026-01-01"))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("schema_version",), 2),
+        (("release_id",), ".hidden"),
+        (("release_id",), "a/b"),
+        (("release_id",), ""),
+        (("method",), "Amun"),
+        (("params",), {"Bad Name": 1}),
+        (("guarantee", "kind"), "perfect"),
+        (("guarantee", "kind"), "rigorous"),  # without epsilon and delta
+        (("guarantee", "unit"), "person"),
+        (("guarantee", "epsilon"), -1),
+        (("guarantee", "delta"), 1.5),
+        (("operations", 0, "type"), "encryption"),
+        (("operations", 0, "level"), "log"),
+        (("randomness", "keyed"), False),
+        (("randomness", "key_fingerprint"), "0x12"),
+        (("outputs", 0, "path"), "/etc/passwd"),
+        (("outputs", 0, "path"), "a//b"),
+        (("outputs", 0, "sha256"), "A" * 64),
+        (("outputs", 0, "sha256"), "a" * 63),
+        (("outputs", 0, "n_bytes"), -1),
+        (("outputs", 0, "n_bytes"), 1.5),
+    ],
+)
+def test_values_out_of_range_are_refused(path, value):
+    assert errors(changed(path, value=value))
+    assert not errors(changed(("release_id",), value="r1"))  # the control
+
+
+def test_no_field_is_named_after_a_clock_or_a_count():
+    names = {str(step) for path in ENTRIES for step in path}
+    assert not [name for name in names if re.search(r"time|date|clock|cases|events|input", name)]

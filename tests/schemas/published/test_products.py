@@ -1,0 +1,98 @@
+"""Released variants and durations: tables and JSON, selections, the wire."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.published.durations import ReleasedDurations
+from tracecloak.schemas.published.variants import ReleasedVariants
+
+VARIANTS = ReleasedVariants(
+    pa.array(["A", "B", "é"], pa.string()),
+    np.array([0, 2, 3, 6], np.int64),
+    np.array([0, 1, 2, 1, 1, 0], np.int32),
+    np.array([90, 30, 16], np.int64),
+    np.array([87, 27, 13], np.int64),
+    np.array([93, 33, 19], np.int64),
+)
+ROWS = [
+    {"variant": ["A", "B"], "count": 90, "low": 87, "high": 93},
+    {"variant": ["é"], "count": 30, "low": 27, "high": 33},
+    {"variant": ["B", "B", "A"], "count": 16, "low": 13, "high": 19},
+]
+DURATIONS = ReleasedDurations(
+    pa.array(["A", "B"], pa.string()),
+    np.array([1_000, 60_000], np.int64),
+    np.array([0, 0, 1], np.int32),
+    np.array([1, 1, 0], np.int32),
+    np.array([0, 2, 1], np.int32),
+    np.array([5, 7, 9], np.int64),
+    np.array([2, 4, 6], np.int64),
+    np.array([8, 10, 12], np.int64),
+)
+COLUMNS = ("source", "target", "from_us", "to_us", "count", "low", "high")
+SPREAD = [
+    dict(zip(COLUMNS, row, strict=True))
+    for row in (
+        ("A", "B", 0, 1_000, 5, 2, 8),
+        ("A", "B", 60_000, None, 7, 4, 10),
+        ("B", "A", 1_000, 60_000, 9, 6, 12),
+    )
+]
+
+
+def test_a_table_of_variants_has_their_names() -> None:
+    table = VARIANTS.to_table()
+    table.validate(full=True)
+    assert table.to_pylist() == ROWS
+    assert VARIANTS.n_variants == 3
+    assert VARIANTS.n_cases == 136
+
+
+def test_json_of_variants_has_the_activities_too() -> None:
+    body = VARIANTS.to_json()
+    assert body == {"activities": ["A", "B", "é"], "variants": ROWS}
+    assert json.loads(json.dumps(body, allow_nan=False)) == body
+
+
+@pytest.mark.parametrize("rows", [[], [1], [2, 0], [1, 1, 0, 2]])
+def test_selected_variants_come_in_the_order_asked_for(rows: list[int]) -> None:
+    taken = VARIANTS.take(np.array(rows, np.int64))
+    assert taken.to_table().to_pylist() == [ROWS[row] for row in rows]
+    assert taken.offsets.dtype == np.int64
+    assert taken.names.equals(VARIANTS.names)
+
+
+def test_a_table_of_durations_has_the_borders_of_their_bins() -> None:
+    table = DURATIONS.to_table()
+    table.validate(full=True)
+    assert table.to_pylist() == SPREAD
+    assert table.schema.field("to_us").type == pa.int64()
+    body = DURATIONS.to_json()
+    assert json.loads(json.dumps(body, allow_nan=False)) == {"durations": SPREAD} == body
+
+
+def test_nothing_released_is_a_table_of_the_same_columns() -> None:
+    no_names = pa.array([], pa.string())
+    no_codes, none = np.zeros(0, np.int32), np.zeros(0, np.int64)
+    variants = ReleasedVariants(no_names, np.zeros(1, np.int64), no_codes, none, none, none)
+    durations = ReleasedDurations(
+        no_names, DURATIONS.edges_us, no_codes, no_codes, no_codes, none, none, none
+    )
+    for empty, full in ((variants, VARIANTS), (durations, DURATIONS)):
+        assert empty.to_table().num_rows == 0
+        assert empty.to_table().schema == full.to_table().schema
+    assert variants.n_cases == variants.n_variants == 0
+    assert variants.to_json() == {"activities": [], "variants": []}
+    assert durations.to_json() == {"durations": []}
+
+
+def test_products_survive_the_wire() -> None:
+    assert decode(encode(VARIANTS)).to_table().equals(VARIANTS.to_table())
+    assert decode(encode(DURATIONS)).to_table().equals(DURATIONS.to_table())
+    assert encode(decode(encode(DURATIONS))) == encode(DURATIONS)

@@ -1,0 +1,234 @@
+"""Released rows: parts, canonical order, and merging sorted streams."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.logs import Step, cases_of, event_logs, read_cases, trace_batch
+from tracecloak.schemas.arrays.hashing import hash_text
+from tracecloak.schemas.events.events import RELEASED_SCHEMA
+from tracecloak.schemas.published.rows import case_offsets, merge_rows, part_rows, split_by_part
+
+Case = tuple[str, list[Step]]
+Row = tuple[str, str, int]
+
+# Ids whose order differs between bytes, code points and UTF-16, and one that begins another.
+ids = st.one_of(
+    st.sampled_from(["", "a", "aa", "Z", "é", "\uffff", "\U0001f600", "10", "9"]),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=3),
+)
+# A case's steps in time order; few times, so that starts tie.
+steps = st.lists(st.tuples(st.sampled_from("ABC"), st.integers(0, 3)), min_size=1, max_size=6).map(
+    lambda found: sorted(found, key=lambda step: step[1])
+)
+cases = st.dictionaries(ids, steps, max_size=10)
+
+
+def canonical(found: dict[str, list[Step]]) -> list[Case]:
+    """Cases by start, then by id; the sort is by code points as by UTF-8 bytes."""
+    return sorted(found.items(), key=lambda case: (case[1][0][1], case[0]))
+
+
+def rows_of(ordered: Sequence[Case]) -> list[Row]:
+    return [(case, activity, time) for case, own in ordered for activity, time in own]
+
+
+def batch_of(rows: Sequence[Row]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True) if rows else ([], [], [])
+    arrays = [
+        pa.array(list(column), field.type)
+        for column, field in zip(columns, RELEASED_SCHEMA, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=RELEASED_SCHEMA)
+
+
+def read_rows(batches: Sequence[pa.RecordBatch]) -> list[Row]:
+    """All rows; each batch is valid and has some."""
+    found: list[Row] = []
+    for batch in batches:
+        batch.validate(full=True)
+        assert batch.schema.equals(RELEASED_SCHEMA) and batch.num_rows
+        columns = [batch.column(i) for i in range(2)]
+        columns.append(batch.column(2).cast(pa.int64()))
+        found += zip(*(column.to_pylist() for column in columns), strict=True)
+    return found
+
+
+def cut(rows: Sequence[Row], borders: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    """The rows as batches with the given borders; equal borders make empty batches."""
+    places = [0, *sorted(min(border, len(rows)) for border in borders), len(rows)]
+    for first, last in itertools.pairwise(places):
+        yield batch_of(rows[first:last])
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(event_logs(n_cases=9), st.sampled_from([1, 2, 3, 8, 1000]))
+def test_parts_are_a_partition_of_the_cases_by_their_ids(log, n_parts):
+    traces = trace_batch(log, "ABC")
+    expected = cases_of(log)
+    found: dict[str, list[Step]] = {}
+    numbers = []
+    for number, part in split_by_part(traces, n_parts):
+        own = read_cases(part)
+        assert own
+        assert set((hash_text(part.case_ids) % np.uint64(n_parts)).tolist()) == {number}
+        # Within a part the cases keep their order.
+        assert list(own) == [case for case in expected if case in own]
+        assert not own.keys() & found.keys()
+        found |= own
+        numbers.append(number)
+    assert found == expected and numbers == sorted(set(numbers))
+
+
+@settings(deadline=None)
+@given(cases, st.integers(1, 3), st.randoms(use_true_random=False))
+def test_rows_of_a_part_are_in_canonical_order_whatever_came_first(found, n_batches, random):
+    shuffled = list(found.items())
+    random.shuffle(shuffled)
+    batches = [trace_batch(rows_of(shuffled[k::n_batches]), "ABC") for k in range(n_batches)]
+    rows = part_rows(batches)
+    assert read_rows([rows] if rows.num_rows else []) == rows_of(canonical(found))
+
+
+def test_rows_of_no_cases_have_the_schema():
+    for rows in (part_rows([]), part_rows([trace_batch({})])):
+        assert rows.num_rows == 0 and rows.schema.equals(RELEASED_SCHEMA)
+
+
+def test_canonical_order_by_hand():
+    traces = trace_batch(
+        [("b", "B", 5), ("z", "A", 1), ("a", "C", 5), ("b", "A", 5), ("a", "A", 9)]
+    )
+    assert read_rows([part_rows([traces])]) == [
+        ("z", "A", 1),
+        ("a", "C", 5),
+        ("a", "A", 9),
+        ("b", "B", 5),  # before its A of the same time: a case's events keep their order
+        ("b", "A", 5),
+    ]
+
+
+# --- where cases begin ----------------------------------------------------------------------------
+
+
+def test_case_offsets_by_hand():
+    rows = batch_of([("a", "A", 1), ("a", "B", 2), ("b", "A", 1), ("a ", "A", 1), ("a ", "A", 1)])
+    assert case_offsets(rows).tolist() == [0, 2, 3, 5]
+    assert case_offsets(rows.slice(1, 3)).tolist() == [0, 1, 2, 3]
+    assert case_offsets(rows.slice(0, 1)).tolist() == [0, 1]
+    assert case_offsets(rows.slice(0, 0)).tolist() == [0]
+
+
+# --- merging streams ------------------------------------------------------------------------------
+
+borders = st.lists(st.integers(0, 40), max_size=8)
+
+
+@settings(deadline=None)
+@given(cases, st.integers(1, 4), st.data())
+def test_merged_streams_equal_everything_sorted_at_once(found, n_streams, data):
+    ordered = canonical(found)
+    place = {case: data.draw(st.integers(0, n_streams - 1)) for case in found}
+    streams = [
+        # Borders fall between cases and within them.
+        cut(rows_of([c for c in ordered if place[c[0]] == k]), data.draw(borders))
+        for k in range(n_streams)
+    ]
+    assert read_rows(list(merge_rows(streams))) == rows_of(ordered)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7])
+def test_merging_does_not_depend_on_the_borders(size):
+    rng = np.random.default_rng(0)
+    found = {
+        f"c{i:03}": [("A", int(t)) for t in np.sort(rng.integers(0, 50, rng.integers(1, 9)))]
+        for i in range(200)
+    }
+    ordered = canonical(found)
+    streams = [
+        cut(rows, range(size, len(rows), size))
+        for rows in (rows_of(ordered[k::3]) for k in range(3))
+    ]
+    assert read_rows(list(merge_rows(streams))) == rows_of(ordered)
+
+
+def test_no_streams_and_empty_streams_have_no_rows():
+    assert list(merge_rows([])) == []
+    assert list(merge_rows([iter([]), iter([batch_of([])])])) == []
+    rows = [("a", "A", 1)]
+    streams = [iter([]), cut(rows, [0, 0]), iter([batch_of([])] * 3)]
+    assert read_rows(list(merge_rows(streams))) == rows
+
+
+def test_starts_that_tie_across_streams_are_ordered_by_id():
+    one = [("b", "A", 5), ("d", "A", 5), ("e", "A", 6)]
+    two = [("a", "A", 5), ("c", "B", 5), ("c", "A", 9), ("f", "A", 6)]
+    merged = read_rows(list(merge_rows([cut(one, [1, 2]), cut(two, [2])])))
+    assert [row[0] for row in merged] == ["a", "b", "c", "c", "d", "e", "f"]
+
+
+def test_a_case_over_many_batches_stays_in_one_piece():
+    long = [("long", "A", i) for i in range(300)]
+    short = [(f"s{i:03}", "B", i + 1) for i in range(100)]
+    found = list(merge_rows([cut(long, range(1, 300)), cut(short, range(3, 100, 3))]))
+    assert read_rows(found) == [*long, *short]
+
+
+class Counted:
+    """A stream that knows how many batches were asked of it."""
+
+    def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
+        self._batches = iter(batches)
+        self.taken = 0
+
+    def __iter__(self) -> Counted:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        self.taken += 1
+        return next(self._batches)
+
+
+def test_streams_are_read_as_they_are_needed():
+    # Three streams of 100 batches of two cases each, interleaved in time.
+    streams = [
+        Counted(
+            [
+                batch_of([(f"{k}-{i:03}-{j}", "A", 100 * i + 10 * j + k) for j in range(2)])
+                for i in range(100)
+            ]
+        )
+        for k in range(3)
+    ]
+    merged = merge_rows(streams)
+    assert [stream.taken for stream in streams] == [
+        0,
+        0,
+        0,
+    ]  # nothing before the first is asked for
+    given_out = 0
+    for batch in merged:
+        given_out += batch.num_rows
+        for stream in streams:
+            # Per stream, what was given out and one batch, and one more to see a case's end.
+            assert 2 * stream.taken <= given_out / 3 + 2 * 3
+    assert given_out == 600
+
+
+def test_a_stream_of_late_cases_waits():
+    early = Counted([batch_of([(f"e{i:03}", "A", i)]) for i in range(100)])
+    late = Counted([batch_of([(f"l{i:03}", "A", 1000 + i)]) for i in range(100)])
+    merged = merge_rows([early, late])
+    for _ in range(50):
+        next(merged)
+    assert early.taken >= 50 and late.taken <= 2

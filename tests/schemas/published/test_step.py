@@ -1,0 +1,85 @@
+"""Releases of steps as messages and tables: equal ones are equal bytes."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.published.step import StepRelease
+
+OTHERS = {
+    "release_id": "ward",
+    "epoch": "2",
+    "product": "dfg",
+    "view": "total",
+    "step": 3,
+    "start_us": 0,
+    "end_us": 40,
+    "n_steps_left": 6,
+    "epsilon": "0.5",
+    "delta": "0.000001",
+}
+CELLS = [("B", "■"), ("A", "B"), ("▶", "A"), ("A", "A")]
+
+
+def release(order: list[int]) -> StepRelease:
+    counts, errors = np.array([7, -3, 12, 0]), np.array([1.0, 2.5, 1 / 3, 4.0])
+    return StepRelease.of([CELLS[i] for i in order], counts[order], errors[order], **OTHERS)
+
+
+def test_the_order_of_the_cells_makes_no_difference() -> None:
+    first, again = release([0, 1, 2, 3]), release([2, 0, 3, 1])
+    assert first == again
+    assert first.to_json() == again.to_json()
+    assert list(first.cells) == sorted(CELLS)
+
+
+def test_a_message_says_all_and_is_read_back() -> None:
+    made = release([0, 1, 2, 3])
+    body = json.loads(made.to_json())
+    assert {k: v for k, v in body.items() if k != "cells"} == OTHERS
+    assert body["cells"][1] == {"cell": ["A", "B"], "count": -3, "standard_error": 2.5}
+    assert StepRelease.from_json(made.to_json()) == made
+    assert made.key == ("ward", "2", "dfg", "total", 3)
+
+
+def test_another_count_is_another_release() -> None:
+    made = release([0, 1, 2, 3])
+    other = StepRelease.of(made.cells, made.counts + 1, made.standard_errors, **OTHERS)
+    assert made != other
+    assert made.to_json() != other.to_json()
+
+
+def test_a_table_has_a_row_for_each_cell() -> None:
+    table = release([0, 1, 2, 3]).to_table()
+    rows = {tuple(row["cell"]): row for row in table.to_pylist()}
+    assert set(rows) == set(CELLS)
+    assert rows["B", "■"]["count"] == 7
+    assert rows["▶", "A"]["standard_error"] == 0.333333
+    assert {name: rows["A", "A"][name] for name in OTHERS} == OTHERS
+    assert table.schema.field("step").type == "int64"
+
+
+def test_a_step_without_cells_is_a_release() -> None:
+    made = StepRelease.of([], np.zeros(0, np.int64), np.zeros(0), **OTHERS)
+    assert StepRelease.from_json(made.to_json()) == made
+    assert made.to_table().num_rows == 0
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"{}", b"\xff", b'{"cells": [{"cell": ["A"], "count": 1}]}']
+)
+def test_what_is_no_release_is_refused(data: bytes) -> None:
+    with pytest.raises(UsageError, match="no release of a step"):
+        StepRelease.from_json(data)
+
+
+def test_cells_twice_or_counts_too_few_are_refused() -> None:
+    ones = np.ones(2)
+    with pytest.raises(UsageError, match="sorted and distinct"):
+        StepRelease.of([("A",), ("A",)], ones, ones, **OTHERS)
+    with pytest.raises(UsageError, match="as many"):
+        StepRelease(cells=(("A",),), counts=ones, standard_errors=ones, **OTHERS)

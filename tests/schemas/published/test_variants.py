@@ -1,0 +1,147 @@
+"""Released variants with another number of cases: proportions, order, sizes beyond int64."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
+
+NAMES = pa.array(list("ABCDEFGH"), pa.string())
+
+Rows = list[tuple[tuple[str, ...], int]]
+
+
+def released(rows: Rows, half_width: int | None = 2) -> ReleasedVariants:
+    """Variants with these counts; 0 is left out."""
+    offsets = np.cumsum([0, *(len(variant) for variant, _ in rows)], dtype=np.int64)
+    codes = np.array(["ABCDEFGH".index(a) for variant, _ in rows for a in variant], np.int32)
+    counts = np.array([count for _, count in rows], np.int64)
+    return most_frequent_first(NAMES, offsets, codes, counts, half_width)
+
+
+def rows_of(variants: ReleasedVariants) -> Rows:
+    table = variants.to_table()
+    table.validate(full=True)
+    return [(tuple(row["variant"]), row["count"]) for row in table.to_pylist()]
+
+
+def spelled(number: int) -> tuple[str, ...]:
+    """A variant of its own for each number."""
+    return tuple("ABCDEFGH"[int(digit)] for digit in f"{number:o}")
+
+
+@st.composite
+def variants_of_any_size(draw: st.DrawFn) -> ReleasedVariants:
+    """Up to 8 variants; the counts' sum fits int64, their products with others do not."""
+    count = st.one_of(st.integers(0, 5), st.integers(1, 10**4), st.integers(1, 2**58))
+    counts = draw(st.lists(count, max_size=8))
+    return released([(spelled(i), n) for i, n in enumerate(counts)])
+
+
+wanted = st.one_of(st.integers(0, 20), st.integers(0, 10**6), st.integers(0, 2**62))
+
+
+def check(variants: ReleasedVariants, n_cases: int) -> None:
+    before = dict(rows_of(variants))
+    resized = variants.resized(n_cases)
+    rows = rows_of(resized)
+    total = sum(before.values())
+    assert resized.n_cases == sum(count for _, count in rows) == (n_cases if total else 0)
+    assert resized.counts.dtype == np.int64 and (resized.counts > 0).all()
+    assert resized.lows is None and resized.highs is None
+    counts = [count for _, count in rows]
+    assert counts == sorted(counts, reverse=True)
+    after = dict(rows)
+    assert len(after) == len(rows) and set(after) <= set(before)
+    for variant, count in before.items():  # those that are left out have 0
+        assert abs(after.get(variant, 0) - Fraction(count * n_cases, total)) < 1
+    # Of equal counts the variant that was more frequent stays in front.
+    place = {variant: i for i, variant in enumerate(before)}
+    for (variant, count), (following, next_count) in itertools.pairwise(rows):
+        assert count > next_count or place[variant] < place[following]
+    # Only names that are used are left.
+    used = sorted({name for variant in after for name in variant})
+    assert resized.names.to_pylist() == used
+    assert rows_of(variants) == list(before.items())  # it stays as it was
+
+
+@given(variants_of_any_size(), wanted)
+def test_counts_are_in_proportion_and_sum_to_the_number(variants, n_cases):
+    check(variants, n_cases)
+
+
+@given(variants_of_any_size(), st.integers(-2, 2))
+def test_so_they_are_where_little_changes(variants, change):
+    check(variants, max(variants.n_cases + change, 0))
+
+
+@pytest.mark.parametrize("n_cases", [2**40 - 1, 2**40, 2**40 + 1])
+@pytest.mark.parametrize("total", [2**22 - 1, 2**22, 2**22 + 1, 2**61])
+def test_products_about_2_to_the_63_are_exact(total, n_cases):
+    check(released([(("A",), total // 2), (("B",), total - total // 2 - 1), (("C",), 1)]), n_cases)
+
+
+def test_resized_by_hand():
+    variants = released([(("A", "B"), 5), (("C",), 3), (("B",), 1), (("D", "A"), 1)])
+    # Sums of 5, 8, 9 and 10 tenths of 5 are 2.5, 4, 4.5 and 5; halves are rounded up.
+    assert rows_of(variants.resized(5)) == [(("A", "B"), 3), (("C",), 1), (("B",), 1)]
+    assert variants.resized(5).names.to_pylist() == ["A", "B", "C"]
+    assert rows_of(variants.resized(20)) == [(v, 2 * n) for v, n in rows_of(variants)]
+    assert rows_of(variants.resized(1)) == [(("A", "B"), 1)]
+    # The fourth gets ahead of the third by the rounding.
+    ahead = released([(("A",), 3), (("B",), 3), (("C",), 3)])
+    assert rows_of(ahead.resized(4)) == [(("B",), 2), (("A",), 1), (("C",), 1)]
+
+
+def test_nothing_is_made_of_nothing_and_nothing_is_left_of_0_cases():
+    for empty in (released([]).resized(9), released([(("A",), 4)]).resized(0)):
+        assert rows_of(empty) == [] and empty.n_cases == empty.n_variants == 0
+        assert empty.names.to_pylist() == [] and empty.offsets.tolist() == [0]
+        assert empty.to_json() == {"activities": [], "variants": []}
+        assert empty.codes.dtype == np.int32
+
+
+def test_the_same_number_takes_the_intervals_away_and_nothing_else():
+    variants = released([(("A", "B"), 5), (("C",), 3)])
+    same = variants.resized(8)
+    assert variants.lows is not None and same.lows is None and same.highs is None
+    assert rows_of(same) == rows_of(variants) and same.names.equals(variants.names)
+
+
+# --- without intervals ----------------------------------------------------------------------------
+
+PLAIN = released([(("A", "B"), 90), (("E",), 30), (("B", "B", "A"), 16)], half_width=None)
+ROWS = [
+    {"variant": ["A", "B"], "count": 90},
+    {"variant": ["E"], "count": 30},
+    {"variant": ["B", "B", "A"], "count": 16},
+]
+
+
+def test_variants_without_intervals_have_no_columns_for_them():
+    assert PLAIN.to_table().column_names == ["variant", "count"]
+    assert PLAIN.to_table().to_pylist() == ROWS
+    assert PLAIN.to_json() == {"activities": ["A", "B", "E"], "variants": ROWS}
+    known = released([(("A",), 3)], half_width=5)
+    assert known.to_table().to_pylist() == [{"variant": ["A"], "count": 3, "low": 0, "high": 8}]
+
+
+@pytest.mark.parametrize("rows", [[], [1], [2, 0], [1, 1, 0, 2]])
+def test_selections_of_them_have_none_either(rows):
+    taken = PLAIN.take(np.array(rows, np.int64))
+    assert taken.lows is None and taken.highs is None
+    assert taken.to_table().to_pylist() == [ROWS[row] for row in rows]
+
+
+def test_they_survive_the_wire():
+    back = decode(encode(PLAIN))
+    assert back.lows is None and back.highs is None
+    assert back.to_table().equals(PLAIN.to_table())

@@ -1,0 +1,277 @@
+"""Prefix trees and minimal automata: the paper's example, naive construction, minimality."""
+
+from __future__ import annotations
+
+import itertools
+import string
+from collections.abc import Mapping
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.logs import (
+    Automaton,
+    Variant,
+    cases_of,
+    event_logs,
+    histogram,
+    naive_automaton,
+    plain,
+    trace_batch,
+    variant_counts,
+)
+from tracecloak.schemas.arrays.sequences import encode_sequences
+from tracecloak.schemas.statistics import dafsa
+from tracecloak.schemas.statistics.dafsa import Dafsa
+from tracecloak.schemas.statistics.trie import Trie
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+# Table 1 of the Amun paper: six cases of four variants.
+AMUN = {("A", "B", "C"): 3, ("A", "E", "C"): 1, ("D", "A", "B", "C"): 1, ("D", "A", "E", "C"): 1}
+AMUN_NAMES = "ABCDE"
+
+
+def read_automaton(automaton: Dafsa, names: str = "ABC") -> Automaton:
+    """The automaton with names; checks that it is deterministic and in order."""
+    sources, activities = automaton.sources.tolist(), automaton.activities.tolist()
+    keys = [(source, names[code]) for source, code in zip(sources, activities, strict=True)]
+    assert keys == sorted(set(keys))
+    passes = dict(zip(keys, automaton.contingency_table.tolist(), strict=True))
+    final = set(np.flatnonzero(automaton.is_final).tolist())
+    return Automaton(dict(zip(keys, automaton.targets.tolist(), strict=True)), final, passes)
+
+
+# --- the paper's example --------------------------------------------------------------------------
+
+
+def test_the_automaton_of_the_paper():
+    automaton = Dafsa.from_variants(histogram(AMUN, AMUN_NAMES))
+    # The paper's s0, s5, s2, s3 and s4, numbered by their first visit: 0 A 1 B 2 C 3, then 0 D 4.
+    assert (automaton.n_states, automaton.n_transitions) == (5, 6)
+    found = read_automaton(automaton, AMUN_NAMES)
+    assert found.steps == {
+        (0, "A"): 1,
+        (0, "D"): 4,
+        (1, "B"): 2,
+        (1, "E"): 2,
+        (2, "C"): 3,
+        (4, "A"): 1,
+    }
+    assert found.final == {3}
+    # The contingency table of all six cases.
+    assert found.passes == {
+        (0, "A"): 4,
+        (0, "D"): 2,
+        (1, "B"): 4,
+        (1, "E"): 2,
+        (2, "C"): 6,
+        (4, "A"): 2,
+    }
+
+
+def test_the_filtered_contingency_table_of_the_paper():
+    # Without case 1, which is one of the three of ABC: Table 4.
+    automaton = Dafsa.from_variants(histogram(AMUN, AMUN_NAMES))
+    assert automaton.contingency_table_of(np.array([2, 1, 1, 1])).tolist() == [3, 2, 3, 2, 5, 2]
+
+
+def test_the_trie_of_the_paper():
+    trie = Trie.from_variants(histogram(AMUN, AMUN_NAMES))
+    # Prefixes by number: -, A, AB, ABC, AE, AEC, D, DA, DAB, DABC, DAE, DAEC.
+    assert trie.parents.tolist() == [-1, 0, 1, 2, 1, 4, 0, 6, 7, 8, 7, 10]
+    assert trie.activities.tolist() == [-1, 0, 1, 2, 4, 2, 3, 0, 1, 2, 4, 2]
+    assert trie.counts.tolist() == [6, 4, 3, 3, 1, 1, 2, 2, 1, 1, 1, 1]
+    assert np.flatnonzero(trie.is_end).tolist() == [3, 5, 9, 11]
+    assert trie.heights.tolist() == [4, 2, 1, 0, 1, 0, 3, 2, 1, 0, 1, 0]
+    assert trie.nodes.tolist() == [1, 2, 3, 1, 4, 5, 6, 7, 8, 9, 6, 7, 10, 11]
+
+
+# --- tries ----------------------------------------------------------------------------------------
+
+
+def check_trie(counts: Mapping[Variant, int], names: str) -> None:
+    """Compares all columns with the set of prefixes."""
+    trie = Trie.from_variants(histogram(counts, names))
+    prefixes = sorted({()} | {v[:k] for v in counts for k in range(1, len(v) + 1)})
+    number = {prefix: i for i, prefix in enumerate(prefixes)}
+    longer = {p: [v for v in counts if v[: len(p)] == p] for p in prefixes}
+    inner = prefixes[1:]
+    assert trie.parents.tolist() == [-1, *(number[p[:-1]] for p in inner)]
+    assert trie.activities.tolist() == [-1, *(names.index(p[-1]) for p in inner)]
+    assert trie.counts.tolist() == [sum(counts[v] for v in longer[p]) for p in prefixes]
+    assert trie.is_end.tolist() == [p in counts for p in prefixes]
+    assert trie.heights.tolist() == [
+        max((len(v) - len(p) for v in longer[p]), default=0) for p in prefixes
+    ]
+    positions = [v[:k] for v in sorted(counts) for k in range(1, len(v) + 1)]
+    assert trie.nodes.tolist() == [number[p] for p in positions]
+
+
+@settings(deadline=None)
+@given(variant_counts())
+def test_trie_nodes_are_the_prefixes_in_order(counts):
+    check_trie(counts, "ABC")
+
+
+@settings(deadline=None)
+@given(variant_counts(activities="AB", max_length=8, max_variants=20))
+def test_trie_nodes_are_the_prefixes_of_deeper_variants(counts):
+    check_trie(counts, "AB")
+
+
+def test_a_trie_deeper_than_16_bits():
+    # Depths beyond 65,535 are sorted by another type; two of three variants part at the very end.
+    n = 70_000
+    lengths = np.array([n, n, 3])
+    codes = np.zeros(lengths.sum(), np.int32)
+    codes[2 * n - 1] = 1
+    codes[2 * n :] = [0, 1, 1]
+    variants = VariantHistogram(
+        encode_sequences(np.concatenate([[0], np.cumsum(lengths)]), codes), np.array([4, 2, 1])
+    )
+    trie = Trie.from_variants(variants)
+    assert len(trie.parents) == 1 + n + 1 + 2
+    assert trie.counts.tolist() == [7, 7, *[6] * (n - 2), 4, 2, 1, 1]
+    assert trie.nodes.tolist() == [*range(1, n + 1), *range(1, n), n + 1, 1, n + 2, n + 3]
+    assert trie.parents.tolist() == [-1, *range(n), n - 1, 1, n + 2]
+    automaton = Dafsa.from_variants(variants)
+    assert automaton.n_states == n + 2  # one per depth, and one after the early B
+    assert automaton.contingency_table[0] == 7
+
+
+# --- automata -------------------------------------------------------------------------------------
+
+
+def check_automaton(counts: Mapping[Variant, int], names: str) -> None:
+    """Compares with the naive construction, and checks what minimal means without it."""
+    automaton = Dafsa.from_variants(histogram(counts, names))
+    found = read_automaton(automaton, names)
+    assert plain(found) == plain(naive_automaton(counts))
+    assert found.states == set(range(automaton.n_states))
+    # Myhill and Nerode: no two states allow the same continuations; the initial one's are the log.
+    languages = found.continuations()
+    assert languages[0] == set(counts)
+    assert len(set(languages.values())) == automaton.n_states
+    # Each variant's path goes through the automaton and ends in a final state.
+    offsets = automaton.variants.offsets
+    for i, variant in enumerate(sorted(counts)):
+        path = automaton.path[offsets[i] : offsets[i + 1]]
+        states = [0, *automaton.targets[path].tolist()]
+        assert automaton.sources[path].tolist() == states[:-1]
+        assert "".join(names[code] for code in automaton.activities[path]) == "".join(variant)
+        assert automaton.is_final[states[-1]]
+
+
+@settings(deadline=None)
+@given(variant_counts())
+def test_automata_are_minimal_and_exact(counts):
+    check_automaton(counts, "ABC")
+
+
+@settings(deadline=None)
+@given(variant_counts(activities="AB", max_length=7, max_variants=25))
+def test_automata_of_many_merging_variants_are_minimal_and_exact(counts):
+    check_automaton(counts, "AB")
+
+
+def test_all_words_of_a_length_need_one_state_each():
+    words = {word: 1 for word in itertools.product("AB", repeat=6)}
+    automaton = Dafsa.from_variants(histogram(words, "AB"))
+    assert (automaton.n_states, automaton.n_transitions) == (7, 12)
+    assert automaton.contingency_table.tolist() == [32] * 12
+
+
+def test_states_differ_by_whether_a_variant_ends_there():
+    # After A a case may end or go on with C, after B it must go on.
+    automaton = Dafsa.from_variants(histogram({("A",): 1, ("A", "C"): 1, ("B", "C"): 1}))
+    assert (automaton.n_states, automaton.n_transitions) == (4, 4)
+    assert automaton.is_final.tolist() == [False, True, True, False]
+
+
+def test_no_variants_have_one_state_that_accepts_nothing():
+    automaton = Dafsa.from_variants(VariantHistogram.merge(()))
+    assert (automaton.n_states, automaton.n_transitions) == (1, 0)
+    assert not automaton.is_final.any() and len(automaton.path) == 0
+    assert automaton.contingency_table.tolist() == []
+
+
+@settings(deadline=None)
+@given(event_logs(), st.randoms(use_true_random=False))
+def test_equal_histograms_give_equal_numbers(log, random):
+    cases = [(case, " ".join(a for a, _ in found)) for case, found in cases_of(log).items()]
+    one = Dafsa.from_variants(VariantHistogram.from_traces(trace_batch(dict(cases), "ABC")))
+    random.shuffle(cases)
+    two = Dafsa.from_variants(VariantHistogram.from_traces(trace_batch(dict(cases), "ABC")))
+    assert plain(one) == plain(two)
+
+
+@settings(deadline=None)
+@given(event_logs())
+def test_cases_follow_their_own_paths(log):
+    traces = trace_batch(log, "ABC")
+    automaton = Dafsa.from_variants(VariantHistogram.from_traces(traces))
+    variant, transition = automaton.annotate(traces)
+    assert variant.tolist() == automaton.variants.find(traces).tolist()
+    assert automaton.activities[transition].tolist() == traces.activities.tolist()
+    # Counted over events, the transitions are the contingency table.
+    counted = np.bincount(transition, minlength=automaton.n_transitions)
+    assert counted.tolist() == automaton.contingency_table.tolist()
+    # One step leads to the next, and every case begins at state 0.
+    before = np.concatenate([[0], automaton.targets[transition[:-1]]]) if len(log) else []
+    expected = np.where(traces.is_first, 0, before)
+    assert automaton.sources[transition].tolist() == expected.tolist()
+
+
+def test_a_case_that_the_automaton_does_not_accept_is_refused():
+    automaton = Dafsa.from_variants(histogram({("A", "B"): 1}))
+    # A prefix is no variant, and neither is a continuation.
+    for text in ("A", "A B C", "C"):
+        with pytest.raises(ValueError, match="variant is not accepted by the automaton"):
+            automaton.annotate(trace_batch({"c": "A B", "canary": text}, "ABC"))
+
+
+@settings(deadline=None)
+@given(variant_counts(), st.data())
+def test_counts_of_some_variants_are_put_in_their_places(counts, data):
+    automaton = Dafsa.from_variants(histogram(counts))
+    some = {v: data.draw(st.integers(0, 9)) for v in counts}
+    found = automaton.counts_of(histogram({v: n for v, n in some.items() if n}))
+    assert found.tolist() == [some[v] for v in sorted(counts)]
+    assert automaton.counts_of(automaton.variants).tolist() == [counts[v] for v in sorted(counts)]
+    # And the table of those counts is the one of an automaton that holds them.
+    steps = list(read_automaton(automaton).steps)
+    passes = dict(zip(steps, automaton.contingency_table_of(found).tolist(), strict=True))
+    naive = naive_automaton(counts)
+    for variant, n in some.items():
+        state = 0
+        for activity in variant:
+            passes[state, activity] -= n
+            state = naive.steps[state, activity]
+    assert not any(passes.values())
+
+
+def test_counts_of_an_unknown_variant_are_refused():
+    automaton = Dafsa.from_variants(histogram({("A", "B"): 1}))
+    with pytest.raises(ValueError, match="a variant is not accepted by the automaton"):
+        automaton.counts_of(histogram({("A", "B"): 1, ("A",): 1}))
+
+
+def test_a_long_case_costs_no_more_than_its_events():
+    # 20,000 heights of one node each; only the few that short cases share are compared.
+    rng = np.random.default_rng(0)
+    names = string.ascii_uppercase[:5]
+    letters = np.array(list(names))
+    log = {f"c{i}": " ".join(letters[rng.integers(0, 5, 6)]) for i in range(500)}
+    log["long"] = " ".join(letters[rng.integers(0, 5, 20_000)])
+    variants = VariantHistogram.from_traces(trace_batch(log, names))
+    with mock.patch.object(dafsa, "word_bytes", wraps=dafsa.word_bytes) as compared:
+        automaton = Dafsa.from_variants(variants)
+    assert compared.call_count <= 7
+    assert automaton.n_states > 20_000 - 7
+    assert int(automaton.contingency_table.sum()) == 500 * 6 + 20_000
+    # The states that the long case has to itself are as many as it has positions beyond the rest.
+    accepted, _ = automaton.annotate(trace_batch(log, names))
+    assert len(set(accepted.tolist())) == variants.n_variants

@@ -1,0 +1,94 @@
+"""Directly-follows graphs against a loop."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+
+from tests.support.logs import event_logs, naive_pairs, read_pairs, trace_batch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+
+def test_pairs_by_hand():
+    traces = trace_batch({"c1": "A B B C", "c2": "A B", "c3": "C"})
+    graph = DirectlyFollows.from_traces(traces)
+    assert read_pairs(graph, traces.vocabulary) == {
+        ("A", "B"): 2,
+        ("B", "B"): 1,
+        ("B", "C"): 1,
+        ("B", "■"): 1,
+        ("C", "■"): 2,
+        ("▶", "A"): 2,
+        ("▶", "C"): 1,
+    }
+    assert graph.sources.tolist() == [0, 1, 1, 1, 2, 3, 3]
+    assert graph.targets.tolist() == [1, 1, 2, 4, 4, 0, 2]
+    assert graph.weight == 7
+
+
+@settings(deadline=None)
+@given(event_logs())
+def test_pairs_are_those_of_a_loop(log):
+    traces = trace_batch(log, "ABC")
+    graph = DirectlyFollows.from_traces(traces)
+    assert read_pairs(graph, traces.vocabulary) == naive_pairs(log)
+    assert (graph.sources.dtype, graph.targets.dtype) == (np.int32, np.int32)
+    assert graph.counts.dtype == np.int64
+    pairs = list(zip(graph.sources.tolist(), graph.targets.tolist(), strict=True))
+    assert pairs == sorted(set(pairs))
+
+
+@settings(deadline=None)
+@given(event_logs())
+def test_variants_give_the_same_pairs_as_cases(log):
+    traces = trace_batch(log, "ABC")
+    variants = VariantHistogram.from_traces(traces)
+    assert DirectlyFollows.from_variants(
+        variants, traces.vocabulary
+    ) == DirectlyFollows.from_traces(traces)
+
+
+@settings(deadline=None)
+@given(event_logs())
+def test_inner_pairs_are_between_activities(log):
+    traces = trace_batch(log, "ABC")
+    inner = DirectlyFollows.from_traces(traces).inner(traces.vocabulary)
+    expected = {p: n for p, n in naive_pairs(log).items() if "▶" not in p and "■" not in p}
+    assert read_pairs(inner, traces.vocabulary) == expected
+
+
+def test_pairs_of_a_wide_vocabulary_stay_apart():
+    # Pairs are counted by one number each, which must not mix source and target.
+    names = [f"{i:05}" for i in range(70_000)]
+    traces = trace_batch({"c1": "00001 69999 00000 69999", "c2": "69999 00001"}, names)
+    graph = DirectlyFollows.from_traces(traces)
+    assert read_pairs(graph, traces.vocabulary) == {
+        ("00000", "69999"): 1,
+        ("00001", "69999"): 1,
+        ("00001", "■"): 1,
+        ("69999", "00000"): 1,
+        ("69999", "00001"): 1,
+        ("69999", "■"): 1,
+        ("▶", "00001"): 1,
+        ("▶", "69999"): 1,
+    }
+    assert DirectlyFollows.merge([graph, graph]).counts.tolist() == [2] * 8
+
+
+def test_no_cases_have_no_pairs():
+    empty = DirectlyFollows.from_traces(trace_batch({}))
+    assert empty == DirectlyFollows.merge(()) and empty.weight == 0
+    assert empty == DirectlyFollows.from_variants(
+        VariantHistogram.merge(()), ActivityVocabulary.of([])
+    )
+
+
+def test_graphs_are_equal_if_pairs_and_counts_are():
+    graphs = [
+        DirectlyFollows.from_traces(trace_batch(log, "ABC"))
+        for log in ({"c": "A B"}, {"c": "A C"}, {"c": "C B"}, {"c": "A B", "d": "A B"}, {"c": "A"})
+    ]
+    assert all((a == b) == (i == j) for i, a in enumerate(graphs) for j, b in enumerate(graphs))
+    assert graphs[0] != "A B"

@@ -1,0 +1,203 @@
+"""Relations between activities against a loop over cases and pairs of events."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from tests.support.logs import Log, cases_of, event_logs, plain, trace_batch
+from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.arrays.merging import Statistics
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.statistics.relations import ActivityRelations
+from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.transforms.batch.count import MergeStatisticsFn
+
+Pair = tuple[str, str]
+
+
+def naive(log: Log) -> tuple[dict[Pair, tuple[int, int]], dict[str, int]]:
+    """Cases by pair, at all and before the first target, and cases by first activity.
+
+    Those that have an activity are under ▶.
+    """
+    pairs: Counter[Pair] = Counter()
+    before_first: Counter[Pair] = Counter()
+    firsts: Counter[str] = Counter()
+    for steps in cases_of(log).values():
+        names = [name for name, _ in steps]
+        pairs.update({("▶", name) for name in names})
+        pairs.update(set(itertools.combinations(names, 2)))  # in the order of the case
+        for target in set(names):
+            before = {"▶", *names[: names.index(target)]}
+            before_first.update({(source, target) for source in before})
+        firsts[names[0]] += 1
+    return {pair: (n, before_first[pair]) for pair, n in pairs.items()}, dict(firsts)
+
+
+def read(
+    relations: ActivityRelations, vocabulary: ActivityVocabulary
+) -> tuple[dict[Pair, tuple[int, int]], dict[str, int]]:
+    labels = vocabulary.labels
+    pairs = zip(
+        relations.sources.tolist(), relations.targets.tolist(), relations.counts.tolist(),
+        relations.counts_before_first.tolist(), strict=True,
+    )  # fmt: skip
+    firsts = zip(relations.first_codes.tolist(), relations.first_counts.tolist(), strict=True)
+    return (
+        {(labels[source], labels[target]): tuple(counts) for source, target, *counts in pairs},
+        {labels[code]: count for code, count in firsts},
+    )
+
+
+def test_relations_by_hand() -> None:
+    traces = trace_batch({"c1": "A B A", "c2": "B C", "c3": "B C"}, "ABCD")
+    relations = ActivityRelations.from_traces(traces)
+    assert read(relations, traces.vocabulary) == (
+        {
+            ("A", "A"): (1, 0),
+            ("A", "B"): (1, 1),
+            ("B", "A"): (1, 0),
+            ("B", "C"): (2, 2),
+            ("▶", "A"): (1, 1),
+            ("▶", "B"): (3, 3),
+            ("▶", "C"): (2, 2),
+        },
+        {"A": 1, "B": 2},
+    )
+    assert relations.matrix(traces.vocabulary).tolist() == [
+        [1, 1, 0, 0],
+        [1, 0, 2, 0],
+        [0, 0, 0, 0],
+        [0, 0, 0, 0],
+    ]
+    assert relations.matrix(traces.vocabulary, at_first=True).tolist() == [
+        [0, 1, 0, 0],
+        [0, 0, 2, 0],
+        [0, 0, 0, 0],
+        [0, 0, 0, 0],
+    ]
+    assert relations.cases(traces.vocabulary).tolist() == [1, 3, 2, 0]
+    assert relations.firsts(traces.vocabulary).tolist() == [1, 2, 0, 0]
+    assert relations.weight == 7
+
+
+@given(event_logs())
+def test_relations_are_those_of_a_loop(log: Log) -> None:
+    traces = trace_batch(log, "ABC")
+    relations = ActivityRelations.from_traces(traces)
+    assert read(relations, traces.vocabulary) == naive(log)
+    assert relations.sources.dtype == relations.targets.dtype == np.int32
+    assert relations.first_codes.dtype == np.int32
+    assert relations.counts_before_first.dtype == np.int64
+    assert relations.counts.dtype == relations.first_counts.dtype == np.int64
+    pairs = list(zip(relations.sources.tolist(), relations.targets.tolist(), strict=True))
+    assert pairs == sorted(set(pairs))
+
+
+@given(event_logs(max_events=40, n_cases=9))
+def test_blocks_of_rows_give_the_same(log: Log) -> None:
+    traces = trace_batch(log, "ABC")
+    variants = VariantHistogram.from_traces(traces)
+    whole = plain(ActivityRelations.from_variants(variants, traces.vocabulary))
+    for block in (1, 7, 20):
+        with mock.patch("tracecloak.schemas.statistics.relations._BLOCK", block):
+            found = ActivityRelations.from_variants(variants, traces.vocabulary)
+        assert plain(found) == whole
+
+
+def test_pairs_of_a_wide_vocabulary_stay_apart() -> None:
+    names = [f"{i:05}" for i in range(70_000)]
+    traces = trace_batch({"c1": "00001 69999 00001"}, names)
+    found, firsts = read(ActivityRelations.from_traces(traces), traces.vocabulary)
+    assert firsts == {"00001": 1}
+    assert found == {
+        ("00001", "00001"): (1, 0),
+        ("00001", "69999"): (1, 1),
+        ("69999", "00001"): (1, 0),
+        ("▶", "00001"): (1, 1),
+        ("▶", "69999"): (1, 1),
+    }
+
+
+@given(event_logs())
+def test_parts_merge_to_the_whole(log: Log) -> None:
+    traces = trace_batch(log, "ABC")
+    whole = plain(ActivityRelations.from_traces(traces))
+    parts = [
+        ActivityRelations.from_traces(traces.take(np.arange(first, traces.n_cases, 3)))
+        for first in range(3)
+    ]
+    assert plain(ActivityRelations.merge(parts)) == whole
+    assert plain(ActivityRelations.merge([ActivityRelations.merge(parts[:2]), parts[2]])) == whole
+    assert plain(ActivityRelations.merge([parts[2], ActivityRelations.merge(()), *parts[:2]])) == (
+        whole
+    )
+
+
+Fn = MergeStatisticsFn
+
+
+def fresh_then_merged(fn: Fn, batches: list[Statistics]) -> Any:
+    return fn.merge_accumulators([fn.add_input(fn.create_accumulator(), b) for b in batches])
+
+
+def sent_over_the_wire(fn: Fn, batches: list[Statistics]) -> Any:
+    coder = fn.get_accumulator_coder()
+    added = [fn.compact(fn.add_input(fn.create_accumulator(), b)) for b in batches]
+    return fn.merge_accumulators([coder.decode(coder.encode(a)) for a in added])
+
+
+def one_after_the_other(fn: Fn, batches: list[Statistics]) -> Any:
+    accumulator = fn.create_accumulator()
+    for batch in batches:
+        accumulator = fn.add_input(accumulator, batch)
+    return accumulator
+
+
+def permuted(fn: Fn, batches: list[Statistics]) -> Any:
+    halves = [one_after_the_other(fn, batches[::-1][i::2]) for i in range(2)]
+    return fn.merge_accumulators([fn.create_accumulator(), *halves])
+
+
+@pytest.mark.parametrize(
+    "way", [fresh_then_merged, sent_over_the_wire, one_after_the_other, permuted]
+)
+@given(event_logs())
+def test_the_count_step_combines_them_in_every_way(
+    way: Callable[[Fn, list[Statistics]], Any], log: Log
+) -> None:
+    traces = trace_batch(log, "ABC")
+    whole = plain(ActivityRelations.from_traces(traces))
+    parts = [traces.take(np.arange(first, traces.n_cases, 4)) for first in range(4)]
+    batches = [Statistics({"relations": ActivityRelations.from_traces(part)}) for part in parts]
+    before = [plain(batch.by_name["relations"]) for batch in batches]
+    fn = MergeStatisticsFn({"relations": ActivityRelations})
+    accumulator = way(fn, batches)
+    for _ in range(2):
+        assert plain(fn.extract_output(accumulator).by_name["relations"]) == whole
+    assert [plain(batch.by_name["relations"]) for batch in batches] == before
+    assert plain(decode(encode(ActivityRelations.from_traces(traces)))) == whole
+
+
+def test_no_cases_have_no_relations() -> None:
+    empty = ActivityRelations.from_traces(trace_batch({}))
+    assert empty == ActivityRelations.merge(()) and empty.weight == 0
+    assert plain(empty) == plain(ActivityRelations.merge(()))
+
+
+@pytest.mark.parametrize(
+    "other", [{"c": "A C"}, {"c": "B A"}, {"c": "A B", "d": "A B"}, {"c": "A B B"}, {"c": "A"}, {}]
+)
+def test_relations_are_equal_if_all_counts_are(other: Log) -> None:
+    ours = ActivityRelations.from_traces(trace_batch({"c": "A B"}, "ABC"))
+    assert ours == ActivityRelations.from_traces(trace_batch({"d": "A B"}, "ABC"))
+    assert ours != ActivityRelations.from_traces(trace_batch(other, "ABC"))
+    assert ours != "A B"

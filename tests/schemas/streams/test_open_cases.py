@@ -1,0 +1,452 @@
+"""Open cases: equal to a naive assembly of each case by itself, in whatever order messages come."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.logs import plain
+from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.events import EVENT_SCHEMA, MAX_TIME_US, MIN_TIME_US
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.streams.closing_rule import ClosingRule
+from tracecloak.schemas.streams.open_cases import CaseEvents, OpenCases, hex_names
+
+NAMES = ("A", "B", "C", "END")
+RULE = ClosingRule(
+    vocabulary=NAMES,
+    period_us=10,
+    inactivity_gap_us=12,
+    max_lifetime_us=60,
+    max_disorder_us=3,
+    max_trace_length=5,
+    tombstone_us=1_000,
+    end_activities=("END",),
+    release_delay_us=0,
+)
+
+
+class Message(NamedTuple):
+    case: int
+    event_id: int
+    activity: str
+    time: int
+    publish: int
+
+
+Trace = tuple[tuple[str, int], ...]
+Closed = tuple[int, Trace]  # step, (activity, time)
+
+
+def keys_of(cases: Iterable[int]) -> np.ndarray:
+    """Identities of which two or three share their first word."""
+    return np.array([(case // 3, case) for case in cases], np.uint64).reshape(-1, 2)
+
+
+def name_of(case: int) -> str:
+    return f"{case // 3:016x}{case:016x}"
+
+
+def batch(messages: Sequence[Message], rule: ClosingRule = RULE) -> CaseEvents:
+    """The messages in columns; some cases have several rows of keys, and some rows no message."""
+    rows: dict[tuple[int, int], int] = {(99, 0): 0}
+    case = [rows.setdefault((m.case, i % 2), len(rows)) for i, m in enumerate(messages)]
+    return CaseEvents.of(
+        keys_of(key for key, _ in rows),
+        np.zeros((len(rows), 0), np.uint64),
+        np.array(case, np.int64),
+        np.array([m.publish for m in messages], np.int64),
+        np.array([m.time for m in messages], np.int64),
+        np.array([m.event_id for m in messages], np.uint64),
+        rule.codes.codes_or_other(pa.array([m.activity for m in messages], pa.string())),
+    )
+
+
+def accepted(messages: Iterable[Message], rule: ClosingRule) -> tuple[int, list[Message]]:
+    """(moment of closing, messages that belong to it) of one case, message by message."""
+    earliest: dict[int, Message] = {}
+    clipped = (m._replace(time=min(m.time, m.publish)) for m in messages)
+    for m in sorted(clipped, key=lambda m: (m.publish, m.event_id, m.time, m.activity)):
+        earliest.setdefault(m.event_id, m)
+    limited = list(earliest.values())[: rule.max_trace_length]
+    taken: list[Message] = []
+    lifetime = limited[0].publish + rule.max_lifetime_us
+    end = None
+    close = 0
+    for m in limited:
+        if taken and m.publish >= close:
+            break
+        taken.append(m)
+        if end is None and m.activity in rule.end_activities:
+            end = m.publish
+        over = [lifetime, m.publish + rule.inactivity_gap_us, *([] if end is None else [end])]
+        close = min(over) + rule.max_disorder_us
+    return close, taken
+
+
+def naive(messages: Iterable[Message], rule: ClosingRule = RULE) -> dict[str, Closed]:
+    """Step and trace of every case, each by itself."""
+    by_case = defaultdict(list)
+    for m in messages:
+        by_case[m.case].append(m)
+    found = {}
+    for case, own in by_case.items():
+        close, taken = accepted(own, rule)
+        ordered = sorted(taken, key=lambda m: (m.time, m.publish, m.event_id))
+        trace = tuple((m.activity, m.time) for m in ordered)
+        found[name_of(case)] = close // rule.period_us, trace
+    return found
+
+
+def traces_of(traces: TraceBatch) -> dict[str, Trace]:
+    names = traces.vocabulary.names.to_pylist()
+    return {
+        case: tuple(
+            (names[a], int(t))
+            for a, t in zip(traces.activities[i:j], traces.times[i:j], strict=True)
+        )
+        for case, i, j in zip(
+            traces.case_ids.to_pylist(), traces.offsets[:-1], traces.offsets[1:], strict=True
+        )
+    }
+
+
+def collect(into: dict[str, Closed], steps: Iterable[tuple[int, TraceBatch]]) -> None:
+    for step, traces in steps:
+        assert traces.n_cases > 0
+        for case, trace in traces_of(traces).items():
+            assert case not in into, "a case was closed twice"
+            into[case] = step, trace
+
+
+def streamed(
+    arrivals: Sequence[Message], cuts: Iterable[int] = (), rule: ClosingRule = RULE
+) -> dict[str, Closed]:
+    """What comes out if messages arrive so, in batches that end at the cuts.
+
+    After every batch all steps are closed that no message to come was published before.
+    """
+    state, found = OpenCases.none(), dict[str, Closed]()
+    ends = sorted({c for c in cuts if 0 < c < len(arrivals)} | {len(arrivals)})
+    start = 0
+    for end in ends:
+        state = state.add(batch(arrivals[start:end], rule), rule)
+        left = [m.publish for m in arrivals[end:]]
+        if left:
+            state, steps = state.close(min(left), rule)
+            collect(found, steps)
+        start = end
+    state, steps = state.close(2**63 - 1, rule)
+    collect(found, steps)
+    assert state.n_cases == state.n_events == 0
+    return found
+
+
+messages = st.builds(
+    Message,
+    case=st.integers(0, 6),
+    event_id=st.integers(0, 8),
+    activity=st.sampled_from(["A", "B", "END"]),
+    time=st.integers(0, 80),
+    publish=st.integers(0, 80),
+)
+cuts = st.lists(st.integers(0, 40), max_size=8)
+
+
+rules = st.builds(
+    replace,
+    st.just(RULE),
+    period_us=st.integers(1, 30),
+    inactivity_gap_us=st.integers(1, 30),
+    max_lifetime_us=st.integers(1, 60),
+    max_disorder_us=st.integers(0, 5),
+    max_trace_length=st.integers(1, 8),
+    end_activities=st.sampled_from([(), ("END",), ("A", "END")]),
+)
+
+
+@given(st.lists(messages, min_size=1, max_size=40), cuts, rules)
+def test_any_order_and_batching_gives_what_each_case_gives_by_itself(
+    sent: list[Message], ends: list[int], rule: ClosingRule
+) -> None:
+    assert streamed(sent, ends, rule) == naive(sent, rule)
+
+
+@given(st.lists(messages, min_size=1, max_size=40), cuts, st.integers(0, 6), st.randoms())
+def test_one_case_more_changes_nothing_of_the_others(
+    sent: list[Message], ends: list[int], case: int, random: object
+) -> None:
+    """Whatever it sends: neither the traces of others nor their steps."""
+    others = [m for m in sent if m.case != case]
+    alone = streamed(others, ends) if others else {}
+    together = streamed(sent, ends)
+    together.pop(name_of(case), None)
+    assert together == alone
+
+
+def test_of_unlike_messages_with_one_id_and_moment_the_choice_is_one() -> None:
+    """Whichever comes first."""
+    unlike = [Message(1, 1, name, time, 5) for name, time in (("B", 3), ("A", 4), ("A", 3))]
+    for order in itertools.permutations(unlike):
+        assert streamed(order) == {name_of(1): (2, (("A", 3),))}
+
+
+def stream_of(n_cases: int, rng: np.random.Generator) -> list[Message]:
+    """Cases with an end; one message in ten is a straggler, of which some come too late."""
+    sent, event_id = [], 0
+    for case in range(n_cases):
+        time = int(rng.integers(0, 500))
+        length = int(rng.integers(1, 8))
+        for i in range(length):
+            last = i == length - 1
+            delay = int(rng.integers(1, 9)) if rng.random() < 0.1 else 0
+            name = "END" if last else str(rng.choice(["A", "B", "C"]))
+            sent.append(Message(case, event_id, name, time, time + delay))
+            event_id += 1
+            time += int(rng.integers(1, 4))
+    return sent
+
+
+def shuffled(sent: Sequence[Message], rng: np.random.Generator) -> list[Message]:
+    """Every message again, one in five; in an order that leads the order of publishing astray."""
+    again = [m for m in sent if rng.random() < 0.2]
+    arrivals = [*sent, *again]
+    lag = rng.integers(0, 25, len(arrivals))
+    return [arrivals[i] for i in np.argsort([m.publish for m in arrivals] + lag, kind="stable")]
+
+
+def test_a_shuffled_stream_is_grouped_as_the_batch_of_its_events() -> None:
+    rng = np.random.default_rng(1)
+    rule = replace(RULE, max_trace_length=8)
+    sent = stream_of(400, rng)
+    by_case = defaultdict(list)
+    for m in sent:
+        by_case[m.case].append(m)
+    counted = [m for own in by_case.values() for m in accepted(own, rule)[1]]
+    stragglers = [m for m in sent if m.publish > m.time]
+    assert len(counted) < len(sent)  # some came too late
+    assert set(stragglers) & set(counted)  # and some in time
+
+    ordered = sorted(counted, key=lambda m: (m.time, m.publish, m.event_id))
+    columns = [
+        pa.array([name_of(m.case) for m in ordered]).dictionary_encode(),
+        pa.array([m.activity for m in ordered]).dictionary_encode(),
+        pa.array([m.time for m in ordered], pa.int64()),
+        pa.array(np.arange(len(ordered))),
+    ]
+    grouped = TraceBatch.from_events([pa.RecordBatch.from_arrays(columns, schema=EVENT_SCHEMA)])
+    for _ in range(3):
+        arrivals = shuffled(sent, rng)
+        ends = np.sort(rng.integers(0, len(arrivals), 30)).tolist()
+        found = streamed(arrivals, ends, rule)
+        assert {case: trace for case, (_, trace) in found.items()} == traces_of(grouped)
+
+
+def test_wrong_clocks_concern_their_own_cases_only() -> None:
+    rng = np.random.default_rng(2)
+    sent = [
+        m._replace(publish=m.publish + 10**15, time=m.time + 10**15) for m in stream_of(50, rng)
+    ]
+    wrong = [
+        m._replace(time=int(rng.choice([0, 4_070_908_800_000_000, MIN_TIME_US, MAX_TIME_US])))
+        if m.case in (7, 8)
+        else m
+        for m in sent
+    ]
+    right, found = streamed(sent, [20, 90, 130]), streamed(wrong, [20, 90, 130])
+    assert found.keys() == right.keys()
+    for case in found:
+        if case in (name_of(7), name_of(8)):
+            assert found[case][0] == right[case][0]  # clocks do not decide when a case closes
+            assert all(MIN_TIME_US <= t < 10**15 + 600 for _, t in found[case][1])
+        else:
+            assert found[case] == right[case]
+
+
+@pytest.mark.parametrize("far", [-(2**63), 2**63 - 1])
+def test_times_at_the_ends_of_int64_do_not_overflow(far: int) -> None:
+    sent = [Message(1, 1, "A", far, far), Message(2, 2, "A", 5, 5)]
+    found = streamed(sent, [1] if far < 0 else [])
+    assert found[name_of(2)] == (2, (("A", 5),))
+    publish = MIN_TIME_US if far < 0 else MAX_TIME_US
+    assert found[name_of(1)] == ((publish + 15) // 10, (("A", publish),))
+
+
+def test_a_case_closes_by_its_end_its_silence_or_its_age() -> None:
+    busy = [Message(3, i, "A", i, i) for i in range(0, 300, 5)]
+    rule = replace(RULE, max_trace_length=100)
+    sent = [
+        Message(1, 1, "A", 0, 0),
+        Message(1, 2, "END", 1, 1),
+        Message(1, 3, "B", 3, 3),  # a straggler: within the disorder of the end
+        Message(1, 4, "C", 4, 4),  # and one that is not
+        Message(2, 1, "A", 0, 0),
+        Message(2, 2, "B", 14, 14),  # within gap and disorder of its predecessor
+        Message(2, 3, "C", 29, 29),  # and this is not
+        *busy,
+    ]
+    found = streamed(sent, rule=rule)
+    assert found[name_of(1)] == (0, (("A", 0), ("END", 1), ("B", 3)))  # closes at 4
+    assert found[name_of(2)] == (2, (("A", 0), ("B", 14)))  # closes at 29
+    step, trace = found[name_of(3)]  # closes at 63, though it never falls silent
+    assert (step, trace[-1]) == (6, ("A", 60))
+
+
+def test_a_case_that_floods_keeps_its_first_messages_and_no_more() -> None:
+    state = OpenCases.none()
+    for start in range(0, 5_000, 500):
+        flood = [Message(1, i, "A", 50, 50) for i in range(5_000 - start, 4_500 - start, -1)]
+        state = state.add(batch(flood), RULE)
+        assert state.n_events <= RULE.max_trace_length
+    assert state.event_ids.tolist() == [1, 2, 3, 4, 5]
+
+
+def after_closing(*later: Message) -> OpenCases:
+    """The state after a case that closed at 4, remembered until 1,001, and then these messages."""
+    state = OpenCases.none().add(batch([Message(1, 1, "END", 1, 1)]), RULE)
+    state, steps = state.close(10, RULE)
+    assert [(step, traces_of(t)) for step, t in steps] == [(0, {name_of(1): (("END", 1),)})]
+    for m in later:
+        state = state.add(batch([m]), RULE)
+    return state
+
+
+def test_a_closed_case_takes_part_once() -> None:
+    redelivered, more = Message(1, 1, "END", 1, 1), Message(1, 2, "A", 600, 600)
+    state = after_closing(redelivered, more)
+    assert state.n_cases == 0
+    assert state.closed_until.tolist() == [1_600]  # as long again after its last message
+    state, steps = state.close(MAX_TIME_US, RULE)
+    assert steps == []
+
+
+def test_what_came_after_the_closing_prolongs_the_tombstone() -> None:
+    """Though it was already waiting with the case when that was closed."""
+    sent = [Message(1, 1, "END", 1, 1), Message(1, 2, "A", 8, 8)]
+    state, steps = OpenCases.none().add(batch(sent), RULE).close(10, RULE)
+    assert [(step, traces_of(t)) for step, t in steps] == [(0, {name_of(1): (("END", 1),)})]
+    assert state.closed_until.tolist() == [1_008]
+
+
+def test_a_case_that_closes_as_a_step_begins_is_of_that_step() -> None:
+    state = OpenCases.none().add(batch([Message(1, 1, "END", 7, 7)]), RULE)
+    state, steps = state.close(19, RULE)
+    assert steps == []
+    assert state.next_close == 10
+    _, [(step, _)] = state.close(20, RULE)
+    assert step == 1
+
+
+def test_a_closed_case_is_forgotten_after_its_tombstone() -> None:
+    state = after_closing()
+    assert state.closed_until.tolist() == [1_004]
+    state, _ = state.close(1_010, RULE)
+    assert len(state.closed_keys) == 1  # a late message could still be of that time
+    state, _ = state.close(1_020, RULE)
+    assert len(state.closed_keys) == 0
+    reopened = after_closing(Message(1, 9, "A", 1_004, 1_004))
+    assert reopened.n_cases == 1
+    assert len(reopened.closed_keys) == 0
+    held = after_closing(Message(1, 9, "A", 1_003, 1_003))
+    assert held.n_cases == 0
+
+
+@pytest.mark.parametrize("delay", [0, 9, 10, 25])
+def test_a_late_case_counts_until_its_step_is_released(delay: int) -> None:
+    """Whether other cases closed in that step or not."""
+    rule = replace(RULE, release_delay_us=delay)
+    late, other = Message(2, 1, "END", 6, 6), Message(3, 1, "END", 16, 16)
+    for first in ([Message(1, 1, "END", 1, 1)], []):
+        state, _ = OpenCases.none().add(batch([*first, other]), rule).close(20, rule)
+        state, steps = state.add(batch([late]), rule).close(30, rule)
+        found = [(step, list(traces_of(traces))) for step, traces in steps]
+        assert found == ([(0, [name_of(2)])] if rule.release_time(0) > 20 else [])
+        assert len(state.closed_keys) == len(first) + 2  # it is closed in any case
+
+
+def test_a_watermark_that_stands_still_gives_the_same_steps() -> None:
+    sent = stream_of(60, np.random.default_rng(3))
+    every = range(0, len(sent), 5)
+    in_order = sorted(sent, key=lambda m: m.publish)
+    assert streamed(in_order, every) == streamed(in_order) == naive(sent)
+
+
+def test_individuals_stay_together_and_are_named() -> None:
+    keys, whose = keys_of([1, 2, 3]), keys_of([9, 9, 5])
+    column = np.array([0, 1, 2, 0])
+    sent = CaseEvents.of(
+        keys,
+        whose,
+        column,
+        np.array([1, 2, 3, 4]),
+        np.array([1, 2, 3, 4]),
+        np.array([1, 2, 3, 4], np.uint64),
+        np.zeros(4, np.int32),
+    )
+    shards = dict(sent.split(2))
+    assert {s: part.n_events for s, part in shards.items()} == {1: 4}  # first words 3 and 1 are odd
+    rows = {
+        (s, int(part.keys[c, 1]), int(part.publish[i]))
+        for s, part in sent.split(64)
+        for i, c in enumerate(part.case)
+    }
+    assert rows == {(3, 1, 1), (3, 2, 2), (1, 3, 3), (3, 1, 4)}
+    assert {s: len(part.keys) for s, part in sent.split(64)} == {1: 1, 3: 2}
+    state = OpenCases.none(by_individual=True).add(sent, RULE)
+    _, [(_, traces)] = state.close(20, RULE)
+    assert traces.case_ids.to_pylist() == [name_of(1), name_of(2), name_of(3)]
+    assert traces.individuals is not None
+    assert traces.individuals.to_pylist() == [name_of(9), name_of(9), name_of(5)]
+
+
+def test_bytes_of_state_are_bounded_by_what_a_case_may_have() -> None:
+    sent = [Message(case, i, "A", 1, 1) for case in range(2_000) for i in range(9)]
+    state = OpenCases.none().add(batch(sent), RULE)
+    assert (state.n_cases, state.n_events) == (2_000, 10_000)
+    data = encode(state)
+    # 32 a case and 28 an event, as the class says, and what the message itself takes.
+    assert len(data) < 2_000 * (32 + 28 * RULE.max_trace_length) + 8_000
+    assert plain(decode(data)) == plain(state)
+    closed, _ = state.close(1_000, RULE)
+    assert len(encode(closed)) < 2_000 * 24 + 8_000
+
+
+def test_an_unknown_activity_becomes_other() -> None:
+    found = streamed([Message(1, 1, "secret", 1, 1)])
+    assert found == {name_of(1): (1, (("__other__", 1),))}
+
+
+def test_names_are_the_digits_of_their_keys() -> None:
+    keys = np.array([[1, 2**64 - 1], [2**63, 0]], np.uint64)
+    expected = ["0000000000000001ffffffffffffffff", "80000000000000000000000000000000"]
+    assert hex_names(keys).to_pylist() == expected
+    assert hex_names(keys[:0]).to_pylist() == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("period_us", 0),
+        ("inactivity_gap_us", 0),
+        ("max_lifetime_us", MAX_TIME_US + 1),
+        ("max_disorder_us", -1),
+        ("release_delay_us", -1),
+        ("tombstone_us", 0),
+        ("max_trace_length", 0),
+        ("end_activities", ("D",)),
+    ],
+)
+def test_a_rule_out_of_range_is_refused(field: str, value: object) -> None:
+    changed: Mapping[str, object] = {field: value}
+    with pytest.raises(UsageError, match=field):
+        replace(RULE, **changed)  # type: ignore[arg-type]

@@ -1,0 +1,319 @@
+"""The Beam stages: coders, the combiner, the shuffle, and what a retry does."""
+
+import itertools
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pytest
+from apache_beam.testing.util import assert_that, equal_to
+
+import tracecloak.transforms.arrow_coder as arrow_coder
+from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
+from tracecloak.pipelines.demo.hospital import hospital_log
+from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.arrays.merging import Statistics
+from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.transforms.batch.anonymize import AnonymizeEventLog, AnonymizeTraces
+from tracecloak.transforms.batch.count import MergeStatisticsFn
+from tracecloak.transforms.batch.read import EventSource, ReadEventLog
+from tracecloak.transforms.batch.traces import GroupIntoTraces
+from tracecloak.transforms.batch.validate import DeadLetter
+from tracecloak.transforms.files import match_files, open_source
+from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
+
+KINDS = {"variants": VariantHistogram, "pairs": DirectlyFollows}
+
+
+def events(n_cases: int, batch_cases: int = 7) -> list[pa.RecordBatch]:
+    """Canonical events of a hospital log."""
+    mapping = ColumnMapping()
+    batches, first = [], 0
+    for rows in hospital_log(n_cases, batch_cases):
+        resolved = mapping.resolve(rows.schema.names, xes_names=False)
+        none = np.zeros(0, np.int64)
+        numbers = np.arange(first, first + rows.num_rows)
+        batches.append(resolved.canonicalise(rows, numbers, none, 0)[0])
+        first += rows.num_rows
+    return batches
+
+
+def counted(batches: Sequence[pa.RecordBatch]) -> list[Statistics]:
+    """The statistics of each batch of complete cases, with codes agreed over all."""
+    traces = group_into_traces(batches, 5)
+    return [
+        Statistics(
+            {"variants": VariantHistogram.from_traces(t), "pairs": DirectlyFollows.from_traces(t)}
+        )
+        for t in traces
+    ]
+
+
+def test_a_slice_of_a_large_batch_travels_alone() -> None:
+    large = pa.RecordBatch.from_pydict({"name": [f"name-{i}" for i in range(100_000)]})
+    coder = arrow_coder.RecordBatchCoder()
+    data = coder.encode(large.slice(77, 5))
+    assert len(data) < 1_000
+    assert b"name-99999" not in data
+    assert coder.decode(data).equals(large.slice(77, 5))
+
+
+@pytest.mark.parametrize(
+    "kind", [*arrow_coder.STATISTICS, Statistics, pa.RecordBatch], ids=lambda kind: kind.__name__
+)
+def test_no_type_that_travels_is_pickled(kind: type) -> None:
+    coder = beam.coders.registry.get_coder(kind)
+    assert isinstance(coder, arrow_coder.ColumnarCoder | arrow_coder.RecordBatchCoder)
+
+
+def test_a_pipeline_is_built_without_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only workers resolve it, so it cannot be part of the graph (and it does not pickle)."""
+
+    def resolved(self: KeyReference) -> None:
+        raise AssertionError("the key was resolved where the pipeline is built")
+
+    monkeypatch.setattr(KeyReference, "resolve", resolved)
+    pipeline = beam.Pipeline(runner="FnApiRunner")
+    created = pipeline | beam.Create(events(3)).with_output_types(pa.RecordBatch)
+    _ = created | AnonymizeEventLog("amun", {}, KeyReference("env:TEST_KEY"), "r")
+    assert pipeline.to_runner_api().components.transforms
+
+
+Way = Callable[[MergeStatisticsFn, list[Statistics]], Any]
+
+
+def fresh_then_merged(fn: MergeStatisticsFn, batches: list[Statistics]) -> Any:
+    return fn.merge_accumulators([fn.add_input(fn.create_accumulator(), b) for b in batches])
+
+
+def merged_and_compacted_over_the_wire(fn: MergeStatisticsFn, batches: list[Statistics]) -> Any:
+    coder = fn.get_accumulator_coder()
+    sent = [
+        coder.decode(coder.encode(fn.compact(fn.add_input(fn.create_accumulator(), b))))
+        for b in batches
+    ]
+    return fn.merge_accumulators(sent)
+
+
+def one_after_the_other(fn: MergeStatisticsFn, batches: list[Statistics]) -> Any:
+    accumulator = fn.create_accumulator()
+    for batch in batches:
+        accumulator = fn.add_input(accumulator, batch)
+    return accumulator
+
+
+def in_another_order_and_grouping(fn: MergeStatisticsFn, batches: list[Statistics]) -> Any:
+    halves = [one_after_the_other(fn, batches[::-1][i::2]) for i in range(2)]
+    return fn.merge_accumulators([fn.create_accumulator(), *halves, fn.create_accumulator()])
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        fresh_then_merged,
+        merged_and_compacted_over_the_wire,
+        one_after_the_other,
+        in_another_order_and_grouping,
+    ],
+)
+def test_the_combiner_gives_one_result_in_every_way(way: Way) -> None:
+    batches = counted(events(60))
+    whole = group_into_traces(events(60), 1)[0]
+    fn = MergeStatisticsFn(KINDS)
+    accumulator = way(fn, batches)
+    for found in (fn.extract_output(accumulator), fn.extract_output(accumulator)):
+        assert found.by_name["variants"] == VariantHistogram.from_traces(whole)
+        assert found.by_name["pairs"] == DirectlyFollows.from_traces(whole)
+
+
+def test_the_combiner_of_nothing_is_the_empty_log() -> None:
+    fn = MergeStatisticsFn(KINDS)
+    found = fn.extract_output(fn.create_accumulator()).by_name
+    assert found["variants"].n_variants == found["pairs"].weight == 0
+
+
+def _sizes(traces: Any) -> tuple[int, int]:
+    return traces.n_cases, traces.n_events
+
+
+@pytest.mark.parametrize("shards", [1, 3, 16])
+def test_the_shuffle_keeps_every_case_whole(shards: int) -> None:
+    whole = group_into_traces(events(80), 1)[0]
+    with beam.Pipeline("FnApiRunner") as pipeline:
+        grouped = (
+            pipeline
+            | beam.Create(events(80)).with_output_types(pa.RecordBatch)
+            | GroupIntoTraces(shards)
+        )
+        sums = grouped["traces"] | beam.Map(_sizes) | beam.CombineGlobally(_add)
+        assert_that(sums, equal_to([(whole.n_cases, whole.n_events)]))
+
+
+def _add(pairs: Any) -> tuple[int, ...]:
+    return tuple(sum(column) for column in zip(*[p for p in pairs if p], strict=True)) or (0, 0)
+
+
+def _rows(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
+    return list(zip(*(c.to_pylist() for c in batch.columns), strict=True))
+
+
+def test_the_composite_transform_equals_the_in_memory_driver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from tracecloak.anonymizers.amun.method import Amun
+    from tracecloak.anonymizers.noise.randomness import text_digest
+
+    monkeypatch.setenv("TEST_KEY", "ab" * 32)
+    key = KeyReference("env:TEST_KEY")
+    params = Amun.Params(guessing_advantage=0.4)
+    digest = text_digest("amun", json.dumps(params.resolved()))
+    batches = events(60)
+    made = anonymise(group_into_traces(batches, 2), Amun(), params, key.resolve(), "r", digest)
+    expected = [row for batch in made.traces for row in _rows(batch.to_rows())]
+    with beam.Pipeline("FnApiRunner") as pipeline:
+        released = (
+            pipeline
+            | beam.Create(batches).with_output_types(pa.RecordBatch)
+            | AnonymizeEventLog("amun", {"guessing_advantage": 0.4}, key, "r")
+            | beam.FlatMap(_rows)
+        )
+        assert_that(released, equal_to(expected))
+
+
+class FailingOnce(beam.DoFn):
+    """Fails a bundle after its stage has drawn its noise, the first time it sees one."""
+
+    def __init__(self, marker: str) -> None:
+        self._marker = Path(marker)
+
+    def process(self, traces: Any) -> Any:
+        seen = self._marker.with_suffix(".seen")
+        with seen.open("a") as stream:
+            stream.write(repr([_rows(traces.to_rows())]) + "\n")
+        if not self._marker.exists():
+            self._marker.touch()
+            raise RuntimeError("try again")
+        yield traces.n_events
+
+
+def test_a_retried_bundle_draws_the_same_noise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tracecloak.anonymizers.amun.method import Amun
+    from tracecloak.transforms.batch.anonymize import Run
+
+    monkeypatch.setenv("TEST_KEY", "cd" * 32)
+    run = Run("amun", Amun.Params(), "r", KeyReference("env:TEST_KEY"), "conf")
+    with beam.Pipeline("BundleBasedDirectRunner") as pipeline:
+        grouped = (
+            pipeline
+            | beam.Create(events(30)).with_output_types(pa.RecordBatch)
+            | GroupIntoTraces(1)
+        )
+        made = grouped["traces"] | AnonymizeTraces(run, 1)
+        _ = made["traces"] | beam.ParDo(FailingOnce(str(tmp_path / "marker")))
+    attempts = (tmp_path / "marker.seen").read_text().splitlines()
+    assert len(attempts) >= 2
+    assert len(set(attempts)) == 1
+
+
+def test_files_are_ranked_by_path_each_once(tmp_path: Path) -> None:
+    for name in ("b.csv", "a.csv", "c.csv"):
+        (tmp_path / name).write_text("x")
+    found = match_files([str(tmp_path / "*.csv"), str(tmp_path / "a.csv")])
+    assert [(f.rank, Path(f.path).name) for f in found] == [
+        (0, "a.csv"),
+        (1, "b.csv"),
+        (2, "c.csv"),
+    ]
+
+
+def test_gzip_is_told_by_the_name_and_read_in_pieces(tmp_path: Path) -> None:
+    import gzip
+
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(gzip.compress(b"x" * 1_000_000) + gzip.compress(b"second member"))
+    with open_source(str(path)) as stream:
+        assert stream.read(3) == b"xxx"
+        assert stream.read() == b"x" * 999_997 + b"second member"
+
+
+def test_reading_gives_each_file_its_rank(tmp_path: Path) -> None:
+    for name in ("b", "a"):
+        (tmp_path / f"{name}.csv").write_text(f"case_id,activity,timestamp\n{name},A,2026-01-01\n")
+    source = EventSource(
+        tuple(match_files([str(tmp_path / "*.csv")])), SourceFormat(), ColumnMapping()
+    )
+    with beam.Pipeline("FnApiRunner") as pipeline:
+        read = pipeline | ReadEventLog(source)
+        rows = read["events"] | beam.FlatMap(_rows)
+        stamp = 1_767_225_600_000_000
+        assert_that(rows, equal_to([("a", "A", stamp, 0), ("b", "A", stamp, 1 << 40)]))
+
+
+@pytest.mark.parametrize(("n_rejects", "passes"), [(0, True), (1, True), (2, False)])
+def test_the_error_ratio_is_a_bound_that_may_be_met(
+    tmp_path: Path, n_rejects: int, passes: bool
+) -> None:
+    letter = DeadLetter(str(tmp_path), 0.1)
+    if passes:
+        letter.check(9, n_rejects)
+    else:
+        with pytest.raises(InputSchemaError, match=r"max_error_ratio=0\.1"):
+            letter.check(9, n_rejects)
+
+
+def test_a_release_on_an_object_store_has_its_manifest_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where a folder cannot be renamed at once, what has no manifest is no release."""
+    from apache_beam.io.filesystems import FileSystems
+
+    steps: list[str] = []
+    monkeypatch.setattr(FileSystems, "get_scheme", staticmethod(lambda path: "gs"))
+    monkeypatch.setattr(FileSystems, "join", staticmethod(lambda *parts: "/".join(parts)))
+    monkeypatch.setattr(
+        FileSystems, "rename", staticmethod(lambda old, new: steps.append(f"rename {new}"))
+    )
+
+    class Written:
+        def write(self, data: bytes) -> None:
+            steps.append("manifest")
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(FileSystems, "create", staticmethod(lambda path, **_: Written()))
+    ReleaseFolder("gs://b", "r").commit({"outputs": [{"path": "dfg.json"}]})
+    assert steps == ["rename ['gs://b/run_id=r/dfg.json']", "manifest"]
+
+
+def test_decisions_are_decoded_without_copying_and_sent_on_as_they_came() -> None:
+    whole = group_into_traces(events(20), 1)[0]
+    data = encode(VariantHistogram.from_traces(whole))
+    value = decode(data)
+    assert encode(value) is data
+    assert not value.counts.flags.writeable
+
+
+def test_the_example_of_the_documentation_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tracecloak.pipelines.demo import example_pipeline
+
+    monkeypatch.setenv("TEST_KEY", "ef" * 32)
+    example_pipeline.run(KeyReference("env:TEST_KEY"), str(tmp_path / "out"))
+    lines = list(itertools.chain(*(p.read_text().splitlines() for p in tmp_path.glob("out*.txt"))))
+    assert lines
+    steps = {line.split()[-1] for line in lines}
+    assert steps <= {"Register", "Check", "Pay", "Reject"}
+    assert not any("c-1" in line for line in lines)

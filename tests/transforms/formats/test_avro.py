@@ -1,0 +1,534 @@
+"""Avro containers: schemas that evolve, types, damage, bounded reads, and released files."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+from unittest import mock
+from uuid import UUID
+
+import fastavro
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.events.events import RELEASED_SCHEMA
+from tracecloak.transforms.formats import avro
+from tracecloak.transforms.formats.avro import AvroReader, AvroWriter
+
+
+def avro_of(
+    fields: dict[str, Any], rows: Sequence[Any], codec: str = "null", **options: Any
+) -> bytes:
+    schema = {
+        "type": "record",
+        "name": "log.Event",
+        "fields": [{"name": name, "type": kind} for name, kind in fields.items()],
+    }
+    return container_of(schema, rows, codec, **options)
+
+
+def container_of(schema: Any, rows: Sequence[Any], codec: str = "null", **options: Any) -> bytes:
+    stream = io.BytesIO()
+    fastavro.writer(stream, schema, rows, codec=codec, **options)
+    return stream.getvalue()
+
+
+def read(
+    data: bytes,
+    wanted: Sequence[str] = ("c", "a", "t"),
+    required: Sequence[str] = ("c",),
+    batch_rows: int = 1000,
+    stream: Any = None,
+) -> pa.Table:
+    """Returns all batches as a table, after checking them."""
+    batches = []
+    rows = 0
+    source = io.BytesIO(data) if stream is None else stream
+    for batch in AvroReader().read(source, wanted, required, batch_rows):
+        assert 0 < len(batch.records) <= batch_rows and batch.records.dtype == np.int64
+        assert batch.records.tolist() == list(range(rows, rows + len(batch.records)))
+        assert batch.malformed.tolist() == [] and batch.malformed.dtype == np.int64
+        batch.columns.validate(full=True)
+        rows += len(batch.records)
+        batches.append(batch.columns)
+    return pa.Table.from_batches(batches) if batches else pa.table({})
+
+
+def long(logical: str) -> dict[str, str]:
+    return {"type": "long", "logicalType": logical}
+
+
+ENUM = {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2}
+LATE, EARLY = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC), datetime(1, 1, 1, tzinfo=UTC)
+US_LATE, US_EARLY = 253402300799000000, -62135596800000000
+INSTANT, LOCAL = pa.timestamp("us", "UTC"), pa.timestamp("us")
+
+TYPES: dict[str, tuple[Any, list[Any], pa.DataType, list[Any]]] = {
+    "string": ("string", ["a", "é\0", ""], pa.string(), ["a", "é\0", ""]),
+    "java string": (
+        {"type": "string", "avro.java.string": "String"},
+        ["a"],
+        pa.string(),
+        ["a"],
+    ),
+    "nullable string": (["null", "string"], ["a", None], pa.string(), ["a", None]),
+    "enum": (ENUM, ["B", "A"], pa.string(), ["B", "A"]),
+    "nullable enum": (["null", ENUM], ["B", None], pa.string(), ["B", None]),
+    "string or enum": (["string", ENUM], ["B", "x"], pa.string(), ["B", "x"]),
+    "null": ("null", [None, None], pa.string(), [None, None]),
+    "int": ("int", [1, -(2**31)], pa.int64(), [1, -(2**31)]),
+    "long": ("long", [2**63 - 1, -(2**63)], pa.int64(), [2**63 - 1, -(2**63)]),
+    "int or long": (["int", "null", "long"], [1, 2**40, None], pa.int64(), [1, 2**40, None]),
+    "double": (["double", "null"], [1.5, None], pa.float64(), [1.5, None]),
+    "double or int": (["double", "int"], [1, 2.5], pa.float64(), [1.0, 2.5]),
+    "boolean": ("boolean", [True, False], pa.bool_(), [True, False]),
+    "bytes": ("bytes", [b"\xff"], pa.binary(), [b"\xff"]),
+    "fixed": ({"type": "fixed", "name": "F", "size": 2}, [b"ab"], pa.binary(), [b"ab"]),
+    "bytes or string": (["bytes", "string"], [b"a", "b"], pa.string(), ["a", "b"]),
+    "int or string": (["long", "string", "null"], [7, "7", None], pa.string(), ["7", "7", None]),
+    "string, boolean or double": (
+        ["string", "boolean", "double"],
+        ["x", True, 1.5],
+        pa.string(),
+        ["x", "true", "1.5"],
+    ),
+    "double, long or string": (  # as a double the integer would lose its last digit
+        ["double", "long", "string"],
+        [("long", 2**62 + 1), 1.5, "x"],
+        pa.string(),
+        ["4611686018427387905", "1.5", "x"],
+    ),
+    "decimal": (DECIMAL, [Decimal("1.25"), Decimal("-3.00")], pa.decimal128(5, 2), []),
+    "uuid": (
+        {"type": "string", "logicalType": "uuid"},
+        [UUID(int=1)],
+        pa.string(),
+        ["00000000-0000-0000-0000-000000000001"],
+    ),
+    "date": (
+        {"type": "int", "logicalType": "date"},
+        [date(1, 1, 1), date(9999, 12, 31)],
+        pa.date32(),
+        [date(1, 1, 1), date(9999, 12, 31)],
+    ),
+    "millis": (long("timestamp-millis"), [LATE, EARLY, -1], INSTANT, [US_LATE, US_EARLY, -1000]),
+    "micros": (long("timestamp-micros"), [LATE, EARLY, -1], INSTANT, [US_LATE, US_EARLY, -1]),
+    "beyond the year 9999": (
+        ["null", long("timestamp-micros")],
+        [US_LATE + 10**6, None],
+        INSTANT,
+        [US_LATE + 10**6, None],
+    ),
+    "millis that overflow": (
+        long("timestamp-millis"),
+        [2**63 - 1, 0, -(2**63)],
+        INSTANT,
+        [None, 0, None],
+    ),
+    "nanos": (long("timestamp-nanos"), [5], pa.timestamp("ns", "UTC"), [5]),
+    "local millis": (long("local-timestamp-millis"), [5], LOCAL, [5000]),
+    "local micros": (["null", long("local-timestamp-micros")], [5, None], LOCAL, [5, None]),
+    "string or stamp": (
+        ["string", long("timestamp-millis")],
+        ["x", datetime(2010, 1, 1, tzinfo=UTC)],
+        pa.string(),
+        ["x", "2010-01-01 00:00:00.000000Z"],
+    ),
+    "unknown logical type": (long("no-such"), [5], pa.int64(), [5]),
+}
+
+
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("name", TYPES)
+def test_types(name: str, alone: bool) -> None:
+    kind, values, arrow_type, expected = TYPES[name]
+    rows = [{"c": value, "z": {"x": [1]}, "o": None, "k": 1} for value in values]
+    fields: dict[str, Any] = {"c": kind, "k": "int"}
+    if not alone:
+        nested = {
+            "type": "record",
+            "name": "N",
+            "fields": [{"name": "x", "type": {"type": "array", "items": "int"}}],
+        }
+        fields = {"o": ["null", "string"], "z": nested, "c": kind}
+    column = read(avro_of(fields, rows))["c"]
+    assert column.type == arrow_type
+    if pa.types.is_timestamp(arrow_type):
+        column = column.cast(pa.int64())
+    assert column.to_pylist() == (expected or values)
+
+
+def test_schemas_evolve() -> None:
+    """One reader call serves files of three generations."""
+    first = avro_of({"c": "int", "t": long("timestamp-millis")}, [{"c": 1, "t": 1}])
+    second = avro_of(
+        {"a": ["null", "string"], "c": "string", "t": long("timestamp-micros")},
+        [{"a": "A", "c": "2", "t": 2}],
+    )
+    third = avro_of(
+        {
+            "new": {"type": "map", "values": "string"},
+            "t": long("timestamp-micros"),
+            "c": ["null", "string"],
+        },
+        [{"new": {"k": "v"}, "t": 3, "c": "3"}],
+    )
+    tables = [read(data) for data in (first, second, third)]
+    assert [table.column_names for table in tables] == [["c", "t"], ["c", "a", "t"], ["c", "t"]]
+    assert [str(table["c"][0]) for table in tables] == ["1", "2", "3"]
+    assert [table["t"].cast(pa.int64())[0].as_py() for table in tables] == [1000, 2, 3]
+
+
+def test_defaults_and_aliases_of_the_source_do_not_matter() -> None:
+    schema = {
+        "type": "record",
+        "name": "Event",
+        "namespace": "n",
+        "aliases": ["Old"],
+        "fields": [
+            {
+                "name": "c",
+                "type": ["null", "string"],
+                "default": None,
+                "aliases": ["a"],
+                "doc": "d",
+            },
+            {"name": "x", "type": "int", "default": 5},
+        ],
+    }
+    assert read(container_of(schema, [{"c": "1"}])).to_pydict() == {"c": ["1"]}
+
+
+def test_type_within_a_type() -> None:
+    """Some writers wrap a type once more, which fastavro takes for a mistake."""
+    header = fastavro.schemaless_reader(source := io.BytesIO(avro_of(FIELDS, ROWS)), avro._HEADER)
+    schema = json.loads(header["meta"]["avro.schema"])
+    schema["fields"][0]["type"] = {"type": {"type": "string"}}
+    schema["fields"][2]["type"] = {"type": schema["fields"][2]["type"]}
+    header["meta"]["avro.schema"] = json.dumps(schema).encode()
+    fastavro.schemaless_writer(rewritten := io.BytesIO(), avro._HEADER, header)
+    data = rewritten.getvalue() + source.read()
+    got = read(data)
+    assert got["c"].to_pylist() == [row["c"] for row in ROWS]
+    assert got["t"].type == INSTANT and got["t"].cast(pa.int64()).to_pylist() == list(range(300))
+
+
+def test_named_types_defined_in_other_fields() -> None:
+    nested = {
+        "type": "record",
+        "name": "Inner",
+        "namespace": "other",
+        "fields": [{"name": "k", "type": ENUM}],
+    }
+    fields = {
+        "z": ["null", nested],
+        "a": ["null", "other.Kind"],
+        "c": "other.Kind",
+        "t": "other.Kind",
+    }
+    rows = [
+        {"z": {"k": "A"}, "a": "B", "c": "A", "t": "B"},
+        {"z": None, "a": None, "c": "B", "t": "A"},
+    ]
+    assert read(avro_of(fields, rows)).to_pydict() == {
+        "c": ["A", "B"],
+        "a": ["B", None],
+        "t": ["B", "A"],
+    }
+
+
+def test_recursive_schemas_are_skipped() -> None:
+    node = {
+        "type": "record",
+        "name": "Node",
+        "fields": [{"name": "next", "type": ["null", "Node"]}],
+    }
+    data = avro_of({"z": node, "c": "string"}, [{"z": {"next": {"next": None}}, "c": "1"}])
+    assert read(data).to_pydict() == {"c": ["1"]}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"type": "array", "items": "string"},
+        {"type": "map", "values": "string"},
+        ["null", {"type": "record", "name": "N", "fields": []}],
+    ],
+)
+def test_nested_fields_cannot_be_asked_for(kind: Any) -> None:
+    with pytest.raises(InputSchemaError, match="'a' is nested"):
+        read(avro_of({"c": "string", "a": kind}, []))
+
+
+def test_unions_that_values_do_not_tell_apart() -> None:
+    with pytest.raises(InputSchemaError, match=r"'c' is a union.*int64, timestamp"):
+        read(avro_of({"c": ["int", long("timestamp-millis")]}, []))
+
+
+def test_missing_and_duplicate_fields() -> None:
+    data = avro_of({"x": "string", "case:concept:name": "string"}, [])
+    with pytest.raises(
+        InputSchemaError, match="no column 'c'; its columns are 'x', 'case:concept:name'"
+    ):
+        read(data)
+    assert AvroReader().column_names(io.BytesIO(data)) == ["x", "case:concept:name"]
+    twice = data.replace(b'"case:concept:name"', b'"x"' + b" " * 16)
+    for reading in (read, lambda d: AvroReader().column_names(io.BytesIO(d))):
+        with pytest.raises(InputSchemaError, match="2 fields 'x'"):
+            reading(twice)
+
+
+@pytest.mark.parametrize("kind", ["string", ["null", "string"], {"type": "array", "items": "int"}])
+def test_containers_of_no_records(kind: Any) -> None:
+    with pytest.raises(InputSchemaError, match="not one of records"):
+        read(container_of(kind, []))
+
+
+ROWS = [{"c": f"case {n}", "a": "A" * (n % 5), "t": n} for n in range(300)]
+FIELDS = {"c": "string", "a": ["null", "string"], "t": long("timestamp-micros")}
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "xz"])
+@pytest.mark.parametrize("batch_rows", [1, 7, 100, 1000])
+def test_codecs_and_batches(codec: str, batch_rows: int) -> None:
+    data = avro_of(FIELDS, ROWS, codec, sync_interval=500)
+    got = read(data, batch_rows=batch_rows)
+    assert got["c"].to_pylist() == [row["c"] for row in ROWS]
+    assert got["a"].to_pylist() == [row["a"] for row in ROWS]
+
+
+def test_codec_without_its_package() -> None:
+    data = avro_of(FIELDS, ROWS).replace(b"\x08null", b"\x0csnappy")
+    error = ValueError("snappy: install a package")
+    with (
+        mock.patch.object(fastavro, "writer", side_effect=error),
+        pytest.raises(InputSchemaError, match="decompressed: snappy: install a package"),
+    ):
+        read(data)
+    with pytest.raises(InputSchemaError, match="damaged"):
+        read(data.replace(b"snappy", b"sneppy"))
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate"])
+def test_cut_off_anywhere_but_between_blocks(codec: str) -> None:
+    data = avro_of(FIELDS, ROWS, codec, sync_interval=2000, sync_marker=b"0123456789abcdef")
+    ends = {n + 16 for n in range(len(data)) if data[n:].startswith(b"0123456789abcdef")}
+    assert len(ends) >= 3 and len(data) in ends
+    for cut in range(len(data)):
+        if cut in ends:  # which is a shorter file without any fault
+            assert read(data[:cut]).num_rows < len(ROWS)
+        else:
+            with pytest.raises(InputSchemaError, match="cut off"):
+                read(data[:cut])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"Obj",
+        b"Obj\x01",
+        b"Obj\x02" + b"\0" * 40,
+        b"c,a\n1,A\n" * 9,
+        b"PAR1" * 20,
+        b"Obj\x01\x02\xff\xff\xff\xff\x0f",
+    ],
+)
+def test_no_container_at_all(data: bytes) -> None:
+    for reading in (read, lambda d: AvroReader().column_names(io.BytesIO(d))):
+        with pytest.raises(InputSchemaError, match="no Avro object container"):
+            reading(data)
+
+
+def test_another_version_of_the_container() -> None:
+    with pytest.raises(InputSchemaError, match="no Avro object container"):
+        read(avro_of(FIELDS, ROWS).replace(b"Obj\x01", b"Obj\x02"))
+
+
+def test_endless_records_of_no_bytes() -> None:
+    sync = b"0123456789abcdef"
+    count = b"\xff" * 8 + b"\x7e"
+    data = avro_of({"c": "null"}, [], sync_marker=sync) + count + b"\0" + sync
+    with pytest.raises(InputSchemaError, match="damaged"):
+        next(AvroReader().read(io.BytesIO(data), ["c"], ["c"], 10))
+
+
+def test_a_length_that_is_cut_off_is_no_end() -> None:
+    """Which depends on the implementation of fastavro otherwise."""
+    source = avro._Source(io.BytesIO(b"0123456789abcdef\x80"))
+    assert source.read(16) == b"0123456789abcdef" and source.read(1) == b"\x80"
+    with pytest.raises(ValueError, match="within a block"):
+        source.read(1)
+
+
+def test_damage_is_reported_without_the_data() -> None:
+    data = avro_of({"c": "string"}, [{"c": "secret"}])
+    for broken in (
+        data.replace(b"secret", b"secre\xff"),  # no UTF-8
+        data[:-1] + b"!",  # another sync marker
+        data.replace(b"\x0csecret", b"\x0asecret"),  # a block longer than its records
+        data.replace(b"\x02\x0e\x0csecret", b"\x04\x0e\x0csecret"),  # fewer records than claimed
+        data.replace(b"\x02\x0e\x0csecret", b"\x01\x0e\x0csecret"),  # a negative number of records
+        data.replace(b"\x02\x0e\x0csecret", b"\x02\x0d\x0csecret"),  # a negative length
+        data.replace(b"\x02\x0e\x0csecret", b"\x02\xff\xff\xff\xff\xff\x0f\x0csecret"),  # endless
+    ):
+        assert broken != data
+        with pytest.raises(InputSchemaError, match="damaged") as caught:
+            read(broken)
+        assert "secre" not in str(caught.value) and caught.value.__suppress_context__
+
+
+class Trickle(io.RawIOBase):
+    """A stream that cannot be seeked and gives few bytes a read."""
+
+    def __init__(self, head: bytes, more: Callable[[], bytes], step: int = 1 << 16) -> None:
+        self._data = head
+        self._more = more
+        self._step = step
+        self.taken = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        if not self._data:
+            self._data = self._more()
+        taken = min(size, self._step)
+        data, self._data = self._data[:taken], self._data[taken:]
+        self.taken += len(data)
+        return data
+
+
+def test_stream_of_few_bytes_a_read() -> None:
+    data = avro_of(FIELDS, ROWS, "deflate")
+    assert read(b"", stream=Trickle(data, lambda: b"", 3)).num_rows == len(ROWS)
+
+
+def test_memory_is_bounded() -> None:
+    header = avro_of(FIELDS, [], sync_marker=b"0123456789abcdef")
+    block = avro_of(FIELDS, ROWS, sync_marker=b"0123456789abcdef")[len(header) :]
+    endless = Trickle(header, lambda: block)
+    batches = AvroReader().read(endless, ["c"], ["c"], 250)
+    assert [next(batches).records[-1] for _ in range(4)] == [249, 499, 749, 999]
+    assert endless.taken <= len(header) + 4 * len(block)
+    with mock.patch.object(avro, "BATCH_BYTES", 1000):
+        batches = AvroReader().read(Trickle(header, lambda: block), ["c"], ["c"], 10_000)
+        assert [len(next(batches).records) for _ in range(3)] == [300, 300, 300]
+    with mock.patch.object(avro, "BLOCK_BYTES", 1000), pytest.raises(InputSchemaError):
+        read(header + block)
+
+
+def test_errors_of_the_stream_pass() -> None:
+    def fail() -> bytes:
+        raise ConnectionError("lost")
+
+    data = avro_of(FIELDS, ROWS)
+    for cut in (0, 50, len(data) - 20):
+        with pytest.raises(ConnectionError, match="lost"):
+            read(b"", stream=Trickle(data[:cut], fail))
+
+
+def rows_of(*rows: tuple[str, str, int]) -> pa.RecordBatch:
+    columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], []]
+    arrays = [pa.array(c, field.type) for c, field in zip(columns, RELEASED_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=RELEASED_SCHEMA)
+
+
+def written(*batches: pa.RecordBatch) -> bytes:
+    stream = io.BytesIO()
+    writer = AvroWriter(stream)
+    for batch in batches:
+        writer.write(batch)
+    writer.close()
+    assert not stream.closed
+    return stream.getvalue()
+
+
+def test_written_file() -> None:
+    data = written(rows_of(("1", "A", 0), ("2", "é", US_LATE)))
+    reader = fastavro.reader(io.BytesIO(data))
+    assert reader.writer_schema["name"] == "tracecloak.Event"
+    optional = dict.fromkeys(["event_id", "resource", "lifecycle", "individual_id"])
+    assert list(reader) == [
+        {
+            "case_id": "1",
+            "activity": "A",
+            "timestamp": datetime(1970, 1, 1, tzinfo=UTC),
+            **optional,
+        },
+        {"case_id": "2", "activity": "é", "timestamp": LATE, **optional},
+    ]
+    assert reader.metadata["avro.codec"] == "deflate" and data.endswith(b"tracecloak-event")
+    assert list(fastavro.reader(io.BytesIO(written()))) == []
+
+
+STAMPS = st.integers(-(2**63), 2**63 - 1)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.text(), st.text(), STAMPS), max_size=30),
+    st.integers(0, 30),
+    st.integers(1, 9),
+)
+def test_round_trip(rows: list[tuple[str, str, int]], cut: int, batch_rows: int) -> None:
+    batch = rows_of(*rows)
+    data = written(batch)
+    assert written(batch.slice(0, cut), batch.slice(cut)) == data
+    got = read(data, RELEASED_SCHEMA.names, RELEASED_SCHEMA.names, batch_rows)
+    if rows:
+        assert got.schema.types == RELEASED_SCHEMA.types
+        assert got.to_batches()[0].num_rows == min(batch_rows, len(rows))
+        micros = got["timestamp"].cast(pa.int64()).to_pylist()
+        assert (
+            list(zip(got["case_id"].to_pylist(), got["activity"].to_pylist(), micros, strict=True))
+            == rows
+        )
+
+
+def test_fuzz() -> None:
+    rng = random.Random(1)
+    fields = {
+        "c": "string",
+        "z": {"type": "array", "items": {"type": "map", "values": "bytes"}},
+        "a": ["null", ENUM, "string", "double"],
+        "t": ["null", long("timestamp-millis")],
+        "d": DECIMAL,
+    }
+    rows = [
+        {
+            "c": f"c{n}",
+            "z": [{"k": b"v"}],
+            "a": ["A", "x", None, 1.5][n % 4],
+            "t": n,
+            "d": Decimal(n),
+        }
+        for n in range(60)
+    ]
+    valid = [avro_of(fields, rows, codec, sync_interval=200) for codec in ("null", "deflate", "xz")]
+    outcomes = {"rows": 0, "error": 0}
+    for _ in range(2500):
+        data = bytearray(rng.choice(valid))
+        for _ in range(rng.randrange(4)):
+            data[rng.randrange(len(data) if rng.random() < 0.8 else 400)] = rng.randrange(256)
+        if rng.random() < 0.2:
+            data = data[: rng.randrange(len(data))]
+        if rng.random() < 0.05:
+            data = bytearray(b"Obj\x01" + rng.randbytes(99))
+        wanted = rng.choice([["c"], ["c", "a", "t", "d"], ["d", "missing", "c"]])
+        try:
+            read(bytes(data), wanted, ["c"], 7)
+            outcomes["rows"] += 1
+        except InputSchemaError:
+            outcomes["error"] += 1
+    assert min(outcomes.values()) > 100

@@ -1,0 +1,582 @@
+"""Delimited text: worked examples, record numbers, encodings, damage, and the way back."""
+
+from __future__ import annotations
+
+import csv
+import io
+import random
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tracecloak.schemas.errors import InputSchemaError, UsageError
+from tracecloak.schemas.events.events import RELEASED_SCHEMA, released_schema
+from tracecloak.transforms.formats import csv as csv_format
+from tracecloak.transforms.formats.csv import CsvReader, CsvWriter, iso_utc
+
+HEADER = b"case_id,activity,timestamp\n"
+
+
+def read(
+    data: bytes,
+    wanted: Sequence[str] = ("case_id", "activity", "timestamp"),
+    required: Sequence[str] = ("case_id",),
+    batch_rows: int = 1000,
+    stream: Any = None,
+    **options: Any,
+) -> tuple[list[tuple[str, ...]], list[int], list[int]]:
+    """Returns the rows, their record numbers and the malformed ones, after checking the batches."""
+    rows: list[tuple[str, ...]] = []
+    records: list[int] = []
+    malformed: list[int] = []
+    source = io.BytesIO(data) if stream is None else stream
+    for batch in CsvReader(**options).read(source, wanted, required, batch_rows):
+        assert batch.columns.num_rows <= batch_rows
+        assert all(field.type == pa.string() for field in batch.columns.schema)
+        assert batch.columns.schema.names == [n for n in wanted if n in batch.columns.schema.names]
+        batch.columns.validate(full=True)
+        new = [*batch.records.tolist(), *batch.malformed.tolist()]
+        assert not new or min(new) > max([*records, *malformed], default=-1)
+        assert batch.records.dtype == batch.malformed.dtype == "int64"
+        if batch.columns.num_columns:
+            assert len(batch.records) == batch.columns.num_rows
+        rows += zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        records += batch.records.tolist()
+        malformed += batch.malformed.tolist()
+    assert records == sorted(set(records)) and malformed == sorted(set(malformed))
+    return rows, records, malformed
+
+
+NULS = "a,\0,\ufdd00\nb,c\0,d\n".encode()
+
+EXAMPLES: dict[str, tuple[bytes, dict[str, Any], list[tuple[str, ...]], list[int], list[int]]] = {
+    "plain": (HEADER + b"1,A,x\n2,B,y\n", {}, [("1", "A", "x"), ("2", "B", "y")], [0, 1], []),
+    "no line break at the end": (HEADER + b"1,A,x", {}, [("1", "A", "x")], [0], []),
+    "header only": (HEADER, {}, [], [], []),
+    "header without line break": (HEADER.strip(), {}, [], [], []),
+    "null-like text is text": (
+        HEADER + b"NA,null,nan\n,NULL,#N/A\n",
+        {},
+        [("NA", "null", "nan"), ("", "NULL", "#N/A")],
+        [0, 1],
+        [],
+    ),
+    "numbers keep their spelling": (
+        HEADER + b"007,1.0,1e3\n",
+        {},
+        [("007", "1.0", "1e3")],
+        [0],
+        [],
+    ),
+    "quotes": (
+        HEADER + b'"a,b","say ""hi""","c\r\nd\n"\n',
+        {},
+        [("a,b", 'say "hi"', "c\r\nd\n")],
+        [0],
+        [],
+    ),
+    "CRLF and CR": (
+        b"case_id,activity,timestamp\r\n1,A,x\r\n2,B,y\r3,C,z",
+        {},
+        [("1", "A", "x"), ("2", "B", "y"), ("3", "C", "z")],
+        [0, 1, 2],
+        [],
+    ),
+    "blank lines are no records": (
+        b"\n\r\n" + HEADER + b"\n1,A,x\n\n\n2,B,y\n\n",
+        {},
+        [("1", "A", "x"), ("2", "B", "y")],
+        [0, 1],
+        [],
+    ),
+    "malformed at the start, within and at the end": (
+        HEADER + b"short\n1,A,x\n1,2,3,4\n,,,\n2,B,y\nq\nr,s\n,,,\n",
+        {},
+        [("1", "A", "x"), ("2", "B", "y")],
+        [1, 4],
+        [0, 2, 3, 5, 6, 7],
+    ),
+    "only malformed": (HEADER + b"1\n2\n", {}, [], [], [0, 1]),
+    "malformed with a quoted line break is one record": (
+        HEADER + b'"x\ny\nz"\n1,A,x\n',
+        {},
+        [("1", "A", "x")],
+        [1],
+        [0],
+    ),
+    "NUL": (HEADER + b"a\0b,\0,\n\0,,\n", {}, [("a\0b", "\0", ""), ("\0", "", "")], [0, 1], []),
+    "delimiters close behind a NUL": (  # which Arrow's vectorised lexer overlooks
+        HEADER + b"twenty characters are,a long field to Arrow,xxxxxxxxxxxxxxxx\n" * 4 + NULS,
+        {},
+        [("twenty characters are", "a long field to Arrow", "xxxxxxxxxxxxxxxx")] * 4
+        + [("a", "\0", "\ufdd00"), ("b", "c\0", "d")],
+        [0, 1, 2, 3, 4, 5],
+        [],
+    ),
+    "byte order mark": (b"\xef\xbb\xbf" + HEADER + b"1,A,x\n", {}, [("1", "A", "x")], [0], []),
+    "quoted header": (b'"case_id","activity",timestamp\n1,A,x\n', {}, [("1", "A", "x")], [0], []),
+    "header over two lines": (
+        b'case_id,"the\nactivity",activity,timestamp\n1,0,A,x\n',
+        {},
+        [("1", "A", "x")],
+        [0],
+        [],
+    ),
+    "order of the wanted columns": (
+        b"timestamp,unused,activity,case_id\nx,0,A,1\n",
+        {},
+        [("1", "A", "x")],
+        [0],
+        [],
+    ),
+    "blank names at the end of the header": (
+        b"case_id,activity,timestamp,,\n1,A,x,,\n",
+        {},
+        [("1", "A", "x")],
+        [0],
+        [],
+    ),
+    "optional column absent": (b"case_id,timestamp\n1,x\n", {}, [("1", "x")], [0], []),
+    "semicolons and single quotes": (
+        b"case_id;activity;timestamp\n'1;1';\"A;x\n",
+        {"delimiter": ";", "quote_char": "'"},
+        [("1;1", '"A', "x")],
+        [0],
+        [],
+    ),
+    "tabs": (b"case_id\tactivity\n1,1\tA B\n", {"delimiter": "\t"}, [("1,1", "A B")], [0], []),
+    "names given, no header line": (
+        b"1,A,x\n2\n3,C,z\n",
+        {"header": ("case_id", "activity", "timestamp")},
+        [("1", "A", "x"), ("3", "C", "z")],
+        [0, 2],
+        [1],
+    ),
+    "names given, empty file": (b"", {"header": ("case_id",)}, [], [], []),
+    "one column": (b"case_id\n1\n\n2\n3,\n", {}, [("1",), ("2",)], [0, 1], [2]),
+    "XES names": (
+        b"case:concept:name,time.stamp\n1,x\n",
+        {"wanted": ("time.stamp", "case:concept:name"), "required": ("case:concept:name",)},
+        [("x", "1")],
+        [0],
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("block", [100, 4 << 20])
+@pytest.mark.parametrize("batch_rows", [1, 2, 1000])
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_worked_example(name: str, batch_rows: int, block: int) -> None:
+    data, options, rows, records, malformed = EXAMPLES[name]
+    with mock.patch.object(csv_format, "BLOCK_BYTES", block):
+        assert read(data, batch_rows=batch_rows, **options) == (rows, records, malformed)
+
+
+FIELD = st.text(
+    st.sampled_from(["a", "é", "😀", ",", '"', "\n", "\r", " ", "\0", "\ufdd0", "0"]), max_size=9
+)
+RECORDS = st.lists(
+    st.tuples(st.lists(FIELD, min_size=3, max_size=3), st.sampled_from([0, 0, 0, 1, -1])),
+    max_size=40,
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(RECORDS, st.sampled_from([64, 100, 1 << 20]), st.integers(1, 7), st.integers(1, 9))
+def test_records_are_numbered_whatever_the_blocks(
+    made: list[tuple[list[str], int]], block: int, batch_rows: int, chunk: int
+) -> None:
+    lines, expected, numbers, bad = [], [], [], []
+    for number, (fields, change) in enumerate(made):
+        fields = [*fields, "x"] if change > 0 else fields[:2] if change < 0 else fields
+        quoted = ['"' + field.replace('"', '""') + '"' for field in fields]
+        lines.append(",".join(quoted) + ("\r\n" if number % 2 else "\n\n"))
+        if change:
+            bad.append(number)
+        else:
+            expected.append(tuple(fields))
+            numbers.append(number)
+    data = HEADER + "".join(lines).encode()
+    with (
+        mock.patch.object(
+            csv_format, "BLOCK_BYTES", max(block, 1 + max(map(len, lines), default=0) * 4)
+        ),
+        mock.patch.object(csv_format, "_CHUNK_BYTES", chunk),
+    ):
+        assert read(data, batch_rows=batch_rows) == (expected, numbers, bad)
+
+
+TEXT = "case_id,activity\nJosé,é\nKøb,ø\n"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "option"),
+    [
+        ("utf-8", "utf-8"),
+        ("utf-8-sig", "utf-8"),
+        ("utf-8-sig", "utf-8-sig"),
+        ("utf-8", "utf-8-sig"),
+        ("latin-1", "latin-1"),
+        ("cp1252", "cp1252"),
+        ("utf-16", "utf-16"),
+        ("utf-16-be", "utf-16-be"),
+        ("utf-32", "utf-32"),
+        ("cp500", "cp500"),
+        ("utf-7", "utf-7"),
+    ],
+)
+@pytest.mark.parametrize("chunk", [1, 7, 1 << 20])
+def test_encodings(encoding: str, option: str, chunk: int) -> None:
+    with mock.patch.object(csv_format, "_CHUNK_BYTES", chunk):
+        rows, records, malformed = read(TEXT.encode(encoding), encoding=option)
+    assert rows == [("José", "é"), ("Køb", "ø")]
+    assert (records, malformed) == ([0, 1], [])
+
+
+@pytest.mark.parametrize(
+    ("data", "encoding"),
+    [
+        (HEADER + b"secret\xfe,A,x\n", "utf-8"),
+        (HEADER + b"secret\xfe\n", "utf-8"),  # in a malformed record
+        (b"case_id,se\xfecret\n1,2\n", "utf-8"),
+        (HEADER + b"1,A,secret\xc3", "utf-8"),  # cut within a character
+        (HEADER + b"1,A,\xed\xa0\x80secret\n", "utf-8"),  # half a surrogate pair
+        (TEXT.encode("utf-16")[:-1], "utf-16"),
+        (HEADER + b"1,secret\x81,x\n", "cp1252"),
+        (HEADER + b"1,A,+2AA-\n", "utf-7"),  # half a surrogate pair
+    ],
+)
+def test_undecodable_bytes_name_the_option_only(
+    data: bytes, encoding: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(InputSchemaError, match=f"not encoded as '{encoding}'.*encoding") as caught:
+        read(data, encoding=encoding)
+    assert "secret" not in str(caught.value) and "fe" not in str(caught.value)
+    assert caught.value.__suppress_context__
+    assert capfd.readouterr() == ("", "")
+
+
+def test_records_longer_than_a_block() -> None:
+    long = "\n".join(["s" * 1000] * 6000)
+    rows, records, malformed = read(HEADER + f'1,A,x\n2,"{long}",y\n3,C,z\n'.encode())
+    assert rows == [("1", "A", "x"), ("2", long, "y"), ("3", "C", "z")]
+    assert (records, malformed) == ([0, 1, 2], [])
+
+
+@pytest.mark.parametrize("unit", [b"s", b"s\n", b'""\n'])
+def test_records_have_a_greatest_length(unit: bytes) -> None:
+    data = HEADER + b'1,A,x\n2,A,"' + unit * (2 * csv_format.RECORD_BYTES // len(unit))
+    with pytest.raises(InputSchemaError, match="more than 16 MiB") as caught:
+        read(data)
+    assert "ss" not in str(caught.value)
+
+
+@pytest.mark.parametrize("line_break", ["\n", "\r\n", "\r"])
+def test_quotes_within_unquoted_fields_are_plain(line_break: str) -> None:
+    """They mislead the search for the end of a block, in which the parser has the last word."""
+    records = [
+        ('5" pipe', "A", "x"),
+        ("1", f"two{line_break}lines", "x"),
+        ("1", 'say "hi"', "x"),
+        ('"', "A", 'y"'),
+    ] * 50
+    fields = [[case_id, f'"{a}"' if line_break in a else a, t] for case_id, a, t in records]
+    fields = [['""""', *rest] if first == '"' else [first, *rest] for first, *rest in fields]
+    data = HEADER + line_break.join(map(",".join, fields)).encode()
+    for block in (40, 64, 100, 1000):
+        with mock.patch.object(csv_format, "BLOCK_BYTES", block):
+            assert read(data)[0] == records
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'1,A,"x\n2,B,y\n',
+        b'1,"A,x\n2,B,y\n',
+        b'1,A,x\n,,,\n2,B,"y',
+        b',,,\n"',
+        b'1,A,"x\n\n,,,',
+    ],
+)
+def test_a_quote_never_closed_is_an_error(body: bytes) -> None:
+    with pytest.raises(InputSchemaError, match="within a quoted field"):
+        read(HEADER + body)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "no header line"),
+        (b"\n\r\n\n", "no header line"),
+        (b"case_id,other,other\n1,A,x\n", "twice: 'other'"),
+        (b"case_id,,,other,other\n1,,,A,x\n", "two fields of the first line are equal"),
+        (b"x,y\n1,2\n", "no column 'case_id'; its columns are 'x', 'y'.*--case_id"),
+        (b"case_id;activity\n1;2\n", "'case_id;activity'.*delimiter"),
+        (b'case_id,"' + b"x" * 2_000_000, "header line"),
+        (b'case_id,"' + b"x," * 100_000, "header line"),
+        (b"x," * 2_000_000, "header line is longer"),
+    ],
+)
+def test_header_errors(data: bytes, message: str) -> None:
+    with pytest.raises(InputSchemaError, match=message):
+        read(data)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "anna,review,2010-01-01T00:00:00",
+        "anna,review,01/02/2010",
+        "anna,review,5. Jan 10",
+        "anna,review,Jan 5 2010",
+        "anna,review,10:15 pm",
+        "anna,review,20100101",
+        "anna,review,1262304000.5",
+        "anna,review,1e9",
+        "anna,review,-5",
+        "anna,review,١٢",
+        "anna,review,",
+        "anna,review,  ",
+        "anna,review,nan",
+        "anna,anna,2010-01-01",
+        "anna;review;2010-01-01",
+        '"anna","review","2010-01-01 10:00"',
+    ],
+)
+def test_first_line_that_is_data_is_never_shown(line: str) -> None:
+    with pytest.raises(InputSchemaError, match=r"no header line.*option `header`") as caught:
+        read(f"{line}\nbert,review,2010-01-02\n".encode())
+    for value in ("anna", "review", "2010", "bert"):
+        assert value not in str(caught.value)
+
+
+def test_names_show_no_data_behind_an_open_quote() -> None:
+    with pytest.raises(InputSchemaError) as caught:
+        read(b'case,"activity,time\nanna,"A",Monday\n')
+    assert "anna" not in str(caught.value) and "'activity,time…'" in str(caught.value)
+
+
+def test_given_names_are_shown_though_they_be_numbers() -> None:
+    with pytest.raises(InputSchemaError, match="its columns are '1', '2'"):
+        read(b"anna,review\n", header=("1", "2"))
+
+
+def test_column_names() -> None:
+    assert CsvReader().column_names(io.BytesIO(HEADER)) == ["case_id", "activity", "timestamp"]
+    assert CsvReader(header=("a", "b")).column_names(io.BytesIO(b"")) == ["a", "b"]
+    with pytest.raises(InputSchemaError, match="twice"):
+        CsvReader().column_names(io.BytesIO(b"a,a\n"))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"delimiter": ""},
+        {"delimiter": "||"},
+        {"delimiter": "\n"},
+        {"delimiter": "é"},
+        {"delimiter": '"'},
+        {"quote_char": "“"},
+        {"encoding": "no-such"},
+        {"encoding": "hex"},
+        {"encoding": "rot13"},
+        {"encoding": "a\0b"},
+        {"header": ()},
+        {"header": False},
+        {"header": ("a", "b", "a")},
+    ],
+)
+def test_options_are_checked(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=next(iter(options))):
+        CsvReader(**options)
+
+
+class Trickle(io.RawIOBase):
+    """A stream that cannot be seeked, gives few bytes a read, and may never end or fail."""
+
+    def __init__(self, head: bytes, more: Callable[[], bytes], step: int = 1 << 16) -> None:
+        self._data = head
+        self._more = more
+        self._step = step
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        if not self._data:
+            self._data = self._more()
+        taken = min(size, self._step)
+        data, self._data = self._data[:taken], self._data[taken:]
+        return data
+
+
+def test_blocks_are_parsed_once() -> None:
+    data = HEADER + b'1,"A\n""B""\nC\nD",x\n2,B,"y\nz"\n' * 1000
+    parse = csv_format._Parser.parse
+    with (
+        mock.patch.object(csv_format, "BLOCK_BYTES", 1 << 10),
+        mock.patch.object(csv_format, "_CHUNK_BYTES", 100),
+        mock.patch.object(csv_format._Parser, "parse", autospec=True, side_effect=parse) as calls,
+    ):
+        assert len(read(data)[0]) == 2000
+    assert calls.call_count <= len(data) // 1000
+
+
+def test_stream_of_few_bytes_a_read() -> None:
+    data = HEADER + b'1,"A\nB",x\n' * 20 + b"1,2\n"
+    stream = Trickle(data, lambda: b"", step=3)
+    with mock.patch.object(csv_format, "BLOCK_BYTES", 64):
+        rows, records, malformed = read(b"", stream=stream)
+    assert rows == [("1", "A\nB", "x")] * 20
+    assert (records, malformed) == (list(range(20)), [20])
+
+
+def test_memory_is_bounded_and_the_stream_stays_open() -> None:
+    taken = 0
+
+    def more() -> bytes:
+        nonlocal taken
+        taken += 60_000
+        return b"1,A,x\n" * 10_000
+
+    stream = Trickle(HEADER, more)  # never ends
+    with mock.patch.object(csv_format, "BLOCK_BYTES", 1 << 16):
+        batches = CsvReader().read(stream, ["case_id"], ["case_id"], 1000)
+        records = np.concatenate([next(batches).records for _ in range(50)])
+        batches.close()
+    assert records.tolist() == list(range(len(records))) and len(records) > 40_000
+    assert taken < 50 * 6000 + 40 * (1 << 16) + (1 << 20)
+    assert not stream.closed
+
+
+def test_a_plain_quote_does_not_hold_up_what_follows() -> None:
+    stream = Trickle(HEADER + b'5" pipe,A,x\n', lambda: b"1,A,x\n" * 1000)  # never ends
+    with (
+        mock.patch.object(csv_format, "BLOCK_BYTES", 1 << 14),
+        mock.patch.object(csv_format, "RECORD_BYTES", 1 << 15),
+        mock.patch.object(csv_format, "_CHUNK_BYTES", 1 << 10),
+    ):
+        batches = CsvReader().read(stream, ["case_id"], ["case_id"], 1000)
+        got = [value for _ in range(50) for value in next(batches).columns["case_id"].to_pylist()]
+    assert got == ['5" pipe', *["1"] * (len(got) - 1)] and len(got) > 20_000
+
+
+def test_errors_of_the_stream_pass() -> None:
+    def fail() -> bytes:
+        raise OSError(5, "disk")
+
+    with pytest.raises(OSError, match="disk"):
+        read(b"", stream=Trickle(HEADER + b"1,A,x\n", fail))
+
+
+def rows_of(*rows: tuple[str, str, datetime | int]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True) if rows else [[], [], []]
+    arrays = [
+        pa.array(column, field.type)
+        for column, field in zip(map(list, columns), RELEASED_SCHEMA, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=RELEASED_SCHEMA)
+
+
+def written(*batches: pa.RecordBatch) -> bytes:
+    stream = io.BytesIO()
+    writer = CsvWriter(stream)
+    for batch in batches:
+        writer.write(batch)
+    writer.close()
+    assert not stream.closed
+    return stream.getvalue()
+
+
+def test_written_bytes() -> None:
+    batch = rows_of(
+        ("1", "A", datetime(2010, 1, 1, tzinfo=UTC)),
+        ("a,b", 'say "hi"', datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)),
+        ("c\rd", "e\nf", datetime(9999, 12, 31, 23, 59, 59, 1, tzinfo=UTC)),
+        ("", " é ", datetime(1, 1, 1, tzinfo=UTC)),
+    )
+    assert (
+        written(batch)
+        == (
+            "case_id,activity,timestamp\n"
+            "1,A,2010-01-01T00:00:00.000000+00:00\n"
+            '"a,b","say ""hi""",1969-12-31T23:59:59.999999+00:00\n'
+            '"c\rd","e\nf",9999-12-31T23:59:59.000001+00:00\n'
+            ", é ,0001-01-01T00:00:00.000000+00:00\n"
+        ).encode()
+    )
+
+
+def test_attributes_are_further_fields_and_empty_if_missing() -> None:
+    kinds = {"org:resource": pa.string(), "case:age": pa.int64(), 'a,"b"': pa.float64()}
+    schema = released_schema(kinds)
+    some = {"org:resource": 'R,"1"', "case:age": -44, 'a,"b"': 2.5}
+    rows = [{"case_id": "1", "activity": "A", "timestamp": 0, **own} for own in (some, {})]
+    stream = io.BytesIO()
+    writer = CsvWriter(stream, schema)
+    writer.write(pa.RecordBatch.from_pylist(rows, schema))
+    writer.close()
+    assert stream.getvalue().decode() == (
+        'case_id,activity,timestamp,org:resource,case:age,"a,""b"""\n'
+        '1,A,1970-01-01T00:00:00.000000+00:00,"R,""1""",-44,2.5\n'
+        "1,A,1970-01-01T00:00:00.000000+00:00,,,\n"
+    )
+
+
+@pytest.mark.parametrize("micros", [-62135596800000001, 253402300800000000, 2**63 - 1, -(2**63)])
+def test_stamps_that_iso_8601_has_no_text_for(micros: int) -> None:
+    with pytest.raises(ValueError, match="outside the years"):
+        iso_utc(pa.array([micros], pa.timestamp("us", "UTC")))
+
+
+STAMPS = st.integers(-62135596800000000, 253402300799999999)
+ROWS = st.lists(st.tuples(st.text(), st.text(), STAMPS), max_size=20)
+
+
+@settings(deadline=None)
+@given(ROWS, st.integers(0, 20))
+def test_round_trip(rows: list[tuple[str, str, int]], cut: int) -> None:
+    batch = rows_of(*rows)
+    data = written(batch)
+    assert written(batch.slice(0, cut), batch.slice(cut)) == data
+    expected = [
+        (case_id, activity, pd.Timestamp(micros, unit="us", tz="UTC"))
+        for case_id, activity, micros in rows
+    ]
+    got, records, malformed = read(data)
+    assert [(c, a, pd.Timestamp(t)) for c, a, t in got] == expected
+    assert records == list(range(len(rows))) and not malformed
+    # The standard library reads the same text.
+    lines = list(csv.reader(io.StringIO(data.decode(), newline="")))
+    assert lines == [RELEASED_SCHEMA.names, *map(list, got)]
+
+
+def test_fuzz() -> None:
+    rng = random.Random(1)
+    valid = HEADER + '1,"A\n""é""",x\n2,B,y\n\n😀,C\n'.encode() * 20
+    outcomes = {"rows": 0, "error": 0}
+    for _ in range(1500):
+        data = bytearray(valid if rng.random() < 0.8 else rng.randbytes(rng.randrange(300)))
+        for _ in range(rng.randrange(6)):
+            data[rng.randrange(len(data) + 1) :][:1] = rng.randbytes(1)
+            if data:
+                data[rng.randrange(len(data))] = rng.choice(b'",\n\r\0\xff\xc3a')
+        data = data[: rng.randrange(len(data) + 1)] if rng.random() < 0.5 else data
+        header = rng.choice([True, ("case_id", "activity", "timestamp")])
+        encoding = rng.choice(["utf-8", "utf-8", "latin-1", "utf-16"])
+        with mock.patch.object(csv_format, "BLOCK_BYTES", rng.choice([100, 1 << 20])):
+            try:
+                read(bytes(data), header=header, encoding=encoding, batch_rows=7)
+                outcomes["rows"] += 1
+            except InputSchemaError:
+                outcomes["error"] += 1
+    assert min(outcomes.values()) > 100

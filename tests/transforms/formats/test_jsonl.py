@@ -1,0 +1,293 @@
+"""JSON lines: worked examples, malformed lines, types, bounded memory, and the way back."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+from unittest import mock
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.events.events import RELEASED_SCHEMA
+from tracecloak.transforms.formats import jsonl
+from tracecloak.transforms.formats.jsonl import JsonLinesReader, JsonLinesWriter
+
+
+def read(
+    data: bytes,
+    wanted: Sequence[str] = ("c", "a", "t"),
+    required: Sequence[str] = ("c",),
+    batch_rows: int = 1000,
+    stream: Any = None,
+) -> tuple[list[dict[str, Any]], list[int], list[int]]:
+    """Returns the rows, their record numbers and the malformed ones, after checking the batches."""
+    rows: list[dict[str, Any]] = []
+    records: list[int] = []
+    malformed: list[int] = []
+    source = io.BytesIO(data) if stream is None else stream
+    for batch in JsonLinesReader().read(source, wanted, required, batch_rows):
+        names = batch.columns.schema.names
+        assert names == [n for n in wanted if n in names] and set(required) <= set(names)
+        assert len(batch.records) == batch.columns.num_rows <= batch_rows
+        assert batch.records.dtype == batch.malformed.dtype == "int64"
+        new = [*batch.records.tolist(), *batch.malformed.tolist()]
+        assert not new or min(new) > max([*records, *malformed], default=-1)
+        batch.columns.validate(full=True)
+        rows += batch.columns.to_pylist()
+        records += batch.records.tolist()
+        malformed += batch.malformed.tolist()
+    assert records == sorted(set(records)) and malformed == sorted(set(malformed))
+    return rows, records, malformed
+
+
+GOOD = b'{"c":"x"}\n'
+
+EXAMPLES: dict[str, tuple[bytes, list[Any], list[int]]] = {
+    "strings": (b'{"c":"1","a":"A"}\n{"a":"B","c":""}\n', [("1", "A"), ("", "B")], []),
+    "no line break at the end": (b'{"c":"1"}', ["1"], []),
+    "CRLF, blanks around and blank lines": (
+        b' {"c":"1"} \r\n\r\n \t\n{"c":"2"}\t\r\n',
+        ["1", "2"],
+        [],
+    ),
+    "byte order mark": (b'\xef\xbb\xbf{"c":"1"}\n', ["1"], []),
+    "escapes": (b'{"c":"\\u00e9\\ud83d\\ude00\\n\\u0000"}\n', ["é😀\n\0"], []),
+    "separators that are no line breaks": ('{"c":"\u2028\x85"}\n'.encode(), ["\u2028\x85"], []),
+    "text like null": (b'{"c":"NA"}\n{"c":"null"}\n{"c":null}\n', ["NA", "null", None], []),
+    "a key twice: the last counts": (b'{"c":"1","c":"2"}\n', ["2"], []),
+    "nested values elsewhere": (b'{"x":{"c":[1]},"c":"1","y":[NaN, 1e999]}\n', ["1"], []),
+    "no JSON": (b"x\n" + GOOD + b"{\n{]\n{'c':1}\n", ["x"], [0, 2, 3, 4]),
+    "no object": (b"1\nnull\n[]\n" + GOOD + b'"c"\n[{"c":1}]\n', ["x"], [0, 1, 2, 4, 5]),
+    "two objects on a line": (b'{"c":"1"}{"c":"2"}\n' + GOOD + b'{"c":"1"} x\n', ["x"], [0, 2]),
+    "invalid UTF-8": (b'{"c":"\xff"}\n' + GOOD + b'{"c":"x","z":"\xc3"}\n', ["x"], [0, 2]),
+    "half a surrogate pair": (b'{"c":"\\ud800"}\n' + GOOD, ["x"], [0]),
+    "half a pair elsewhere": (b'{"c":"x","z":"\\ud800"}\n', ["x"], []),
+    "nested wanted value": (b'{"c":{}}\n' + GOOD + b'{"c":"y","a":[1]}\n', ["x"], [0, 2]),
+    "not finite": (
+        b'{"c":NaN}\n{"c":-Infinity}\n{"c":1e999}\n{"c":"x","a":NaN}\n' + GOOD,
+        ["x"],
+        [0, 1, 2, 3],
+    ),
+    "huge integers": (
+        b'{"c":9223372036854775808}\n{"c":' + b"9" * 5000 + b"}\n" + GOOD,
+        ["x"],
+        [0, 1],
+    ),
+    "deep nesting": (b'{"c":' + b"[" * 100_000 + b"\n" + GOOD + b'{"x":' * 100_000, ["x"], [0, 2]),
+    "NUL": (b"\0\n" + GOOD + b'{"c":"\0"}\n', ["x"], [0, 2]),
+    "no lines": (b"", [], []),
+    "blank lines only": (b"\n\r\n \n", [], []),
+}
+
+
+@pytest.mark.parametrize("batch_rows", [1, 2, 1000])
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_worked_example(name: str, batch_rows: int) -> None:
+    data, expected, malformed = EXAMPLES[name]
+    rows, records, bad = read(data, batch_rows=batch_rows)
+    got = [(r["c"], r["a"]) if "a" in r else r["c"] for r in rows]
+    assert (got, bad) == (expected, malformed)
+    assert sorted([*records, *bad]) == list(range(len(expected) + len(malformed)))
+
+
+@pytest.mark.parametrize(
+    ("values", "arrow_type", "expected"),
+    [
+        (["a", None], pa.string(), ["a", None]),
+        ([1, -(2**63), None], pa.int64(), [1, -(2**63), None]),
+        ([1.5, None], pa.float64(), [1.5, None]),
+        ([True, None], pa.bool_(), [True, None]),
+        ([None, None], pa.string(), [None, None]),
+        ([7, "7", None], pa.string(), ["7", "7", None]),
+        ([1, 2.5], pa.float64(), [1.0, 2.5]),
+        ([2**62 + 1, 2.5], pa.string(), ["4611686018427387905", "2.5"]),
+        ([True, "x", 1, None], pa.string(), ["true", "x", "1", None]),
+        ([7.0, "x", 1e20], pa.string(), ["7", "x", "1e+20"]),
+    ],
+)
+def test_types_of_a_column(values: list[Any], arrow_type: pa.DataType, expected: list[Any]) -> None:
+    data = "".join(json.dumps({"c": value}) + "\n" for value in values).encode()
+    (batch,) = JsonLinesReader().read(io.BytesIO(data), ["c"], ["c"], 1000)
+    assert batch.columns.schema.field("c").type == arrow_type
+    assert batch.columns["c"].to_pylist() == expected
+
+
+SCALARS = st.one_of(st.none(), st.text(), st.integers(-(2**63), 2**63 - 1), st.booleans())
+
+
+@settings(deadline=None)
+@given(st.lists(SCALARS, max_size=20), st.integers(1, 20))
+def test_as_text_values_do_not_depend_on_the_batches(values: list[Any], batch_rows: int) -> None:
+    data = "".join(json.dumps({"c": value}) + "\n" for value in values).encode()
+
+    def text(rows: int) -> list[str | None]:
+        batches = JsonLinesReader().read(io.BytesIO(data), ["c"], ["c"], rows)
+        return [v for b in batches for v in b.columns["c"].cast(pa.string()).to_pylist()]
+
+    assert text(batch_rows) == text(1000)
+
+
+def test_optional_columns_are_left_out_where_they_have_no_value() -> None:
+    data = b'{"c":1,"t":null}\n{"c":2,"a":"A"}\n'
+    assert read(data, batch_rows=1)[0] == [{"c": 1}, {"c": 2, "a": "A"}]
+    assert read(data, batch_rows=2)[0] == [{"c": 1, "a": None}, {"c": 2, "a": "A"}]
+
+
+def test_required_column_may_come_late_or_be_null() -> None:
+    data = b'{"a":1}\n{"a":2}\n{"c":null}\n'
+    assert [row["c"] for row in read(data, batch_rows=1)[0]] == [None] * 3
+
+
+def test_required_column_that_no_record_has() -> None:
+    keys = [f"key {n}" for n in range(30)]
+    data = b'{"x":"secret"}\n' + json.dumps(dict.fromkeys(keys, "secret")).encode() + b"\n"
+    with pytest.raises(InputSchemaError, match="no column 'c'; its columns are 'x', 'key 0'") as e:
+        read(data, batch_rows=1)
+    assert "'key 18'" in str(e.value) and "key 19" not in str(e.value)
+    assert "more" not in str(e.value)  # for more are not held
+    assert "secret" not in str(e.value) and "--case_id" in str(e.value)
+    with pytest.raises(InputSchemaError, match="no columns 'c', 't'"):
+        read(data, required=("t", "x", "c"), wanted=("x", "c", "t"))
+    with pytest.raises(InputSchemaError, match="no line of the input is a JSON object"):
+        read(b"case_id,activity\n1,A\n")
+
+
+def test_column_names_are_not_declared() -> None:
+    assert JsonLinesReader().column_names(io.BytesIO(GOOD)) is None
+
+
+class Trickle(io.RawIOBase):
+    """A stream that cannot be seeked and gives few bytes a read."""
+
+    def __init__(self, more: Callable[[], bytes], step: int) -> None:
+        self._data = b""
+        self._more = more
+        self._step = step
+        self.taken = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        if not self._data:
+            self._data = self._more()
+        taken = min(size, self._step)
+        data, self._data = self._data[:taken], self._data[taken:]
+        self.taken += len(data)
+        return data
+
+
+def test_stream_of_few_bytes_a_read() -> None:
+    parts = [b'{"c":"1"}\n\n{"c":"', "é\r".encode() * 3, b'"}\nx', b'\n{"c":"3"}', b""]
+    rows, records, malformed = read(b"", stream=Trickle(lambda: parts.pop(0) if parts else b"", 2))
+    assert [row["c"] for row in rows] == ["1", "3"]
+    assert (records, malformed) == ([0, 3], [1, 2])
+
+
+def test_long_lines_are_malformed_and_not_held() -> None:
+    def line(length: int) -> bytes:
+        return b'{"c":"' + b"x" * (length - 8) + b'"}'
+
+    with mock.patch.object(jsonl, "LINE_BYTES", 1000), mock.patch.object(jsonl, "_CHUNK_BYTES", 64):
+        data = b"\n".join([line(1000), line(1001), GOOD, line(5000), line(9), line(70_000)])
+        rows, records, malformed = read(data)
+        assert [len(row["c"]) for row in rows] == [992, 1, 1]
+        assert (records, malformed) == ([0, 2, 4], [1, 3, 5])
+
+    pieces = iter([GOOD, b'{"c":"', *[b"x" * (1 << 20)] * 40, b'"}\n' + GOOD])
+    with mock.patch.object(jsonl, "_parse", wraps=jsonl._parse) as parse:
+        rows, records, malformed = read(b"", stream=Trickle(lambda: next(pieces, b""), 1 << 20))
+    assert (len(rows), records, malformed) == (2, [0, 2], [1])
+    assert max(len(call.args[0]) for call in parse.call_args_list) < 100
+
+
+def test_memory_is_bounded_by_rows_and_by_bytes() -> None:
+    endless = Trickle(lambda: GOOD * 1000, 1 << 20)
+    batches = JsonLinesReader().read(endless, ["c"], ["c"], 100)
+    assert [len(next(batches).records) for _ in range(5)] == [100] * 5
+    assert endless.taken <= 2 << 20
+    garbage = Trickle(lambda: b"x\n" * 1000, 1 << 20)
+    batches = JsonLinesReader().read(garbage, ["c"], ["c"], 100)
+    assert [len(next(batches).malformed) for _ in range(3)] == [100] * 3
+    with mock.patch.object(jsonl, "BATCH_BYTES", 1000):
+        batch = next(JsonLinesReader().read(io.BytesIO(GOOD * 1000), ["c"], ["c"], 1000))
+    assert 100 <= len(batch.records) <= 112
+
+
+def test_errors_of_the_stream_pass() -> None:
+    def fail() -> bytes:
+        raise OSError(5, "disk")
+
+    with pytest.raises(OSError, match="disk"):
+        read(b"", stream=Trickle(fail, 10))
+
+
+def rows_of(*rows: tuple[str, str, int]) -> pa.RecordBatch:
+    columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], []]
+    arrays = [pa.array(c, field.type) for c, field in zip(columns, RELEASED_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=RELEASED_SCHEMA)
+
+
+def written(*batches: pa.RecordBatch) -> bytes:
+    stream = io.BytesIO()
+    writer = JsonLinesWriter(stream)
+    for batch in batches:
+        writer.write(batch)
+    writer.close()
+    assert not stream.closed
+    return stream.getvalue()
+
+
+def test_written_bytes() -> None:
+    data = written(rows_of(("1", 'é "A"\n', 0), ("", "\u2028", -1)))
+    assert data.decode().split("\n") == [
+        r'{"case_id":"1","activity":"é \"A\"\n","timestamp":"1970-01-01T00:00:00.000000+00:00"}',
+        '{"case_id":"","activity":"\u2028","timestamp":"1969-12-31T23:59:59.999999+00:00"}',
+        "",
+    ]
+    assert written() == b""
+
+
+STAMPS = st.integers(-62135596800000000, 253402300799999999)
+ROWS = st.lists(st.tuples(st.text(), st.text(), STAMPS), max_size=20)
+
+
+@settings(deadline=None)
+@given(ROWS, st.integers(0, 20), st.integers(1, 9))
+def test_round_trip(rows: list[tuple[str, str, int]], cut: int, batch_rows: int) -> None:
+    batch = rows_of(*rows)
+    data = written(batch)
+    assert written(batch.slice(0, cut), batch.slice(cut)) == data
+    got, records, malformed = read(
+        data, RELEASED_SCHEMA.names, RELEASED_SCHEMA.names, batch_rows=batch_rows
+    )
+    assert [(r["case_id"], r["activity"], pd.Timestamp(r["timestamp"])) for r in got] == [
+        (c, a, pd.Timestamp(t, unit="us", tz="UTC")) for c, a, t in rows
+    ]
+    assert (records, malformed) == (list(range(len(rows))), [])
+
+
+def test_fuzz() -> None:
+    rng = random.Random(1)
+    valid = '{"c":"1","a":"é\\n","t":1.5,"x":{"y":[null]}}\r\n{"c":2}\n\n{"c":true}\n'.encode() * 9
+    outcomes = {"rows": 0, "error": 0}
+    for _ in range(2500):
+        data = bytearray(valid if rng.random() < 0.8 else rng.randbytes(rng.randrange(300)))
+        for _ in range(rng.randrange(40)):
+            if data:
+                data[rng.randrange(len(data))] = rng.choice(b'",\n{}[]:\\u-e\0\xff9')
+        data = data[: rng.randrange(len(data) + 1)]
+        try:
+            read(bytes(data), batch_rows=7)
+            outcomes["rows"] += 1
+        except InputSchemaError:
+            outcomes["error"] += 1
+    assert min(outcomes.values()) > 100

@@ -1,0 +1,384 @@
+"""Parquet: native types, exact names, damage, bounded reads, and released files."""
+
+from __future__ import annotations
+
+import io
+import random
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.events.events import RELEASED_SCHEMA, released_schema
+from tracecloak.transforms.formats import parquet
+from tracecloak.transforms.formats.parquet import ParquetReader, ParquetWriter
+
+
+def parquet_of(table: pa.Table, **options: Any) -> bytes:
+    stream = io.BytesIO()
+    pq.write_table(table, stream, **options)
+    return stream.getvalue()
+
+
+def read(
+    data: bytes,
+    wanted: Sequence[str] = ("case_id", "activity", "timestamp"),
+    required: Sequence[str] = ("case_id",),
+    batch_rows: int = 1000,
+) -> pa.Table:
+    """Returns all batches as a table, after checking them."""
+    batches = []
+    rows = 0
+    for batch in ParquetReader().read(io.BytesIO(data), wanted, required, batch_rows):
+        assert len(batch.records) <= batch_rows and batch.records.dtype == np.int64
+        assert batch.records.tolist() == list(range(rows, rows + len(batch.records)))
+        assert batch.malformed.tolist() == [] and batch.malformed.dtype == np.int64
+        rows += len(batch.records)
+        batches.append(batch.columns)
+    return pa.Table.from_batches(batches) if batches else pa.table({})
+
+
+STAMP = datetime(2010, 1, 1, 12, tzinfo=UTC)
+TYPES: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "string": (pa.string(), ["a", "", None]),
+    "large_string": (pa.large_string(), ["a", "é", None]),
+    "string_view": (pa.string_view(), ["a", "longer than twelve bytes", None]),
+    "dictionary": (pa.dictionary(pa.int32(), pa.string()), ["a", "b", None]),
+    "int64": (pa.int64(), [1, -(2**63), None]),
+    "uint64": (pa.uint64(), [1, 2**64 - 1, None]),
+    "int32": (pa.int32(), [7, 7, None]),
+    "double": (pa.float64(), [1.5, -0.0, None]),
+    "bool": (pa.bool_(), [True, False, None]),
+    "decimal": (pa.decimal128(38, 2), [Decimal("1.25"), Decimal("-3.00"), None]),
+    "date32": (pa.date32(), [date(1, 1, 1), date(9999, 12, 31), None]),
+    "timestamp[ms, UTC]": (pa.timestamp("ms", "UTC"), [STAMP, None, STAMP]),
+    "timestamp[us, UTC]": (pa.timestamp("us", "UTC"), [STAMP, None, STAMP]),
+    "timestamp[ns, UTC]": (pa.timestamp("ns", "UTC"), [STAMP, None, STAMP]),
+    "timestamp[us, zone]": (pa.timestamp("us", "Europe/Paris"), [STAMP, None, STAMP]),
+    "timestamp[us]": (pa.timestamp("us"), [datetime(9999, 12, 31), datetime(1, 1, 1), None]),
+    "timestamp[ns]": (pa.timestamp("ns"), [datetime(1970, 1, 1), None, None]),
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_native_types(name: str) -> None:
+    arrow_type, values = TYPES[name]
+    table = pa.table({"case_id": pa.array(values, arrow_type), "other": [1, 2, 3]})
+    got = read(parquet_of(table), batch_rows=2)
+    assert got.schema.names == ["case_id"]
+    assert got.schema.field("case_id").type == arrow_type
+    assert got["case_id"].to_pylist() == table["case_id"].to_pylist()
+
+
+def test_spark_stamps_of_the_year_9999() -> None:
+    """INT96, the default of Spark 2, would overflow as nanoseconds."""
+    stamps = [datetime(9999, 12, 31, 23, 59, 59), datetime(1583, 1, 1)]
+    table = pa.table({"case_id": pa.array(stamps, pa.timestamp("us"))})
+    data = parquet_of(table, use_deprecated_int96_timestamps=True)
+    assert read(data)["case_id"].to_pylist() == stamps
+
+
+def test_extension_types_are_plain() -> None:
+    table = pa.table(
+        {
+            "case_id": pa.array([UUID(int=1).bytes, None], pa.uuid()),
+            "activity": pa.array(['"a"', None], pa.json_()),
+        }
+    )
+    got = read(parquet_of(table))
+    assert got.schema.types == [pa.string(), pa.string()]
+    assert got.to_pydict() == {
+        "case_id": ["00000000-0000-0000-0000-000000000001", None],
+        "activity": ['"a"', None],
+    }
+
+
+def test_null_type_and_no_rows() -> None:
+    got = read(parquet_of(pa.table({"case_id": pa.nulls(2), "activity": ["a", "b"]})))
+    assert got.to_pydict() == {"case_id": [None, None], "activity": ["a", "b"]}
+    assert read(parquet_of(pa.table({"case_id": pa.array([], pa.string())}))).num_rows == 0
+
+
+def test_frames_of_pandas() -> None:
+    frame = pd.DataFrame(
+        {"case:concept:name": ["1", "2"], "time:timestamp": [STAMP, STAMP], "x": [1, 2]},
+        index=[5, 6],
+    )
+    stream = io.BytesIO()
+    frame.to_parquet(stream)
+    got = read(stream.getvalue(), ["time:timestamp", "case:concept:name"], ["case:concept:name"])
+    assert got.to_pydict() == {"time:timestamp": [STAMP, STAMP], "case:concept:name": ["1", "2"]}
+
+
+NESTED = pa.table(
+    {
+        "a": [1, 2],
+        "a.b": [3, 4],
+        "s.b": [5, 6],
+        "s": [{"b": 7, "b.c": 8}, {"b": 9, "b.c": 10}],
+        "l": [[1], [2]],
+        "a.b.c": [11, 12],
+        "": [13, 14],
+    }
+)
+
+
+@pytest.mark.parametrize("wanted", [["a"], ["a.b"], ["s.b"], ["a.b.c", "a", "s.b", "a.b"], [""]])
+def test_names_with_dots_are_names_not_paths(wanted: list[str]) -> None:
+    assert read(parquet_of(NESTED), wanted, wanted).to_pydict() == {
+        name: NESTED[name].to_pylist() for name in wanted
+    }
+
+
+def test_paths_into_nested_columns_are_no_columns() -> None:
+    data = parquet_of(NESTED.drop_columns(["s.b"]))
+    with pytest.raises(InputSchemaError, match=r"no column 's\.b'; its columns are 'a', 'a\.b'"):
+        read(data, ["s.b"], ["s.b"])
+    assert read(data, ["a", "s.b", "s.b.c"], ["a"]).column_names == ["a"]
+
+
+def test_records_are_counted_without_columns() -> None:
+    batches = list(ParquetReader().read(io.BytesIO(parquet_of(NESTED)), ["absent"], [], 1))
+    assert [batch.records.tolist() for batch in batches] == [[0], [1]]
+
+
+@pytest.mark.parametrize(("name", "kind"), [("s", "struct"), ("l", "list")])
+def test_nested_columns_cannot_be_asked_for(name: str, kind: str) -> None:
+    with pytest.raises(InputSchemaError, match=f"'{name}' is nested.*{kind}"):
+        read(parquet_of(NESTED), ["a", name], ["a"])
+
+
+def test_duplicate_names_are_refused() -> None:
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["case_id", "case_id"])
+    for reading in (read, lambda data: ParquetReader().column_names(io.BytesIO(data))):
+        with pytest.raises(InputSchemaError, match="2 columns 'case_id'"):
+            reading(parquet_of(table))
+
+
+def test_column_names() -> None:
+    names = ParquetReader().column_names(io.BytesIO(parquet_of(NESTED)))
+    assert names == NESTED.column_names
+
+
+def test_batches_and_row_groups() -> None:
+    table = pa.table({"case_id": [str(n) for n in range(2500)]})
+    data = parquet_of(table, row_group_size=700)
+    for batch_rows in (1, 700, 999, 10_000):
+        assert read(data, batch_rows=batch_rows)["case_id"].to_pylist() == [
+            str(n) for n in range(2500)
+        ]
+
+
+def test_checksums_of_pages_are_verified() -> None:
+    table = pa.table({"case_id": [f"case {n}" for n in range(100)]})
+    options = {"compression": "none", "write_page_checksum": True, "use_dictionary": False}
+    data = parquet_of(table, **options)
+    damaged = data.replace(b"case 57", b"case 75", 1)
+    assert damaged != data and read(data).num_rows == 100
+    with pytest.raises(InputSchemaError, match="damaged"):
+        read(damaged)
+    with pytest.raises(InputSchemaError, match="damaged"):
+        read(written(rows_of(("1", "A", 0)))[:40] + b"x" + written(rows_of(("1", "A", 0)))[41:])
+
+
+def test_text_that_is_no_utf_8_is_an_error() -> None:
+    buffers = pa.array([b"secret\xff"], pa.binary()).buffers()
+    broken = pa.StringArray.from_buffers(1, buffers[1], buffers[2])
+    for column in (broken, pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), broken)):
+        with pytest.raises(InputSchemaError) as caught:
+            read(parquet_of(pa.table({"case_id": column})))
+        assert "secret" not in str(caught.value) and caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize("data", [b"", b"PAR1", b"PAR1PAR1", b"case_id,activity\n1,A\n" * 9])
+def test_no_parquet_at_all(data: bytes) -> None:
+    with pytest.raises(InputSchemaError, match="no Parquet file"):
+        read(data)
+    with pytest.raises(InputSchemaError, match="no Parquet file"):
+        ParquetReader().column_names(io.BytesIO(data))
+
+
+class Failing(io.BytesIO):
+    def read(self, size: int | None = -1) -> bytes:
+        raise OSError(5, "disk")
+
+
+def test_errors_of_the_stream_pass() -> None:
+    with pytest.raises(OSError, match="disk"):
+        next(ParquetReader().read(Failing(parquet_of(NESTED)), ["a"], ["a"], 10))
+
+
+class Counting(io.BytesIO):
+    largest = 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        data = super().read(size)
+        self.largest = max(self.largest, len(data))
+        return data
+
+
+def test_one_huge_row_group_is_read_in_pieces() -> None:
+    noise = np.random.default_rng(1).integers(0, 1 << 62, 2_000_000)
+    table = pa.table({"case_id": noise})
+    stream = Counting(parquet_of(table, row_group_size=len(noise), use_dictionary=False))
+    batch = next(ParquetReader().read(stream, ["case_id"], ["case_id"], 1000))
+    assert batch.columns.column(0).to_numpy().tolist() == noise[:1000].tolist()
+    assert stream.largest <= 4 << 20 < len(stream.getvalue())
+    assert not stream.closed
+
+
+def rows_of(*rows: tuple[str, str, int]) -> pa.RecordBatch:
+    columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], []]
+    arrays = [pa.array(c, field.type) for c, field in zip(columns, RELEASED_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=RELEASED_SCHEMA)
+
+
+def written(*batches: pa.RecordBatch, **metadata: str) -> bytes:
+    stream = io.BytesIO()
+    writer = ParquetWriter(stream, metadata)
+    for batch in batches:
+        writer.write(batch)
+    writer.close()
+    assert not stream.closed
+    return stream.getvalue()
+
+
+def test_written_file() -> None:
+    data = written(rows_of(("1", "A", 5), ("1", "B", -5)), release_id="r", unit="case")
+    file = pq.ParquetFile(io.BytesIO(data))
+    assert file.schema_arrow.equals(RELEASED_SCHEMA)
+    assert file.metadata.metadata == {b"tracecloak.release_id": b"r", b"tracecloak.unit": b"case"}
+    assert file.metadata.row_group(0).column(0).compression == "ZSTD"
+    assert (
+        file.read().to_pydict()
+        == pa.Table.from_batches([rows_of(("1", "A", 5), ("1", "B", -5))]).to_pydict()
+    )
+    assert written(b := rows_of(("1", "A", 5)), unit="case", a="b") == written(
+        b, a="b", unit="case"
+    )
+
+
+def test_no_rows_make_a_file() -> None:
+    assert pq.read_table(io.BytesIO(written())).schema.equals(RELEASED_SCHEMA)
+    assert read(written(rows_of())).num_rows == 0
+
+
+def test_attributes_are_typed_columns_that_may_lack_values() -> None:
+    kinds = {"org:resource": pa.string(), "case:age": pa.int64(), "amount": pa.float64()}
+    schema = released_schema(kinds)
+    row = {"case_id": "1", "activity": "A", "timestamp": 0}
+    rows = [{**row, "org:resource": "R", "case:age": 4}, {**row, "amount": 0.1}]
+    batch = pa.RecordBatch.from_pylist(rows, schema)
+    found = []
+    for batches in ([batch], [batch.slice(0, 1), batch.slice(1)]):
+        stream = io.BytesIO()
+        writer = ParquetWriter(stream, {}, schema)
+        for part in batches:
+            writer.write(part)
+        writer.close()
+        found.append(stream.getvalue())
+    assert found[0] == found[1]
+    table = pq.read_table(io.BytesIO(found[0]))
+    assert table.schema.equals(schema)
+    assert table.equals(pa.Table.from_batches([batch]))
+
+
+def test_names_filtered_out_of_a_dictionary_are_not_in_the_bytes() -> None:
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "case_id": pa.array(["kept-case", "removed-case"] * 500).dictionary_encode(),
+            "activity": pa.array(["kept-name", "removed-name"] * 500).dictionary_encode(),
+            "timestamp": pa.array([0] * 1000, pa.timestamp("us", "UTC")),
+        }
+    )
+    kept = rows.filter(pc.equal(rows["case_id"].cast(pa.string()), "kept-case"))
+    assert "removed-name" in kept["activity"].dictionary.to_pylist()
+    for batch in (kept, rows.slice(0, 1)):
+        data = written(batch)
+        assert b"kept-name" in data and b"removed" not in data
+        assert set(pq.read_table(io.BytesIO(data))["activity"].to_pylist()) == {"kept-name"}
+
+
+def test_bytes_and_row_groups_do_not_depend_on_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 150_000)
+    numbers = np.random.default_rng(2).integers(0, 1 << 60, 200_000)  # for many pages
+    text = pa.array(numbers).cast(pa.string())
+    rows = pa.RecordBatch.from_arrays(
+        [
+            text,
+            pa.array(numbers % 7).cast(pa.string()),
+            pa.array(numbers, pa.timestamp("us", "UTC")),
+        ],
+        schema=RELEASED_SCHEMA,
+    )
+    data = written(rows)
+    cuts = [0, 1, 1, *range(777, 140_000, 7777), 149_999, 150_000, 150_001, 180_000, 200_000]
+    assert written(*(rows.slice(a, b - a) for a, b in pairwise(cuts))) == data
+    file = pq.ParquetFile(io.BytesIO(data))
+    assert [file.metadata.row_group(n).num_rows for n in (0, 1)] == [150_000, 50_000]
+    assert file.metadata.num_row_groups == 2
+    assert pa.Table.from_batches([rows]).equals(file.read())
+
+
+ROWS = st.lists(st.tuples(st.text(), st.text(), st.integers(-(2**63), 2**63 - 1)), max_size=30)
+
+
+@settings(deadline=None)
+@given(ROWS, st.integers(1, 9))
+def test_round_trip(rows: list[tuple[str, str, int]], batch_rows: int) -> None:
+    got = read(written(rows_of(*rows)), RELEASED_SCHEMA.names, RELEASED_SCHEMA.names, batch_rows)
+    if rows:
+        assert got.schema.types == RELEASED_SCHEMA.types
+        micros = got["timestamp"].cast(pa.int64()).to_pylist()
+        assert rows == list(
+            zip(got["case_id"].to_pylist(), got["activity"].to_pylist(), micros, strict=True)
+        )
+
+
+def test_fuzz() -> None:
+    rng = random.Random(1)
+    table = pa.table(
+        {
+            "case_id": [f"c{n}" for n in range(60)],
+            "activity": pa.array(["a", "b", None] * 20).dictionary_encode(),
+            "timestamp": pa.array(range(60), pa.timestamp("us", "UTC")),
+            "nested": [{"x": [n]} for n in range(60)],
+        }
+    )
+    valid = [
+        parquet_of(table, compression="snappy", row_group_size=25),
+        parquet_of(table, compression="none", write_page_checksum=True, version="1.0"),
+        parquet_of(table, compression="zstd", use_dictionary=False, data_page_version="2.0"),
+    ]
+    outcomes = {"rows": 0, "error": 0}
+    for _ in range(1500):
+        data = bytearray(rng.choice(valid))
+        for _ in range(rng.randrange(5)):
+            place = rng.randrange(len(data)) if rng.random() < 0.5 else -rng.randrange(1, 900)
+            data[place] = rng.randrange(256)
+        if rng.random() < 0.2:
+            data = data[: rng.randrange(len(data))] if rng.random() < 0.5 else data[1:]
+        if rng.random() < 0.05:
+            data = bytearray(b"PAR1" + rng.randbytes(99) + b"\x40\0\0\0PAR1")
+        try:
+            batches = ParquetReader().read(
+                io.BytesIO(bytes(data)), ["case_id", "activity", "timestamp"], [], 7
+            )
+            for batch in batches:
+                batch.columns.validate(full=True)
+            outcomes["rows"] += 1
+        except InputSchemaError:
+            outcomes["error"] += 1
+    assert min(outcomes.values()) > 100

@@ -1,0 +1,569 @@
+from __future__ import annotations
+
+import codecs
+import encodings.aliases
+import gzip
+import io
+import itertools
+import os
+import random
+import time
+import tracemalloc
+import warnings
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.transforms.formats.base import RawBatch
+from tracecloak.transforms.formats.xes import XesReader
+
+CASE, ACTIVITY, TIME = "case:concept:name", "concept:name", "time:timestamp"
+NAMES = (CASE, ACTIVITY, TIME)
+MIB = 1 << 20
+
+# Two cases and every construct that must not count as an attribute of a trace or an event.
+WORKED = """<?xml version="1.0" encoding="UTF-8"?>
+<!-- a comment -->
+<log xes.version="1849-2016" xes.features="nested-attributes" xmlns="http://www.xes-standard.org/">
+  <extension name="Concept" prefix="concept" uri="http://www.xes-standard.org/concept.xesext"/>
+  <global scope="trace"><string key="concept:name" value="GLOBAL"/></global>
+  <global scope="event"><string key="org:resource" value="GLOBAL"/></global>
+  <classifier name="Activity" keys="concept:name"/>
+  <string key="concept:name" value="LOG"><string key="concept:name" value="LOG CHILD"/></string>
+  <trace>
+    <string key="concept:name" value="1"><string key="concept:name" value="CHILD"/></string>
+    <list key="stations"><values><string key="concept:name" value="LISTED"/></values></list>
+    <event>
+      <string key="concept:name" value="register &amp; &#x201C;sign&#x201D;"/>
+      <date key="time:timestamp" value="2026-03-01T08:00:00.000+01:00"/>
+      <container key="box"><string key="concept:name" value="BOXED"/></container>
+      <string key="org:resource" value="Ann"><int key="org:resource" value="7"/></string>
+      <float value="3.052"/>
+      <string key="org:group"/>
+      <string key="lifecycle:transition" value="complete"/>
+    </event>
+    <event>
+      <!-- between --><![CDATA[ text ]]><?target data?>
+      <string value="pay" key="concept:name" extra="x"></string>
+      <date key="time:timestamp" value="2026-03-02"/>
+    </event>
+  </trace>
+  <trace>
+    <event><string key="concept:name" value="register"/></event>
+    <string key="concept:name" value="2"/>
+    <event><int key="concept:name" value="42"/><string key="concept:name" value="last"/></event>
+    <date key="time:timestamp" value="1999-01-01T00:00:00Z"/>
+  </trace>
+</log>
+"""
+WORKED_ROWS = {
+    CASE: ["1", "1", "2", "2"],
+    ACTIVITY: ["register & “sign”", "pay", "register", "last"],
+    TIME: ["2026-03-01T08:00:00.000+01:00", "2026-03-02", None, None],
+    "org:resource": ["Ann", None, None, None],
+    "case:time:timestamp": [None, None, "1999-01-01T00:00:00Z", "1999-01-01T00:00:00Z"],
+}
+
+
+class Pieces(io.RawIOBase):
+    """A stream of pieces made when they are asked for; a read gives at most one of them."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self.pieces = iter(pieces)
+        self.rest = b""
+        self.given = 0
+
+    def read(self, size: int = -1) -> bytes:
+        whole = self.rest or next(self.pieces, b"")
+        piece, self.rest = whole[:size], whole[size:]
+        self.given += len(piece)
+        return piece
+
+
+def batches(
+    source: str | bytes,
+    wanted: Iterable[str] = NAMES,
+    required: Iterable[str] = (),
+    rows: int = 100,
+) -> list[RawBatch]:
+    data = source.encode() if isinstance(source, str) else source
+    return list(XesReader().read(io.BytesIO(data), list(wanted), list(required), rows))
+
+
+def columns(source: str | bytes, wanted: Iterable[str] = NAMES) -> dict[str, list[str | None]]:
+    found = batches(source, wanted)
+    return pa.Table.from_batches([batch.columns for batch in found]).to_pydict()
+
+
+def trace(case: str, *events: str) -> str:
+    inner = "".join(f'<event><string key="concept:name" value="{e}"/></event>' for e in events)
+    return f'<trace><string key="concept:name" value="{case}"/>{inner}</trace>'
+
+
+# --- what is read ---
+
+
+def test_worked_example():
+    assert columns(WORKED, WORKED_ROWS) == WORKED_ROWS
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5])
+def test_batches_are_full_and_records_are_numbered(rows):
+    found = batches(WORKED, rows=rows)
+    assert [len(b.records) for b in found] == [min(rows, 4 - i) for i in range(0, 4, rows)]
+    assert [int(r) for b in found for r in b.records] == [0, 1, 2, 3]
+    for batch in found:
+        assert batch.columns.schema == pa.schema([(name, pa.string()) for name in NAMES])
+        assert batch.columns.num_rows == len(batch.records)
+        assert batch.records.dtype == batch.malformed.dtype == "int64"
+        assert len(batch.malformed) == 0
+    assert [v for b in found for v in b.columns.column(CASE).to_pylist()] == WORKED_ROWS[CASE]
+
+
+def test_columns_come_in_the_requested_order():
+    wanted = [TIME, CASE, "nowhere", ACTIVITY]
+    (batch,) = batches(WORKED, wanted)
+    assert batch.columns.schema.names == wanted
+    assert batch.columns.column("nowhere").null_count == 4
+
+
+def test_case_columns_only_or_event_columns_only():
+    assert columns(WORKED, [CASE]) == {CASE: WORKED_ROWS[CASE]}
+    assert columns(WORKED, [ACTIVITY]) == {ACTIVITY: WORKED_ROWS[ACTIVITY]}
+
+
+@pytest.mark.parametrize(
+    "rename",
+    [
+        pytest.param(lambda s: s, id="default namespace"),
+        pytest.param(lambda s: s.replace(' xmlns="http://www.xes-standard.org/"', ""), id="none"),
+        pytest.param(
+            lambda s: s.replace("xmlns=", "xmlns:x=").replace("</", "</x:").replace("<x:!", "<!"),
+            id="prefix",
+        ),
+    ],
+)
+def test_namespaces(rename):
+    source = rename(WORKED)
+    if "xmlns:x=" in source:
+        source = "".join(
+            f"<x:{part}" if part[:1].isalpha() else (f"<{part}" if part else "")
+            for part in source.split("<")
+        )
+        assert "<x:event>" in source and "</x:log>" in source
+    assert columns(source, WORKED_ROWS) == WORKED_ROWS
+
+
+def test_event_outside_a_trace_has_no_case():
+    one, two = trace("1", "a"), trace("2", "c")
+    source = f'<log>{one}<event><string key="concept:name" value="b"/></event>{two}</log>'
+    found = columns(source, [CASE, ACTIVITY])
+    assert found == {CASE: ["1", None, "2"], ACTIVITY: ["a", "b", "c"]}
+
+
+def test_events_and_traces_without_anything():
+    source = "<log><trace/><event/><trace><event/></trace><trace></trace></log>"
+    found = columns(source)
+    assert found == {name: [None, None] for name in NAMES}
+
+
+def test_empty_traces_keep_the_neighbours_apart():
+    empty = trace("empty")
+    source = f"<log>{empty}{trace('1', 'a', 'b')}{empty}{empty}{trace('2', 'c')}{empty}</log>"
+    for rows in (1, 2, 3):
+        found = [b.columns.to_pydict()[CASE] for b in batches(source, rows=rows)]
+        assert [case for batch in found for case in batch] == ["1", "1", "2"]
+
+
+def test_a_log_without_events_yields_nothing():
+    for source in ("<log/>", "<log></log>", f"<log>{trace('1')}</log>"):
+        assert batches(source, required=NAMES) == []
+
+
+def test_column_names_are_not_known_beforehand():
+    assert XesReader().column_names(io.BytesIO(b"not even XML")) is None
+
+
+def test_case_prefix_is_for_traces_only():
+    source = f'<log>{trace("1", "a")}<event><string key="{CASE}" value="x"/></event></log>'
+    assert columns(source, [CASE]) == {CASE: ["1", None]}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "iso-8859-1", "windows-1252"])
+def test_encodings(encoding):
+    name = "utf-8" if encoding == "utf-8-sig" else encoding
+    source = f'<?xml version="1.0" encoding="{name}"?><log>{trace("é", "ÄÖ", "ü")}</log>'
+    assert columns(source.encode(encoding), [CASE, ACTIVITY]) == {
+        CASE: ["é", "é"],
+        ACTIVITY: ["ÄÖ", "ü"],
+    }
+
+
+def test_every_plane_of_unicode():
+    points = [
+        point
+        for plane in range(17)
+        for point in (
+            *range(plane << 16, (plane << 16) + 512),
+            *range((plane << 16) + 0xFFF0, (plane + 1) << 16),
+        )
+        if point not in (0x26, 0x3C, 0x3E, 0x22, 0xFFFE, 0xFFFF) and point >= 0x20
+    ]
+    names = ["".join(map(chr, points[i : i + 64])) for i in range(0, len(points), 64)]
+    assert columns(f"<log>{trace('1', *names)}</log>", [ACTIVITY]) == {ACTIVITY: names}
+
+
+def test_late_attribute_of_a_long_trace():
+    n = 150_000
+    event = '<event><string key="concept:name" value="a"/></event>'
+    name = '<string key="concept:name" value="1"/>'
+    found = batches(f"<log>{trace('0', 'z')}<trace>{event * n}{name}</trace></log>", rows=40_000)
+    assert [len(b.records) for b in found] == [40_000, 40_000, 40_000, 30_001]
+    cases = pa.concat_arrays([b.columns.column(CASE) for b in found])
+    assert cases.value_counts().to_pylist() == [
+        {"values": "0", "counts": 1},
+        {"values": "1", "counts": n},
+    ]
+
+
+# --- required columns ---
+
+
+def test_missing_required_column_names_what_was_found():
+    with pytest.raises(InputSchemaError, match="no column 'activity'") as caught:
+        batches(WORKED, [CASE, "activity", "org:resource"], [CASE, "activity", "org:resource"])
+    message = str(caught.value)
+    assert f"'{CASE}'" in message and f"'{ACTIVITY}'" in message and "'org:resource'" in message
+    assert "register" not in message and "Ann" not in message
+
+
+def test_missing_case_column_is_not_satisfied_by_a_trace_without_events():
+    source = f"<log>{trace('1')}<trace><event/></trace></log>"
+    with pytest.raises(InputSchemaError, match=f"no column '{CASE}'"):
+        batches(source, [CASE], [CASE])
+
+
+def test_missing_column_after_batches_were_yielded():
+    reader = XesReader().read(io.BytesIO(WORKED.encode()), [CASE, "x"], ["x"], 1)
+    assert [len(next(reader).records) for _ in range(4)] == [1, 1, 1, 1]
+    with pytest.raises(InputSchemaError, match="no column 'x'"):
+        next(reader)
+
+
+def test_one_event_with_the_column_is_enough():
+    assert len(batches(WORKED, rows=1, wanted=["org:resource"], required=["org:resource"])) == 4
+
+
+def test_noted_keys_are_bounded():
+    keys = "".join(f'<string key="k{i}" value="v"/>' for i in range(5_000))
+    long = f'<string key="{"x" * 100_000}" value="v"/>'
+    with pytest.raises(InputSchemaError) as caught:
+        batches(f"<log><trace><event>{long}{keys}</event></trace></log>", ["a"], ["a"])
+    assert "and 979 more" in str(caught.value) and "xxx" not in str(caught.value)
+
+
+# --- what is refused ---
+
+BOMB = """<?xml version="1.0"?>
+<!DOCTYPE log [<!ENTITY a "SECRET"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;">]>
+<log><trace><string key="concept:name" value="&b;"/></trace></log>"""
+
+REFUSED = {
+    "empty": ("", "the input is empty"),
+    "no XML": ("case,activity\n1,SECRET\n", "not well-formed XML"),
+    "blank": ("  \n ", "not well-formed XML"),
+    "other root": ("<html>SECRET</html>", "no XES log.*line 1$"),
+    "nested root": ("<x><log/></x>", "no XES log"),
+    "entity bomb": (BOMB, "DOCTYPE.*line 2$"),
+    "external entity": (
+        '<!DOCTYPE log [<!ENTITY x SYSTEM "file:///etc/passwd">]><log a="&x;"/>',
+        "DOCTYPE",
+    ),
+    "external subset": ('<!DOCTYPE log SYSTEM "http://SECRET.invalid/x.dtd">\n<log/>', "DOCTYPE"),
+    "parameter entity": ('<!DOCTYPE log [<!ENTITY % p SYSTEM "x"> %p;]><log/>', "DOCTYPE"),
+    "undefined entity": ('<log>\n<string key="a" value="&SECRET;"/></log>', "undefined.*line 2$"),
+    "truncated": (WORKED[:-20], "not well-formed XML"),
+    "truncated in a value": ('<log>\n\n<string key="a" value="SECRET', "not well-formed.*line 3$"),
+    "wrong end": ("<log><SECRET></log>", "mismatched tag"),
+    "two roots": ("<log/><log/>", "junk after"),
+    "attribute twice": ('<log><string key="a" key="SECRET"/></log>', "duplicate attribute"),
+    "control character": ('<log><string key="a" value="SECRET\x01"/></log>', "invalid token"),
+    "reference to a control": ('<log><string key="a" value="&#1;"/></log>', "reference to invalid"),
+    "no UTF-8": (b'<log><string key="a" value="\xff"/></log>', "invalid token"),
+    "unknown encoding": ('<?xml version="1.0" encoding="SECRET"?><log/>', "encoding"),
+    "other encoding": ('<?xml version="1.0" encoding="utf-16"?><log/>', "encoding"),
+    "event in event": ("<log><trace><event><event/></event></trace></log>", "<event> stands"),
+    "event in attribute": ('<log><list key="a"><event/></list></log>', "<event> stands"),
+    "event in attribute of trace": (
+        '<log><trace><list key="a"><event/></list></trace></log>',
+        "<event> stands",
+    ),
+    "trace in trace": ("<log><trace><trace/></trace></log>", "<trace> stands"),
+    "gzip": (gzip.compress(b"<log/>"), "not well-formed XML"),
+}
+
+
+@pytest.mark.parametrize(("source", "pattern"), REFUSED.values(), ids=REFUSED.keys())
+def test_refused_with_line_and_without_data(source, pattern):
+    with pytest.raises(InputSchemaError, match=pattern) as caught:
+        batches(source)
+    shown: BaseException | None = caught.value
+    assert "SECRET" not in str(shown)
+    # What a traceback would show besides must hold no data either.
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_batches_before_a_fault_are_yielded():
+    pieces = [f"<log>{trace('1', 'a')}{' ' * MIB}".encode(), b"<trace></log>"]
+    reader = XesReader().read(Pieces(pieces), NAMES, (), 1)
+    assert len(next(reader).records) == 1
+    with pytest.raises(InputSchemaError, match="mismatched tag"):
+        next(reader)
+
+
+def test_depth_is_bounded():
+    def nested(depth: int) -> str:  # elements inside each other, the log counted
+        inner = '<list key="a">' * (depth - 3) + "</list>" * (depth - 3)
+        return f"<log><trace><event>{inner}</event></trace></log>"
+
+    assert len(batches(nested(256))) == 1
+    with pytest.raises(InputSchemaError, match="nested more than 256 deep, at line 1"):
+        batches(nested(257))
+
+
+def test_xml_names_are_bounded():
+    names = "".join(f"<n{i} a{i}=''/>" for i in range(20_000))
+    with pytest.raises(InputSchemaError, match="different XML names"):
+        batches(f"<log>{names}</log>")
+
+
+def endless(start: bytes, middle: bytes, pieces: int, size: int) -> Iterator[bytes]:
+    yield start
+    block = middle * (size // len(middle))
+    for _ in range(pieces):
+        yield block
+
+
+LONG_TOKENS = {
+    "value": (b'<log><string key="a" value="', b"x"),
+    "value of references": (b'<log><string key="a" value="', b"&amp;"),
+    "name": (b"<log><", b"x"),
+    "many attributes": (b"<log><string", b" abcdefg='x'"),
+    "comment": (b"<log><!--", b"x"),
+    "comment before the log": (b"<!--", b"x"),
+    "comment after the log": (b"<log/><!--", b"x"),
+    "instruction": (b"<log><?x ", b"x"),
+    "utf-16": ("<?xml version='1.0' encoding='utf-16'?><log a='".encode("utf-16"), b"x\0"),
+}
+
+
+@pytest.mark.parametrize(("start", "middle"), LONG_TOKENS.values(), ids=LONG_TOKENS.keys())
+def test_a_token_of_200_mb_fails_early(start, middle):
+    stream = Pieces(endless(start, middle, 200 * 16, MIB // 16))
+    began = time.perf_counter()
+    with pytest.raises(InputSchemaError, match="token is longer than 16 MiB"):
+        list(XesReader().read(stream, NAMES, (), 100))
+    assert time.perf_counter() - began < 5
+    assert stream.given < 17 * MIB
+
+
+def test_text_is_not_a_token_and_may_be_long():
+    def pieces() -> Iterator[bytes]:
+        yield b"<log><trace><event>"
+        for _ in range(200):
+            yield b" text\n" * 30_000
+        yield b"</event></trace></log>"
+
+    (batch,) = XesReader().read(Pieces(pieces()), NAMES, (), 100)
+    assert batch.columns.num_rows == 1
+
+
+def test_a_value_just_below_the_bound_is_read():
+    value = "x" * (15 * MIB)
+    source = f"<log>{trace('1', value)}</log>"
+    began = time.perf_counter()
+    assert columns(source, [ACTIVITY]) == {ACTIVITY: [value]}
+    assert time.perf_counter() - began < 5
+
+
+def test_a_long_value_of_a_trace_does_not_multiply_in_a_batch():
+    # 300 events of a trace whose name takes 1 MiB: 300 MiB of text, which must not be made at once.
+    source = f"<log>{trace('x' * MIB, *['a'] * 300)}</log>"
+    rows = 0
+    for batch in XesReader().read(io.BytesIO(source.encode()), [CASE, ACTIVITY], [CASE], 1_000):
+        assert batch.columns.nbytes <= 64 * MIB + 10_000
+        rows += batch.columns.num_rows
+        assert int(batch.records[-1]) == rows - 1
+    assert rows == 300
+
+
+def test_wide_events_leave_before_the_batch_is_full():
+    def pieces() -> Iterator[bytes]:
+        yield b"<log>"
+        wide = trace("1", "x" * 200_000).encode()
+        for _ in range(1_000):
+            yield wide
+        yield b"</log>"
+
+    found = [b.columns.num_rows for b in XesReader().read(Pieces(pieces()), NAMES, (), 100_000)]
+    assert sum(found) == 1_000 and max(found) < 400
+
+
+def test_an_endless_trace_is_refused(monkeypatch):
+    monkeypatch.setattr("tracecloak.transforms.formats.xes._TRACE_BYTES", 3 * MIB)
+    monkeypatch.setattr("tracecloak.transforms.formats.xes._BATCH_BYTES", 1 * MIB)
+    event = b'<event><string key="concept:name" value="a"/></event>'
+    stream = Pieces(endless(b"<log><trace>", event * 2_000, 200, len(event) * 2_000))
+    with pytest.raises(InputSchemaError, match="a trace takes more than 512 MiB"):
+        list(XesReader().read(stream, NAMES, (), 1_000))
+    assert stream.given < 4 * MIB
+
+
+def test_much_xml_without_events_is_no_long_trace(monkeypatch):
+    monkeypatch.setattr("tracecloak.transforms.formats.xes._TRACE_BYTES", 1 * MIB)
+    blocks = [
+        b"<log>",
+        *[trace("empty").encode() * 1_000] * 60,
+        trace("1", "a").encode(),
+        b"</log>",
+    ]
+    (batch,) = XesReader().read(Pieces(blocks), [CASE], [CASE], 1_000)
+    assert batch.columns.to_pydict() == {CASE: ["1"]}
+
+
+def long_log(n_events: int) -> Iterator[bytes]:
+    yield b'<?xml version="1.0" encoding="UTF-8"?><log>'
+    for case in range(n_events // 20):
+        events = "".join(
+            f'<event><string key="concept:name" value="activity {i % 7}"/>'
+            f'<date key="time:timestamp" value="2026-03-01T08:00:{i:02}.000+01:00"/>'
+            f'<string key="note {i}" value="{"n" * 100}"/></event>\n'
+            for i in range(20)
+        )
+        yield f'<trace><string key="concept:name" value="{case}"/>{events}</trace>\n'.encode()
+    yield b"</log>"
+
+
+def test_memory_is_bounded_by_the_batch():
+    def peak(n_events: int) -> tuple[int, int]:
+        reader = XesReader().read(Pieces(long_log(n_events)), NAMES, NAMES, 2_000)
+        tracemalloc.start()
+        try:
+            rows = sum(batch.columns.num_rows for batch in reader)
+            return rows, tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    small, large = peak(8_000), peak(80_000)  # 2 MB and 20 MB of XML
+    assert (small[0], large[0]) == (8_000, 80_000)
+    assert large[1] < 4 * MIB
+    assert large[1] < 1.2 * small[1]
+
+
+# --- robustness ---
+
+
+def outcome(data: bytes) -> int | None:
+    """Rows read, or None if the file was refused; anything else is a fault."""
+    try:
+        return sum(len(b.records) for b in batches(data, WORKED_ROWS, [ACTIVITY], rows=3))
+    except InputSchemaError as error:
+        assert len(str(error)) < 2_000
+        return None
+
+
+def test_truncations_are_refused():
+    data = WORKED.rstrip().encode()
+    assert outcome(data) == 4
+    assert all(outcome(data[:length]) is None for length in range(len(data)))
+
+
+def test_mutations_give_batches_or_a_refusal():
+    chance = random.Random(20_260_301)
+    data = WORKED.encode()
+    alphabet = b"<>/=\"'&;#!?-[]() \n\x00\xff\xc3azAZ09:"
+    tags = [
+        b"<event>",
+        b"</event>",
+        b"<trace>",
+        b"</trace>",
+        b"<log>",
+        b"</log>",
+        b"<!DOCTYPE log>",
+    ]
+    read = refused = 0
+    for _ in range(20_000):
+        mutated = bytearray(data)
+        for _ in range(chance.randint(1, 4)):
+            at = chance.randrange(len(mutated))
+            kind = chance.randrange(5)
+            if kind == 0:
+                mutated[at] = chance.choice(alphabet)
+            elif kind == 1:
+                del mutated[at : at + chance.randint(1, 40)]
+            elif kind == 2:
+                mutated[at:at] = chance.choice(tags)
+            elif kind == 3:
+                start = chance.randrange(len(mutated))
+                mutated[at:at] = mutated[start : start + chance.randint(1, 200)]
+            else:
+                mutated[at : at + 1] = bytes([mutated[at] ^ (1 << chance.randrange(8))])
+        rows = outcome(bytes(mutated))
+        read += rows is not None
+        refused += rows is None
+    assert read > 1_000 and refused > 1_000  # both ways out were taken
+
+
+def test_any_declared_encoding_gives_batches_or_a_refusal():
+    names = {*encodings.aliases.aliases, *encodings.aliases.aliases.values(), "idna", "undefined"}
+    latin = f"<log>{trace('1', 'a')}</log>".encode()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # codecs of old age warn when they decode all bytes
+        outcomes = {
+            name: outcome(b'<?xml version="1.0" encoding="%s"?>' % name.encode() + latin)
+            for name in sorted(names)
+        }
+    assert outcomes["latin_1"] == outcomes["cp1252"] == 1
+    assert outcomes["utf_16"] is None and outcomes["idna"] is None
+    assert codecs.lookup("base64_codec") and outcomes["base64_codec"] is None
+
+
+# --- the public research logs ---
+
+# Of each: events, cases, activities, variants, directly-follows pairs, shortest and longest trace;
+# counted by others than us and noted beside the logs.
+LOGS = {
+    "sepsis.xes.gz": (15_214, 1_050, 16, 846, 115, 3, 185),
+    "unrineweginfectie.xes.gz": (6_973, 1_650, 10, 50, 15, 2, 35),
+    "coselog_receipt.xes.gz": (8_577, 1_434, 27, 116, 99, 1, 25),
+    "bpic2012.xes.gz": (262_200, 13_087, 24, 4_366, 125, 3, 175),
+}
+
+
+@pytest.mark.logs
+@pytest.mark.skipif("TRACECLOAK_LOGS" not in os.environ, reason="TRACECLOAK_LOGS is not set")
+@pytest.mark.parametrize("file", LOGS)
+def test_research_logs(file):
+    with gzip.open(Path(os.environ["TRACECLOAK_LOGS"]) / file) as stream:
+        found = list(XesReader().read(stream, NAMES, NAMES, 65_536))
+    table = pa.Table.from_batches([batch.columns for batch in found])
+    assert table.column(TIME).null_count == 0
+    traces: dict[str, list[str]] = {}  # in document order, which is that of the stamps here
+    for case, activity in zip(
+        table.column(CASE).to_pylist(), table.column(ACTIVITY).to_pylist(), strict=True
+    ):
+        traces.setdefault(case, []).append(activity)
+    lengths = [len(t) for t in traces.values()]
+    assert LOGS[file] == (
+        table.num_rows,
+        len(traces),
+        len({activity for t in traces.values() for activity in t}),
+        len({tuple(t) for t in traces.values()}),
+        len({pair for t in traces.values() for pair in itertools.pairwise(t)}),
+        min(lengths),
+        max(lengths),
+    )

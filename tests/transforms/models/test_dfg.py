@@ -1,0 +1,594 @@
+"""Pictures of released graphs: DOT read by a small parser of the language, SVG by its geometry."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tracecloak.anonymizers.graphs.flow_conservation import conserve
+from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.transforms.models import graph_net
+from tracecloak.transforms.models.dfg_dot import write_dot
+from tracecloak.transforms.models.dfg_labels import elide, plain_name, text_width, wrap
+from tracecloak.transforms.models.dfg_svg import write_svg
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+HOSTILE = [
+    "</text><script>alert(1)</script>",
+    "<svg onload=alert(1)>",
+    "]]>&amp;&#0;&lt;",
+    '"quotes" \\ and \\N \\" \\',
+    "nul\0bell\x07esc\x1bdel\x7fnel\x85",
+    "line\nbreak\r\n\ttab",
+    "\u202egnp.exe\u202c",
+    "\u2066isolate without end",
+    "שלום עולם",
+    "مرحبا 123",
+    "👩‍👩‍👧‍👦 family 🏥",
+    "\ufffe\uffff",
+    "e\u0301" * 40,
+    "検査結果の確認と承認の手続き" * 3,
+    "x" * 10_000,
+    "word " * 2_000,
+    "",
+    " ",
+    "▶",
+    "■",
+    "--> {}; // /* #",
+]
+
+
+def graph_of(
+    edges: dict[tuple[str, str], int], names: list[str] | None = None, half: int = 3
+) -> ReleasedGraph:
+    """A graph from counts by pairs; > and < stand for start and end."""
+    activities = names or sorted({name for pair in edges for name in pair} - {">", "<"})
+    code = {name: i for i, name in enumerate([*activities, ">", "<"])}
+    rows = sorted((code[a], code[b], n) for (a, b), n in edges.items())
+    columns = np.array(rows, np.int64).reshape(-1, 3)
+    counts = columns[:, 2]
+    return ReleasedGraph(
+        pa.array(activities, pa.string()),
+        columns[:, 0].astype(np.int32),
+        columns[:, 1].astype(np.int32),
+        counts,
+        np.maximum(counts - half, 0),
+        counts + half,
+    )
+
+
+def random_graph(n: int, n_edges: int, number: int = 0) -> ReleasedGraph:
+    """A consistent graph of random edges between n activities."""
+    rng = np.random.default_rng(number)
+    cells = np.sort(rng.choice((n + 1) ** 2, min(n_edges, (n + 1) ** 2), replace=False))
+    sources = cells // (n + 1)
+    targets = np.where(cells % (n + 1) == n, n + 1, cells % (n + 1))
+    values = np.rint(rng.exponential(40, len(cells)) ** 1.3) + 1
+    counts = conserve(sources, targets, values, None, n, n + 1)
+    kept = np.flatnonzero(counts)
+    kept = kept[np.lexsort((targets[kept], sources[kept]))]
+    return ReleasedGraph(
+        pa.array([f"Activity {i}" for i in range(n)]),
+        sources[kept].astype(np.int32),
+        targets[kept].astype(np.int32),
+        counts[kept],
+        np.maximum(counts[kept] - 20, 0),
+        counts[kept] + 20,
+    )
+
+
+ORDERS = graph_of(
+    {
+        (">", "Order"): 100,
+        ("Order", "Pay"): 90,
+        ("Order", "Cancel"): 10,
+        ("Pay", "Ship"): 80,
+        ("Pay", "Pay"): 5,
+        ("Pay", "Cancel"): 15,
+        ("Ship", "Pay"): 5,
+        ("Ship", "<"): 75,
+        ("Cancel", "<"): 25,
+    }
+)
+TWO_WAYS = graph_of({(">", "A"): 5, ("A", "B"): 8, ("B", "A"): 3, ("B", "<"): 5})
+CYCLE_APART = graph_of({(">", "A"): 5, ("A", "<"): 5, ("B", "C"): 3, ("C", "B"): 3})
+STRAIGHT = graph_of({(">", "<"): 4, (">", "A"): 1, ("A", "<"): 1})
+NOTHING = graph_of({}, names=["A", "B"])
+NO_NAMES = graph_of({})
+GRAPHS = {
+    "orders": ORDERS,
+    "two ways": TWO_WAYS,
+    "cycle apart": CYCLE_APART,
+    "straight": STRAIGHT,
+    "nothing": NOTHING,
+    "no names": NO_NAMES,
+    "random": random_graph(12, 70),
+}
+
+
+# --- reading SVG ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What a picture shows; numbers are pixels."""
+
+    root: ElementTree.Element
+    width: float
+    height: float
+    boxes: list[tuple[float, float, float, float]]  # left, top, right, bottom
+    nodes: list[str]  # tooltips
+    edges: list[str]  # tooltips
+    labels: list[tuple[float, float, str]]  # of edges
+    paths: list[str]  # of edges
+    words: list[str]  # outside of the graph
+
+
+def read_svg(text: str) -> Drawing:
+    """Parses a picture and checks what holds for each."""
+    root = ElementTree.fromstring(text)
+    width, height = float(root.get("width")), float(root.get("height"))
+    assert root.tag == f"{SVG}svg" and root.get("viewBox") == f"0 0 {width:g} {height:g}"
+    assert {e.tag.removeprefix(SVG) for e in root.iter()} <= {
+        *("svg", "title", "desc", "rect", "g", "text", "path", "circle")
+    }
+    for element in root.iter():
+        for name, value in element.attrib.items():
+            assert not name.startswith("on") and "href" not in name
+            assert "url(" not in value and "://" not in value
+    groups = {kind: root.findall(f".//{SVG}g[@class='{kind}']") for kind in ("node", "edge")}
+    boxes = []
+    for group in groups["node"]:
+        rect, circle = group.find(f"{SVG}rect"), group.find(f"{SVG}circle")
+        if circle is not None:
+            x, y, r = (float(circle.get(a)) for a in ("cx", "cy", "r"))
+            boxes.append((x - r, y - r, x + r, y + r))
+        else:
+            x, y, w, h = (float(rect.get(a)) for a in ("x", "y", "width", "height"))
+            boxes.append((x, y, x + w, y + h))
+    labels = []
+    for group in groups["edge"]:
+        label = group.find(f"{SVG}text")
+        labels.append((float(label.get("x")), float(label.get("y")), label.text))
+    return Drawing(
+        root,
+        width,
+        height,
+        boxes,
+        [group.find(f"{SVG}title").text for group in groups["node"]],
+        [group.find(f"{SVG}title").text for group in groups["edge"]],
+        labels,
+        [group.find(f"{SVG}path").get("d") for group in groups["edge"]],
+        [e.text or "" for e in root.findall(f"{SVG}text")],
+    )
+
+
+def points_of(path: str) -> Iterator[tuple[float, float]]:
+    """Points along an edge: each curve at 17 parameters."""
+    x = y = 0.0
+    for command, arguments in re.findall(r"([MCV])([^MCV]*)", path):
+        numbers = [float(n) for n in arguments.split()]
+        if command == "M":
+            x, y = numbers
+        elif command == "V":
+            y = numbers[0]
+        else:
+            (a, b), (c, d), (e, f) = zip(numbers[::2], numbers[1::2], strict=True)
+            for t in np.linspace(0, 1, 17):
+                s = 1 - t
+                yield (
+                    s**3 * x + 3 * s * s * t * a + 3 * s * t * t * c + t**3 * e,
+                    s**3 * y + 3 * s * s * t * b + 3 * s * t * t * d + t**3 * f,
+                )
+            x, y = e, f
+        yield x, y
+
+
+def check_geometry(drawing: Drawing) -> None:
+    """No boxes overlap, no labels overlap anything, no edge passes through a box, all is inside."""
+    spots = [
+        (x, y - 10, x + text_width(text, 11), y + 2) for x, y, text in drawing.labels
+    ]  # a little lower than a line: what is drawn, not its spacing
+    for one, other in itertools.combinations([*drawing.boxes, *spots], 2):
+        apart = one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+        assert apart, (one, other)
+    for left, top, right, bottom in [*drawing.boxes, *spots]:
+        # The graph is shifted by its group, at least by the margin.
+        assert left >= -0.1 and top >= -0.1
+        assert right <= drawing.width - 40 and bottom <= drawing.height - 40
+    for path, tip in zip(drawing.paths, drawing.edges, strict=True):
+        for x, y in points_of(path):
+            for left, top, right, bottom in drawing.boxes:
+                inside = left + 0.2 < x < right - 0.2 and top + 0.2 < y < bottom - 0.2
+                # An edge of a circle begins and ends at it.
+                assert not inside, tip
+
+
+def plain(text: str) -> str:
+    """A tooltip without the marks around names."""
+    return text.replace("\u2068", "").replace("\u2069", "")
+
+
+# --- SVG ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_everything_is_drawn_once_and_nothing_overlaps(name):
+    graph = GRAPHS[name]
+    drawing = read_svg(write_svg(graph, "Title", "Caption."))
+    labels = graph.labels
+    passed = graph.throughputs().tolist()
+    expected = [
+        f"{row['source']} → {row['target']}: {row['count']}"
+        f" (95 % noise interval {row['low']} to {row['high']})"
+        for row in graph.to_table().to_pylist()
+    ]
+    assert sorted(map(plain, drawing.edges)) == sorted(expected)
+    used = {*graph.sources.tolist(), *graph.targets.tolist()} - {graph.start, graph.end}
+    assert sorted(map(plain, drawing.nodes)) == sorted(
+        [
+            *(f"{labels[code]}: {passed[code]}" for code in used),
+            f"▶ start: {passed[graph.start]}",
+            f"■ end: {passed[graph.end]}",
+        ]
+    )
+    check_geometry(drawing)
+
+
+def test_edges_say_their_count_and_half_width():
+    drawing = read_svg(write_svg(ORDERS, "Orders", "Caption."))
+    by_edge = dict(zip(map(plain, drawing.edges), drawing.labels, strict=True))
+    assert by_edge["Order → Pay: 90 (95 % noise interval 87 to 93)"][2] == "90 ± 3"
+    # A lower end at zero does not make the noise smaller.
+    short = graph_of({(">", "A"): 1, ("A", "<"): 1})
+    assert [label[2] for label in read_svg(write_svg(short, "", "")).labels] == ["1 ± 3"] * 2
+    exact = graph_of({(">", "A"): 1, ("A", "<"): 1}, half=0)
+    text = write_svg(exact, "", "")
+    assert [label[2] for label in read_svg(text).labels] == ["1"] * 2 and "±" not in text
+
+
+def test_the_picture_runs_from_start_to_end_and_back_edges_have_their_own_colour():
+    drawing = read_svg(write_svg(ORDERS, "Orders", "Caption."))
+    top = {
+        plain(tip).split(":")[0]: box[1]
+        for tip, box in zip(drawing.nodes, drawing.boxes, strict=True)
+    }
+    assert top["▶ start"] < top["Order"] < top["Pay"] < top["Ship"] < top["■ end"]
+    colours: dict[str, set[str]] = {}
+    for group, tip in zip(
+        drawing.root.findall(f".//{SVG}g[@class='edge']"), drawing.edges, strict=True
+    ):
+        colours.setdefault(group.find(f"{SVG}path").get("stroke"), set()).add(
+            plain(tip).split(":")[0]
+        )
+    assert {"Ship → Pay"} in colours.values() and len(colours) == 2
+    assert any("lead back are orange" in word for word in drawing.words)
+    forward = graph_of({(">", "A"): 1, ("A", "<"): 1})
+    assert "orange" not in write_svg(forward, "", "")
+
+
+def test_an_arrow_points_at_its_target():
+    drawing = read_svg(write_svg(TWO_WAYS, "Two ways", ""))
+    box = {
+        plain(tip).split(":")[0]: box for tip, box in zip(drawing.nodes, drawing.boxes, strict=True)
+    }
+    groups = drawing.root.findall(f".//{SVG}g[@class='edge']")
+    for group, tip in zip(groups, drawing.edges, strict=True):
+        target = plain(tip).split(" → ")[1].split(":")[0].replace("■", "■ end")
+        head = group.findall(f"{SVG}path")[1].get("d")
+        x, y = map(float, re.match(r"M(\S+) ([^L]+)L", head).groups())
+        left, top, right, bottom = box[target]
+        assert left <= x <= right and min(abs(y - top), abs(y - bottom)) < 0.2
+
+
+def test_heavier_edges_are_wider():
+    drawing = read_svg(write_svg(ORDERS, "Orders", ""))
+    paths = [g.find(f"{SVG}path") for g in drawing.root.findall(f".//{SVG}g[@class='edge']")]
+    width = {
+        plain(tip).split(":")[0]: float(path.get("stroke-width"))
+        for tip, path in zip(drawing.edges, paths, strict=True)
+    }
+    assert width["▶ → Order"] > width["Ship → ■"] > width["Cancel → ■"] > width["Ship → Pay"] >= 1
+
+
+def test_title_and_caption_stand_in_the_picture():
+    sentence = "No case changes what is published by more than a factor of e. " * 6
+    drawing = read_svg(write_svg(ORDERS, "Orders & <returns>", sentence))
+    assert drawing.words[0] == "Orders & <returns>"
+    below = " ".join(drawing.words[1:])
+    assert below.startswith(sentence.strip())
+    assert "Drawn: 9 of 9 edges, 4 of 4 activities." in below
+    assert drawing.root.find(f"{SVG}title").text == "Orders & <returns>"
+    assert sentence.strip() in drawing.root.find(f"{SVG}desc").text
+    assert all(text_width(word, 11) <= drawing.width for word in drawing.words[1:])
+
+
+@pytest.mark.parametrize("max_edges", [1, 10, 60, 150])
+def test_a_large_graph_is_drawn_in_part_and_says_so(max_edges):
+    graph = random_graph(40, 900)
+    drawing = read_svg(write_svg(graph, "Part", "Caption.", max_edges))
+    check_geometry(drawing)
+    edges = [plain(tip).split(":")[0].split(" → ") for tip in drawing.edges]
+    assert 2 <= len(edges) <= max(max_edges, 10) and len({tuple(e) for e in edges}) == len(edges)
+    if max_edges >= 10:
+        assert len(edges) == max_edges
+    # Each shown node is on a way from start to end.
+    from_start, to_end = {"▶"}, {"■"}
+    for _ in edges:
+        from_start |= {b for a, b in edges if a in from_start}
+        to_end |= {a for a, b in edges if b in to_end}
+    shown = {plain(tip).split(":")[0].split(" ")[0] for tip in drawing.nodes if tip[0] in "▶■"}
+    shown |= {plain(tip).split(":")[0] for tip in drawing.nodes if tip[0] not in "▶■"}
+    assert shown == from_start & to_end
+    said = f"Drawn: {len(edges)} of {graph.weight} edges, {len(shown) - 2} of 40 activities."
+    assert said in " ".join(drawing.words)
+
+
+@pytest.mark.parametrize(
+    ("max_edges", "expected"),
+    [
+        (3, {"▶ → A", "A → B", "B → ■"}),  # the widest way, on which the two busiest lie
+        (4, {"▶ → A", "A → B", "B → ■", "A → A"}),  # C needs two: the heaviest of the rest
+        (5, {"▶ → A", "A → B", "B → ■", "A → C", "C → ■"}),
+        (6, {"▶ → A", "A → B", "B → ■", "A → C", "C → ■", "A → A"}),
+    ],
+)
+def test_the_busiest_activities_come_before_the_heaviest_edges(max_edges, expected):
+    counts = {(">", "A"): 100, ("A", "B"): 120, ("B", "<"): 90, ("A", "C"): 10, ("C", "<"): 10}
+    graph = graph_of({**counts, ("A", "A"): 50, ("B", "A"): 30})
+    drawing = read_svg(write_svg(graph, "Part", "", max_edges))
+    assert {plain(tip).split(":")[0] for tip in drawing.edges} == expected
+
+
+def test_where_nothing_leads_to_the_end_a_part_is_still_a_picture():
+    edges = {(f"A{i}", f"A{(i + 1) % 9}"): 5 for i in range(9)}
+    drawing = read_svg(write_svg(graph_of(edges), "Ring", "", 3))
+    assert drawing.edges == [] and len(drawing.nodes) == 2
+    assert "Drawn: 0 of 9 edges, 0 of 9 activities." in drawing.words
+    assert len(read_svg(write_svg(graph_of(edges), "Ring", "")).edges) == 9
+
+
+@pytest.mark.parametrize("max_edges", [0, -1])
+def test_a_picture_needs_an_edge(max_edges):
+    with pytest.raises(ValueError, match=f"max_edges must be at least 1, got {max_edges}"):
+        write_svg(ORDERS, "", "", max_edges)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(1, 9), st.integers(1, 60), st.integers(0, 10**6))
+def test_no_random_graph_makes_anything_overlap(n, n_edges, number):
+    graph = random_graph(n, n_edges, number)
+    check_geometry(read_svg(write_svg(graph, "Random", "")))
+
+
+def test_the_quick_way_to_place_does_not_overlap_either(monkeypatch):
+    careful = write_svg(GRAPHS["random"], "", "")
+    monkeypatch.setattr(graph_net, "_FEW_PIECES", 0)
+    quick = write_svg(GRAPHS["random"], "", "")
+    assert quick != careful
+    for name in GRAPHS:
+        check_geometry(read_svg(write_svg(GRAPHS[name], "", "")))
+
+
+def test_three_hundred_activities_and_five_thousand_edges_are_quick():
+    graph = random_graph(300, 6_500)
+    assert graph.weight >= 4_500
+    begin = time.process_time()
+    drawing = read_svg(write_svg(graph, "Large", "Caption."))
+    assert time.process_time() - begin < 5
+    assert len(drawing.edges) == 150
+    check_geometry(drawing)
+
+
+# --- hostile names --------------------------------------------------------------------------------
+
+
+def hostile_graph() -> ReleasedGraph:
+    n = len(HOSTILE)
+    chain = np.arange(n + 1)
+    sources = np.array([*range(n), n], np.int32)
+    targets = np.array([*range(1, n), n + 1, 0], np.int32)
+    return ReleasedGraph(
+        pa.array([name.encode("utf-8", "replace").decode() for name in HOSTILE]),
+        sources,
+        targets,
+        100 + chain,
+        90 + chain,
+        110 + chain,
+    )
+
+
+def test_hostile_names_stay_text():
+    graph = hostile_graph()
+    for name in HOSTILE:
+        text = write_svg(graph, name, name)
+        drawing = read_svg(text)  # which allows no other elements and attributes
+        assert len(drawing.nodes) == len(HOSTILE) + 2 and len(drawing.edges) == len(HOSTILE) + 1
+        check_geometry(drawing)
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066\u2067]", text)
+        assert text.count("\u2068") == text.count("\u2069")
+        assert len(text) < 120_000  # a caption of 10,000 characters, twice; names are cut
+    tips = "".join(drawing.nodes)
+    assert "</text><script>alert(1)</script>" in tips and "שלום עולם" in tips
+
+
+def test_names_are_made_plain():
+    assert plain_name("  Pay \t\n invoice\r\n") == "Pay invoice"
+    assert plain_name("a\0b\x9fc\ud800d") == "a\ufffdb\ufffdc\ufffdd"
+    assert plain_name("\u202eevil\u2066") == "\ufffdevil\ufffd"
+    assert plain_name("x" * 200) == "x" * 200
+    assert plain_name("x" * 201) == "x" * 199 + "…"
+    assert plain_name("👩‍👧 ü ש") == "👩‍👧 ü ש"
+
+
+def test_texts_are_wrapped_and_elided():
+    assert wrap("a b", 10, 1000) == ["a b"] and wrap("", 10, 100) == [""]
+    words = "Determine the confirmation of receipt and send it to the applicant by post"
+    lines = wrap(words, 10, 120)
+    assert " ".join(lines) == words and len(lines) > 2
+    assert all(text_width(line, 10) <= 120 for line in lines)
+    two = wrap(words, 10, 120, 2)
+    assert two[0] == lines[0] and len(two) == 2 and two[1].endswith("…")
+    assert text_width(two[1], 10) <= 120
+    # A long word is broken, and nothing of it lost.
+    assert "".join(wrap("x" * 100, 10, 95)) == "x" * 100
+    assert elide("short", 10, 100) == "short"
+    assert elide("x" * 100, 10, 100).endswith("x…")
+
+
+# --- DOT ------------------------------------------------------------------------------------------
+
+_TOKEN = re.compile(
+    r'\s*(?:(?P<string>"(?:[^"\\]|\\.)*")'
+    r"|(?P<id>[A-Za-z_][A-Za-z_0-9]*|-?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?))"
+    r"|(?P<arrow>->)|(?P<sign>[{}\[\];,=]))",
+    re.DOTALL,
+)
+
+
+def tokens_of(text: str) -> list[str]:
+    """The tokens of DOT; anything else in the text is an error."""
+    at, found = 0, []
+    text = text.rstrip()
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        assert match, text[at : at + 40]
+        found.append(match.group().strip())
+        at = match.end()
+    return found
+
+
+class DotReader:
+    """A recursive descent over the part of the grammar of digraphs without ports and keys."""
+
+    def __init__(self, text: str) -> None:
+        self.tokens = tokens_of(text)
+        self.nodes: dict[str, dict[str, str]] = {}
+        self.edges: list[tuple[str, str, dict[str, str]]] = []
+        self.graph: dict[str, str] = {}
+        self.take("digraph")
+        self.identifier()
+        self.statements()
+        assert self.tokens == []
+
+    def take(self, expected: str) -> None:
+        assert self.tokens.pop(0) == expected
+
+    def identifier(self) -> str:
+        token = self.tokens.pop(0)
+        assert token[0] not in "{}[];,=" and token != "->"
+        if token[0] != '"':
+            return token
+        return re.sub(r'\\(["\\])', r"\1", token[1:-1]).replace("&amp;", "&")
+
+    def statements(self) -> None:
+        self.take("{")
+        while self.tokens[0] != "}":
+            if self.tokens[0] == "{":
+                self.statements()
+            else:
+                self.statement()
+            if self.tokens[0] == ";":
+                self.take(";")
+        self.take("}")
+
+    def statement(self) -> None:
+        name = self.identifier()
+        if self.tokens[0] == "=":
+            self.take("=")
+            self.identifier()
+        elif self.tokens[0] == "->":
+            self.take("->")
+            target = self.identifier()
+            self.edges.append((name, target, self.attributes()))
+        elif name == "graph":
+            self.graph = self.attributes()
+        else:
+            attributes = self.attributes()
+            if name not in ("node", "edge"):
+                assert name not in self.nodes
+                self.nodes[name] = attributes
+
+    def attributes(self) -> dict[str, str]:
+        found = {}
+        self.take("[")
+        while self.tokens[0] != "]":
+            key = self.identifier()
+            self.take("=")
+            found[key] = self.identifier()
+            if self.tokens[0] == ",":
+                self.take(",")
+        self.take("]")
+        return found
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_dot_holds_every_node_and_every_edge_once(name):
+    graph = GRAPHS[name]
+    dot = DotReader(write_dot(graph, "Some title"))
+    assert dot.graph["label"] == "Some title"
+    passed = graph.throughputs().tolist()
+    labels = graph.labels
+    assert {n: a["label"] for n, a in dot.nodes.items()} == {
+        f"n{code}": labels[code] + (f"\\n{passed[code]}" if code < graph.start else "")
+        for code in range(graph.end + 1)
+    }
+    assert [(a, b) for a, b, _ in dot.edges] == [
+        (f"n{s}", f"n{t}") for s, t in zip(graph.sources, graph.targets, strict=True)
+    ]
+    for (_, _, attributes), row in zip(dot.edges, graph.to_table().to_pylist(), strict=True):
+        half = max(row["high"] - row["count"], row["count"] - row["low"])
+        assert attributes["label"] == f"{row['count']} ± {half}"
+        assert 0.8 < float(attributes["penwidth"]) <= 5
+        assert plain(attributes["tooltip"]).startswith(f"{row['source']} → {row['target']}: ")
+
+
+def test_hostile_names_stay_strings_of_dot():
+    graph = hostile_graph()
+    for title in HOSTILE:
+        text = write_dot(graph, title)
+        dot = DotReader(text)
+        assert len(dot.nodes) == len(HOSTILE) + 2 and len(dot.edges) == len(HOSTILE) + 1
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]", text)
+    passed = graph.throughputs().tolist()
+    labels = [dot.nodes[f"n{code}"]["label"] for code in range(len(HOSTILE))]
+    assert labels == [
+        f"{plain_name(n)}\\n{passed[i]}" for i, n in enumerate(graph.names.to_pylist())
+    ]
+    # Graphviz would replace \N by a node's name and &lt; by a sign, had they not been escaped.
+    assert "\\\\N" in text and "&amp;#0;&amp;lt;" in text
+
+
+# --- both -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_equal_graphs_are_equal_bytes(name):
+    graph = GRAPHS[name]
+    again = ReleasedGraph(
+        graph.names,
+        graph.sources.copy(),
+        graph.targets.copy(),
+        graph.counts.copy(),
+        graph.lows.copy(),
+        graph.highs.copy(),
+    )
+    assert write_svg(graph, "t", "c") == write_svg(again, "t", "c")
+    assert write_dot(graph, "t") == write_dot(again, "t")
+
+
+def test_other_counts_are_other_pictures():
+    other = graph_of({(">", "A"): 6, ("A", "B"): 9, ("B", "A"): 3, ("B", "<"): 6})
+    assert write_svg(other, "t", "c") != write_svg(TWO_WAYS, "t", "c")
+    assert write_dot(other, "t") != write_dot(TWO_WAYS, "t")

@@ -1,0 +1,214 @@
+"""Process trees in files: pm4py reads what the tree allows; in pictures nothing lies on another."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from tests.support.trees import Word, language, random_tree, trees
+from tracecloak.anonymizers.queries.model_rules import rules_of_model
+from tracecloak.pipelines.release.model_file import read_model_rules
+from tracecloak.schemas.models.petri_net import PetriNet, Transition, net_of_tree, states_of
+from tracecloak.schemas.models.process_tree import (
+    ProcessTree,
+    flower,
+    leaf,
+    normalise,
+    optional,
+    parse_tree,
+    sequence,
+)
+from tracecloak.transforms.formats.xes_writer import sanitise
+from tracecloak.transforms.models.tree_layout import lay_out_tree
+from tracecloak.transforms.models.tree_models import write_bpmn, write_pnml, write_ptml
+from tracecloak.transforms.models.tree_svg import write_tree_svg
+
+SVG = "{http://www.w3.org/2000/svg}"
+WRITERS = {"ptml": write_ptml, "pnml": write_pnml, "bpmn": write_bpmn}
+HOSTILE = [
+    "</text><script>alert(1)</script>",
+    "\"quotes\" \\ 'and' &amp;&#0;",
+    "nul\0bell\x07",
+    "line\nbreak\ttab",
+    "\u202egnp.exe",
+    "שלום עולם",
+    "検査結果の確認と承認の手続き" * 3,
+    "x" * 3000,
+    "",
+]
+
+
+def some_trees(n: int) -> list[ProcessTree]:
+    random = np.random.default_rng(8)
+    made = [normalise(random_tree(random, "ABCDE"[: random.integers(1, 6)])) for _ in range(n)]
+    return [*made, parse_tree("tau"), normalise(flower("ABC"))]
+
+
+def pm4py_module() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pytest.importorskip("pm4py")
+
+
+def read_by_pm4py(path: Path) -> set[Word]:
+    """Words up to 4 activities of what pm4py reads, through its conversions to Petri nets."""
+    pm4py = pm4py_module()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if path.suffix == ".ptml":
+            net, first, last = pm4py.convert_to_petri_net(pm4py.read_ptml(str(path)))
+        elif path.suffix == ".pnml":
+            net, first, last = pm4py.read_pnml(str(path))
+        else:
+            net, first, last = pm4py.convert_to_petri_net(pm4py.read_bpmn(str(path)))
+    made = tuple(
+        Transition(
+            t.label,
+            {arc.source.name: arc.weight for arc in t.in_arcs},
+            {arc.target.name: arc.weight for arc in t.out_arcs},
+        )
+        for t in net.transitions
+    )
+    markings = ({place.name: n for place, n in marking.items()} for marking in (first, last))
+    return words_of(PetriNet(made, *markings), 4)
+
+
+def words_of(net: PetriNet, max_length: int) -> set[Word]:
+    model = states_of(net)
+    silent = model.codes < 0
+    start = np.zeros(model.n_states, bool)
+    start[0] = True
+    found: set[Word] = set()
+    reached: dict[Word, np.ndarray] = {(): model.after(start, silent)}
+    for _ in range(max_length + 1):
+        found |= {word for word, at in reached.items() if (at & model.is_final).any()}
+        further: dict[Word, np.ndarray] = {}
+        for (word, at), (code, label) in itertools.product(
+            reached.items(), enumerate(model.labels)
+        ):
+            steps = (model.codes == code) & at[model.sources]
+            if steps.any():
+                then = np.zeros(model.n_states, bool)
+                then[model.targets[steps]] = True
+                further[(*word, label)] = model.after(then, silent)
+        reached = further
+    return found
+
+
+@pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
+@pytest.mark.parametrize("ending", WRITERS)
+def test_pm4py_reads_what_the_tree_allows(tmp_path: Path, ending: str) -> None:
+    for i, tree in enumerate(some_trees(15)):
+        path = tmp_path / f"{i}.{ending}"
+        path.write_text(WRITERS[ending](tree, "a title"), encoding="utf-8")
+        assert read_by_pm4py(path) == language(tree, 4), str(tree)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_pm4py_gives_the_very_tree_back(tmp_path: Path) -> None:
+    """In PTML; the text form is pm4py's as well."""
+    pm4py = pm4py_module()
+    for i, tree in enumerate(some_trees(15)):
+        path = tmp_path / f"{i}.ptml"
+        if tree.operator is None:
+            continue  # which pm4py prints in another way
+        path.write_text(write_ptml(tree, "a title"), encoding="utf-8")
+        found = str(pm4py.read_ptml(str(path)))
+        assert normalise(parse_tree(found)) == tree
+        assert normalise(parse_tree(str(pm4py.parse_process_tree(str(tree))))) == tree
+
+
+@pytest.mark.parametrize("ending", WRITERS)
+def test_our_own_reader_gives_the_same_rules(tmp_path: Path, ending: str) -> None:
+    for i, tree in enumerate(some_trees(15)):
+        if tree.is_silent:
+            continue
+        path = tmp_path / f"{i}.{ending}"
+        path.write_text(WRITERS[ending](tree, "a title"), encoding="utf-8")
+        assert read_model_rules(str(path)) == rules_of_model(net_of_tree(tree))
+
+
+@pytest.mark.parametrize("ending", WRITERS)
+def test_names_do_no_harm(ending: str) -> None:
+    """Every name comes back as XML can hold it, and equal trees are equal bytes."""
+    tree = sequence(*map(leaf, HOSTILE))
+    text = WRITERS[ending](tree, HOSTILE[0])
+    assert text == WRITERS[ending](tree, HOSTILE[0])
+    root = ElementTree.fromstring(text.encode())
+    found = {element.get("name") for element in root.iter()} | {e.text for e in root.iter()}
+    assert {sanitise(name) for name in HOSTILE if name} <= found
+    assert not any("script" in str(element.tag) for element in root.iter())
+
+
+# --- pictures -------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(trees("ABCDEFGH"))
+def test_boxes_are_apart_and_lines_go_round_them(tree: ProcessTree) -> None:
+    diagram = lay_out_tree(tree)
+    boxes = [(n.x, n.y, n.x + n.width, n.y + n.height) for n in diagram.nodes]
+    for left, top, right, bottom in boxes:
+        assert left >= -0.01 and top >= -0.01
+        assert right <= diagram.width + 0.01 and bottom <= diagram.height + 0.01
+    for a, b in itertools.combinations(boxes, 2):
+        assert a[2] < b[0] or b[2] < a[0] or a[3] < b[1] or b[3] < a[1]
+    for flow in diagram.flows:
+        for (x, y), (to_x, to_y) in itertools.pairwise(flow.points):
+            assert abs(x - to_x) < 0.01 or abs(y - to_y) < 0.01  # right angles
+            piece = min(x, to_x), min(y, to_y), max(x, to_x), max(y, to_y)
+            for left, top, right, bottom in boxes:
+                inside = (piece[0] < right - 0.1 and piece[2] > left + 0.1
+                          and piece[1] < bottom - 0.1 and piece[3] > top + 0.1)  # fmt: skip
+                assert not inside
+        for number, (x, y) in ((flow.source, flow.points[0]), (flow.target, flow.points[-1])):
+            left, top, right, bottom = boxes[number]
+            assert left - 0.01 <= x <= right + 0.01 and top - 0.01 <= y <= bottom + 0.01
+    assert [n.label for n in diagram.nodes if n.label] == list(tree.labels)
+
+
+def test_every_node_but_start_and_end_is_entered_and_left() -> None:
+    diagram = lay_out_tree(parse_tree("->( 'A', +( 'B', X( tau, 'C' ) ), *( 'D', 'E' ) )"))
+    for i, node in enumerate(diagram.nodes):
+        n_in = sum(flow.target == i for flow in diagram.flows)
+        n_out = sum(flow.source == i for flow in diagram.flows)
+        if node.kind == "task":
+            assert n_in == n_out == 1
+        else:
+            assert (n_in > 0) == (node.kind != "start") and (n_out > 0) == (node.kind != "end")
+
+
+def test_the_picture_is_one_file_that_needs_nothing() -> None:
+    tree = sequence(parse_tree("*( 'A', X( 'B', +( 'C', 'D' ) ) )"), *map(leaf, HOSTILE[:-1]))
+    text = write_tree_svg(tree, "title <&>", "what is promised " * 30)
+    assert text == write_tree_svg(tree, "title <&>", "what is promised " * 30)
+    root = ElementTree.fromstring(text)
+    allowed = {"svg", "title", "desc", "rect", "g", "text", "path", "circle"}
+    assert {e.tag.removeprefix(SVG) for e in root.iter()} <= allowed
+    for element in root.iter():
+        for name, value in element.attrib.items():
+            assert not name.startswith("on") and "href" not in name
+            assert "url(" not in value and "://" not in value
+    kinds = [e.get("class") for e in root.iter(f"{SVG}g") if e.get("class")]
+    assert kinds.count("task") == len(tree.labels) and kinds.count("parallel") == 2
+    assert kinds.count("exclusive") == 4 and kinds.count("start") == kinds.count("end") == 1
+    assert "#b0653a" in text  # the way back
+    words = [e.text for e in root.iter(f"{SVG}text")]
+    assert "title <&>" in words and {"A", "B", "C", "D"} <= set(words)
+    names = [e.text for g in root.iter(f"{SVG}g") if g.get("class") == "task" for e in g[2:]]
+    assert max(len(name or "") for name in names) < 60
+
+
+def test_a_deep_tree_can_be_written() -> None:
+    tree = leaf("A")
+    for i in range(90):
+        tree = sequence(leaf(f"B{i}"), optional(tree))
+    for write in (*WRITERS.values(), lambda t, title: write_tree_svg(t, title, "")):
+        assert len(write(tree, "deep")) > 1000

@@ -1,0 +1,701 @@
+"""The privacy statement: what it says, what it never says, and that its numbers are right.
+
+The pages are read by a parser of Markdown, markdown-it, which did not make them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import textwrap
+import unicodedata
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from tracecloak.anonymizers.registry import METHODS
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.manifest import MANIFEST_NAME, Operation, ReleaseManifest
+from tracecloak.transforms.publish.statement import (
+    STATEMENT_NAME,
+    InternalFacts,
+    internal_statement,
+    publishable_statement,
+)
+
+PAGE_LINES, PAGE_COLUMNS = 80, 100
+
+RIGOROUS = Guarantee(
+    "rigorous",
+    "case",
+    "add_remove",
+    1.0,
+    1e-6,
+    "(1, 0.000001)-differential privacy.",
+    "Noise of scale 4 covers what one case changes.",
+    ("A person with several cases is protected case by case.",),
+)
+PUBLISHED = Guarantee(
+    "published",
+    "case",
+    "add_remove",
+    None,
+    None,
+    "An advantage of 0.3.",
+    "The set of variants is the input's own.",
+    ("The activity names are the input's own.",),
+)
+SYNTACTIC = Guarantee(
+    "syntactic", "individual", "add_remove", None, None, "Each variant has 5 cases.", "Counted."
+)
+SPENDS = (
+    {"what": "clip", "mechanism": "pure", "epsilon": "0.05", "delta": "0"},
+    {"what": "edges", "mechanism": "discrete_gaussian", "epsilon": "0.95", "delta": "0.000001"},
+)
+MANIFEST = ReleaseManifest(
+    release_id="2026-01.a",
+    method="private-dfg",
+    params={"epsilon": "1", "vocabulary": ["register", "treat"], "l2_clip": None, "share": 1e-06},
+    guarantee=RIGOROUS,
+    operations=(
+        Operation("condensation", "event", "concept:name"),
+        Operation("suppression", "case", "case"),
+    ),
+    spends=SPENDS,
+    config_digest="c0f1" * 8,
+    key_fingerprint="f19e" * 4,
+    exact_noise=True,
+    unsafe_barrier=False,
+    beam_version="2.77.0",
+)
+OF_PAPER = replace(MANIFEST, method="amun", guarantee=PUBLISHED, spends=(), exact_noise=False)
+CHECKED = replace(MANIFEST, method="tlkc", guarantee=SYNTACTIC, spends=(), exact_noise=False)
+FACTS = InternalFacts(
+    account="claims/2026",
+    ledger="postgresql+psycopg://pipeline@ledger.example/budget",
+    spent_after="3.25",
+    cap="10",
+    inputs=("/lake/claims/january.csv", "/lake/claims/february.csv"),
+    runner="FlinkRunner",
+    config_digest="c0f1" * 8,
+    key_fingerprint="f19e" * 4,
+    dead_letter="/lake/_internal/run_id=2026-01.a",
+    configuration={"output": "/open/claims", "shards": 64},
+)
+
+READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+
+
+def inlines(text: str) -> list[Token]:
+    return [token for token in READER.parse(text) if token.type == "inline"]
+
+
+def plain(token: Token) -> str:
+    return "".join(" " if c.type == "softbreak" else c.content for c in token.children or [])
+
+
+def paragraphs(text: str) -> list[str]:
+    """What a reader sees, block by block: headings, paragraphs, items and cells."""
+    return [plain(token) for token in inlines(text)]
+
+
+def sections(text: str) -> dict[str, list[str]]:
+    """Blocks by the heading above them."""
+    heading = ""
+    found: dict[str, list[str]] = {heading: []}
+    tokens = READER.parse(text)
+    for before, token in pairwise(tokens):
+        if before.type == "heading_open":
+            heading = plain(token)
+            found[heading] = []
+        elif token.type == "inline":
+            found[heading].append(plain(token))
+    return found
+
+
+def table(blocks: list[str], width: int, first: str) -> list[list[str]]:
+    """Rows of the table whose first cell is `first`, up to the section's last full row."""
+    cells = blocks[blocks.index(first) :]
+    return [cells[i : i + width] for i in range(0, len(cells) - width + 1, width)]
+
+
+def with_numbers(epsilon: float, delta: float, adjacency: Any = "add_remove") -> ReleaseManifest:
+    guarantee = replace(RIGOROUS, epsilon=epsilon, delta=delta, adjacency=adjacency)
+    return replace(MANIFEST, guarantee=guarantee, spends=())
+
+
+# --- what is there --------------------------------------------------------------------------------
+
+ALWAYS = ["What was released", "What is protected, and against whom", "What is not covered"]
+ALWAYS += ["How to read error bars", "How the noise was made"]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "others"),
+    [
+        (MANIFEST, ["What an attacker can learn at most", "Parts of the budget"]),
+        (OF_PAPER, ["What was published, and what holds"]),
+        (CHECKED, ["What was verified"]),
+    ],
+    ids=["rigorous", "published", "syntactic"],
+)
+def test_every_section_is_there_once(manifest, others):
+    text = publishable_statement(manifest)
+    titles = [
+        plain(token)
+        for before, token in pairwise(READER.parse(text))
+        if before.type == "heading_open"
+    ]
+    assert titles[0] == "Privacy statement of release 2026-01.a"
+    assert sorted(titles[1:]) == sorted(ALWAYS + others)
+    assert all(sections(text)[title] for title in titles)
+    assert not sections(text)[""]  # nothing stands above the title
+
+
+def test_what_was_released_and_with_which_parameters():
+    said = " ".join(sections(publishable_statement(MANIFEST))["What was released"])
+    assert "The method is private-dfg." in said
+    assert "activities of events summed up; whole cases left out." in said
+    assert "epsilon = 1; vocabulary = 2 public activity names; share = 0.000001." in said
+    assert "l2_clip" not in said
+    assert "register" not in said
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (True, "x = yes"),
+        (0.1, "x = 0.1"),
+        (2.5e-7, "x = 0.00000025"),
+        (["age", "sex"], "x = age, sex"),
+        ([f"attribute {i}" for i in range(1200)], "x = a list of 1,200"),
+        ({"a": 1, "b": False}, "x = a: 1, b: no"),
+        ({f"key {i}": i for i in range(90)}, "x = 90 entries"),
+        ("é" * 60, "x = " + "é" * 60),
+        ("é" * 61, "x = " + "é" * 60 + "… (61 characters)"),
+        ("two\nlines\tof  it", "x = two lines of it"),
+    ],
+)
+def test_values_of_parameters_are_short_and_exact(value, shown):
+    text = publishable_statement(replace(MANIFEST, params={"x": value}))
+    assert f"Its parameters are public: {shown}." in " ".join(paragraphs(text))
+
+
+def test_a_vocabulary_is_counted_and_not_quoted():
+    for names, shown in ([["admit"], "1 public activity name."], [["admit"] * 27, "27 public"]):
+        text = publishable_statement(replace(MANIFEST, params={"vocabulary": names}))
+        assert f"vocabulary = {shown}" in " ".join(paragraphs(text))
+        assert "admit" not in text
+
+
+def test_what_the_guarantee_does_not_cover_is_all_there():
+    manifest = replace(MANIFEST, guarantee=replace(RIGOROUS, not_covered=("One.", "Two.")))
+    assert sections(publishable_statement(manifest))["What is not covered"][:2] == ["One.", "Two."]
+
+
+@pytest.mark.parametrize(
+    ("change", "present", "absent"),
+    [
+        ({"exact_noise": True}, "from exact samplers", "floating-point"),
+        ({"exact_noise": False}, "floating-point", "from exact samplers"),
+    ],
+)
+def test_how_the_noise_was_made(change, present, absent):
+    said = " ".join(
+        sections(publishable_statement(replace(MANIFEST, **change)))["How the noise was made"]
+    )
+    assert present in said
+    assert absent not in said
+    assert "Whoever has the key can subtract the noise" in said
+
+
+def test_the_page_is_the_same_whatever_the_runner():
+    elsewhere = replace(MANIFEST, unsafe_barrier=not MANIFEST.unsafe_barrier, beam_version=None)
+    assert publishable_statement(elsewhere) == publishable_statement(MANIFEST)
+
+
+@pytest.mark.parametrize(
+    ("unit", "words"),
+    [
+        ("case", ["for one case.", "Was this case in the input at all?"]),
+        (
+            "individual",
+            ["for all cases of one individual.", "Was this person in the input at all?"],
+        ),
+        ("event", ["for one event.", "Was this event in the input at all?"]),
+    ],
+)
+def test_the_unit_is_named_in_the_first_sentence_and_in_the_question(unit, words):
+    text = publishable_statement(replace(MANIFEST, guarantee=replace(RIGOROUS, unit=unit)))
+    assert words[0] in paragraphs(text)[1]
+    assert words[1] in text
+
+
+def test_the_parts_of_the_budget_and_their_sum():
+    rows = table(sections(publishable_statement(MANIFEST))["Parts of the budget"], 4, "Part")
+    assert rows[1:] == [
+        ["clip", "noise or a choice with this epsilon", "0.05", "0"],
+        ["edges", "discrete Gaussian noise", "0.95", "0.000001"],
+        ["Sum of the parts", "", "1", "0.000001"],
+    ]
+
+
+# --- the three kinds of promise -------------------------------------------------------------------
+
+
+def first_block(text: str) -> Token:
+    return inlines(text)[1]
+
+
+def is_bold(token: Token) -> bool:
+    kinds = [child.type for child in token.children or [] if child.content or child.nesting]
+    return kinds[0] == "strong_open" and kinds[-1] == "strong_close"
+
+
+def test_a_rigorous_promise_is_the_first_sentence():
+    block = first_block(publishable_statement(MANIFEST))
+    assert plain(block) == (
+        "This release keeps differential privacy with epsilon = 1 and delta = 0.000001 for one "
+        "case."
+    )
+    assert not is_bold(block)
+
+
+def test_a_published_method_without_a_finite_epsilon_says_so_first_and_in_bold():
+    text = publishable_statement(OF_PAPER)
+    assert plain(first_block(text)).startswith("No finite epsilon holds for this release")
+    assert is_bold(first_block(text))
+    rows = table(sections(text)["What was published, and what holds"], 2, "What was published")
+    assert rows == [
+        ["What was published", "What really holds"],
+        ["An advantage of 0.3.", "The set of variants is the input's own."],
+    ]
+    assert "No bound on what an attacker can learn follows." in text
+    assert "keeps" not in " ".join(sections(text)["What is protected, and against whom"])
+    assert "%" not in text.replace("95 %", "")
+
+
+def test_a_published_method_with_a_finite_epsilon_shows_it_beside_the_claim():
+    guarantee = replace(PUBLISHED, epsilon=26.0, delta=None)
+    text = publishable_statement(replace(OF_PAPER, guarantee=guarantee))
+    assert is_bold(first_block(text))
+    assert "epsilon = 26 and delta = 0 for one case, which is not what was published" in plain(
+        first_block(text)
+    )
+    assert "An advantage of 0.3." in sections(text)["What was published, and what holds"]
+    assert "What an attacker can learn at most" in sections(text)
+
+
+def test_a_syntactic_property_is_no_differential_privacy():
+    text = publishable_statement(CHECKED)
+    assert is_bold(first_block(text))
+    assert "not differentially private" in plain(first_block(text))
+    assert "Verified: Each variant has 5 cases." in sections(text)["What was verified"]
+    assert "No bound on what an attacker can learn follows." in text
+    # Even if one came with numbers, they would not be shown as a promise.
+    with_epsilon = replace(SYNTACTIC, epsilon=1.0, delta=0.0)
+    assert publishable_statement(replace(CHECKED, guarantee=with_epsilon)) == text
+
+
+# --- the numbers, against formulas in floats ------------------------------------------------------
+
+
+def numbers_in(text: str) -> list[float]:
+    return [float(number.replace(",", "")) for number in re.findall(r"\d[\d,]*(?:\.\d+)?", text)]
+
+
+def assert_rounded_up(shown: float, value: float, step: float) -> None:
+    assert value - 1e-12 <= shown < value + step + 1e-12
+
+
+def naive_posterior(prior: float, epsilon: float) -> float:
+    """Bayes' rule for the answer of a mechanism that lies with probability 1 / (1 + e^epsilon)."""
+    truth, lie = 1 / (1 + math.exp(-epsilon)), 1 / (1 + math.exp(epsilon))
+    return prior * truth / (prior * truth + (1 - prior) * lie)
+
+
+EPSILONS = [0.001, 0.1, 0.405, 1.0, 2.5, 5.0, 9.0, 13.81]
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("delta", [0.0, 1e-9, 1e-6])
+def test_bounds_of_adding_and_removing(epsilon, delta):
+    found = sections(publishable_statement(with_numbers(epsilon, delta)))
+    presence, content, *rest = found["What an attacker can learn at most"]
+
+    of_presence = re.fullmatch(
+        r".*\(add/remove: epsilon (\S+), delta (\S+)\) .* (\S+), the .*", presence
+    )
+    assert of_presence
+    assert Fraction(of_presence[1]) == Fraction(str(epsilon))
+    assert Fraction(of_presence[2]) == Fraction(str(delta))
+    growth = math.exp(epsilon)
+    membership = (growth - 1 + 2 * delta) / (growth + 1)
+    assert_rounded_up(float(of_presence[3]), membership, 1e-4)
+
+    of_content = re.fullmatch(
+        r".*\(replace-one: epsilon (\S+), delta (?:at most )?(\S+)\) .* (\S+), the .*", content
+    )
+    assert of_content
+    assert Fraction(of_content[1]) == 2 * Fraction(str(epsilon))
+    doubled = (1 + growth) * delta
+    assert_rounded_up(float(of_content[2]), doubled, 0.01 * doubled)
+    assert_rounded_up(float(of_content[3]), math.tanh(2 * epsilon / 4), 1e-4)
+
+    head, *rows = table(rest, 4, "If the attacker's prior guess is")
+    assert head[1:] == ["1 %", "10 %", "50 %"]
+    for row, loss in zip(rows, (epsilon, 2 * epsilon), strict=True):
+        for cell, prior in zip(row[1:], (0.01, 0.1, 0.5), strict=True):
+            assert_rounded_up(*numbers_in(cell), 100 * naive_posterior(prior, loss), 0.1)
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_bounds_of_replacing_say_nothing_of_presence(epsilon):
+    text = publishable_statement(with_numbers(epsilon, 1e-6, "replace_one"))
+    presence, content, *rest = sections(text)["What an attacker can learn at most"]
+    assert "No bound follows" in presence
+    found = re.fullmatch(
+        r".*\(replace-one: epsilon (\S+), delta 0.000001\) .* (\S+), the .*", content
+    )
+    assert found
+    assert Fraction(found[1]) == Fraction(str(epsilon))
+    assert_rounded_up(float(found[2]), math.tanh(epsilon / 4), 1e-4)
+    _, of_presence, of_content = table(rest, 4, "If the attacker's prior guess is")
+    assert of_presence[1:] == ["no bound"] * 3
+    for cell, prior in zip(of_content[1:], (0.01, 0.1, 0.5), strict=True):
+        assert_rounded_up(*numbers_in(cell), 100 * naive_posterior(prior, epsilon), 0.1)
+    assert "How many there are is taken to be known." in text
+
+
+def test_nothing_is_bounded_where_the_delta_of_replacing_reaches_one():
+    # (1 + e^epsilon) 1e-6 = 1 at epsilon = ln(999999) = 13.81550956.
+    below, above = (
+        sections(publishable_statement(with_numbers(epsilon, 1e-6)))[
+            "What an attacker can learn at most"
+        ]
+        for epsilon in (13.8155095, 13.8155096)
+    )
+    assert "no bound" not in below
+    assert above.count("no bound") == 3
+    assert "No bound follows" in above[1]
+    assert "no bound" not in " ".join(
+        sections(publishable_statement(with_numbers(1000.0, 0.0)))[
+            "What an attacker can learn at most"
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "said"),
+    [
+        # e = 2.71828…, e^20 = 485165195.4…, e^0.1 = 1.10517…
+        (1.0, 1e-6, ["factor 2.719 (e", "Delta = 0.000001 (at most 1 in 1,000,000)"]),
+        (20.0, 0.0, ["factor 485,200,000 (e", "Delta = 0: this holds without exception."]),
+        (0.1, 3e-7, ["factor 1.106 (e", "Delta = 0.0000003 (at most 1 in 3,333,333)"]),
+        (1000.0, 0.0, ["factor e^1000 (e"]),
+    ],
+)
+def test_epsilon_and_delta_in_words(epsilon, delta, said):
+    text = publishable_statement(with_numbers(epsilon, delta))
+    assert all(words in text for words in said)
+
+
+def test_an_epsilon_that_bounds_nothing_or_everything_is_refused():
+    for epsilon in (0.0, 1e7):
+        with pytest.raises(UsageError, match="epsilon"):
+            publishable_statement(with_numbers(epsilon, 0.0))
+
+
+# --- the two editions -----------------------------------------------------------------------------
+
+CANARY = st.text("0123456789abcdef", min_size=16, max_size=24)
+CANARIES = st.builds(
+    InternalFacts,
+    account=CANARY,
+    ledger=CANARY,
+    spent_after=st.none() | CANARY,
+    cap=st.none() | CANARY,
+    inputs=st.lists(CANARY, max_size=4).map(tuple),
+    runner=CANARY,
+    config_digest=CANARY,
+    key_fingerprint=CANARY,
+    dead_letter=st.none() | CANARY,
+    configuration=st.dictionaries(CANARY, CANARY, max_size=3),
+)
+
+
+def secrets_of(facts: InternalFacts) -> list[str]:
+    texts = [facts.account, facts.ledger, facts.spent_after, facts.cap, facts.runner]
+    texts += [facts.config_digest, facts.key_fingerprint, facts.dead_letter, *facts.inputs]
+    texts += [text for pair in facts.configuration.items() for text in pair]
+    return [text for text in texts if text is not None]
+
+
+@settings(deadline=None, max_examples=40)
+@given(CANARIES, st.sampled_from([MANIFEST, OF_PAPER, CHECKED]))
+def test_what_only_the_operator_knows_is_on_the_internal_page_only(facts, manifest):
+    # The digests are those of this manifest, as they are in a real run.
+    manifest = replace(
+        manifest, config_digest=facts.config_digest, key_fingerprint=facts.key_fingerprint
+    )
+    internal = internal_statement(manifest, facts)
+    publishable = publishable_statement(manifest)
+    for text in secrets_of(facts):
+        assert text in internal
+        assert text not in publishable
+
+
+def test_neither_edition_contains_or_names_the_other():
+    for manifest in (MANIFEST, OF_PAPER, CHECKED):
+        internal, publishable = internal_statement(manifest, FACTS), publishable_statement(manifest)
+        assert internal.startswith("INTERNAL: not for publication\n")
+        assert "INTERNAL" not in publishable
+        assert re.search(r"internal|operator|ledger|account\b", publishable, re.I) is None
+        assert set(sections(internal)) & set(sections(publishable)) == {""}  # no shared heading
+        assert STATEMENT_NAME not in internal
+        assert re.findall(r"[\w.]+\.(?:json|md|html)\b", publishable) == [MANIFEST_NAME]
+
+
+def test_the_publishable_page_depends_on_nothing_that_tells_runs_apart():
+    other = replace(MANIFEST, config_digest="1" * 32, key_fingerprint="2" * 16, beam_version=None)
+    assert publishable_statement(other) == publishable_statement(MANIFEST)
+    assert publishable_statement(replace(MANIFEST, release_id="b")) != publishable_statement(
+        MANIFEST
+    )
+
+
+def test_the_internal_page_says_what_is_missing():
+    known = sections(internal_statement(MANIFEST, FACTS))
+    rows = dict(table(known["Account"], 2, "Account"))
+    assert rows == {
+        "Account": "claims/2026",
+        "Ledger": "postgresql+psycopg://pipeline@ledger.example/budget",
+        "Spent with this release": "3.25",
+        "Cap": "10",
+        "Runner": "FlinkRunner",
+        "Configuration digest": "c0f1" * 8,
+        "Key fingerprint": "f19e" * 4,
+        "Malformed records": "/lake/_internal/run_id=2026-01.a",
+    }
+    assert known["Inputs"] == list(FACTS.inputs)
+    bare = replace(FACTS, spent_after=None, cap=None, dead_letter=None, inputs=())
+    rows = dict(
+        table(sections(text := internal_statement(MANIFEST, bare))["Account"], 2, "Account")
+    )
+    assert rows["Spent with this release"] == "not known"
+    assert rows["Cap"] == rows["Malformed records"] == "none"
+    assert sections(text)["Inputs"] == ["none"]
+    many = replace(FACTS, inputs=tuple(f"part-{i}.csv" for i in range(25)))
+    inputs = sections(internal_statement(MANIFEST, many))["Inputs"]
+    assert inputs == [*(f"part-{i}.csv" for i in range(20)), "and 5 more"]
+
+
+@pytest.mark.parametrize(
+    "leak",
+    [
+        "postgresql+psycopg://user:hunter2@db.example/budget",
+        "postgresql://user:hun@ter:hunter2/x@db.example/budget",
+        "postgresql://:hunter2@db.example/budget",
+        "postgresql://db.example/budget?user=u&password=hunter2&sslmode=require",
+        "host=db PWD=hunter2",
+    ],
+)
+def test_no_password_gets_through(leak):
+    facts = replace(FACTS, ledger=leak, configuration={"ledger": leak, "deep": [{"ledger": leak}]})
+    text = internal_statement(MANIFEST, facts)
+    assert "hunter2" not in text
+    assert text.count("db") == 3
+    named = replace(FACTS, configuration={"api_token": "hunter2", "tokens": {"x": ["hunter2"]}})
+    assert "hunter2" not in internal_statement(MANIFEST, named)
+
+
+# --- hostile names --------------------------------------------------------------------------------
+
+HOSTILE = [
+    "a|b",
+    "`code` ``two``",
+    "<script>alert(1)</script>",
+    "<!--",
+    "[click](http://evil.example)",
+    "www.evil.example http://evil.example",
+    "![x](http://evil.example/x.png)",
+    "[x]: http://evil.example",
+    "**bold** __bold__ *i* _i_ ~~gone~~",
+    "one\n\n# Heading\n\n- item\n| a | b |\n|---|---|",
+    "# heading",
+    "- item",
+    "+ item",
+    "1. item",
+    "12) item",
+    "---",
+    "===",
+    "> quote",
+    "    code",
+    "\tcode",
+    "```\nfence",
+    "~~~",
+    "&lt;&#60;",
+    "back\\slash\\",
+    "\\|",
+    "{{ 7 * 7 }}{% raw %}",
+    "$math$ @someone #12",
+    ":---:",
+    "a\u2028b\u0085c\x0bd\x00e",
+    "\u202egnp.exe",
+    "lone \ud800 surrogate",
+]
+
+
+def seen(name: str) -> str:
+    """What a reader shall see of a name: white space as one blank, no steering characters."""
+    steering = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"}
+    line = " ".join(name.split())
+    return "".join("\ufffd" if unicodedata.category(c) in steering else c for c in line)
+
+
+def hostile_manifest(name: str) -> ReleaseManifest:
+    """The name wherever a manifest has room for one."""
+    return replace(
+        MANIFEST,
+        release_id=name,
+        method=name,
+        params={name: name, "y": [name]},
+        guarantee=replace(RIGOROUS, claim=name, reality=name, not_covered=(name, f"See {name}.")),
+        operations=(Operation(name, "event", name),),
+        spends=({"what": name, "mechanism": name, "epsilon": "1", "delta": "0"},),
+    )
+
+
+def structure(text: str) -> list[Any]:
+    """All blocks and all markup in them, without the words."""
+    return [
+        (token.type, token.tag, [c.type for c in token.children or [] if c.type != "text"])
+        for token in READER.parse(text)
+    ]
+
+
+@pytest.mark.parametrize("kind", ["rigorous", "published", "syntactic"])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_name_stays_a_name(name, kind):
+    def page(of: str) -> str:
+        manifest = hostile_manifest(of)
+        guarantee = replace(manifest.guarantee, kind=kind, epsilon=1.0, delta=0.0)
+        return publishable_statement(replace(manifest, guarantee=guarantee))
+
+    text = page(name)
+    assert structure(text) == structure(page("name"))
+    blocks = paragraphs(text)
+    assert blocks[0] == f"Privacy statement of release {seen(name)}"
+    found = sections(text)
+    assert f"The method is {seen(name)}." in " ".join(found["What was released"])
+    assert found["What is not covered"][:2] == [seen(name), f"See {seen(name)}."]
+    if kind == "published":
+        claims = table(found["What was published, and what holds"], 2, "What was published")
+        assert claims[1] == [seen(name)] * 2
+    if kind == "rigorous":
+        parts = table(found["Parts of the budget"], 4, "Part")
+        assert parts[1:] == [[seen(name), seen(name), "1", "0"]]
+    assert re.search(r"(?<!\\):(?=//)|(?i:www)\.", text) is None
+    text.encode()
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.text(min_size=1, max_size=12).filter(lambda name: seen(name)))
+def test_any_name_stays_a_name(name):
+    text = publishable_statement(hostile_manifest(name))
+    assert structure(text) == structure(publishable_statement(hostile_manifest("name")))
+    assert sections(text)["What is not covered"][0] == seen(name)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_fact_stays_in_its_place(name):
+    def page(of: str) -> str:
+        facts = replace(
+            FACTS, account=of, ledger=of, runner=of, inputs=(of, of), configuration={of: [of]}
+        )
+        return internal_statement(MANIFEST, facts)
+
+    text = page(name)
+    assert structure(text) == structure(page("name"))
+    assert sections(text)["Inputs"] == [seen(name)] * 2
+    assert table(sections(text)["Account"], 2, "Account")[:2] == [
+        ["Account", seen(name)],
+        ["Ledger", seen(name)],
+    ]
+    (block,) = [token for token in READER.parse(text) if token.type == "fence"]
+    assert len(block.content.splitlines()) == 1
+    assert not [c for c in block.content[:-1] if unicodedata.category(c) in ("Cc", "Cf", "Zl")]
+
+
+def test_the_configuration_is_exact_json():
+    configuration = {
+        "delimiter": "\t",
+        "columns": {"case_id": "two  blanks \u202e ``` \U0001d173"},
+        "names": ["é", None, 0.1],
+    }
+    text = internal_statement(MANIFEST, replace(FACTS, configuration=configuration))
+    (block,) = [token for token in READER.parse(text) if token.type == "fence"]
+    lines = [line.split(": ", 1) for line in block.content.splitlines()]
+    assert {name: json.loads(value) for name, value in lines} == configuration
+    long = internal_statement(MANIFEST, replace(FACTS, configuration={"x": "y" * 1000}))
+    assert "y" * 1000 not in long
+    assert "… (1,005 characters)" in long  # x, a colon, a blank and two quotes
+
+
+# --- one page -------------------------------------------------------------------------------------
+
+
+def n_lines(text: str) -> int:
+    return sum(max(1, len(textwrap.wrap(line, PAGE_COLUMNS))) for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [(name, i) for name, method in METHODS.items() for i in range(len(method.examples))],
+)
+def test_every_method_fits_a_page(name, number):
+    method = METHODS[name]
+    params = method.Params(**method.examples[number])
+    spends = tuple(part.to_json() for part in method.spends(params))
+    manifest = ReleaseManifest(
+        release_id="2026-01",
+        method=name,
+        params=params.resolved(),
+        guarantee=method.guarantee(params),
+        operations=method.operations,
+        spends=spends,
+        config_digest="ab",
+        key_fingerprint="cd",
+        exact_noise=method.exact_noise,
+        unsafe_barrier=True,
+        beam_version=None,
+    )
+    text = publishable_statement(manifest)
+    assert n_lines(text) <= PAGE_LINES
+    shown = [part["what"] for part in spends]
+    rows = table(sections(text).get("Parts of the budget", ["Part"]), 4, "Part")[1:]
+    assert [row[0] for row in rows if row[0] != "Sum of the parts"] == shown
+    assert sum(Fraction(row[2]) for row in rows[: len(shown)]) == Fraction(
+        str(manifest.guarantee.epsilon or 0)
+    )
+
+
+def test_long_parameters_and_many_inputs_still_fit_a_page():
+    params = {f"parameter_{i}": "x" * 500 for i in range(12)}
+    text = publishable_statement(replace(MANIFEST, params={**params, "vocabulary": ["a"] * 5000}))
+    assert n_lines(text) <= PAGE_LINES
+    facts = replace(
+        FACTS,
+        inputs=tuple(f"/lake/claims/part-{i}.parquet" for i in range(1000)),
+        configuration={f"key_{i}": "value" for i in range(25)},
+    )
+    assert n_lines(internal_statement(MANIFEST, facts)) <= PAGE_LINES

@@ -1,0 +1,456 @@
+"""The assembler on a streaming runner: what may go wrong around a case, and that it counts once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.testing import test_stream
+from apache_beam.transforms.trigger import AccumulationMode, AfterWatermark
+from apache_beam.transforms.window import FixedWindows, IntervalWindow
+from apache_beam.utils.timestamp import Timestamp
+from apache_beam.utils.windowed_value import PaneInfoTiming
+
+from tests.support.beam_state import Bag, Cell
+from tests.support.stream_runs import Sent
+from tests.support.streams import Keep
+from tracecloak.anonymizers.streams.identities import Identities
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.streams.closing_rule import ClosingRule
+from tracecloak.schemas.streams.open_cases import OpenCases, hex_names
+from tracecloak.transforms.formats.messages import MessageFormat
+from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.stream import assemble
+from tracecloak.transforms.stream.assemble import AssembleCases, CaseCap
+from tracecloak.transforms.stream.messages import DecodeMessages
+
+S = 1_000_000
+KEY = KeyReference("env:TEST_KEY")
+RULE = ClosingRule(
+    vocabulary=("A", "B", "C", "END"),
+    period_us=10 * S,
+    inactivity_gap_us=12 * S,
+    max_lifetime_us=60 * S,
+    max_disorder_us=3 * S,
+    max_trace_length=5,
+    tombstone_us=1_000 * S,
+    end_activities=("END",),
+    release_delay_us=10 * S,  # the local runner holds no watermark, which may jump this far
+)
+MAPPING = ColumnMapping(timestamp_unit="us")
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_KEY", "5a" * 32)
+
+
+# What happens to a stream: messages arrive together, or the watermark moves to a second.
+Happening = Sequence[Sent] | float
+Counted = tuple[int, str, tuple[str, ...]]  # step, case, activities
+
+
+class Pane(NamedTuple):
+    window: IntervalWindow
+    timing: int
+    index: int
+    is_last: bool
+    counted: list[Counted]
+
+
+def named(cases: Iterable[str]) -> dict[str, str]:
+    """What the cases are called in the output."""
+    ids = pa.array(sorted(set(cases)), pa.string())
+    keys = Identities(KEY.resolve())._cases.of_text(ids)
+    return dict(zip(hex_names(keys).to_pylist(), ids.to_pylist(), strict=True))
+
+
+def counted_of(step: int, traces: TraceBatch, names: dict[str, str]) -> list[Counted]:
+    activities = traces.vocabulary.names.take(pa.array(traces.activities)).to_pylist()
+    return [
+        (step, names.get(case, case), tuple(activities[i:j]))
+        for case, i, j in zip(
+            traces.case_ids.to_pylist(), traces.offsets[:-1], traces.offsets[1:], strict=True
+        )
+    ]
+
+
+_kept: dict[str, list[Any]] = {}
+
+
+def keep_closed(*found: Any) -> None:
+    _kept["closed"].append(found)
+
+
+def keep_panes(*found: Any) -> None:
+    _kept["panes"].append(found)
+
+
+def run(
+    happenings: Iterable[Happening],
+    rule: ClosingRule = RULE,
+    n_shards: int = 3,
+    layout: MessageFormat | None = None,
+    by_individual: bool = False,
+    cap: CaseCap | None = None,
+) -> tuple[list[Counted], list[Pane]]:
+    """(closed cases in the order in which they came out, firings of the windows behind)."""
+    _kept.update(closed=[], panes=[])
+    stream = test_stream.TestStream().advance_watermark_to(0)
+    names: set[str] = set()
+    for happening in happenings:
+        if isinstance(happening, float | int):
+            stream = stream.advance_watermark_to(happening)
+        else:
+            stream = stream.add_elements([sent.message() for sent in happening])
+            names |= {sent.case for sent in happening}
+    options = PipelineOptions(["--streaming"])
+    with beam.Pipeline("BundleBasedDirectRunner", options=options) as pipeline:
+        decoded = (
+            pipeline
+            | stream.advance_watermark_to_infinity()
+            | DecodeMessages(layout or MessageFormat(MAPPING))
+        )
+        closed = decoded["events"] | AssembleCases(rule, KEY, n_shards, by_individual, cap)
+        _ = closed | "KeepClosed" >> beam.ParDo(Keep(keep_closed))
+        _ = (
+            closed
+            | beam.Map(lambda element: (0, element)).with_output_types(
+                tuple[int, tuple[int, TraceBatch]]
+            )
+            | beam.GroupByKey()
+            | "KeepPanes" >> beam.ParDo(Keep(keep_panes))
+        )
+    back = named(names)
+    seen = []
+    for (step, traces), window, _ in _kept["closed"]:
+        assert window.end.micros == rule.release_time(step)
+        seen += counted_of(step, traces, back)
+    panes = [
+        Pane(
+            window,
+            pane.timing,
+            pane.index,
+            pane.is_last,
+            sorted(c for step, traces in grouped for c in counted_of(step, traces, back)),
+        )
+        for (_, grouped), window, pane in _kept["panes"]
+    ]
+    return seen, panes
+
+
+STRIDE = 5  # seconds, as often as the watermark moves on
+
+
+def ticking(after: int, until: int) -> list[Happening]:
+    """A watermark that goes on."""
+    return [float(second) for second in range(after + STRIDE, until + STRIDE, STRIDE)]
+
+
+def in_time(sent: Iterable[Sent], until: int) -> list[Happening]:
+    """Messages that come before the watermark passes them."""
+    ordered = sorted(sent)
+    happenings: list[Happening] = []
+    for second in range(0, until, STRIDE):
+        happenings.append([s for s in ordered if second <= s.publish < second + STRIDE])
+        happenings.append(float(second + STRIDE))
+    return [happening for happening in happenings if happening != []]
+
+
+def assembled(sent: Iterable[Sent], rule: ClosingRule = RULE) -> list[Counted]:
+    """What a single addition and closing give, without Beam."""
+    messages = [s.message() for s in sent]
+    events, _ = MessageFormat(MAPPING).decode(
+        [m.value for m in messages], [m.timestamp.micros for m in messages]
+    )
+    keyed = Identities(KEY.resolve()).keyed(events, rule, False)
+    _, steps = OpenCases.none().add(keyed, rule).close(2**62, rule)
+    names = named(s.case for s in sent)
+    return sorted(counted for step, traces in steps for counted in counted_of(step, traces, names))
+
+
+def test_a_message_redelivered_before_the_closing_counts_once() -> None:
+    first, end = Sent(1, "c", "A", "e1"), Sent(2, "c", "END", "e2")
+    seen, _ = run([[first, first], [end], [first, end], 4.0, [first], *ticking(4, 30)])
+    assert seen == [(0, "c", ("A", "END"))]
+
+
+def test_an_event_without_an_id_is_known_by_its_time_and_activity() -> None:
+    again = Sent(1, "c", "A")
+    seen, _ = run([[again], [again, Sent(1, "c", "B"), Sent(2, "c", "A")], *ticking(0, 40)])
+    assert seen == [(1, "c", ("A", "B", "A"))]
+
+
+def test_a_message_redelivered_after_the_closing_does_not_open_the_case_again() -> None:
+    first, end = Sent(1, "c", "A", "e1"), Sent(2, "c", "END", "e2")
+    happenings: list[Happening] = [[first, end], *ticking(0, 35)]
+    happenings += [[first], [Sent(36, "c", "B", "e3"), Sent(36, "d", "END", "e4")]]
+    seen, panes = run([*happenings, *ticking(35, 80)])
+    assert seen == [(0, "c", ("A", "END")), (3, "d", ("END",))]
+    assert [pane.counted for pane in panes] == [seen[:1], seen[1:]]
+
+
+def test_every_window_fires_once_at_the_watermark() -> None:
+    """Whatever is late, and however many shards hand on their cases."""
+    happenings: list[Happening] = []
+    for second in range(5, 60, STRIDE):
+        happenings.append(
+            [Sent(second, f"c{second}.{i}", "END", f"e{second}.{i}") for i in range(3)]
+        )
+        if second > 25:  # cases whose steps are released, and some of the current one
+            happenings.append([Sent(second - 24, f"late{second}", "END", "l")])
+            happenings.append([Sent(second - 2, f"just{second}", "END", "j")])
+        happenings.append(float(second))
+    _, panes = run([*happenings, *ticking(55, 95)])
+    assert len({pane.window for pane in panes}) == len(panes) == 6
+    for pane in panes:
+        assert pane.timing == PaneInfoTiming.ON_TIME
+        assert (pane.index, pane.is_last) == (0, True)
+        ends = {RULE.release_time(step) for step, _, _ in pane.counted}
+        assert ends == {pane.window.end.micros}
+    # A message late for a step that is released is lost; one late for an open step is not.
+    names = {case for pane in panes for _, case, _ in pane.counted}
+    assert not any(name.startswith("late") for name in names)
+    assert {f"just{second}" for second in range(30, 60, STRIDE)} <= names
+    assert {f"c{second}.{i}" for second in range(5, 60, STRIDE) for i in range(3)} <= names
+
+
+def test_no_early_or_late_firing_can_be_had() -> None:
+    pipeline = beam.Pipeline("BundleBasedDirectRunner")
+    events = pipeline | beam.Create([]).with_output_types(pa.RecordBatch)
+    rule = replace(RULE, release_delay_us=64 * S)
+    windowing = (events | AssembleCases(rule, KEY)).windowing
+    assert windowing.windowfn == FixedWindows(10, 4)
+    assert windowing.triggerfn == AfterWatermark()
+    assert windowing.accumulation_mode == AccumulationMode.DISCARDING
+    assert windowing.allowed_lateness == 0
+
+
+def test_a_drain_closes_every_open_case_once_in_its_own_step() -> None:
+    seen, _ = run([[Sent(1, "c", "A", "1"), Sent(1, "d", "A", "1"), Sent(9, "d", "B", "2")]])
+    assert sorted(seen) == [(1, "c", ("A",)), (2, "d", ("A", "B"))]
+
+
+def random_messages() -> list[Sent]:
+    rng = np.random.default_rng(4)
+    sent = []
+    for case in range(40):
+        second = int(rng.integers(0, 60))
+        for i in range(int(rng.integers(1, 7))):
+            name = str(rng.choice(["A", "B", "C", "END"], p=[0.3, 0.3, 0.2, 0.2]))
+            sent.append(Sent(second, f"c{case}", name, f"{case}.{i}", float(rng.integers(0, 3))))
+            second += int(rng.integers(1, 9))
+    return sorted(sent)
+
+
+def test_a_replay_in_another_order_gives_the_same_cases_in_the_same_steps() -> None:
+    """After a restart with seek, so that what the ledger adds is the worst case."""
+    sent = random_messages()
+    expected = assembled(sent)
+    assert len({case for _, case, _ in expected}) == len(expected) == 40
+    seen, panes = run(in_time(sent, 120))
+    assert sorted(seen) == expected
+    assert sorted(c for pane in panes for c in pane.counted) == expected
+    rng = np.random.default_rng(5)
+    shuffled = [sent[i] for i in rng.permutation(len(sent))]
+    again, _ = run([shuffled[:50], shuffled[20:], *ticking(0, 120)], n_shards=1)
+    assert sorted(again) == expected
+
+
+def test_a_watermark_held_back_changes_no_step() -> None:
+    """One slow source holds all steps back; then they come in a burst, each with its own cases."""
+    sent = random_messages()
+    slow = [sent[i : i + 10] for i in range(60, len(sent), 10)]
+    seen, panes = run([sent[:60], *slow, *ticking(0, 120)], n_shards=2)
+    assert sorted(seen) == assembled(sent)
+    assert len({pane.window for pane in panes}) == len(panes)
+
+
+def test_merging_often_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = random_messages()
+    monkeypatch.setattr(assemble, "_MERGE_EVENTS", 2)
+    seen, _ = run(in_time(sent, 120), n_shards=2)
+    assert sorted(seen) == assembled(sent)
+
+
+def test_a_bundle_that_is_tried_again_gives_each_case_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    close = OpenCases.close
+    failed = []
+
+    def failing_once(self: OpenCases, *arguments: Any) -> Any:
+        result = close(self, *arguments)
+        if not failed:
+            failed.append(True)
+            raise RuntimeError("try again")
+        return result
+
+    sent = random_messages()
+    expected = assembled(sent)
+    monkeypatch.setattr(OpenCases, "close", failing_once)
+    seen, _ = run(in_time(sent, 120), n_shards=2)
+    assert failed
+    assert sorted(seen) == expected
+
+
+def test_a_timer_closes_what_is_complete_when_it_fires_and_nothing_else() -> None:
+    """Another may be in the book by then: a late message sets one while this is under way."""
+    timer = Cell()
+    state = Cell(), Bag(), Cell(), timer
+    fn = assemble._Assemble(RULE, False)
+
+    def send(sent: Sent) -> None:
+        fn.process((0, (1, int(sent.publish * S), keyed_bytes(sent))), *state)
+
+    def fire(second: int) -> list[int]:
+        return [closed.value[0] for closed in fn.close_step(*state, Timestamp(second))]
+
+    send(Sent(31, "c", "END"))
+    assert timer.value == Timestamp(40)
+    send(Sent(2, "late", "END"))
+    assert timer.value == Timestamp(10)
+    assert fire(10) == [0]
+    assert timer.value == Timestamp(40)
+    assert fire(10) == []  # once more, though 40 is in the book
+    assert timer.value == Timestamp(40)
+    assert fire(40) == [3]
+    assert state[1].values == []
+
+
+def test_messages_wait_until_merging_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a number on, or from half as many as the open cases have."""
+    monkeypatch.setattr(assemble, "_MERGE_EVENTS", 3)
+    state = Cell(), Bag(), Cell(), Cell()
+    fn = assemble._Assemble(RULE, False)
+    waiting = []
+    for i in range(17):
+        fn.process((0, (1, S, keyed_bytes(Sent(1, f"c{i}", "A", "e")))), *state)
+        waiting.append(len(state[1].values))
+    # Merged at 3, 6 and 9 events, then with 4 more, and then not before 6 more.
+    assert waiting == [1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 3, 0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("others", [True, False])
+@pytest.mark.parametrize(("watermark", "counts"), [(15.0, True), (25.0, False)])
+def test_a_late_case_counts_until_its_step_is_released(
+    others: bool, watermark: float, counts: bool
+) -> None:
+    """Which is at 20; whether others closed in that step, before or after it, or not."""
+    late = Sent(2, "late", "END", "e")
+    happenings: list[Happening] = [10.0, watermark, [late], *ticking(int(watermark), 50)]
+    if others:
+        happenings.insert(0, [Sent(1, "first", "END", "e"), Sent(3, "open", "A", "e")])
+    _, panes = run(happenings, n_shards=1)
+    counted = [c for pane in panes for c in pane.counted]
+    assert ((0, "late", ("END",)) in counted) is counts
+    assert len(counted) == 2 * others + counts
+    assert len({pane.window for pane in panes}) == len(panes)
+
+
+def test_a_case_that_never_ends_is_closed_by_its_lifetime() -> None:
+    rule = replace(RULE, max_trace_length=100)
+    sent = [Sent(second, "c", "A", f"e{second}") for second in range(1, 120, 2)]
+    seen, _ = run(in_time(sent, 120), rule=rule, n_shards=1)
+    assert [(step, len(trace)) for step, _, trace in seen] == [(6, 32)]  # closes at 1 + 60 + 3
+
+
+def test_a_case_of_two_individuals_is_one_of_each() -> None:
+    layout = MessageFormat(replace(MAPPING, individual_id="person"))
+    sent = [
+        Sent(1, "c", "A", "1", individual="anna"),
+        Sent(2, "c", "B", "1", individual="bert"),
+        Sent(3, "c", "C", "2", individual="anna"),
+        Sent(3, "d", "C", "2", individual="anna"),
+    ]
+    run([sent, *ticking(0, 40)], layout=layout, by_individual=True, n_shards=5)
+    found = [traces for (_, traces), _, _ in _kept["closed"]]
+    cases = [counted for traces in found for counted in counted_of(0, traces, {})]
+    assert sorted(activities for _, _, activities in cases) == [("A", "C"), ("B",), ("C",)]
+    assert len({name for _, name, _ in cases}) == 3
+    whose = {traces.n_cases: set(traces.individuals.to_pylist()) for traces in found}
+    assert {n: len(names) for n, names in whose.items()} == {2: 1, 1: 1}
+    assert whose[1].isdisjoint(whose[2])
+
+
+def keyed_bytes(sent: Sent, key: str = "env:TEST_KEY") -> bytes:
+    """What of a message meets the state."""
+    message = sent.message()
+    events, _ = MessageFormat(MAPPING).decode([message.value], [message.timestamp.micros])
+    fn = assemble._Key(RULE, KeyReference(key), 1, False)
+    fn.setup()
+    [(_, (_, _, data))] = fn.process(events)
+    return data
+
+
+def test_no_text_of_a_message_meets_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = Sent(1, "patient-7", "A very own activity", "event-of-patient-7")
+    data = keyed_bytes(sent)
+    assert b"patient" not in data
+    assert b"very own" not in data
+    assert len(keyed_bytes(sent._replace(case="patient-7" * 1_000))) == len(data)
+    monkeypatch.setenv("OTHER_KEY", "6b" * 32)
+    assert keyed_bytes(sent) == data != keyed_bytes(sent, "env:OTHER_KEY")
+
+
+def test_there_must_be_a_shard() -> None:
+    with pytest.raises(UsageError, match="n_shards"):
+        AssembleCases(RULE, KEY, n_shards=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("period_us", 999), ("period_us", 1_500), ("release_delay_us", 0)]
+)
+def test_a_rule_finer_than_the_clocks_of_runners_is_refused(name: str, value: int) -> None:
+    rule = replace(RULE, period_us=value) if name == "period_us" else RULE
+    rule = replace(rule, release_delay_us=value) if name == "release_delay_us" else rule
+    with pytest.raises(UsageError, match=name):
+        AssembleCases(rule, KEY)
+
+
+def test_steps_begin_where_the_rule_says() -> None:
+    """Step 0 begins at 7 seconds; what closes before it has a negative number."""
+    rule = replace(RULE, origin_us=7 * S)
+    sent = [Sent(second, f"c{second}", "END", "e") for second in (1, 3, 4, 13, 14)]
+    seen, panes = run(in_time(sent, 40), rule)
+    # Each closes 3 seconds after its end.
+    steps = {"c1": -1, "c3": -1, "c4": 0, "c13": 0, "c14": 1}
+    assert {case: step for step, case, _ in seen} == steps
+    assert [pane.window.end.micros for pane in panes] == [17 * S, 27 * S, 37 * S]
+
+
+@pytest.mark.parametrize(
+    ("cap", "counted"),
+    [
+        (CaseCap(1), {"c0", "d"}),
+        (CaseCap(2), {"c0", "c1", "d"}),
+        (CaseCap(1, per_step=True), {"c0", "c1", "c2", "d"}),
+    ],
+)
+def test_so_many_cases_of_an_individual_come_out(cap: CaseCap, counted: set[str]) -> None:
+    layout = MessageFormat(ColumnMapping(timestamp_unit="us", individual_id="person"))
+    sent = [Sent(10 * i + 1, f"c{i}", "END", f"{i}", 0, "p") for i in range(3)]
+    sent += [Sent(11.5, "c1b", "END", "3", 0, "p"), Sent(12, "d", "END", "4", 0, "q")]
+    _, panes = run(in_time(sent, 60), layout=layout, by_individual=True, cap=cap)
+    n = sum(len(pane.counted) for pane in panes)
+    # Of two that close in one step either may be the one.
+    assert n == len(counted)
+    assert max(len(pane.counted) for pane in panes) <= 2
+
+
+def test_a_cap_without_individuals_is_refused() -> None:
+    with pytest.raises(UsageError, match="by_individual"):
+        AssembleCases(RULE, KEY, cap=CaseCap(1))
+
+
+def test_an_origin_finer_than_the_clocks_of_runners_is_refused() -> None:
+    with pytest.raises(UsageError, match="origin_us"):
+        AssembleCases(replace(RULE, origin_us=1_500), KEY)

@@ -1,0 +1,344 @@
+"""Messages: the same event however it is written, and no message that makes the pipeline fail."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any, Literal, NamedTuple
+
+import apache_beam as beam
+import fastavro
+import pyarrow as pa
+import pytest
+from apache_beam.io.gcp.pubsub import PubsubMessage
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.testing import test_stream
+from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.transforms.window import TimestampedValue
+from apache_beam.utils.timestamp import Timestamp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.columns import REJECT_REASONS, ColumnMapping, RowFilter
+from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
+from tracecloak.transforms.formats.messages import MessageFormat
+from tracecloak.transforms.stream import messages
+from tracecloak.transforms.stream.messages import DecodeMessages, WarnOfBacklog
+
+NEW_YEAR = 1_767_225_600_000_000  # 2026-01-01 in microseconds UTC
+SCHEMA = json.loads(files("tracecloak.schemas.files").joinpath("event.avsc").read_text("utf-8"))
+
+
+class Sent(NamedTuple):
+    """A message of a service that is not Beam's own."""
+
+    data: bytes
+    attributes: Mapping[str, str] = {}  # never written to
+
+
+def as_json(body: Any, **attributes: str) -> Sent:
+    return Sent(json.dumps(body).encode(), attributes)
+
+
+def as_avro(**body: Any) -> Sent:
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, SCHEMA, body)
+    return Sent(stream.getvalue(), {})
+
+
+def decoded(
+    sent: Sequence[Any], layout: MessageFormat | None = None
+) -> tuple[list[dict[str, Any]], list[tuple[int, str]]]:
+    """Events, and (message, reason) of the rejects; message i was published at i."""
+    events, rejects = (layout or MessageFormat()).decode(sent, range(len(sent)))
+    assert events.schema.equals((layout or MessageFormat()).schema)
+    rows = events.to_pylist()
+    assert all(row["event_index"] == row["publish_time"] for row in rows)
+    return rows, [(row["publish_time"], row["reason"]) for row in rejects.to_pylist()]
+
+
+GOOD = {"case_id": "c1", "activity": "A", "timestamp": "2026-01-01T00:00:00Z", "event_id": "e1"}
+
+
+def test_an_event_is_the_same_however_it_is_written() -> None:
+    in_micros = {**GOOD, "timestamp": NEW_YEAR}
+    rows, rejects = decoded(
+        [
+            as_json(GOOD),
+            as_avro(case_id="c1", activity="A", timestamp=NEW_YEAR, event_id="e1"),
+            as_json({**GOOD, "timestamp": "2026-01-01 01:00:00.000000+01:00"}),
+            # As Pub/Sub hands on JSON of a topic with this Avro schema.
+            as_json({**in_micros, "event_id": {"string": "e1"}}, googclient_schemaencoding="JSON"),
+        ]
+    )
+    assert rejects == []
+    expected = {"case_id": "c1", "activity": "A", "timestamp": NEW_YEAR, "event_id": "e1"}
+    assert rows == [{**expected, "event_index": i, "publish_time": i} for i in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (Sent(b""), "malformed record"),
+        (Sent(b"{"), "malformed record"),
+        (Sent(b"[1]"), "malformed record"),
+        (Sent(b"\xff\xfe"), "malformed record"),
+        (Sent(as_avro(case_id="c", activity="A", timestamp=1).data + b"\x00"), "malformed record"),
+        (Sent(as_avro(case_id="c", activity="A", timestamp=1).data[:-1]), "malformed record"),
+        (Sent(b"{" * 100_000), "malformed record"),
+        (Sent(b'{"case_id":' * 100_000), "malformed record"),
+        (Sent(None, None), "malformed record"),  # type: ignore[arg-type]
+        (as_json({**GOOD, "case_id": ["c"]}), "malformed record"),
+        (as_json({**GOOD, "case_id": 1.5}), "malformed record"),
+        (as_json({**GOOD, "activity": "\ud800"}), "malformed record"),
+        (as_json({**GOOD, "event_id": True}), "malformed record"),
+        (as_json({**GOOD, "timestamp": {}}), "malformed record"),
+        (as_json({**GOOD, "case_id": ""}), "no case id"),
+        (as_json({**GOOD, "activity": None}), "no activity"),
+        (as_json({"case_id": "c", "activity": "A"}), "unparsable time"),
+        (as_json({**GOOD, "timestamp": "soon"}), "unparsable time"),
+        (as_json({**GOOD, "timestamp": 1.0}), "unparsable time"),  # of no known unit
+        (as_json({**GOOD, "timestamp": True}), "unparsable time"),
+        (as_avro(case_id="c", activity="A", timestamp=MAX_TIME_US + 1), "unparsable time"),
+        (as_avro(case_id="c", activity="A", timestamp=-(2**63)), "unparsable time"),
+    ],
+    ids=itertools.count(),
+)
+def test_a_message_that_cannot_be_read_is_rejected_alone(message: Sent, reason: str) -> None:
+    assert reason in REJECT_REASONS
+    rows, rejects = decoded([as_json(GOOD), message, as_json({**GOOD, "case_id": 7})])
+    assert [(row["case_id"], row["publish_time"]) for row in rows] == [("c1", 0), ("7", 2)]
+    assert rejects == [(1, reason)]
+
+
+def test_numbers_are_read_in_the_unit_that_was_said() -> None:
+    layout = MessageFormat(ColumnMapping(timestamp_unit="ms"))
+    times = [1_500, 1.5, -1, 10**30, float("inf"), float("nan"), MIN_TIME_US // 1_000]
+    rows, rejects = decoded([as_json({**GOOD, "timestamp": t}) for t in times], layout)
+    assert [row["timestamp"] for row in rows] == [1_500_000, 1_500, -1_000, MIN_TIME_US]
+    assert rejects == [(i, "unparsable time") for i in (3, 4, 5)]
+    # A datum is in the unit of its schema, whatever that of JSON.
+    rows, _ = decoded([as_avro(case_id="c", activity="A", timestamp=5)], layout)
+    assert rows[0]["timestamp"] == 5
+
+
+def test_texts_are_read_by_the_format_and_in_the_zone_that_were_said() -> None:
+    layout = MessageFormat(
+        ColumnMapping(timestamp_format="%d.%m.%Y %H:%M", time_zone="Europe/Berlin"),
+        time_attribute="at",
+    )
+    rows, rejects = decoded(
+        [
+            as_json({**GOOD, "timestamp": "01.01.2026 01:00"}),
+            as_json(GOOD, at="2026-01-01T01:00:00"),
+            as_json(GOOD),
+        ],
+        layout,
+    )
+    assert [row["timestamp"] for row in rows] == [NEW_YEAR, NEW_YEAR]
+    assert rejects == [(2, "unparsable time")]
+
+
+def test_attributes_of_the_message_come_before_its_fields() -> None:
+    layout = MessageFormat(id_attribute="id", time_attribute="at")
+    rows, rejects = decoded(
+        [
+            as_json(GOOD, id="of the message", at="1000"),
+            as_json(GOOD, id="", at="1970-01-01T00:00:02Z"),
+            as_json(GOOD),
+            as_json({**GOOD, "event_id": None}),
+            as_json(GOOD, at="later"),
+            as_json(GOOD, at=""),
+            as_json(GOOD, at="-5"),
+            as_json(GOOD, at="9" * 5_000),
+        ],
+        layout,
+    )
+    assert [(row["event_id"], row["timestamp"]) for row in rows] == [
+        ("of the message", 1_000_000),
+        ("e1", 2_000_000),
+        ("e1", NEW_YEAR),
+        (None, NEW_YEAR),
+        ("e1", -5_000),
+    ]
+    assert [message for message, _ in rejects] == [4, 5, 7]
+
+
+def test_fields_have_the_names_of_the_mapping() -> None:
+    layout = MessageFormat(
+        ColumnMapping(
+            case_id="claim",
+            activity="step",
+            timestamp="when",
+            individual_id="who",
+            lifecycle="phase",
+            filters=(RowFilter("lifecycle", equals=("complete",)), RowFilter("land", ("de",))),
+        ),
+        event_id="uuid",
+    )
+    body = {"claim": "c", "step": "A", "when": GOOD["timestamp"], "who": "w", "uuid": "u"}
+    rows, rejects = decoded(
+        [
+            as_json({**body, "phase": "COMPLETE", "land": "de"}),
+            as_json({**body, "phase": "start", "land": "de"}),
+            as_json({**body, "phase": "complete", "land": "fr"}),
+            as_json({**body, "phase": "complete", "land": "de", "who": None}),
+        ],
+        layout,
+    )
+    assert [row["individual_id"] for row in rows] == ["w"]
+    assert [row["event_id"] for row in rows] == ["u"]
+    assert rejects == [(3, "no individual")]
+
+
+@pytest.mark.parametrize("column", ["lifecycle", "phase"])
+def test_a_filter_holds_for_a_datum_too(column: str) -> None:
+    """By the column's own name, or by that of the JSON field that the mapping gives it."""
+    mapping = ColumnMapping(lifecycle="phase", filters=(RowFilter(column, ("complete",)),))
+    sent = [
+        as_avro(case_id=name, activity="A", timestamp=1, lifecycle=name)
+        for name in ("complete", "start")
+    ]
+    rows, rejects = decoded(sent, MessageFormat(mapping))
+    assert [row["case_id"] for row in rows] == ["complete"]
+    assert rejects == []
+
+
+def test_no_message_is_no_event() -> None:
+    assert decoded([]) == ([], [])
+    individuals = MessageFormat(ColumnMapping(individual_id="who"))
+    assert decoded([], individuals) == ([], [])
+
+
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.sampled_from(["2026-01-01", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(), inner, max_size=2),
+    max_leaves=4,
+)
+bodies = st.fixed_dictionaries(
+    {}, optional={name: values for name in ("case_id", "activity", "timestamp", "event_id")}
+)
+datum = as_avro(case_id="case", activity="A", timestamp=NEW_YEAR, event_id="e", lifecycle="x").data
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    """A good message of which some bytes are others, are missing or come twice."""
+    data = bytearray(draw(st.sampled_from([datum, json.dumps(GOOD).encode()])))
+    for _ in range(draw(st.integers(1, 4))):
+        place = draw(st.integers(0, len(data)))
+        data[place : place + draw(st.integers(0, 3))] = draw(st.binary(max_size=3))
+    return bytes(data)
+
+
+raw = st.binary(max_size=40) | damaged() | bodies.map(lambda body: json.dumps(body).encode())
+sent_attributes = st.none() | st.dictionaries(
+    st.sampled_from(["id", "at", "googclient_schemaencoding"]),
+    st.text() | st.sampled_from(["JSON", "12", "2026-01-01"]),
+)
+LAYOUTS = [
+    MessageFormat(),
+    MessageFormat(ColumnMapping(timestamp_unit="us", time_zone="Asia/Kolkata")),
+    MessageFormat(ColumnMapping(timestamp_format="%Y-%m-%dT%H"), id_attribute="id"),
+    MessageFormat(ColumnMapping(timestamp_format="%Y-%m-%d %f"), time_attribute="at"),
+    MessageFormat(ColumnMapping(individual_id="event_id", time_zone="Europe/Berlin")),
+]
+
+
+@given(st.lists(st.tuples(raw, sent_attributes), max_size=5), st.sampled_from(LAYOUTS))
+def test_every_message_is_an_event_or_a_reject(
+    sent: list[tuple[bytes, dict[str, str] | None]], layout: MessageFormat
+) -> None:
+    """Whatever it is, and each the same as it would be alone."""
+    fuzzed = [PubsubMessage(data, attributes) for data, attributes in sent]
+    rows, rejects = decoded(fuzzed, layout)
+    numbers = [row["publish_time"] for row in rows] + [number for number, _ in rejects]
+    assert sorted(numbers) == list(range(len(sent)))
+    assert {reason for _, reason in rejects} <= set(REJECT_REASONS)
+    alone = [decoded([message], layout)[0] for message in fuzzed]
+    position = {"event_index", "publish_time"}
+    assert [{k: v for k, v in row.items() if k not in position} for row in rows] == [
+        {k: v for k, v in row.items() if k not in position} for found in alone for row in found
+    ]
+
+
+def test_the_dead_letter_holds_nothing_of_a_message() -> None:
+    sent = [
+        Sent(b'{"case_id": "patient-7", "activity": "secret"'),
+        as_json({"case_id": "patient-7"}),
+    ]
+    _, rejects = MessageFormat().decode(sent, [5, 6])
+    assert rejects.schema.names == ["publish_time", "reason"]
+    written = rejects.serialize().to_pybytes()
+    assert b"patient" not in written
+    assert b"secret" not in written
+
+
+def _sizes(batch: pa.RecordBatch, published: Any = beam.DoFn.TimestampParam) -> list[Any]:
+    return [(batch.num_rows, int(published))]
+
+
+@pytest.mark.parametrize(("limit", "sizes"), [(1 << 14, [(4, 3)]), (2, [(2, 8), (2, 3)])])
+def test_messages_of_a_bundle_are_decoded_together(
+    monkeypatch: pytest.MonkeyPatch, limit: int, sizes: list[tuple[int, int]]
+) -> None:
+    monkeypatch.setattr(messages, "_BATCH_MESSAGES", limit)
+    good = json.dumps(GOOD).encode()
+    sent = [TimestampedValue(PubsubMessage(good, None), at) for at in (9, 8, 3, 7)]
+    poison = [TimestampedValue(PubsubMessage(b"{", {}), 20), TimestampedValue(None, 21)]
+    stream = test_stream.TestStream().add_elements(sent).add_elements(poison)
+    options = PipelineOptions(["--streaming"])
+    with beam.Pipeline("BundleBasedDirectRunner", options=options) as pipeline:
+        found = pipeline | stream.advance_watermark_to_infinity() | DecodeMessages(MessageFormat())
+        events = found["events"] | "Sizes" >> beam.FlatMap(_sizes)
+        assert_that(events, equal_to(sizes), "Events")
+        reasons = found["rejects"] | beam.FlatMap(lambda batch: batch["reason"].to_pylist())
+        assert_that(reasons, equal_to(["malformed record"] * 2), "Rejects")
+
+
+@pytest.mark.parametrize(
+    "mapping",
+    [
+        ColumnMapping(attributes=(("amount", "amount"),)),
+        ColumnMapping(filters=(RowFilter("timestamp", ("now",)),)),
+    ],
+)
+def test_what_a_stream_cannot_do_is_refused(mapping: ColumnMapping) -> None:
+    with pytest.raises(UsageError, match="leave"):
+        MessageFormat(mapping)
+
+
+@pytest.mark.parametrize(("kind", "kept"), [("json", 0), ("avro", 1)])
+def test_only_one_kind_is_read_where_one_is_asked_for(
+    kind: Literal["json", "avro"], kept: int
+) -> None:
+    sent = [as_json(GOOD), as_avro(case_id="c1", activity="A", timestamp=1, event_id="e1")]
+    rows, rejects = decoded(sent, MessageFormat(kind=kind))
+    assert [row["publish_time"] for row in rows] == [kept]
+    assert rejects == [(1 - kept, "malformed record")]
+
+
+def test_a_backlog_is_warned_of_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    """From half of the delay on; messages pass whatever their age, and nothing of them is told."""
+    now = 1_000.0
+    warn = WarnOfBacklog(60_000_000, lambda: now)
+    message = PubsubMessage(b"secret", {})
+    ages = []
+    for age in (0.0, 29.0, 31.0, 40.0, 100.0):
+        caplog.clear()
+        assert list(warn.process(message, Timestamp(now - age))) == [message]
+        ages += [age for record in caplog.records if f"{age:.0f} s after" in record.message]
+        assert "secret" not in caplog.text
+    assert ages == [31.0]
+    now += 61
+    assert list(warn.process(message, Timestamp(now - 31))) == [message]
+    assert "31 s after" in caplog.text

@@ -1,0 +1,157 @@
+"""Files of steps: each is written once, whole, and never with other bytes."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.stream_runs import batch_of
+from tracecloak.anonymizers.logs.params import PrivateLogParams
+from tracecloak.anonymizers.logs.private_log import PrivateLog
+from tracecloak.schemas.errors import GuaranteeError
+from tracecloak.schemas.published.manifest import ReleaseManifest
+from tracecloak.schemas.published.step import StepLog, StepRelease
+from tracecloak.transforms.formats.messages import MESSAGE_REJECT_SCHEMA
+from tracecloak.transforms.stream import step_files
+from tracecloak.transforms.stream.step_files import log_bytes, step_path, write_once
+
+PARAMS = PrivateLogParams(epsilon="1", vocabulary=("A", "B"), max_trace_length=4)
+MANIFEST = ReleaseManifest(
+    "ward@1", "stream of dfg", {}, PrivateLog().guarantee(PARAMS), (), (), "c", "k", True, True, "2"
+)
+
+
+def release(step: int = 3, count: int = 5) -> StepRelease:
+    return StepRelease.of(
+        [("A", "B")],
+        np.array([count]),
+        np.array([1.0]),
+        release_id="ward",
+        epoch="1",
+        product="dfg",
+        view="window",
+        step=step,
+        start_us=0,
+        end_us=10,
+        n_steps_left=2,
+        epsilon="1",
+        delta="0",
+    )
+
+
+def write(output: Path, *releases: StepRelease | StepLog) -> list[StepRelease | StepLog]:
+    fn = step_files._Write(str(output), ("parquet", "xes"), MANIFEST)
+    return [passed for made in releases for passed in fn.process(made)]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_a_step_is_where_its_name_says_and_passes_on(tmp_path: Path) -> None:
+    made = release()
+    assert write(tmp_path, made) == [made]
+    files = contents(tmp_path)
+    place = "run_id=ward/epoch=1/product=dfg/view=window/step-000003"
+    assert set(files) == {f"{place}.json", f"{place}.parquet"}
+    assert StepRelease.from_json(files[f"{place}.json"]) == made
+    table = pq.read_table(io.BytesIO(files[f"{place}.parquet"]))
+    assert table.select(["count"]).to_pylist() == [{"count": 5}]
+    metadata = json.loads(table.schema.metadata[b"tracecloak.release"])
+    assert metadata["release_id"] == "ward@1"
+
+
+def test_the_same_release_again_changes_nothing(tmp_path: Path) -> None:
+    write(tmp_path, release())
+    times = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    assert write(tmp_path, release()) == [release()]
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == times
+
+
+def test_another_release_of_a_step_ends_the_stream_and_leaves_the_first(tmp_path: Path) -> None:
+    write(tmp_path, release())
+    before = contents(tmp_path)
+    with pytest.raises(GuaranteeError, match="published before") as refused:
+        write(tmp_path, release(count=6))
+    assert refused.value.exit_code == 5
+    assert contents(tmp_path) == before
+
+
+def test_a_file_appears_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "folder" / "step.json"
+
+    def failing(sources: list[str], targets: list[str]) -> None:
+        raise OSError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(step_files.FileSystems, "rename", failing)
+        with pytest.raises(OSError, match="full"):
+            write_once(str(path), b"all of it")
+    assert not path.exists()
+    assert write_once(str(path), b"all of it")
+    assert not write_once(str(path), b"all of it")
+    assert contents(tmp_path) == {"folder/step.json": b"all of it"}
+
+
+def test_a_name_that_ends_like_a_packed_file_is_compared_as_it_is(tmp_path: Path) -> None:
+    """Beam would unpack it when it reads it."""
+    packed = gzip.compress(b"a log", mtime=0)
+    path = str(tmp_path / "log.xes.gz")
+    assert write_once(path, packed)
+    assert not write_once(path, packed)
+    with pytest.raises(GuaranteeError):
+        write_once(path, gzip.compress(b"another log", mtime=0))
+
+
+def log(n: int = 5) -> StepLog:
+    return StepLog("ward", "1", 2, 0, 10, 1, "1", "0", batch_of(*["AB"] * n))
+
+
+def test_a_log_has_a_folder_and_says_last_what_it_is_of(tmp_path: Path) -> None:
+    write(tmp_path, log())
+    place = "run_id=ward/epoch=1/product=log/view=window/step-000002"
+    assert step_path(str(tmp_path), log()).endswith(place)
+    files = contents(tmp_path)
+    assert set(files) == {f"{place}/{n}" for n in ("log.parquet", "log.xes.gz", "step.json")}
+    xes = gzip.decompress(files[f"{place}/log.xes.gz"]).decode()
+    assert xes.count("<trace>") == 5
+    assert json.loads(files[f"{place}/step.json"])["n_steps_left"] == 1
+    assert log_bytes(log(), "xes", MANIFEST) == files[f"{place}/log.xes.gz"]
+    with pytest.raises(GuaranteeError):
+        write(tmp_path, log(6))
+
+
+def test_a_log_without_cases_is_a_log(tmp_path: Path) -> None:
+    write(tmp_path, log(0))
+    [path] = tmp_path.rglob("log.parquet")
+    assert pq.read_table(path).num_rows == 0
+
+
+def rejects(*stamps: int) -> pa.RecordBatch:
+    rows = [{"publish_time": stamp, "reason": "no record"} for stamp in stamps]
+    return pa.RecordBatch.from_pylist(rows, MESSAGE_REJECT_SCHEMA)
+
+
+def test_rejects_that_come_again_are_listed_once(tmp_path: Path) -> None:
+    fn = step_files._WriteRejects(str(tmp_path))
+    for batch in (rejects(1, 2), rejects(3), rejects(1, 2)):
+        lines = list(fn.process(batch))
+        assert len(lines) == batch.num_rows
+    listed = [
+        json.loads(line) for data in contents(tmp_path).values() for line in data.splitlines()
+    ]
+    assert sorted(line["publish_time"] for line in listed) == [1, 2, 3]
+    assert {tuple(sorted(line)) for line in listed} == {("publish_time", "reason")}

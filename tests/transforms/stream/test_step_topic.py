@@ -1,0 +1,166 @@
+"""A topic of releases: what a message says, and that a consumer takes each release once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from tests.support.stream_runs import batch_of
+from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.schemas.published.step import StepLog, StepRelease
+from tracecloak.transforms.stream.step_topic import (
+    KEY_ATTRIBUTES,
+    FirstOfEach,
+    PublishToTopic,
+    key_of,
+    to_message,
+)
+
+FIRST = StepRelease.of(
+    [("▶", "Triage"), ("Triage", "■")],
+    np.array([-1, 7], np.int64),
+    np.array([1.25, 1.25]),
+    release_id="hospital",
+    epoch="2026",
+    product="dfg",
+    view="total",
+    step=3,
+    start_us=0,
+    end_us=40_000_000,
+    n_steps_left=8,
+    epsilon="0.5",
+    delta="0",
+)
+PERIOD_AND_COST = ("start_us", "end_us", "n_steps_left", "epsilon", "delta")
+ATTRIBUTES = {
+    "release_id": "hospital",
+    "epoch": "2026",
+    "product": "dfg",
+    "view": "total",
+    "step": "3",
+}
+
+
+def test_a_message_holds_the_release_and_its_key() -> None:
+    message = to_message(FIRST)
+    assert StepRelease.from_json(message.data) == FIRST
+    assert message.attributes == ATTRIBUTES
+    assert key_of(message.attributes) == FIRST.key
+    assert to_message(FIRST).data == message.data
+
+
+def test_a_message_of_a_made_up_log_says_what_it_is_of_and_holds_no_case() -> None:
+    log = StepLog("hospital", "2026", 3, 0, 10, 8, "0.5", "0", batch_of("AB", "AC"))
+    message = to_message(log)
+    assert key_of(message.attributes) == log.key == ("hospital", "2026", "log", "window", 3)
+    assert set(json.loads(message.data)) == {*KEY_ATTRIBUTES, *PERIOD_AND_COST}
+    assert FirstOfEach().take(message.data, message.attributes)
+
+
+@pytest.mark.parametrize("missing", KEY_ATTRIBUTES)
+def test_a_message_of_another_kind_is_told(missing: str) -> None:
+    others = {name: value for name, value in ATTRIBUTES.items() if name != missing}
+    with pytest.raises(UsageError, match="has the attributes release_id, epoch"):
+        FirstOfEach().take(FIRST.to_json(), others)
+
+
+@pytest.mark.parametrize("bad", [{"step": "third"}, {"step": ""}])
+def test_a_step_is_a_number(bad: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match="has the attributes"):
+        key_of({**ATTRIBUTES, **bad})
+
+
+def test_a_release_too_large_for_a_message_is_refused() -> None:
+    names = [("▶", f"{i:0>500}") for i in range(20_000)]
+    large = StepRelease.of(
+        names,
+        np.zeros(len(names), np.int64),
+        np.zeros(len(names)),
+        **{name: getattr(FIRST, name) for name in ("release_id", "epoch", "product", "view")},
+        **{name: getattr(FIRST, name) for name in ("step", "start_us", "end_us", "n_steps_left")},
+        epsilon="1",
+        delta="0",
+    )
+    with pytest.raises(UsageError, match="publish it to files"):
+        to_message(large)
+
+
+def test_a_name_longer_than_an_attribute_is_refused() -> None:
+    assert to_message(replace(FIRST, epoch="é" * 512)).attributes["epoch"] == "é" * 512
+    with pytest.raises(UsageError, match="epoch must have at most 1024 bytes"):
+        to_message(replace(FIRST, epoch="é" * 513))
+
+
+def test_a_consumer_takes_the_first_message_of_a_key_and_drops_its_repetitions() -> None:
+    first_of_each = FirstOfEach()
+    others = [
+        replace(FIRST, **{name: value})
+        for name, value in (
+            ("release_id", "ward"),
+            ("epoch", "2027"),
+            ("product", "variants"),
+            ("view", "window"),
+            ("step", 4),
+        )
+    ]
+    messages = [to_message(release) for release in (FIRST, *others)]
+    assert all(first_of_each.take(m.data, m.attributes) for m in messages)
+    assert not any(first_of_each.take(m.data, m.attributes) for m in messages)
+
+
+def test_two_releases_with_one_key_are_an_error() -> None:
+    first_of_each = FirstOfEach()
+    first_of_each.take(FIRST.to_json(), ATTRIBUTES)
+    other = replace(FIRST, counts=np.array([0, 7], np.int64))
+    with pytest.raises(TracecloakError, match="step 3 of release hospital was published twice"):
+        first_of_each.take(other.to_json(), ATTRIBUTES)
+
+
+@pytest.mark.parametrize("data", [replace(FIRST, step=4).to_json(), b"", b"[]", b"{}"])
+def test_data_that_contradict_their_attributes_are_an_error(data: bytes) -> None:
+    with pytest.raises(TracecloakError, match="not what its attributes say"):
+        FirstOfEach().take(data, ATTRIBUTES)
+
+
+def test_a_topic_has_a_full_name() -> None:
+    with pytest.raises(UsageError, match="projects/PROJECT/topics/NAME, got 'steps'"):
+        PublishToTopic("steps")
+
+
+class TestOnAServer:
+    """The sink, Beam's connector and a consumer; the server is the double."""
+
+    @pytest.fixture
+    def service(self) -> Iterator[object]:
+        pytest.importorskip("google.pubsub_v1", reason="needs google-cloud-pubsub")
+        from tests.support.pubsub import Service
+        from tests.support.pubsub_double import PubSubDouble
+
+        with PubSubDouble() as double:
+            made = Service(double.address)
+            yield made
+            made.close()
+
+    def test_releases_arrive_and_those_that_repeat_are_dropped(
+        self, service: object, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from tests.support.pubsub import VARIABLE, Service
+
+        assert isinstance(service, Service)
+        monkeypatch.setenv(VARIABLE, service.address)
+        releases = [replace(FIRST, step=step) for step in range(5)]
+        # A bundle that is tried again publishes again.
+        with beam.Pipeline("BundleBasedDirectRunner", options=PipelineOptions([])) as pipeline:
+            _ = pipeline | beam.Create([*releases, *releases[:3]]) | PublishToTopic(service.topic)
+        received = service.drain(n=8)
+        first_of_each = FirstOfEach()
+        taken = [m for m in received if first_of_each.take(m.data, dict(m.attributes))]
+        assert len(received) == 8
+        found = sorted((StepRelease.from_json(m.data) for m in taken), key=lambda r: r.step)
+        assert found == releases

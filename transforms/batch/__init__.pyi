@@ -1,0 +1,13 @@
+from .anonymize import AnonymizeEventLog as AnonymizeEventLog
+from .anonymize import AnonymizeTraces as AnonymizeTraces
+from .anonymize import Run as Run
+from .count import MergeStatisticsFn as MergeStatisticsFn
+from .read import EVENTS as EVENTS
+from .read import EventSource as EventSource
+from .read import ReadEventLog as ReadEventLog
+from .traces import DEFAULT_SHARDS as DEFAULT_SHARDS
+from .traces import GroupIntoTraces as GroupIntoTraces
+from .validate import CheckRejects as CheckRejects
+from .validate import DeadLetter as DeadLetter
+from .write import WriteRelease as WriteRelease
+from .write import commit as commit

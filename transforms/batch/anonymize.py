@@ -1,0 +1,301 @@
+"""AnonymizeEventLog: count, decide and what follows, for any method, in one transform."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam import pvalue
+from apache_beam.typehints.decorators import IOTypeHints
+
+import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
+from tracecloak.anonymizers.contract.input_digest import InputDigest
+from tracecloak.anonymizers.contract.method import Counter, Decision, Params, Products
+from tracecloak.anonymizers.noise.randomness import Randomness, text_digest
+from tracecloak.anonymizers.registry import method_named
+from tracecloak.schemas.arrays.merging import Statistics
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.traces import TraceBatch, with_attributes
+from tracecloak.schemas.published.rows import no_traces
+from tracecloak.transforms.batch.count import MergeStatistics
+from tracecloak.transforms.batch.traces import DEFAULT_SHARDS, GroupIntoTraces
+from tracecloak.transforms.keys import KeyReference
+
+_LOG = logging.getLogger("tracecloak")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one release is, as every stage of it needs to know.
+
+    Attributes:
+        method: Name of a registered method.
+        params: Its parameters.
+        release_id: The release's name; with the key, the input and the configuration it fixes all
+            noise.
+        key: Where the worker finds the release key.
+        config_digest: Digest of the configuration.
+    """
+
+    method: str
+    params: Params
+    release_id: str
+    key: KeyReference
+    config_digest: str
+
+    @property
+    def by_individual(self) -> bool:
+        """Whether the cases of an individual must meet in one batch, to be bounded together."""
+        bounds = method_named(self.method).bounds(self.params)
+        return bounds.max_cases_per_individual is not None
+
+    @property
+    def columns(self) -> list[TraceBatch]:
+        """A batch without cases that tells the attributes of the released log, if it has any."""
+        attributes = method_named(self.method).attributes(self.params)
+        return [no_traces({a.name: a.arrow_type for a in attributes})] if attributes else []
+
+
+class AnonymizeEventLog(beam.PTransform):
+    """Anonymises canonical events inside any pipeline.
+
+    Takes PCollection[pa.RecordBatch] of canonical events (schemas.events.events.EVENT_SCHEMA, with
+    the attributes that the method's parameters declare, see ColumnMapping; others are dropped) and
+    returns PCollection[pa.RecordBatch]: of released rows (RELEASED_SCHEMA and those attributes),
+    or, of a method that releases no log, the rows of the product named `product`. What the method
+    guarantees is `method_named(method).guarantee(params)`; keeping it takes a key that is used for
+    this input and configuration only, and a single use of the output per release id.
+
+    Example:
+        released = events | AnonymizeEventLog(
+            "amun", {"guessing_advantage": 0.2}, KeyReference("env:RELEASE_KEY"), "claims-2026-11")
+    """
+
+    def __init__(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        key: KeyReference,
+        release_id: str,
+        n_shards: int = DEFAULT_SHARDS,
+        product: str | None = None,
+    ) -> None:
+        super().__init__()
+        checked = method_named(method).Params(**params)
+        digest = text_digest(method, json.dumps(checked.resolved()))
+        self._run = Run(method, checked, release_id, key, digest)
+        self._n_shards = n_shards
+        self._product = product
+        if product is None and method_named(method).log == "none":
+            raise UsageError(f"{method} releases no log: name the product to return")
+
+    def expand(self, events: beam.PCollection[pa.RecordBatch]) -> beam.PCollection[pa.RecordBatch]:
+        """Wires grouping, the method's rounds, and what it makes of them."""
+        declared = method_named(self._run.method).attributes(self._run.params)
+        events = events | "DeclaredOnly" >> beam.Map(
+            with_attributes, [a.name for a in declared]
+        ).with_output_types(pa.RecordBatch)
+        grouped = events | "GroupIntoTraces" >> GroupIntoTraces(
+            self._n_shards, by_individual=self._run.by_individual
+        )
+        made = grouped["traces"] | "AnonymizeTraces" >> AnonymizeTraces(self._run, self._n_shards)
+        if self._product is None:
+            source, to_rows = made["traces"], beam.Map(_to_rows)
+        else:
+            source, to_rows = made["products"], beam.FlatMap(_to_batches, self._product)
+        return source | "ToRows" >> to_rows.with_output_types(pa.RecordBatch)
+
+
+class AnonymizeTraces(beam.PTransform):
+    """Runs a method's rounds on PCollection[TraceBatch].
+
+    Returns `traces` (PCollection[TraceBatch], the released cases; none from a method that releases
+    no log) and `products` (PCollection[Products], one element).
+    """
+
+    def __init__(self, run: Run, n_pieces: int) -> None:
+        """Keeps the run.
+
+        Args:
+            run: What is released.
+            n_pieces: In how many pieces a log is generated, where the method generates one.
+        """
+        super().__init__()
+        self._run = run
+        self._n_pieces = n_pieces
+
+    def expand(self, traces: beam.PCollection[TraceBatch]) -> dict[str, beam.PCollection[Any]]:
+        """Adds one COUNT and one DECIDE a round, then APPLY or GENERATE."""
+        run = self._run
+        method = method_named(run.method)
+        # The digest, then the decisions so far: each travels once, as a side input of its own.
+        known: dict[str, pvalue.AsSingleton] = {}
+        for i, name in enumerate(method.rounds(run.params)):
+            counters: dict[str, Counter | _DigestCounter] = dict(method.requires(name, run.params))
+            if i == 0:
+                counters[_DIGEST] = _DigestCounter()
+            # Merging shuffles the batches' statistics. That shuffle is the barrier before the gate:
+            # a repeated DECIDE merges what was shuffled, and counts nothing again.
+            totals = (
+                traces
+                | f"{name}/Count"
+                >> beam.ParDo(_Count(run, counters, tuple(known)), *known.values())
+                | f"{name}/Merge" >> MergeStatistics(**{n: c.kind for n, c in counters.items()})
+            )  # PCollection[Statistics], one element
+            if i == 0:
+                known[_DIGEST] = pvalue.AsSingleton(totals | "InputDigest" >> beam.Map(_digest))
+            # The decision is read as a side input, which is materialised: the barrier after it.
+            decision = totals | f"{name}/Decide" >> beam.ParDo(
+                _Decide(run, name, tuple(known)), *known.values()
+            )  # PCollection[Decision], one element
+            known[name] = pvalue.AsSingleton(decision)
+        pipeline = traces.pipeline
+        products = (
+            pipeline
+            | "Products once" >> beam.Create([None])
+            | "Products" >> beam.ParDo(_MakeProducts(run, tuple(known)), *known.values())
+        )  # PCollection[Products], one element
+        if method.log == "transformed":
+            released = traces | "Apply" >> beam.ParDo(_Apply(run, tuple(known)), *known.values())
+        else:
+            pieces = range(self._n_pieces) if method.log == "generated" else ()
+            released = (
+                pipeline
+                | "Pieces" >> beam.Create(pieces)
+                | "SpreadPieces" >> beam.Reshuffle()
+                | "Generate"
+                >> beam.ParDo(_Generate(run, tuple(known), self._n_pieces), *known.values())
+            )
+        if method.log != "none" and run.columns:
+            columns = pipeline | "Columns" >> beam.Create(run.columns).with_output_types(TraceBatch)
+            released = (released, columns) | "WithColumns" >> beam.Flatten()
+        return {"traces": released, "products": products}
+
+
+class _Keyed(beam.DoFn):
+    """A stage that knows the run, the decisions so far, and the key where it runs."""
+
+    # Element type of the output, for its coder.
+    gives: ClassVar[type]
+
+    def __init__(self, run: Run, known: tuple[str, ...]) -> None:
+        self._run = run
+        self._known = known
+
+    def default_type_hints(self) -> IOTypeHints:
+        """Returns the output's type only: Beam's check of variable arguments fails on none."""
+        return IOTypeHints.empty().with_output_types(self.gives)
+
+    def setup(self) -> None:
+        self._key = self._run.key.resolve()
+        self._method = method_named(self._run.method)
+
+    def _split(self, known: tuple[Any, ...]) -> tuple[Randomness, dict[str, Any]]:
+        """Returns (randomness, decisions by round) of the side inputs.
+
+        Without a digest, in the first round, the randomness is that of the units.
+        """
+        by_name = dict(zip(self._known, known, strict=True))
+        digest = by_name.pop(_DIGEST, None)
+        run = self._run
+        digested = "" if digest is None else digest.hex
+        return Randomness(self._key, run.release_id, digested, run.config_digest), by_name
+
+    def _bounded(self, traces: TraceBatch, randomness: Randomness) -> TraceBatch:
+        return self._method.bounds(self._run.params).bound(traces, randomness.of_units)
+
+
+_DIGEST = "input digest"
+
+
+@dataclass(frozen=True)
+class _DigestCounter:
+    """Marks the digest among a round's counters; it is the one that needs the key itself."""
+
+    kind: ClassVar[type[InputDigest]] = InputDigest
+
+
+def _digest(totals: Statistics) -> InputDigest:
+    return cast(InputDigest, totals.by_name[_DIGEST])
+
+
+class _Count(_Keyed):
+    gives = Statistics
+
+    def __init__(
+        self,
+        run: Run,
+        counters: Mapping[str, Counter | _DigestCounter],
+        known: tuple[str, ...],
+    ) -> None:
+        super().__init__(run, known)
+        self._counters = counters
+
+    def process(self, traces: TraceBatch, *known: Any) -> Iterable[Statistics]:
+        randomness, decisions = self._split(known)
+        bounded = self._bounded(traces, randomness)
+        yield Statistics(
+            {
+                name: InputDigest.from_traces(traces, self._key)
+                if isinstance(counter, _DigestCounter)
+                else counter.count(bounded, decisions, randomness)
+                for name, counter in self._counters.items()
+            }
+        )
+
+
+class _Decide(_Keyed):
+    gives = Decision
+
+    def __init__(self, run: Run, round_name: str, known: tuple[str, ...]) -> None:
+        super().__init__(run, known)
+        self._round = round_name
+
+    def process(self, totals: Statistics, *known: Any) -> Iterable[Decision]:
+        randomness, decisions = self._split(known)
+        yield self._method.decide(
+            self._round, totals.by_name, decisions, self._run.params, randomness
+        )
+        _LOG.info("decided: %s", self._round)
+
+
+class _Apply(_Keyed):
+    gives = TraceBatch
+
+    def process(self, traces: TraceBatch, *known: Any) -> Iterable[TraceBatch]:
+        randomness, decisions = self._split(known)
+        bounded = self._bounded(traces, randomness)
+        yield self._method.apply(bounded, decisions, self._run.params, randomness)
+
+
+class _Generate(_Keyed):
+    gives = TraceBatch
+
+    def __init__(self, run: Run, known: tuple[str, ...], n_pieces: int) -> None:
+        super().__init__(run, known)
+        self._n_pieces = n_pieces
+
+    def process(self, piece: int, *known: Any) -> Iterable[TraceBatch]:
+        randomness, decisions = self._split(known)
+        yield self._method.generate(piece, self._n_pieces, decisions, self._run.params, randomness)
+
+
+class _MakeProducts(_Keyed):
+    gives = Products
+
+    def process(self, once: None, *known: Any) -> Iterable[Products]:
+        _, decisions = self._split(known)
+        yield self._method.products(decisions, self._run.params)
+
+
+def _to_rows(traces: TraceBatch) -> pa.RecordBatch:
+    return traces.to_rows()
+
+
+def _to_batches(products: Products, name: str) -> list[pa.RecordBatch]:
+    return products.by_name[name].to_table().to_batches()

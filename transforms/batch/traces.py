@@ -1,0 +1,102 @@
+"""GroupIntoTraces: the one shuffle that brings the events of a case or an individual together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam import pvalue
+
+from tracecloak.schemas.arrays.merging import Statistics
+from tracecloak.schemas.events.events import ACTIVITY, CASE_ID
+from tracecloak.schemas.events.traces import (
+    INDIVIDUAL_ID,
+    TraceBatch,
+    carried_columns,
+    split_by_shard,
+)
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.transforms.arrow_coder import RecordBatchCoder
+from tracecloak.transforms.batch.count import MergeStatistics
+
+# Each shard costs a look-up table of all variants in every round.
+DEFAULT_SHARDS = 8
+
+
+class GroupIntoTraces(beam.PTransform):
+    """Shuffles canonical events by shard of their privacy unit, sorts each shard into traces.
+
+    Returns `traces` (PCollection[TraceBatch], one batch a shard, all of one vocabulary) and
+    `vocabulary` (PCollection[Statistics], one element: the names read from the log). A
+    shard must fit one worker's memory; what is computed does not depend on their number.
+    """
+
+    def __init__(
+        self,
+        n_shards: int = DEFAULT_SHARDS,
+        wait_on: beam.PCollection[Any] | None = None,
+        by_individual: bool = False,
+    ) -> None:
+        """Keeps the options.
+
+        Args:
+            n_shards: Number of shards.
+            wait_on: No trace is built before this is complete.
+            by_individual: The unit is the individual, not the case, and all cases of an individual
+                come in one batch; see TraceBatch.from_events. Every event must name its individual
+                or the pipeline fails.
+        """
+        super().__init__()
+        self._n_shards = n_shards
+        self._wait_on = wait_on
+        self._by_individual = by_individual
+
+    def expand(self, events: beam.PCollection[pa.RecordBatch]) -> dict[str, beam.PCollection[Any]]:
+        """Groups PCollection[pa.RecordBatch] of canonical events."""
+        vocabulary = (
+            events
+            | "BatchVocabulary" >> beam.Map(_vocabulary).with_output_types(Statistics)
+            | "Vocabulary" >> MergeStatistics(vocabulary=ActivityVocabulary)
+        )  # PCollection[Statistics]
+        waited = [] if self._wait_on is None else [pvalue.AsIter(self._wait_on)]
+        traces = (
+            events
+            | "Shard"
+            >> beam.FlatMap(_shard, self._n_shards, self._by_individual).with_output_types(
+                tuple[int, bytes]
+            )
+            | "GroupByShard" >> beam.GroupByKey()
+            | "SortIntoTraces"
+            >> beam.Map(
+                _to_traces, self._by_individual, pvalue.AsSingleton(vocabulary), *waited
+            ).with_output_types(TraceBatch)
+        )  # PCollection[TraceBatch]
+        return {"traces": traces, "vocabulary": vocabulary}
+
+
+def _vocabulary(events: pa.RecordBatch) -> Statistics:
+    return Statistics({"vocabulary": ActivityVocabulary.of(events.column(ACTIVITY).dictionary)})
+
+
+def _shard(
+    events: pa.RecordBatch, n_shards: int, by_individual: bool
+) -> Iterable[tuple[int, bytes]]:
+    """Encoded here, once: the runner would decode and encode at every step of the shuffle."""
+    key = INDIVIDUAL_ID if by_individual else CASE_ID
+    for shard, part in split_by_shard(carried_columns(events, by_individual), n_shards, key):
+        yield shard, _BATCHES.encode(part)
+
+
+_BATCHES = RecordBatchCoder()
+
+
+def _to_traces(
+    shard: tuple[int, Iterable[bytes]],
+    by_individual: bool,
+    names: Statistics,
+    waited: Iterable[Any] = (),
+) -> TraceBatch:
+    parts = [_BATCHES.decode(part) for part in shard[1]]
+    return TraceBatch.from_events(parts, by_individual).recode(names.by_name["vocabulary"])

@@ -1,0 +1,227 @@
+"""WriteRelease: released cases to the files of a release, and the commit that makes them one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+import apache_beam as beam
+from apache_beam import pvalue
+
+import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
+from tracecloak.anonymizers.contract.method import Products
+from tracecloak.anonymizers.registry import method_named
+from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.arrays.merging import Statistics
+from tracecloak.schemas.errors import GuaranteeError
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.manifest import OutputFile, ReleaseManifest
+from tracecloak.schemas.published.rows import parts_of
+from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.transforms.batch.anonymize import Run
+from tracecloak.transforms.batch.count import MergeStatistics
+from tracecloak.transforms.publish.release_files import (
+    check_xes_names,
+    read_log,
+    write_dfg,
+    write_export,
+    write_part,
+    write_products,
+    write_statement,
+)
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
+
+_LOG = logging.getLogger("tracecloak")
+
+
+class WriteRelease(beam.PTransform):
+    """Writes PCollection[TraceBatch] of released cases; returns one element once all is committed.
+
+    A batch without cases gives its attributes' columns to every part (`released.no_traces`). A
+    fixed number of parts is written, empty ones too, so their number tells nothing. The manifest
+    comes last.
+    """
+
+    def __init__(
+        self,
+        folder: ReleaseFolder,
+        manifest: ReleaseManifest,
+        formats: tuple[str, ...],
+        n_parts: int,
+        run: Run,
+        products: beam.PCollection[Products],
+    ) -> None:
+        """Keeps what to write where.
+
+        Args:
+            folder: Where the release is built.
+            manifest: What it says of itself.
+            formats: Forms of the released log.
+            n_parts: Number of its parts.
+            run: What is released. Of a method without a log only the products are written.
+            products: What is released beside it.
+        """
+        super().__init__()
+        self._folder = folder
+        self._manifest = manifest
+        self._formats = formats
+        self._n_parts = n_parts
+        self._run = run
+        self._has_log = method_named(run.method).log != "none"
+        self._products = products
+
+    def expand(self, released: beam.PCollection[TraceBatch]) -> beam.PCollection[str]:
+        """Wires parts → exports → commit, each waiting for the one before."""
+        pipeline = released.pipeline
+        products = self._products | "WriteProducts" >> beam.FlatMap(
+            _write_products, self._folder, self._manifest
+        )  # PCollection[OutputFile]
+        parts, others = self._write_log(released) if self._has_log else (None, [])
+        return (
+            pipeline
+            | "Commit once" >> beam.Create([self._folder.release_id])
+            | "Commit"
+            >> beam.Map(
+                _commit,
+                self._folder,
+                self._manifest,
+                self._run,
+                "parquet" in self._formats,
+                [] if parts is None else pvalue.AsIter(parts),
+                *(pvalue.AsIter(files) for files in (products, *others)),
+            )
+        )  # PCollection[str]
+
+    def _write_log(
+        self, released: beam.PCollection[TraceBatch]
+    ) -> tuple[beam.PCollection[OutputFile], list[beam.PCollection[OutputFile]]]:
+        """Returns the parts, and what is written beside them or from them."""
+        pipeline = released.pipeline
+        cases = released | "SplitByPart" >> beam.FlatMap(_split, self._n_parts).with_output_types(
+            tuple[int, bytes]
+        )
+        every_part = pipeline | "EveryPart" >> beam.Create(
+            [(number, _NO_CASES) for number in range(self._n_parts)]
+        ).with_output_types(tuple[int, bytes])
+        parts = (
+            (cases, every_part)
+            | "Flatten" >> beam.Flatten()
+            | "GroupByPart" >> beam.GroupByKey()
+            | "WritePart" >> beam.Map(_write_part, self._folder, self._manifest)
+        )  # PCollection[OutputFile]
+        counted = (
+            released
+            | "CountReleased" >> beam.Map(_count_released).with_output_types(Statistics)
+            | "Released" >> MergeStatistics(graph=DirectlyFollows, names=ActivityVocabulary)
+        )  # PCollection[Statistics], one element
+        graph = counted | "WriteDfg" >> beam.Map(_write_dfg, self._folder)
+        exports = (
+            pipeline
+            | "Exports" >> beam.Create([kind for kind in self._formats if kind != "parquet"])
+            | "SpreadExports" >> beam.Reshuffle()
+            | "WriteExport"
+            >> beam.Map(
+                _write_export,
+                self._folder,
+                self._manifest,
+                self._n_parts,
+                pvalue.AsSingleton(counted),
+                pvalue.AsIter(parts),
+            )
+        )  # PCollection[OutputFile]
+        return parts, [graph, exports]
+
+
+_NO_CASES = b""
+
+
+def _split(released: TraceBatch, n_parts: int) -> Iterable[tuple[int, bytes]]:
+    """Encoded here, once: the runner would decode and encode at every step of the shuffle."""
+    for number, cases in parts_of(released, n_parts):
+        yield number, encode(cases)
+
+
+def _write_part(
+    part: tuple[int, Iterable[bytes]], folder: ReleaseFolder, manifest: ReleaseManifest
+) -> OutputFile:
+    number, encoded = part
+    batches = [decode(cases) for cases in encoded if cases != _NO_CASES]
+    return write_part(folder, manifest, number, batches)
+
+
+def _count_released(released: TraceBatch) -> Statistics:
+    graph = DirectlyFollows.from_traces(released)
+    return Statistics({"graph": graph, "names": released.vocabulary})
+
+
+def _write_dfg(counted: Statistics, folder: ReleaseFolder) -> OutputFile:
+    return write_dfg(folder, counted.by_name["graph"], counted.by_name["names"])
+
+
+def _write_products(
+    products: Products, folder: ReleaseFolder, manifest: ReleaseManifest
+) -> list[OutputFile]:
+    return [write_statement(folder, manifest), *write_products(folder, manifest, products)]
+
+
+def _write_export(
+    kind: str,
+    folder: ReleaseFolder,
+    manifest: ReleaseManifest,
+    n_parts: int,
+    counted: Statistics,
+    parts: Iterable[OutputFile],
+) -> OutputFile:
+    if kind == "xes":
+        check_xes_names(counted.by_name["names"])
+    written = write_export(folder, manifest, kind, n_parts)
+    _LOG.info("wrote %s", written.path)
+    return written
+
+
+def _commit(
+    release_id: str,
+    folder: ReleaseFolder,
+    manifest: ReleaseManifest,
+    run: Run,
+    keeps_parts: bool,
+    parts: Iterable[OutputFile],
+    *others: Iterable[OutputFile],
+) -> str:
+    others_found = [o for files in others for o in files]
+    commit(folder, manifest, run, keeps_parts, list(parts), others_found)
+    return release_id
+
+
+def commit(
+    folder: ReleaseFolder,
+    manifest: ReleaseManifest,
+    run: Run,
+    keeps_parts: bool,
+    parts: list[OutputFile],
+    others: list[OutputFile],
+) -> None:
+    """Commits the written files; a bundle that runs again finds the release and does nothing.
+
+    Raises:
+        GuaranteeError: What is promised of the log does not hold of its parts as written; nothing
+            is committed.
+    """
+    if folder.committed() is not None:
+        return
+    method = method_named(run.method)
+    if method.verifies:
+        try:
+            method.verify(read_log(folder, len(parts)), run.params)
+        except GuaranteeError as error:
+            raise GuaranteeError(
+                f"the log as written does not keep what {run.method} promises: {error}; this is an "
+                "error of the program, please report it"
+            ) from error
+        _LOG.info("verified the log as written")
+    if not keeps_parts:
+        folder.remove([part.path for part in parts])
+    outputs = [*(parts if keeps_parts else []), *others]
+    folder.commit(manifest.to_json(outputs, method.verifies))
+    _LOG.info("committed release %s", folder.release_id)

@@ -1,0 +1,12 @@
+from .avro import AvroWriter as AvroWriter
+from .base import DeclaringReader as DeclaringReader
+from .base import Writer as Writer
+from .csv import CsvWriter as CsvWriter
+from .jsonl import JsonLinesWriter as JsonLinesWriter
+from .messages import Message as Message
+from .messages import MessageFormat as MessageFormat
+from .parquet import ParquetWriter as ParquetWriter
+from .registry import SourceFormat as SourceFormat
+from .xes_writer import XesAttribute as XesAttribute
+from .xes_writer import XesWriter as XesWriter
+from .xes_writer import sanitise as sanitise

@@ -1,0 +1,312 @@
+"""Draws a released directly-follows graph as one SVG file that needs nothing else.
+
+No script, no style sheet, no font, no address: the file shows the same in a closed network, and
+tells nobody that it was opened. Its bytes depend on the graph and the words only.
+
+A graph of more edges than a picture can hold is drawn in part: the busiest activities, each with
+its widest way from start to end, then the heaviest edges between them. Below the picture stands how
+much of the graph is drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.transforms.models.dfg_labels import (
+    edge_label,
+    edge_sentence,
+    isolated,
+    plain_name,
+    text_width,
+    wrap,
+)
+from tracecloak.transforms.models.graph_layout import Box, Route, lay_out, widest_ways
+
+_NAME_SIZE, _COUNT_SIZE, _LABEL_SIZE, _TITLE_SIZE = 13.0, 11.0, 11.0, 17.0  # pixels
+_LINE = 1.25  # height of a line, in sizes
+_NAME_WIDTH, _NAME_LINES = 165.0, 3
+_PADDING = 9.0
+_MARGIN = 24.0
+_LEAST_WIDTH = 520.0
+_CIRCLE = 15.0  # radius
+_LOOP = 26.0  # how far a loop reaches out
+_ARROW = 7.0
+_THINNEST, _THICKEST = 1.0, 6.0
+_FONT = "font-family:Helvetica,Arial,'Noto Sans',sans-serif"
+_INK, _FAINT, _FORWARD, _BACKWARD = "#1c2b3a", "#52616f", "#47688c", "#b0653a"
+_PALE, _DEEP = (244, 248, 252), (190, 212, 233)  # of the least and the most passed activity
+
+
+def write_svg(graph: ReleasedGraph, title: str, caption: str, max_edges: int = 150) -> str:
+    """Returns the graph as SVG, from the start at the top to the end at the bottom.
+
+    Edges that lead back are drawn in another colour. An edge has its count and the half-width of
+    its 95 % interval beside it, and all its numbers in a tooltip. Activities without an edge are
+    not drawn.
+
+    Args:
+        graph: What to draw.
+        title: Stands above it.
+        caption: Stands below it, such as the sentence that says what the release guarantees.
+        max_edges: Edges at most, though at least one way from start to end is drawn. Beyond some
+            hundreds a picture can be drawn, but hardly read.
+
+    Raises:
+        ValueError: `max_edges` is not positive.
+    """
+    if max_edges < 1:
+        raise ValueError(f"max_edges must be at least 1, got {max_edges}")
+    drawn = _drawn_edges(graph, max_edges)
+    return _Picture(graph, drawn).text(plain_name(title), caption)
+
+
+def _drawn_edges(graph: ReleasedGraph, max_edges: int) -> list[int]:
+    """Edges to draw, in their order; each shown node is on a way from start to end."""
+    n = graph.weight
+    if n <= max_edges:
+        return list(range(n))
+    into = widest_ways(graph.start, graph.sources, graph.targets, graph.counts)
+    out_of = widest_ways(graph.end, graph.targets, graph.sources, graph.counts)
+    kept: set[int] = set()
+    shown = {graph.start, graph.end}
+    passed = graph.throughputs()
+    for node in np.argsort(-passed[: graph.start], kind="stable").tolist():
+        if node not in into or node not in out_of:
+            continue  # on a cycle apart
+        way = {*_way(node, into, graph.sources), *_way(node, out_of, graph.targets)}
+        if kept and len(kept | way) > max_edges:
+            break
+        kept |= way
+        shown |= {int(codes[edge]) for edge in way for codes in (graph.sources, graph.targets)}
+    for edge in np.argsort(-graph.counts, kind="stable").tolist():
+        if len(kept) >= max_edges:
+            break
+        if graph.sources[edge] in shown and graph.targets[edge] in shown:
+            kept.add(edge)
+    return sorted(kept)
+
+
+def _way(node: int, last: dict[int, int], near: np.ndarray) -> Iterator[int]:
+    while node in last:
+        yield last[node]
+        node = int(near[last[node]])
+
+
+class _Picture:
+    """The drawn part of a graph, with the words and sizes of all that is in it."""
+
+    def __init__(self, graph: ReleasedGraph, drawn: list[int]) -> None:
+        self.graph = graph
+        self.drawn = drawn
+        self.passed = graph.throughputs()
+        self.names = [*(plain_name(name) for name in graph.names.to_pylist()), "▶", "■"]
+        sources, targets = graph.sources[drawn], graph.targets[drawn]
+        is_loop = sources == targets
+        self.loops = {int(graph.sources[e]): e for e in np.array(drawn, int)[is_loop].tolist()}
+        self.links = np.array(drawn, int)[~is_loop].tolist()
+        self.nodes = sorted({*sources.tolist(), *targets.tolist(), graph.start, graph.end})
+        self.lines = {
+            node: wrap(self.names[node], _NAME_SIZE, _NAME_WIDTH, _NAME_LINES)
+            for node in self.nodes
+        }
+        boxes = [self._box(node) for node in self.nodes]
+        number = {node: i for i, node in enumerate(self.nodes)}
+        self.labels = {edge: edge_label(graph, edge) for edge in drawn}
+        self.boxes = dict(zip(self.nodes, boxes, strict=True))
+        self.heaviest = int(graph.counts[drawn].max(initial=1))
+        self.layout = lay_out(
+            boxes,
+            np.array([number[int(graph.sources[e])] for e in self.links], np.int64),
+            np.array([number[int(graph.targets[e])] for e in self.links], np.int64),
+            graph.counts[self.links].astype(np.float64),
+            np.array([text_width(self.labels[e], _LABEL_SIZE) for e in self.links], np.float64),
+            _LINE * _LABEL_SIZE,
+            number[graph.start],
+            number[graph.end],
+        )
+
+    def _box(self, node: int) -> Box:
+        if node >= self.graph.start:
+            return Box(_CIRCLE, _CIRCLE, has_ports=False)
+        widest = max(text_width(line, _NAME_SIZE) for line in self.lines[node])
+        width = max(widest, text_width(str(self.passed[node]), _COUNT_SIZE), 40.0)
+        height = _LINE * (_NAME_SIZE * len(self.lines[node]) + _COUNT_SIZE)
+        hanging = 0.0
+        if node in self.loops:
+            label = edge_label(self.graph, self.loops[node])
+            hanging = _LOOP + text_width(label, _LABEL_SIZE)
+        return Box(width / 2 + _PADDING, height / 2 + 5, hanging)
+
+    def text(self, title: str, caption: str) -> str:
+        """Returns the file."""
+        width = max(self.layout.width, _LEAST_WIDTH)
+        shift = (width - self.layout.width) / 2
+        heads = wrap(title, _TITLE_SIZE, width)
+        words = [
+            line
+            for paragraph in (caption, self._extent())
+            for line in wrap(_one_line(paragraph), _LABEL_SIZE, width)
+        ]
+        above = _MARGIN + _LINE * _TITLE_SIZE * len(heads) + 12
+        below = above + self.layout.height + 16
+        total = below + _LINE * _LABEL_SIZE * len(words) + _MARGIN
+        size = f"{_n(width + 2 * _MARGIN)} {_n(total)}"
+        across, down = size.split()
+        parts = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{across}" height="{down}"'
+            f' viewBox="0 0 {size}" role="img" style="{_FONT}">',
+            f"<title>{_escape(title)}</title>",
+            f"<desc>{_escape(_one_line(caption))} {_escape(self._extent())}</desc>",
+            f'<rect width="{across}" height="{down}" fill="#ffffff"/>',
+        ]
+        for i, line in enumerate(heads):
+            y = _MARGIN + _LINE * _TITLE_SIZE * (i + 0.75)
+            parts.append(_words(line, _MARGIN, y, _TITLE_SIZE, _INK, weight="bold"))
+        parts.append(f'<g transform="translate({_n(_MARGIN + shift)} {_n(above)})">')
+        # Light edges first, so that heavy ones lie above them.
+        order = sorted(range(len(self.links)), key=lambda i: self.graph.counts[self.links[i]])
+        parts += [self._link(self.links[i], self.layout.routes[i]) for i in order]
+        parts += [self._loop(node, edge) for node, edge in self.loops.items()]
+        parts += [self._node(node) for node in self.nodes]
+        parts.append("</g>")
+        for i, line in enumerate(words):
+            y = below + _LINE * _LABEL_SIZE * (i + 0.75)
+            parts.append(_words(line, _MARGIN, y, _LABEL_SIZE, _FAINT))
+        return "\n".join([*parts, "</svg>", ""])
+
+    def _extent(self) -> str:
+        """Says what is drawn, and what its signs mean."""
+        shown = sum(node < self.graph.start for node in self.nodes)
+        words = (
+            f"Drawn: {len(self.drawn)} of {self.graph.weight} edges,"
+            f" {shown} of {self.graph.start} activities."
+        )
+        if any(route.is_backward for route in self.layout.routes):
+            words += " Edges that lead back are orange."
+        if any("±" in label for label in self.labels.values()):
+            words += " ± is half of a 95 % interval of the noise."
+        return words
+
+    def _place(self, node: int) -> tuple[float, float]:
+        i = self.nodes.index(node)
+        return float(self.layout.x[i]), float(self.layout.y[i])
+
+    def _stroke(self, edge: int) -> float:
+        share = math.sqrt(int(self.graph.counts[edge]) / self.heaviest)
+        return _THINNEST + (_THICKEST - _THINNEST) * share
+
+    def _edge(self, edge: int, path: str, head: str, label: tuple[float, float], ink: str) -> str:
+        sentence = _escape(edge_sentence(self.graph, edge, self.names))
+        width = _n(self._stroke(edge))
+        return (
+            f'<g class="edge"><title>{sentence}</title>'
+            f'<path d="{path}" fill="none" stroke="{ink}" stroke-width="{width}"'
+            ' stroke-opacity="0.75"/>'
+            f'<path d="{head}" fill="{ink}"/>'
+            f"{_words(self.labels[edge], *label, _LABEL_SIZE, ink)}</g>"
+        )
+
+    def _link(self, edge: int, route: Route) -> str:
+        pieces = route.pieces
+        reach = _ARROW + self._stroke(edge)
+        (x, _, y), (x_end, y_end, _) = pieces[0], pieces[-1]
+        if route.is_backward:
+            tip_x, tip_y, back = x, y, y + reach
+            y = back
+        else:
+            tip_x, tip_y, back = x_end, y_end, y_end - reach
+            y_end = back
+        path = [f"M{_n(x)} {_n(y)}"]
+        ends = [*pieces[1:-1], (x_end, y_end, y_end)]
+        for to, upper, lower in ends:
+            bend = (y + upper) / 2
+            path.append(f"C{_n(x)} {_n(bend)} {_n(to)} {_n(bend)} {_n(to)} {_n(upper)}")
+            if lower > upper:
+                path.append(f"V{_n(lower)}")
+            x, y = to, lower
+        half = reach / 2
+        head = f"M{_n(tip_x)} {_n(tip_y)}L{_n(tip_x - half)} {_n(back)}H{_n(tip_x + half)}Z"
+        at = (route.label[0], route.label[1] + 0.35 * _LABEL_SIZE)
+        return self._edge(
+            edge, "".join(path), head, at, _BACKWARD if route.is_backward else _FORWARD
+        )
+
+    def _loop(self, node: int, edge: int) -> str:
+        x, y = self._place(node)
+        x += self.boxes[node].half_width
+        reach = _ARROW + self._stroke(edge)
+        out = x + _LOOP
+        bend = f"{_n(out)} {_n(y - 20)} {_n(out)} {_n(y + 16)}"
+        path = f"M{_n(x)} {_n(y - 8)}C{bend} {_n(x + reach)} {_n(y + 8)}"
+        half = reach / 2
+        head = f"M{_n(x)} {_n(y + 8)}l{_n(reach)} {_n(-half)}v{_n(reach)}Z"
+        at = (x + _LOOP - 2, y + 0.35 * _LABEL_SIZE - 2)
+        return self._edge(edge, path, head, at, _FORWARD)
+
+    def _node(self, node: int) -> str:
+        x, y = self._place(node)
+        count = int(self.passed[node])
+        if node >= self.graph.start:
+            what = "start" if node == self.graph.start else "end"
+            sign = (
+                f"M{_n(x - 4)} {_n(y - 6)}V{_n(y + 6)}L{_n(x + 7)} {_n(y)}Z"
+                if node == self.graph.start
+                else f"M{_n(x - 5)} {_n(y - 5)}h10v10h-10Z"
+            )
+            return (
+                f'<g class="node"><title>{self.names[node]} {what}: {count}</title>'
+                f'<circle cx="{_n(x)}" cy="{_n(y)}" r="{_n(_CIRCLE)}" fill="{_FORWARD}"/>'
+                f'<path d="{sign}" fill="#ffffff"/></g>'
+            )
+        box = self.boxes[node]
+        share = math.sqrt(count / max(1, int(self.passed.max())))
+        fill = "".join(
+            f"{round(p + (d - p) * share):02x}" for p, d in zip(_PALE, _DEEP, strict=True)
+        )
+        name = isolated(self.names[node])
+        parts = [
+            f'<g class="node"><title>{_escape(name)}: {count}</title>'
+            f'<rect x="{_n(x - box.half_width)}" y="{_n(y - box.half_height)}"'
+            f' width="{_n(2 * box.half_width)}" height="{_n(2 * box.half_height)}" rx="7"'
+            f' fill="#{fill}" stroke="{_FORWARD}"/>'
+        ]
+        line = y - box.half_height + 5
+        for text in self.lines[node]:
+            line += _LINE * _NAME_SIZE
+            parts.append(
+                _words(text, x, line - 0.32 * _NAME_SIZE, _NAME_SIZE, _INK, anchor="middle")
+            )
+        line += _LINE * _COUNT_SIZE
+        parts.append(
+            _words(str(count), x, line - 0.32 * _COUNT_SIZE, _COUNT_SIZE, _FAINT, anchor="middle")
+        )
+        return "".join([*parts, "</g>"])
+
+
+def _words(
+    text: str, x: float, y: float, size: float, ink: str, *, anchor: str = "", weight: str = ""
+) -> str:
+    more = f' text-anchor="{anchor}"' if anchor else ""
+    more += f' font-weight="{weight}"' if weight else ""
+    return (
+        f'<text x="{_n(x)}" y="{_n(y)}" font-size="{_n(size)}" fill="{ink}"{more}>'
+        f"{_escape(text)}</text>"
+    )
+
+
+def _one_line(text: str) -> str:
+    """The text without control characters, of any length."""
+    return " ".join(plain_name(word) for word in text.split())
+
+
+def _escape(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _n(value: float) -> str:
+    """A length to a tenth of a pixel."""
+    return f"{value + 0.0:.1f}".removesuffix(".0")

@@ -1,0 +1,14 @@
+from .assemble import DEFAULT_SHARDS as DEFAULT_SHARDS
+from .assemble import AssembleCases as AssembleCases
+from .assemble import CaseCap as CaseCap
+from .messages import EVENTS as EVENTS
+from .messages import REJECTS as REJECTS
+from .messages import DecodeMessages as DecodeMessages
+from .messages import WarnOfBacklog as WarnOfBacklog
+from .publish_steps import PublishSteps as PublishSteps
+from .step_files import StepFormat as StepFormat
+from .step_files import WriteRejects as WriteRejects
+from .step_files import WriteSteps as WriteSteps
+from .step_files import epoch_folder as epoch_folder
+from .step_topic import FirstOfEach as FirstOfEach
+from .step_topic import PublishToTopic as PublishToTopic

@@ -1,0 +1,256 @@
+"""AssembleCases: keyed messages meet the open cases of their shard; closed cases come out by step.
+
+The arithmetic is that of `schemas.streams.open_cases`. Here are the keys, the state and the clock.
+The open cases of a shard are one columnar value. New messages are put beside it unread, and merged
+with it when they are many or a step is over, so that the cost of a message does not grow with the
+number of open cases. There is one timer a shard and step, on the watermark of the times of
+publishing: it decides when a closed case is handed on, never to which step it belongs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam.coders import BytesCoder, TupleCoder, VarIntCoder
+from apache_beam.transforms.timeutil import TimeDomain
+from apache_beam.transforms.trigger import AccumulationMode, AfterWatermark
+from apache_beam.transforms.userstate import (
+    BagStateSpec,
+    ReadModifyWriteStateSpec,
+    TimerSpec,
+    on_timer,
+)
+from apache_beam.transforms.window import FixedWindows, TimestampedValue
+from apache_beam.utils.timestamp import Duration, Timestamp
+
+import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
+from tracecloak.anonymizers.streams.identities import Identities
+from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.streams.closing_rule import ClosingRule
+from tracecloak.schemas.streams.open_cases import CaseEvents, OpenCases
+from tracecloak.schemas.streams.stream_caps import CountedCases
+from tracecloak.transforms.keys import KeyReference
+
+DEFAULT_SHARDS = 16
+
+# Waiting messages are merged from so many on, or from half as many as the open cases have.
+_MERGE_EVENTS = 1 << 16
+# What a runner's timers and windows can tell apart.
+_GRAIN_US = 1_000
+_NO_TICK = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class CaseCap:
+    """How many cases of one individual count.
+
+    Attributes:
+        cases: The most of them, at least 1.
+        per_step: In each step; else in all steps together, which takes a memory of every
+            individual that ever had a case.
+    """
+
+    cases: int
+    per_step: bool = False
+
+
+class AssembleCases(beam.PTransform):
+    """Assembles the events of `DecodeMessages` into whole cases.
+
+    Returns PCollection[tuple[int, TraceBatch]] of (closing step, cases that close in it), at most
+    one batch a shard and step where no message is late, in the window of the step: it has the
+    step's length, ends at `ClosingRule.release_time`, fires once, at the watermark, and takes
+    nothing that is late for it. Every case comes out once; its id is a keyed identity, and no text
+    of a message but the names of public activities meets state or output.
+
+    A runner holds the watermark back for a timer that is due, so that the cases of a step come
+    before its window fires. The local BundleBasedDirectRunner does not: there the watermark must
+    not jump by more than the rule's `release_delay_us`, and the cases that it passes over are lost.
+    Lost cases are not counted later, on any runner.
+    """
+
+    def __init__(
+        self,
+        rule: ClosingRule,
+        key: KeyReference,
+        n_shards: int = DEFAULT_SHARDS,
+        by_individual: bool = False,
+        cap: CaseCap | None = None,
+    ) -> None:
+        """Keeps the options.
+
+        Args:
+            rule: When a case closes.
+            key: The key of identities. It must stay the same as long as closed cases are
+                remembered, over restarts and renewed keys of noise.
+            n_shards: Number of shards, each with a state of its own. A change forgets the state.
+            by_individual: The unit is the individual: all cases of one meet in one shard, and a
+                case is the pair of an individual and a case id. Every event must have one.
+            cap: How many cases of an individual come out; None: all.
+
+        Raises:
+            UsageError: `n_shards` is below 1, the rule's period, delay of release or origin is no
+                whole number of milliseconds, or there is a cap and the unit is the case.
+        """
+        super().__init__()
+        if n_shards < 1:
+            raise UsageError(f"n_shards must be at least 1, got {n_shards}")
+        for name in ("period_us", "release_delay_us"):
+            value = getattr(rule, name)
+            if value < _GRAIN_US or value % _GRAIN_US:
+                raise UsageError(
+                    f"{name} must be a positive multiple of {_GRAIN_US}, got {value}: runners' "
+                    "clocks know milliseconds"
+                )
+        if rule.origin_us % _GRAIN_US:
+            raise UsageError(f"origin_us must be a multiple of {_GRAIN_US}, got {rule.origin_us}")
+        if cap is not None and not by_individual:
+            raise UsageError("cap is on the cases of an individual: set by_individual as well")
+        self._rule = rule
+        self._key = key
+        self._n_shards = n_shards
+        self._by_individual = by_individual
+        self._cap = cap
+
+    def expand(
+        self, events: beam.PCollection[pa.RecordBatch]
+    ) -> beam.PCollection[tuple[int, TraceBatch]]:
+        """Keys the events, assembles them by shard, and puts the cases into windows."""
+        rule = self._rule
+        keyed = events | "Key" >> beam.ParDo(
+            _Key(rule, self._key, self._n_shards, self._by_individual)
+        ).with_output_types(tuple[int, tuple[int, int, bytes]])
+        closed = keyed | "Assemble" >> beam.ParDo(
+            _Assemble(rule, self._by_individual, self._cap)
+        ).with_output_types(tuple[int, TraceBatch])
+        return closed | "ByStep" >> beam.WindowInto(
+            FixedWindows(
+                Duration(micros=rule.period_us),
+                Timestamp(micros=rule.release_time(0) % rule.period_us),
+            ),
+            trigger=AfterWatermark(),
+            accumulation_mode=AccumulationMode.DISCARDING,
+            allowed_lateness=0,
+        )
+
+
+class _Key(beam.DoFn):
+    """Gives (shard, (number of messages, first time of publishing, messages))."""
+
+    def __init__(
+        self, rule: ClosingRule, key: KeyReference, n_shards: int, by_individual: bool
+    ) -> None:
+        self._rule = rule
+        self._key = key
+        self._n_shards = n_shards
+        self._by_individual = by_individual
+
+    def setup(self) -> None:
+        self._identities = Identities(self._key.resolve())
+
+    def process(self, events: pa.RecordBatch) -> Iterable[tuple[int, tuple[int, int, bytes]]]:
+        keyed = self._identities.keyed(events, self._rule, self._by_individual)
+        for shard, part in keyed.split(self._n_shards):
+            yield shard, (part.n_events, int(part.publish.min()), encode(part))
+
+
+class _Assemble(beam.DoFn):
+    OPENED = beam.DoFn.StateParam(ReadModifyWriteStateSpec("open", BytesCoder()))
+    WAITING = beam.DoFn.StateParam(BagStateSpec("waiting", BytesCoder()))
+    # Messages that wait, events of the open cases, and the moment of the timer.
+    BOOK = beam.DoFn.StateParam(
+        ReadModifyWriteStateSpec("book", TupleCoder([VarIntCoder() for _ in range(3)]))
+    )
+    COUNTED = beam.DoFn.StateParam(ReadModifyWriteStateSpec("counted", BytesCoder()))
+    TICK = TimerSpec("tick", TimeDomain.WATERMARK)
+    TIMER = beam.DoFn.TimerParam(TICK)
+
+    def __init__(self, rule: ClosingRule, by_individual: bool, cap: CaseCap | None = None) -> None:
+        self._rule = rule
+        self._by_individual = by_individual
+        self._cap = cap
+
+    def process(
+        self,
+        element: tuple[int, tuple[int, int, bytes]],
+        opened: Any = OPENED,
+        waiting: Any = WAITING,
+        book: Any = BOOK,
+        timer: Any = TIMER,
+    ) -> Iterable[tuple[int, TraceBatch]]:
+        n_events, first, data = element[1]
+        n_waiting, n_open, due = book.read() or (0, 0, _NO_TICK)
+        waiting.add(data)
+        n_waiting += n_events
+        if n_waiting >= max(_MERGE_EVENTS, n_open // 2):
+            state = self._merged(opened, waiting)
+            opened.write(encode(state))
+            n_waiting, n_open = 0, state.n_events
+        # For these messages no case closes any earlier. If they are late that moment is past, and
+        # the timer fires at once: whether a late case still counts must not depend on others.
+        tick = self._rule.step_end(self._rule.earliest_close(first))
+        if tick < due:
+            timer.set(Timestamp(micros=tick))
+        book.write((n_waiting, n_open, min(tick, due)))
+        return ()
+
+    @on_timer(TICK)  # type: ignore[untyped-decorator]
+    def close_step(
+        self,
+        opened: Any = OPENED,
+        waiting: Any = WAITING,
+        book: Any = BOOK,
+        timer: Any = TIMER,
+        fired: Timestamp = beam.DoFn.TimestampParam,
+        counted: Any = COUNTED,
+    ) -> Iterable[TimestampedValue]:
+        # The timer was set to the end of a step, before which all messages have come. It need not
+        # be the one in the book: a message may have set that while this one was under way.
+        before = self._merged(opened, waiting)
+        state, steps = before.close(fired.micros, self._rule)
+        opened.write(encode(state))
+        following = state.next_close
+        tick = _NO_TICK if following is None else self._rule.step_end(following)
+        if following is not None:
+            timer.set(Timestamp(micros=tick))
+        book.write((0, state.n_events, tick))
+        if self._cap is not None and steps:
+            steps = _within_cap(steps, self._cap, counted, before.released_before, self._rule)
+        for step, traces in steps:
+            last = self._rule.release_time(step) - _GRAIN_US  # of the step's window
+            yield TimestampedValue((step, traces), Timestamp(micros=last))
+
+    def _merged(self, opened: Any, waiting: Any) -> OpenCases:
+        data = opened.read()
+        state = OpenCases.none(self._by_individual) if data is None else decode(data)
+        batches = [decode(part) for part in waiting.read()]
+        waiting.clear()
+        return state.add(CaseEvents.concat(batches), self._rule) if batches else state
+
+
+def _within_cap(
+    steps: list[tuple[int, TraceBatch]],
+    cap: CaseCap,
+    counted: Any,
+    released_before: int,
+    rule: ClosingRule,
+) -> list[tuple[int, TraceBatch]]:
+    """The cases of each step that count, steps without any left out."""
+    data = counted.read()
+    state = CountedCases.none() if data is None else decode(data)
+    if cap.per_step:
+        state = state.from_step(int(rule.step_of(np.array(released_before))))
+    kept = []
+    for step, traces in steps:
+        state, within = state.admit(traces, step, cap.cases, cap.per_step)
+        if within.n_cases:
+            kept.append((step, within))
+    counted.write(encode(state))
+    return kept

@@ -1,0 +1,130 @@
+"""DecodeMessages: a stream of messages to batches of events and of what cannot be read.
+
+Messages are gathered and decoded together, because all that follows works on batches; no message
+makes the pipeline fail (`transforms.formats.messages`). It is not decided here which messages
+count: one that is delivered twice is two events with one id.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam import pvalue
+from apache_beam.transforms.window import GlobalWindow, TimestampedValue
+from apache_beam.utils.timestamp import Timestamp
+from apache_beam.utils.windowed_value import WindowedValue
+
+import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
+from tracecloak.transforms.formats.messages import Message, MessageFormat
+
+_LOG = logging.getLogger("tracecloak")
+EVENTS = "events"
+REJECTS = "rejects"
+
+# A batch ends at so many messages, or bytes of them.
+_BATCH_MESSAGES = 1 << 14
+_BATCH_BYTES = 16 << 20
+
+
+class DecodeMessages(beam.PTransform):
+    """Decodes messages; returns a dict of PCollections of record batches.
+
+    Takes messages in the global window whose element time is the time of their publishing, as
+    `ReadFromPubSub(with_attributes=True)` gives them where it is told no timestamp attribute.
+    `events` holds batches of `MessageFormat.schema`, `rejects` those of MESSAGE_REJECT_SCHEMA; the
+    element time of a batch is that of its first published message.
+    """
+
+    def __init__(self, layout: MessageFormat) -> None:
+        super().__init__()
+        self._layout = layout
+
+    def expand(
+        self, messages: beam.PCollection[Message]
+    ) -> dict[str, beam.PCollection[pa.RecordBatch]]:
+        """Decodes the messages of a bundle together."""
+        outputs = messages | "Decode" >> beam.ParDo(_Decode(self._layout)).with_outputs(
+            REJECTS, main=EVENTS
+        )
+        return {EVENTS: outputs[EVENTS], REJECTS: outputs[REJECTS]}
+
+
+class WarnOfBacklog(beam.DoFn):
+    """Passes messages on, and warns where they are read so late that soon they will not count.
+
+    Where a runner's watermark is the clock on the wall, a message counts only if it is read within
+    the delay of its step's release.
+    """
+
+    _EVERY_SECONDS = 60.0
+
+    def __init__(self, release_delay_us: int, clock: Callable[[], float] = time.time) -> None:
+        """Keeps the options.
+
+        Args:
+            release_delay_us: Of the closing rule; from half of it on there is a warning.
+            clock: Seconds since 1970 UTC.
+        """
+        self._delay = release_delay_us / 1e6
+        self._clock = clock
+        self._warned = -math.inf
+
+    def process(
+        self, message: Message, published: Timestamp = beam.DoFn.TimestampParam
+    ) -> Iterable[Message]:
+        """Returns the message."""
+        now = self._clock()
+        age = now - published.micros / 1e6
+        if age > self._delay / 2 and now - self._warned > self._EVERY_SECONDS:
+            self._warned = now
+            _LOG.warning(
+                "messages are read %.0f s after they were published; where that is more than "
+                "release_delay, %.0f s, their cases may not be counted. Send fewer messages, give "
+                "a longer release_delay, or use a runner whose watermark waits for them",
+                age,
+                self._delay,
+            )
+        yield message
+
+
+class _Decode(beam.DoFn):
+    def __init__(self, layout: MessageFormat) -> None:
+        self._layout = layout
+
+    def start_bundle(self) -> None:
+        self._messages: list[Message] = []
+        self._publish: list[int] = []
+        self._bytes = 0
+
+    def process(
+        self, message: Message, published: Timestamp = beam.DoFn.TimestampParam
+    ) -> Iterable[Any]:
+        self._messages.append(message)
+        self._publish.append(published.micros)
+        data = getattr(message, "data", None)
+        self._bytes += len(data) if isinstance(data, bytes) else 0
+        if len(self._messages) >= _BATCH_MESSAGES or self._bytes >= _BATCH_BYTES:
+            yield from self._flush(lambda batch, time: TimestampedValue(batch, time))
+
+    def finish_bundle(self) -> Iterable[Any]:
+        yield from self._flush(lambda batch, time: WindowedValue(batch, time, (GlobalWindow(),)))
+
+    def _flush(self, stamped: Callable[[pa.RecordBatch, Timestamp], Any]) -> Iterable[Any]:
+        if not self._messages:
+            return
+        first = Timestamp(micros=min(self._publish))
+        events, rejects = self._layout.decode(self._messages, self._publish)
+        self.start_bundle()
+        if events.num_rows:
+            yield stamped(events, first)
+        if rejects.num_rows:
+            yield pvalue.TaggedOutput(REJECTS, stamped(rejects, first))
+
+    def infer_output_type(self, input_type: Any) -> Any:
+        return pa.RecordBatch

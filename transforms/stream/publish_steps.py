@@ -1,0 +1,224 @@
+"""PublishSteps: the release stage of a stream, one release a step.
+
+The cases of a step are counted exactly, in the step's window, which fires once. The counts go to
+one place, where a timer of the watermark says for every step of the horizon that it is over, in
+their order; then noise is added and the step is released: also if no case closed in it, for that
+would be told by silence. What is kept from step to step is exact counts, and what was measured of
+them: for windows nothing; for sums over steps 16 bytes a cell and step, and of variants those that
+closed in each step, of which there are no more than cases.
+
+That there is noise just once is not left to the runner: noise is a function of key, step, cell and
+count (`anonymizers.streams.continual`), so that a bundle that is tried again gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.coders import BytesCoder, TupleCoder, VarIntCoder
+from apache_beam.metrics import Metrics
+from apache_beam.transforms.timeutil import TimeDomain
+from apache_beam.transforms.userstate import (
+    BagStateSpec,
+    ReadModifyWriteStateSpec,
+    TimerSpec,
+    on_timer,
+)
+from apache_beam.transforms.window import GlobalWindows
+from apache_beam.utils.timestamp import Timestamp
+from apache_beam.utils.windowed_value import PaneInfoTiming
+
+import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
+from tracecloak.anonymizers.streams.steps import StepProduct, StreamName
+from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.arrays.merging import Statistics
+from tracecloak.schemas.errors import GuaranteeError
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.streams.closing_rule import ClosingRule
+from tracecloak.transforms.batch.count import MergeStatisticsFn
+from tracecloak.transforms.keys import KeyReference
+
+_LOG = logging.getLogger("tracecloak")
+METRICS = "tracecloak"
+NOT_PUBLISHED = "cases outside the horizon"
+
+# The state of a stream is in one place, under this key.
+_ONE = 0
+_NO_COUNTS = b""
+_STEP_CODER = TupleCoder([VarIntCoder(), BytesCoder()])
+
+
+class PublishSteps(beam.PTransform):
+    """Makes one StepRelease, or StepLog, of every step of the horizon, in the order of steps.
+
+    Takes what `AssembleCases` returns, and gives PCollection[StepRelease | StepLog] in the global
+    window. Cases of steps outside the horizon are not published; a metric counts them, for the
+    operator alone.
+    """
+
+    def __init__(
+        self,
+        product: StepProduct,
+        rule: ClosingRule,
+        name: StreamName,
+        key: KeyReference,
+        awake: Sequence[beam.PCollection[Any]],
+    ) -> None:
+        """Keeps the options.
+
+        Args:
+            product: What is published.
+            rule: When a case closes, with step 0 where the horizon begins.
+            name: The stream's.
+            key: Where the epoch's key is.
+            awake: Whatever shows that the stream has begun, such as its batches of messages: from
+                the first element of any of these on, steps are published as they end. A case that
+                closes does so as well.
+        """
+        super().__init__()
+        self._product = product
+        self._rule = rule
+        self._name = name
+        self._key = key
+        self._awake = awake
+
+    def expand(self, closed: beam.PCollection[tuple[int, TraceBatch]]) -> beam.PCollection[Any]:
+        """Wires counting, the gate and the release."""
+        kinds = dict(self._product.kinds)
+        counted = (
+            closed
+            | "Count" >> beam.ParDo(_Count(self._product)).with_output_types(tuple[int, Statistics])
+            | "Merge" >> beam.CombinePerKey(MergeStatisticsFn(kinds))
+            | "Gate" >> beam.ParDo(_Gate()).with_output_types(tuple[int, tuple[int, bytes]])
+            | "AllSteps" >> beam.WindowInto(GlobalWindows())
+        )
+        ticks = [
+            source | f"Awake{i}" >> beam.Map(_tick).with_output_types(tuple[int, tuple[int, bytes]])
+            for i, source in enumerate(self._awake)
+        ]
+        return (
+            (counted, *ticks)
+            | "Flatten" >> beam.Flatten()
+            | "Release" >> beam.ParDo(_Release(self._product, self._rule, self._name, self._key))
+        )
+
+
+def _tick(_: Any) -> tuple[int, tuple[int, bytes]]:
+    return _ONE, (0, _NO_COUNTS)
+
+
+class _Count(beam.DoFn):
+    def __init__(self, product: StepProduct) -> None:
+        self._product = product
+        self._outside = Metrics.counter(METRICS, NOT_PUBLISHED)
+
+    def process(self, element: tuple[int, TraceBatch]) -> Iterable[tuple[int, Statistics]]:
+        step, traces = element
+        if 0 <= step < self._product.horizon:
+            yield step, self._product.count(traces)
+        else:
+            self._outside.inc(traces.n_cases)
+
+
+class _Gate(beam.DoFn):
+    """Lets a step pass once: whatever the runner or a trigger does, there is no second pane."""
+
+    def process(
+        self, element: tuple[int, Statistics], pane: Any = beam.DoFn.PaneInfoParam
+    ) -> Iterable[tuple[int, tuple[int, bytes]]]:
+        step, counted = element
+        if not pane.is_last or pane.index != 0 or pane.timing != PaneInfoTiming.ON_TIME:
+            raise GuaranteeError(
+                f"the window of step {step} fired early, late or again, which would be a second "
+                "release of its cases; use a runner that fires a window once, at the watermark"
+            )
+        yield _ONE, (step, encode(counted))
+
+
+class _Release(beam.DoFn):
+    # (step, exact counts) of steps that are not over.
+    WAITING = beam.DoFn.StateParam(BagStateSpec("waiting", _STEP_CODER))
+    # (step, what the product keeps) of steps that are published.
+    PAST = beam.DoFn.StateParam(BagStateSpec("past", _STEP_CODER))
+    NEXT = beam.DoFn.StateParam(ReadModifyWriteStateSpec("next", VarIntCoder()))
+    TICK = TimerSpec("tick", TimeDomain.WATERMARK)
+    TIMER = beam.DoFn.TimerParam(TICK)
+
+    def __init__(
+        self, product: StepProduct, rule: ClosingRule, name: StreamName, key: KeyReference
+    ) -> None:
+        self._product = product
+        self._rule = rule
+        self._name = name
+        self._key = key
+
+    def setup(self) -> None:
+        self._resolved = self._key.resolve()
+
+    def process(
+        self,
+        element: tuple[int, tuple[int, bytes]],
+        waiting: Any = WAITING,
+        following: Any = NEXT,
+        timer: Any = TIMER,
+    ) -> Iterable[Any]:
+        step, counted = element[1]
+        next_step = following.read()
+        if next_step is None:
+            next_step = 0
+            following.write(next_step)
+            self._set(timer, next_step)
+        if counted != _NO_COUNTS:
+            if step < next_step:
+                raise GuaranteeError(
+                    f"step {step} has cases after it was published; the runner's watermark ran "
+                    "ahead of its windows. Begin a new epoch on another runner"
+                )
+            waiting.add((step, counted))
+        return ()
+
+    @on_timer(TICK)  # type: ignore[untyped-decorator]
+    def publish(
+        self,
+        waiting: Any = WAITING,
+        past: Any = PAST,
+        following: Any = NEXT,
+        timer: Any = TIMER,
+    ) -> Iterable[Any]:
+        step = following.read() or 0
+        if step >= self._product.horizon:
+            return
+        parts = list(waiting.read())
+        own = [decode(counted) for at, counted in parts if at == step]
+        combine = MergeStatisticsFn(self._product.kinds)
+        counted = own[0] if own else combine.extract_output(combine.create_accumulator())
+        kept_before = [decode(kept) for _, kept in sorted(past.read())]
+        released, kept = self._product.publish(
+            step, counted, kept_before, self._name, self._resolved
+        )
+        if kept is not None:
+            past.add((step, encode(kept)))
+        waiting.clear()
+        for at, others in parts:
+            if at != step:
+                waiting.add((at, others))
+        following.write(step + 1)
+        if step + 1 < self._product.horizon:
+            self._set(timer, step + 1)
+        else:
+            waiting.clear()
+            past.clear()
+            _LOG.warning(
+                "the budget of epoch %s of %s is spent: step %d was the last of its horizon, and "
+                "nothing more is published. Begin another epoch, which is another spend",
+                self._name.epoch,
+                self._name.release_id,
+                step,
+            )
+        yield released
+
+    def _set(self, timer: Any, step: int) -> None:
+        timer.set(Timestamp(micros=self._rule.release_time(step)))
