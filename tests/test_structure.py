@@ -8,7 +8,8 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("schemas", "anonymizers", "transforms", "pipelines")  # each may import those before it
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+WITHOUT_BEAM = ("schemas/", "anonymizers/", "transforms/formats/", "transforms/models/")
 PM4PY_ADAPTER = "pipelines/measure/mining.py"
 
 Rule = Callable[[str, str], list[str]]
@@ -43,11 +45,17 @@ def _called(node: ast.Call) -> str:
 
 def imports_no_package_above(path: str, source: str) -> list[str]:
     above = PACKAGES[PACKAGES.index(path.split("/")[0]) + 1 :]
-    return [name for name in imported(source) if name.split(".")[0] in (*above, "tests")]
+    return [
+        name
+        for name in imported(source)
+        if name.split(".")[0] == "tests" or name.startswith(tuple(f"tracecloak.{a}" for a in above))
+    ]
 
 
 def imports_no_beam(path: str, source: str) -> list[str]:
-    if not path.startswith(("schemas/", "anonymizers/", "transforms/formats/")):
+    if not path.startswith(
+        ("schemas/", "anonymizers/", "transforms/formats/", "transforms/models/")
+    ):
         return []
     return [name for name in imported(source) if name.split(".")[0] == "apache_beam"]
 
@@ -107,17 +115,64 @@ def takes_no_seed(path: str, source: str) -> list[str]:
     return found
 
 
+def room_of(path: str) -> str:
+    """The room of a file: its folder, or the file itself where it lies on a floor."""
+    parts = path.removesuffix(".py").split("/")
+    return "/".join(parts[:2])
+
+
+def looked_into(path: str, source: str) -> set[str]:
+    """The other rooms that a source imports from anywhere in it."""
+    rooms = set()
+    for name in imported(source):
+        top, _, rest = name.partition(".")
+        if top == "tracecloak" and rest.split(".")[0] in PACKAGES and "." in rest:
+            rooms.add("/".join(rest.split(".")[:2]))
+    return rooms - {room_of(path)}
+
+
+def _doors() -> dict[str, set[str]]:
+    table = tomllib.loads((ROOT / "tests" / "doors.toml").read_text())
+    return {
+        room: {f"{floor}/{name}" for floor, names in doors.items() for name in names}
+        for room, doors in table.items()
+    }
+
+
+DOORS = _doors()
+
+
+def goes_through_a_door(path: str, source: str) -> list[str]:
+    """Every room that is looked into is in the room's line of doors.toml."""
+    return sorted(looked_into(path, source) - DOORS.get(room_of(path), set()))
+
+
+def imports_by_the_installed_name(path: str, source: str) -> list[str]:
+    """`import schemas` would load a module of the checkout a second time, as another one."""
+    return [name for name in imported(source) if name.split(".")[0] in PACKAGES]
+
+
 RULES: dict[Rule, list[tuple[str, str]]] = {
     # A rule, and (path, source) pairs that break it.
     imports_no_package_above: [
         ("schemas/a.py", "from tracecloak.anonymizers.contract.method import Params"),
         ("anonymizers/a.py", "def f():\n    import tracecloak.transforms.batch.read"),
-        ("transforms/a.py", "from pipelines import cli"),
+        ("transforms/a.py", "from tracecloak.pipelines import commands"),
         ("pipelines/a.py", "from tests.support.keys import release_key"),
         (
             "schemas/a.py",
             "import importlib\nimportlib.import_module('tracecloak.pipelines.commands.main')",
         ),
+    ],
+    goes_through_a_door: [
+        ("schemas/arrays/a.py", "from tracecloak.schemas.statistics.trie import Trie"),
+        ("anonymizers/noise/a.py", "from tracecloak.anonymizers import accounting"),
+        ("anonymizers/amun/a.py", "def f():\n    import tracecloak.anonymizers.pretsa.method"),
+        ("pipelines/budget/a.py", "from tracecloak.pipelines.commands.main import main"),
+    ],
+    imports_by_the_installed_name: [
+        ("schemas/arrays/a.py", "import schemas"),
+        ("anonymizers/noise/a.py", "from anonymizers.noise.sums import SumNoise"),
     ],
     imports_no_beam: [
         ("schemas/a.py", "import apache_beam as beam"),
@@ -179,6 +234,37 @@ def test_what_a_lower_package_imports_is_allowed() -> None:
     )
 
 
+def circles(doors: Mapping[str, set[str]]) -> list[str]:
+    """The rooms that can be reached from themselves."""
+    open_rooms = {room: set(others) for room, others in doors.items()}
+    while ends := [r for r, others in open_rooms.items() if not others & open_rooms.keys()]:
+        for room in ends:
+            del open_rooms[room]
+    return sorted(open_rooms)
+
+
+def test_no_rooms_reach_each_other_in_a_circle() -> None:
+    assert circles(DOORS) == []
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == ["a", "b", "c", "d"]
+
+
+def test_every_door_of_the_table_is_used_and_every_room_is_in_it() -> None:
+    used: dict[str, set[str]] = {}
+    for path in SOURCES:
+        name = str(path.relative_to(ROOT))
+        if path.name != "__init__.py":
+            used.setdefault(room_of(name), set()).update(looked_into(name, path.read_text()))
+    assert used == DOORS
+
+
+def test_a_room_has_at_most_fifteen_names_and_says_what_lives_there() -> None:
+    for folder in {path.parent for path in SOURCES}:
+        names = [path for path in folder.iterdir() if not path.name.startswith("_")]
+        assert len(names) <= 18, folder
+        docstring = ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
+        assert docstring, folder
+
+
 _IMPORT_ALL = """
 import importlib, pkgutil, sys
 for package in sys.argv[1:]:
@@ -201,12 +287,14 @@ def _import_all(*packages: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_privacy_core_and_the_formats_load_without_beam() -> None:
-    done = _import_all("schemas", "anonymizers", "transforms.formats")
+    done = _import_all(
+        *("tracecloak." + path.rstrip("/").replace("/", ".") for path in WITHOUT_BEAM)
+    )
     assert done.returncode == 0, done.stderr
 
 
 def test_that_the_pipelines_load_beam_is_noticed() -> None:
-    done = _import_all("pipelines")
+    done = _import_all("tracecloak.pipelines")
     assert done.returncode == 1
     assert "apache_beam" in done.stderr
     assert "pm4py" not in done.stderr
