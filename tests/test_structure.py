@@ -6,11 +6,13 @@ Each rule is a function from source text to its violations, and is shown a text 
 from __future__ import annotations
 
 import ast
+import importlib
 import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -298,3 +300,16 @@ def test_that_the_pipelines_load_beam_is_noticed() -> None:
     assert done.returncode == 1
     assert "apache_beam" in done.stderr
     assert "pm4py" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "stub",
+    sorted(path for p in PACKAGES for path in (ROOT / p).rglob("*.pyi")),
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_every_name_of_a_face_is_there(stub: Path) -> None:
+    room = importlib.import_module("tracecloak." + ".".join(stub.relative_to(ROOT).parent.parts))
+    assert room.__all__
+    for name in room.__all__:
+        value = getattr(room, name)
+        assert not isinstance(value, ModuleType), f"{name} is a module of the room"

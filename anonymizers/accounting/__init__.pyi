@@ -11,5 +11,4 @@ from .composition import split as split
 from .composition import total as total
 from .guessing import epsilon_of_guessing_advantage as epsilon_of_guessing_advantage
 from .guessing import guessing_advantage_of as guessing_advantage_of
-from .intervals import DIGITS as DIGITS
 from .intervals import Interval as Interval

@@ -2,9 +2,7 @@ from .published import choose_harmful as choose_harmful
 from .published import laplace_by_inversion as laplace_by_inversion
 from .published import positive_excess as positive_excess
 from .published import positive_laplace as positive_laplace
-from .published import sizes_of as sizes_of
 from .published import truncated_laplace as truncated_laplace
-from .randomness import KeyedBlocks as KeyedBlocks
 from .randomness import Randomness as Randomness
 from .randomness import ReleaseKey as ReleaseKey
 from .randomness import below as below
@@ -12,8 +10,6 @@ from .randomness import cell_numbers as cell_numbers
 from .randomness import hex_ids as hex_ids
 from .randomness import text_digest as text_digest
 from .randomness import uniform as uniform
-from .samplers import LARGEST_SCALE as LARGEST_SCALE
-from .samplers import LARGEST_TERM as LARGEST_TERM
 from .samplers import CellStream as CellStream
 from .samplers import discrete_gaussian as discrete_gaussian
 from .samplers import discrete_laplace as discrete_laplace

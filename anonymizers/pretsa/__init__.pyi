@@ -1,4 +1,3 @@
-from .activity_embedding import event_distances as event_distances
 from .method import Pretsa as Pretsa
 from .method import PretsaCase as PretsaCase
 from .params import PretsaCaseParams as PretsaCaseParams

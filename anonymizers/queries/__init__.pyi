@@ -2,7 +2,6 @@ from .laplace_dfg import LaplaceDfg as LaplaceDfg
 from .laplace_levels import LaplaceLevels as LaplaceLevels
 from .laplace_variants import LaplaceVariants as LaplaceVariants
 from .laplace_variants import LaplaceVariantsParams as LaplaceVariantsParams
-from .model_rules import rules_of_model as rules_of_model
 from .order_rules import NamedRules as NamedRules
 from .pair_query import PairQueryParams as PairQueryParams
 from .prefix_method import LevelMethod as LevelMethod

@@ -1,16 +1,10 @@
 from .accounts import Account as Account
 from .accounts import load_accounts as load_accounts
 from .balance import Balance as Balance
-from .balance import counting as counting
 from .books import Books as Books
-from .books import after_release as after_release
-from .books import check_worker_keys as check_worker_keys
 from .books import open_ledger as open_ledger
 from .books import open_store as open_store
-from .books import reason_of as reason_of
 from .entries import Entry as Entry
-from .entries import problems as problems
 from .key_store import KeyStore as KeyStore
-from .key_store import new_key_file as new_key_file
 from .ledger import Ledger as Ledger
 from .ledger import Reservation as Reservation

@@ -3,8 +3,4 @@ from .config import ReleaseConfig as ReleaseConfig
 from .config import Where as Where
 from .config import load as load
 from .config import load_source as load_source
-from .config import parse_where as parse_where
-from .config import read_yaml as read_yaml
-from .config import usage_error as usage_error
 from .run import run_release as run_release
-from .run import source_of as source_of

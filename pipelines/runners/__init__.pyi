@@ -3,7 +3,4 @@ from .options import IN_MEMORY as IN_MEMORY
 from .options import check_ready as check_ready
 from .options import is_durable as is_durable
 from .options import is_local as is_local
-from .options import keep_freed_memory as keep_freed_memory
 from .options import pipeline_options as pipeline_options
-from .options import refuse_unknown as refuse_unknown
-from .options import version as version

@@ -1,8 +1,6 @@
-from .attributes import MAX_VALUES as MAX_VALUES
 from .attributes import Attribute as Attribute
 from .attributes import Declarations as Declarations
 from .attributes import declared as declared
-from .columns import NO_RECORD as NO_RECORD
 from .columns import ColumnMapping as ColumnMapping
 from .columns import ResolvedColumns as ResolvedColumns
 from .columns import RowFilter as RowFilter

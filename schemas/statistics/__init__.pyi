@@ -1,8 +1,4 @@
 from .activity_counts import ActivityCounts as ActivityCounts
-from .background_knowledge import MAX_CODE as MAX_CODE
-from .background_knowledge import NO_ELEMENT as NO_ELEMENT
-from .background_knowledge import TIME_BITS as TIME_BITS
-from .background_knowledge import UNIT_US as UNIT_US
 from .background_knowledge import CaseTable as CaseTable
 from .background_knowledge import Kind as Kind
 from .background_knowledge import Knowledge as Knowledge

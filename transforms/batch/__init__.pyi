@@ -5,7 +5,6 @@ from .count import MergeStatisticsFn as MergeStatisticsFn
 from .read import EVENTS as EVENTS
 from .read import EventSource as EventSource
 from .read import ReadEventLog as ReadEventLog
-from .traces import DEFAULT_SHARDS as DEFAULT_SHARDS
 from .traces import GroupIntoTraces as GroupIntoTraces
 from .validate import CheckRejects as CheckRejects
 from .validate import DeadLetter as DeadLetter

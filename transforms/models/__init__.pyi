@@ -1,7 +1,4 @@
 from .dfg_dot import write_dot as write_dot
-from .dfg_labels import elide as elide
-from .dfg_labels import isolated as isolated
-from .dfg_labels import plain_name as plain_name
 from .dfg_svg import write_svg as write_svg
 from .tree_models import write_bpmn as write_bpmn
 from .tree_models import write_pnml as write_pnml

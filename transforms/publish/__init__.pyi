@@ -1,7 +1,5 @@
-from .release_files import DFG_NAME as DFG_NAME
 from .release_files import check_xes_names as check_xes_names
 from .release_files import forms_of_tree as forms_of_tree
-from .release_files import part_name as part_name
 from .release_files import read_log as read_log
 from .release_files import write_dfg as write_dfg
 from .release_files import write_export as write_export
@@ -9,10 +7,8 @@ from .release_files import write_part as write_part
 from .release_files import write_products as write_products
 from .release_files import write_statement as write_statement
 from .release_files import xes_attributes as xes_attributes
-from .release_folder import LATEST_NAME as LATEST_NAME
 from .release_folder import ReleaseFolder as ReleaseFolder
 from .release_folder import write_text as write_text
-from .statement import STATEMENT_NAME as STATEMENT_NAME
 from .statement import InternalFacts as InternalFacts
 from .statement import internal_statement as internal_statement
 from .statement import publishable_statement as publishable_statement

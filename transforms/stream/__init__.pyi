@@ -1,4 +1,3 @@
-from .assemble import DEFAULT_SHARDS as DEFAULT_SHARDS
 from .assemble import AssembleCases as AssembleCases
 from .assemble import CaseCap as CaseCap
 from .messages import EVENTS as EVENTS
