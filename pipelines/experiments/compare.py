@@ -266,10 +266,9 @@ def code_version() -> str:
 
     So no figure of a method that was changed since is taken for one of the method as it is.
     """
-    root = Path(__file__).parents[1]
-    places = ("schemas/*.py", "anonymizers/*.py", "pipelines/compare*.py")
-    files = sorted(path for place in places for path in root.glob(place))
-    files += [root / f"pipelines/{name}.py" for name in ("measures", "mining", "utility")]
+    root = Path(__file__).parents[2]
+    places = ("schemas", "anonymizers", "pipelines/experiments", "pipelines/measure")
+    files = sorted(path for place in places for path in (root / place).rglob("*.py"))
     digest = hashlib.sha256()
     for path in files:
         digest.update(hashlib.sha256(path.read_bytes()).digest())

@@ -8,7 +8,6 @@ private data: for the operator only.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,7 +37,6 @@ from tracecloak.pipelines.measure.quality import MinedQuality, PatientMiner, req
 from tracecloak.pipelines.release.config import usage_error
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.manifest import TOOL_VERSION
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.batch.read import EventSource
 
@@ -163,7 +161,7 @@ class Experiment:
         place of figures, the reason, and its cell has no further rows.
         """
         found = {_key(row): row for row in known if "experiment" in row}
-        version = code_version()
+        version = compare.code_version()
         for log in self.logs:
             miner = self.grid.miner(log, self.patience)
             try:
@@ -289,16 +287,6 @@ def _unreleased(log: Log) -> Released:
 
 def _key(row: Row) -> tuple[Any, ...]:
     return tuple(row[name] for name in _IDENTITY)
-
-
-def code_version() -> str:
-    """Returns the version of tracecloak and a digest of the code that figures depend on."""
-    digest = hashlib.sha256(compare.code_version().encode())
-    folder = Path(__file__).parent
-    own = ("behaviour_measures", "perspectives", "quality", "tree_quality")
-    for path in sorted([*folder.glob("experiment*.py"), *(folder / f"{n}.py" for n in own)]):
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return f"{TOOL_VERSION} {digest.hexdigest()[:16]}"
 
 
 def run(experiment: Experiment, path: Path) -> list[Row]:

@@ -271,6 +271,11 @@ def test_rows_of_other_code_are_computed_again(log: Path, monkeypatch: pytest.Mo
     flags = ["--methods", "privtree", "--epsilon", "1", "--repetitions", 2]
     assert run(log, *flags) == 0
     assert compare.code_version() == compare.code_version()
+    # Its digest is of the code that there is.
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", lambda path: b"other code")
+        other = compare.code_version()
+    assert other != compare.code_version()
     monkeypatch.setattr(compare, "code_version", lambda: "0.2 another")
     assert run(log, *flags) == 0
     rows = read_rows(log.parent / "page.jsonl")

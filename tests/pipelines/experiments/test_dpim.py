@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.logs import trace_batch
 from tests.support.releasing import csv_log, tracecloak
+from tracecloak.pipelines.experiments import compare
 from tracecloak.pipelines.experiments import report as experiment_report
 from tracecloak.pipelines.experiments import run as experiment
 from tracecloak.pipelines.experiments.grids import THE_LOG, Boxes, Cell, Grid, Log, values_of
@@ -31,7 +32,7 @@ def _version(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever edits the code while tests run does not make rows old; nothing runs without pm4py."""
     pytest.importorskip("pm4py")
     pytest.importorskip("sklearn")
-    monkeypatch.setattr(experiment, "code_version", lambda: "0.1 of a test")
+    monkeypatch.setattr(compare, "code_version", lambda: "0.1 of a test")
 
 
 def cases() -> dict[str, str]:

@@ -27,6 +27,7 @@ from tests.support.paper_log import table_1
 from tests.support.releasing import ROOT, csv_log, tracecloak
 from tracecloak.anonymizers.amun.params import AmunParams
 from tracecloak.anonymizers.registry import METHODS
+from tracecloak.pipelines.experiments import compare
 from tracecloak.pipelines.experiments import report as experiment_report
 from tracecloak.pipelines.experiments import run as experiment
 from tracecloak.pipelines.experiments.amun import mean_epsilon_of_times
@@ -87,7 +88,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def _version(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever edits the code while tests run does not make rows old."""
-    monkeypatch.setattr(experiment, "code_version", lambda: "0.1 of a test")
+    monkeypatch.setattr(compare, "code_version", lambda: "0.1 of a test")
 
 
 @pytest.fixture
@@ -355,7 +356,7 @@ def test_rows_that_are_there_are_not_computed_again(
     fewer = dict(list(cases().items())[1:])
     other = Experiment(sacofa_sapa(), (Log("log", trace_batch(fewer, "ABCD")),), None, 1, 0)
     assert [is_new for _, is_new in other.rows(after)] == [True] * 5
-    monkeypatch.setattr(experiment, "code_version", lambda: "0.2 another")
+    monkeypatch.setattr(compare, "code_version", lambda: "0.2 another")
     assert all(is_new for _, is_new in wanted.rows(after))
 
 
@@ -380,7 +381,7 @@ def test_a_killed_run_goes_on_where_it_stopped(path: Path, monkeypatch: pytest.M
     n_before = whole.count(b"\n")
     version = json.loads(whole.splitlines()[0])["version"]
     assert re.fullmatch(re.escape(TOOL_VERSION) + " [0-9a-f]{16}", version)
-    monkeypatch.setattr(experiment, "code_version", lambda: version)
+    monkeypatch.setattr(compare, "code_version", lambda: version)
     assert not (out / "experiment.html").exists()
     assert tracecloak(*flags, "--repetitions", max(n_before, 30)) == 0
     assert (out / ROWS).read_bytes().startswith(whole)

@@ -19,7 +19,7 @@ from tests.support.logs import read_cases, trace_batch
 from tests.support.releasing import tracecloak
 from tests.support.tlkc_logs import HOUR_US, Case, traces_with
 from tracecloak.anonymizers.tlkc.method import Tlkc
-from tracecloak.pipelines.experiments import run as experiment
+from tracecloak.pipelines.experiments import compare
 from tracecloak.pipelines.experiments.grids import THE_LOG, Grid, Log, Released, shown, values_of
 from tracecloak.pipelines.experiments.measures import figures_of
 from tracecloak.pipelines.experiments.pretsa import top_shares
@@ -42,7 +42,7 @@ VARIANTS = {"AX BX CY": 12, "AX BY CY": 8, "AX CY": 6, "AY BX BX CY": 3, "DX": 1
 @pytest.fixture(autouse=True)
 def _version(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever edits the code while tests run does not make rows old."""
-    monkeypatch.setattr(experiment, "code_version", lambda: "0.1 of a test")
+    monkeypatch.setattr(compare, "code_version", lambda: "0.1 of a test")
 
 
 def cases() -> list[str]:
