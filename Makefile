@@ -62,7 +62,7 @@ demo: .venv/core
 # server where Go can build it, and the double of tests/support elsewhere.
 stream-demo: .venv/pubsub
 	rm -rf build/stream-demo
-	PYTHON=$(CURDIR)/$(BIN)/python tests/with_pubsub.sh any $(BIN)/python -m pipelines.demo.stream_demo \
+	PYTHON=$(CURDIR)/$(BIN)/python tests/with_pubsub.sh any $(BIN)/python -m tracecloak.pipelines.demo.stream_demo \
 	  --seconds $(DEMO_SECONDS) --output build/stream-demo
 
 # The stream at a steady rate for half an hour; fails if its memory grows. Google's test server keeps
@@ -111,7 +111,8 @@ clean:
 
 # The JSON Schema of the configuration file, for editors; a test tells when it is out of date.
 schema: .venv/core
-	$(BIN)/python -c "import json; from pipelines.release.config import json_schema; \
-	  open('schemas/files/release.schema.json', 'w').write(json.dumps(json_schema(), indent=2) + '\n')"
-	$(BIN)/python -c "import json; from pipelines.stream.config import stream_json_schema as made; \
+	$(BIN)/python -c "import json; from tracecloak.pipelines.release.config import json_schema as made; \
+	  open('schemas/files/release.schema.json', 'w').write(json.dumps(made(), indent=2) + '\n')"
+	$(BIN)/python -c "import json; \
+	  from tracecloak.pipelines.stream.config import stream_json_schema as made; \
 	  open('schemas/files/stream.schema.json', 'w').write(json.dumps(made(), indent=2) + '\n')"

@@ -196,7 +196,7 @@ def test_what_fails_after_the_files_are_visible_says_so_and_stays_spent(
         "tracecloak.transforms.publish.release_folder.ReleaseFolder.point_latest",
         "tracecloak.pipelines.budget.ledger.Ledger.commit",
         "tracecloak.pipelines.budget.key_store.KeyStore.commit",
-        "tracecloak.pipelines.budget.books.internal_statement",
+        "tracecloak.pipelines.release.records.internal_statement",
     ],
 )
 @pytest.mark.parametrize("error", [KeyboardInterrupt, lambda: OSError(errno.ENOSPC, "x")])

@@ -782,7 +782,7 @@ def test_ten_thousand_random_configurations_promise_what_they_spend_and_are_char
 
 @pytest.mark.parametrize(
     "where",
-    ["tracecloak.pipelines.budget.books.total", "tracecloak.anonymizers.rigorous.params.total"],
+    ["tracecloak.pipelines.release.records.total", "tracecloak.anonymizers.rigorous.params.total"],
 )
 def test_the_comparison_of_the_numbers_notices_the_smallest_difference(
     monkeypatch: pytest.MonkeyPatch, where: str
