@@ -5,22 +5,18 @@ The logs are not part of the project; TRACECLOAK_LOGS names the folder that has 
 
 from __future__ import annotations
 
-import functools
-import gzip
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.support.keys import release_key
+from tests.support.real_logs import real_log
 from tracecloak.anonymizers.amun.method import Amun, AmunParams
-from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
+from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.formats.base import Reader
-from tracecloak.transforms.formats.csv import CsvReader
-from tracecloak.transforms.formats.xes import XesReader
 
 pytestmark = pytest.mark.logs
 
@@ -36,21 +32,6 @@ SEPSIS = "sepsis.xes.gz"
 CSV = ColumnMapping(case_id="Case ID", activity="Activity", timestamp="Complete Timestamp")
 
 
-@functools.cache
-def log(folder: Path, name: str) -> TraceBatch:
-    reader: Reader = CsvReader(delimiter=";") if ".csv" in name else XesReader()
-    mapping = CSV if ".csv" in name else ColumnMapping()
-    with gzip.open(folder / name) as stream:
-        columns = mapping.resolve(reader.column_names(stream), ".xes" in name)
-    with gzip.open(folder / name) as stream:
-        events = [
-            columns.canonicalise(raw.columns, raw.records, raw.malformed, 0)[0]
-            for raw in reader.read(stream, columns.wanted, columns.required, 1 << 16)
-        ]
-    [traces] = group_into_traces(events)
-    return traces
-
-
 def released(traces: TraceBatch, params: AmunParams, number: int = 0) -> TraceBatch:
     made = anonymise([traces], Amun(), params, release_key(number), "release", "configuration")
     return made.traces[0]
@@ -62,7 +43,7 @@ def variants(traces: TraceBatch) -> set[bytes]:
 
 @pytest.mark.parametrize("name", LOGS)
 def test_a_log_is_read_as_it_is_documented(logs_folder: Path, name: str) -> None:
-    traces = log(logs_folder, name)
+    traces = real_log(logs_folder, name)
     assert (traces.n_cases, traces.n_events, len(variants(traces))) == LOGS[name]
 
 
@@ -71,7 +52,7 @@ def test_a_log_is_read_as_it_is_documented(logs_folder: Path, name: str) -> None
 def test_every_mode_and_advantage_releases_variants_of_the_log_only(
     logs_folder: Path, name: str, mode: str
 ) -> None:
-    traces = log(logs_folder, name)
+    traces = real_log(logs_folder, name)
     before = variants(traces)
     n_cases = []
     for g in (0.2, 0.3, 0.4):
@@ -102,7 +83,7 @@ def test_sampling_loses_as_many_variants_of_sepsis_as_algorithm_1_does(
     noise rounded to the nearest. Control: those of the paper's Table 6, which its code reaches
     because it drops fewer cases than it should, are out of reach.
     """
-    traces = log(logs_folder, SEPSIS)
+    traces = real_log(logs_folder, SEPSIS)
     before = variants(traces)
     distances = []
     for number in range(N_KEYS):

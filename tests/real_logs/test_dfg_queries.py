@@ -19,18 +19,15 @@ import numpy as np
 import pytest
 
 from tests.support.keys import randomness, release_key
-from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
+from tests.support.real_logs import real_log
+from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.queries.laplace_dfg import LaplaceDfg
 from tracecloak.anonymizers.queries.pair_query import PairQueryParams
 from tracecloak.anonymizers.queries.sapa import Sapa, SapaParams
-from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.k_follows import KFollows
-from tracecloak.transforms.batch.read import EventSource
-from tracecloak.transforms.files import match_files
-from tracecloak.transforms.formats.registry import SourceFormat
 
 pytestmark = pytest.mark.logs
 
@@ -44,15 +41,8 @@ DEVIATIONS = 6.5
 
 
 @functools.cache
-def log(folder: Path, name: str) -> TraceBatch:
-    source = EventSource(tuple(match_files([str(folder / name)])), SourceFormat(), ColumnMapping())
-    [traces] = group_into_traces([events for f in source.files for events, _ in source.read(f)])
-    return traces
-
-
-@functools.cache
 def statistics(folder: Path, name: str, k: int = 1) -> dict[str, Any]:
-    traces = log(folder, name)
+    traces = real_log(folder, name)
     return {
         "pairs": DirectlyFollows.from_traces(traces),
         "names": traces.vocabulary,
@@ -63,7 +53,7 @@ def statistics(folder: Path, name: str, k: int = 1) -> dict[str, Any]:
 @functools.cache
 def true_counts(folder: Path, name: str) -> np.ndarray:
     """float64[n_codes, n_codes], by going through the cases one after the other."""
-    traces = log(folder, name)
+    traces = real_log(folder, name)
     return matrix_of(traces.offsets, traces.activities, np.ones(traces.n_cases), traces)
 
 
@@ -94,7 +84,7 @@ def played(folder: Path, name: str, params: SapaParams, number: int) -> Released
 
 def error_of(folder: Path, name: str, variants: ReleasedVariants) -> float:
     """Mean absolute error of the directly-follows counts of what was played out."""
-    traces = log(folder, name)
+    traces = real_log(folder, name)
     codes = traces.vocabulary.codes(variants.names)[variants.codes]
     found = matrix_of(variants.offsets, codes, variants.counts, traces)
     return float(np.abs(found - true_counts(folder, name))[is_possible(traces)].mean())
@@ -112,7 +102,7 @@ def test_sapa_keeps_the_number_of_cases_within_2_percent_at_epsilon_1(
 
     Control: at epsilon 0.01 no median does for logs of a thousand cases.
     """
-    n_cases = log(logs_folder, name).n_cases
+    n_cases = real_log(logs_folder, name).n_cases
 
     def sizes(**given: Any) -> np.ndarray:
         params = SapaParams(**{"epsilon": "1", "profile": profile, **given})
@@ -148,7 +138,7 @@ def test_the_cases_of_a_laplace_graph_are_as_many_more_as_its_noise_makes_them(
     logs_folder: Path, name: str, epsilon: str
 ) -> None:
     """So "nearly the same size" fails at 0.01. Means of 200 releases, within 6.5 deviations."""
-    traces, params = log(logs_folder, name), PairQueryParams(epsilon=epsilon)
+    traces, params = real_log(logs_folder, name), PairQueryParams(epsilon=epsilon)
     starts = true_counts(logs_folder, name)[traces.vocabulary.start, : traces.vocabulary.start]
     a = math.exp(-float(epsilon))
     expected = sum(expected_positive(count, a) for count in starts) / traces.n_cases
@@ -177,7 +167,7 @@ def test_the_error_of_the_graph_is_that_of_its_noise(
     A pair that never occurs errs by half of what another does. Published, that is a / (1 - a) with
     a = 1/e, so between 0.29 and 0.58; honest noise is as many times as wide as a case has pairs.
     """
-    traces = log(logs_folder, name)
+    traces = real_log(logs_folder, name)
     given: dict[str, Any] = {"epsilon": "1"}
     scale, names = 1, tuple(traces.vocabulary.names.to_pylist())
     if budget == "honest":
@@ -258,7 +248,7 @@ def test_no_setting_of_the_papers_grid_fails(logs_folder: Path, name: str) -> No
 
     The honest forms at the same epsilons, too: they may be far off, but do not fail.
     """
-    traces = log(logs_folder, name)
+    traces = real_log(logs_folder, name)
     settings = list(grid())
     names = tuple(traces.vocabulary.names.to_pylist())
     public = {"vocabulary": names, "max_trace_length": 30, "query": "laplace", "budget": "honest"}
@@ -308,7 +298,7 @@ def step_by_step(traces: TraceBatch) -> int:
 
 def test_the_mechanism_takes_less_than_a_tenth_of_going_step_by_step(logs_folder: Path) -> None:
     """On 262,200 events; the authors' code took 18 s of BPIC 2012 with reading and writing it."""
-    traces = log(logs_folder, BPIC)
+    traces = real_log(logs_folder, BPIC)
     begun = time.process_time()
     assert step_by_step(traces) == traces.n_cases
     slow = time.process_time() - begun

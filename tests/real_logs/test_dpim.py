@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from tests.support.keys import randomness
+from tests.support.real_logs import source_of
 from tracecloak.anonymizers.trees import cuts as tree_cuts
 from tracecloak.anonymizers.trees.counts import cases_with_pair
 from tracecloak.anonymizers.trees.dpim import Dpim
@@ -25,13 +26,9 @@ from tracecloak.anonymizers.trees.process_tree_miner import ProcessTreeMiner
 from tracecloak.anonymizers.trees.process_tree_params import ProcessTreeParams
 from tracecloak.pipelines.experiments.grids import Log
 from tracecloak.pipelines.measure.tree_quality import MEASURES, Baseline, TreeJudge, TreeQuality
-from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.models.process_tree import ProcessTree, parallel
 from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.batch.read import EventSource
-from tracecloak.transforms.files import match_files
-from tracecloak.transforms.formats.registry import SourceFormat
 
 pytestmark = [pytest.mark.logs, pytest.mark.filterwarnings("ignore")]
 
@@ -45,8 +42,7 @@ N_RUNS = 10
 
 @functools.cache
 def log(folder: Path, name: str) -> Log:
-    source = EventSource(tuple(match_files([str(folder / name)])), SourceFormat(), ColumnMapping())
-    found = Log.read(name, source)
+    found = Log.read(name, source_of(folder, name))
     assert isinstance(found, Log)
     return found
 

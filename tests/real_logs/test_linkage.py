@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from tests.support.keys import randomness
-from tests.support.tlkc_logs import release_of, sepsis, values_of
+from tests.support.real_logs import sepsis
+from tests.support.tlkc_logs import release_of, values_of
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.anonymizers.tlkc.params import TlkcParams
 from tracecloak.pipelines.linkage.knowledge import Settings

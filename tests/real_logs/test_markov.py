@@ -8,7 +8,6 @@ logs are not part of the project; TRACECLOAK_LOGS names the folder that has them
 from __future__ import annotations
 
 import functools
-import gzip
 import itertools
 from fractions import Fraction
 from pathlib import Path
@@ -18,7 +17,8 @@ import numpy as np
 import pytest
 
 from tests.support.keys import randomness, release_key
-from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
+from tests.support.real_logs import public_log
+from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.variants.auto import AutoVariants
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.hybrid import HybridVariants
@@ -27,12 +27,9 @@ from tracecloak.anonymizers.variants.method import VariantLog
 from tracecloak.anonymizers.variants.privtree import PrivTree
 from tracecloak.anonymizers.variants.stable_variants import StableVariants
 from tracecloak.pipelines.measure.measures import VariantDistribution, variant_emd
-from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.formats.xes import XesReader
 
 pytestmark = pytest.mark.logs
 
@@ -42,22 +39,6 @@ URINE = "unrineweginfectie.xes.gz"
 LENGTHS = {COSELOG: 25, SEPSIS: 40, URINE: 25}
 N_KEYS = 30
 DELTA = Fraction(1, 10**6)
-
-
-@functools.cache
-def log(folder: Path, name: str) -> TraceBatch:
-    """The log, uncut, in its public vocabulary."""
-    reader = XesReader()
-    with gzip.open(folder / name) as stream:
-        columns = ColumnMapping().resolve(reader.column_names(stream), True)
-    with gzip.open(folder / name) as stream:
-        events = [
-            columns.canonicalise(raw.columns, raw.records, raw.malformed, 0)[0]
-            for raw in reader.read(stream, columns.wanted, columns.required, 1 << 16)
-        ]
-    [traces] = group_into_traces(events)
-    names = traces.vocabulary.names.to_pylist()
-    return traces.recode_public(ActivityVocabulary.public(names))
 
 
 Shares = dict[Any, float]
@@ -99,7 +80,7 @@ def distances(true: VariantDistribution, found: VariantDistribution) -> tuple[fl
 @functools.cache
 def measured(folder: Path, name: str, kind: type, epsilon: str) -> tuple[float, float, float]:
     """Medians of the distances of releases to the uncut log."""
-    traces, generator = log(folder, name), kind()
+    traces, generator = public_log(folder, name), kind()
     exact = VariantHistogram.from_traces(traces)
     true = VariantDistribution(exact.offsets, exact.codes, exact.counts)
     assert total_variation(
@@ -184,7 +165,7 @@ def test_no_single_way_is_always_that_near(logs_folder: Path, kind: type) -> Non
 
 def test_the_method_with_bought_names_and_length_works_on_a_log(logs_folder: Path) -> None:
     """Nothing is public but what is bought: nearly the same distance of CoSeLoG at epsilon 4."""
-    traces = log(logs_folder, COSELOG)
+    traces = public_log(logs_folder, COSELOG)
     method = VariantLog(MarkovVariants())
     given_: dict[str, Any] = {"epsilon": "4"}
     made = anonymise(

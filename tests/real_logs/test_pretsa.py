@@ -12,8 +12,6 @@ them.
 
 from __future__ import annotations
 
-import functools
-import gzip
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,14 +20,12 @@ import numpy as np
 import pytest
 
 from tests.support.keys import release_key
-from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
+from tests.support.real_logs import real_log
+from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.pretsa.method import Pretsa
 from tracecloak.pipelines.measure.measures import VariantDistribution, variant_emd
 from tracecloak.pipelines.measure.utility import aligned_variants, total_variation
-from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.formats.xes import XesReader
 
 pytestmark = pytest.mark.logs
 
@@ -56,25 +52,11 @@ class Found(NamedTuple):
     seconds: float
 
 
-@functools.cache
-def log(folder: Path, name: str) -> TraceBatch:
-    reader = XesReader()
-    with gzip.open(folder / name) as stream:
-        columns = ColumnMapping().resolve(reader.column_names(stream), True)
-    with gzip.open(folder / name) as stream:
-        events = [
-            columns.canonicalise(raw.columns, raw.records, raw.malformed, 0)[0]
-            for raw in reader.read(stream, columns.wanted, columns.required, 1 << 16)
-        ]
-    [traces] = group_into_traces(events)
-    return traces
-
-
 def released(
     folder: Path, name: str, number: int = 0, max_cells: int = 6_000_000, **params: Any
 ) -> Found:
     """Releases, verifies and measures; nothing is lost and nothing invented."""
-    traces, method = log(folder, name), Pretsa()
+    traces, method = real_log(folder, name), Pretsa()
     made = method.Params(**params)
     begin = time.process_time()
     batches = anonymise([traces], method, made, release_key(number), "r", "c").traces
@@ -98,7 +80,7 @@ def released(
 def test_the_logs_are_those_of_the_paper(logs_folder: Path) -> None:
     """Table 2: cases per variant, the average and the largest."""
     for name, average, largest in ((COSELOG, 12.4, 713), (SEPSIS, 1.2, 35)):
-        counts = VariantHistogram.from_traces(log(logs_folder, name)).counts
+        counts = VariantHistogram.from_traces(real_log(logs_folder, name)).counts
         assert round(counts.mean(), 1) == average
         assert counts.max() == largest
 

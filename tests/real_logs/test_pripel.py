@@ -17,15 +17,12 @@ from rapidfuzz.process import cdist
 from scipy.optimize import linear_sum_assignment
 
 from tests.support.keys import release_key
-from tracecloak.anonymizers.contract.in_memory import anonymise, decide, group_into_traces
+from tests.support.real_logs import real_log
+from tracecloak.anonymizers.contract.in_memory import anonymise, decide
 from tracecloak.anonymizers.pripel.enrichment import QueryDecision
 from tracecloak.anonymizers.pripel.method import Pripel
-from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.batch.read import EventSource
-from tracecloak.transforms.files import match_files
-from tracecloak.transforms.formats.registry import SourceFormat
 
 pytestmark = pytest.mark.logs
 
@@ -37,13 +34,6 @@ PRUNING = {SEPSIS: 3, COSELOG: 3, BPIC: 5}
 N_KEYS = 5
 
 
-@functools.cache
-def log(folder: Path, name: str) -> TraceBatch:
-    source = EventSource(tuple(match_files([str(folder / name)])), SourceFormat(), ColumnMapping())
-    [traces] = group_into_traces([events for f in source.files for events, _ in source.read(f)])
-    return traces
-
-
 def params(name: str, **others: Any) -> Any:
     given = {"epsilon": "1", "max_prefix_length": LEVELS[name], "p_harmful": PRUNING[name]}
     return PRIPEL.Params(**{**given, **others})
@@ -52,7 +42,7 @@ def params(name: str, **others: Any) -> Any:
 @functools.cache
 def released(folder: Path, name: str, number: int = 0, **others: Any) -> TraceBatch:
     [made] = anonymise(
-        [log(folder, name)], PRIPEL, params(name, **others), release_key(number), "r", "c"
+        [real_log(folder, name)], PRIPEL, params(name, **others), release_key(number), "r", "c"
     ).traces
     return made
 
@@ -72,7 +62,7 @@ def test_next_to_no_time_of_the_log_comes_out(logs_folder: Path, name: str, quer
     At most one in a thousand here is met by chance: where a pair takes milliseconds in the log,
     there are few other times in microseconds for it.
     """
-    raw, made = log(logs_folder, name), released(logs_folder, name, query=query)
+    raw, made = real_log(logs_folder, name), released(logs_folder, name, query=query)
     assert made.n_cases > raw.n_cases / 10
     assert (made.durations >= 0).all()
     known = steps(raw)
@@ -87,7 +77,7 @@ def test_next_to_no_time_of_the_log_comes_out(logs_folder: Path, name: str, quer
 def test_the_matching_costs_as_little_as_that_of_a_matrix_of_cases(
     logs_folder: Path, name: str, levels: int
 ) -> None:
-    raw = log(logs_folder, name)
+    raw = real_log(logs_folder, name)
     given = params(name, max_prefix_length=levels)
     _, decisions = decide([raw], PRIPEL, given, release_key(), "r", "c")
     query: QueryDecision = decisions["variants"]
@@ -116,7 +106,7 @@ def test_times_still_tell_something_where_pairs_bound_them(logs_folder: Path) ->
 
     Medians of five releases. At epsilon 1 noise is as wide as the bounds are.
     """
-    raw = log(logs_folder, SEPSIS)
+    raw = real_log(logs_folder, SEPSIS)
     truth = np.median(raw.durations[~raw.is_first])
     found = {
         bounds: np.median([

@@ -17,18 +17,15 @@ import numpy as np
 import pytest
 
 from tests.support.keys import release_key
-from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
+from tests.support.real_logs import public_log
+from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.pipelines.measure import utility
 from tracecloak.pipelines.measure.measures import VariantDistribution, variant_emd
-from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.batch.read import EventSource
-from tracecloak.transforms.files import match_files
-from tracecloak.transforms.formats.registry import SourceFormat
 
 pytestmark = pytest.mark.logs
 
@@ -36,13 +33,6 @@ COSELOG = "coselog_receipt.xes.gz"
 SEPSIS = "sepsis.xes.gz"
 LENGTHS = {COSELOG: 25, SEPSIS: 40}
 N_KEYS = 10
-
-
-@functools.cache
-def log(folder: Path, name: str) -> TraceBatch:
-    source = EventSource(tuple(match_files([str(folder / name)])), SourceFormat(), ColumnMapping())
-    [traces] = group_into_traces([events for f in source.files for events, _ in source.read(f)])
-    return traces.recode_public(ActivityVocabulary.public(traces.vocabulary.names.to_pylist()))
 
 
 def day_of(time_us: int) -> str:
@@ -77,7 +67,7 @@ def distances(a: TraceBatch, b: TraceBatch) -> dict[str, float]:
 def medians(
     folder: Path, name: str, epsilon: str, delta: str, products: str, variants: str = "auto"
 ) -> dict[str, float]:
-    traces, method = log(folder, name), PrivateLog()
+    traces, method = public_log(folder, name), PrivateLog()
     given: dict[str, Any] = {
         "epsilon": epsilon,
         "delta": delta,

@@ -7,8 +7,6 @@ are not part of the project; TRACECLOAK_LOGS names the folder that has them.
 
 from __future__ import annotations
 
-import functools
-import gzip
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -18,15 +16,14 @@ import numpy as np
 import pytest
 
 from tests.support.keys import release_key
-from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
+from tests.support.real_logs import public_log
+from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.variants.method import VariantLog, VariantLogParams
 from tracecloak.anonymizers.variants.privtree import PrivTree
 from tracecloak.pipelines.measure.measures import VariantDistribution, variant_emd
-from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.formats.xes import XesReader
 
 pytestmark = pytest.mark.logs
 
@@ -34,20 +31,6 @@ N_KEYS = 10
 LENGTHS = {"coselog_receipt.xes.gz": 25, "sepsis.xes.gz": 40}
 
 Shares = dict[Any, float]
-
-
-@functools.cache
-def log(folder: Path, name: str) -> TraceBatch:
-    reader = XesReader()
-    with gzip.open(folder / name) as stream:
-        columns = ColumnMapping().resolve(reader.column_names(stream), True)
-    with gzip.open(folder / name) as stream:
-        events = [
-            columns.canonicalise(raw.columns, raw.records, raw.malformed, 0)[0]
-            for raw in reader.read(stream, columns.wanted, columns.required, 1 << 16)
-        ]
-    [traces] = group_into_traces(events)
-    return traces.recode_public(traces.vocabulary.public(traces.vocabulary.names.to_pylist()))
 
 
 def distribution(found: VariantHistogram | ReleasedVariants, codes: Any) -> VariantDistribution:
@@ -112,7 +95,7 @@ def test_the_variants_of_coselog_are_near_the_logs(
 ) -> None:
     """Control: a tenth of the epsilon does not keep these bounds."""
     name = "coselog_receipt.xes.gz"
-    traces = log(logs_folder, name)
+    traces = public_log(logs_folder, name)
     found = medians(traces, LENGTHS[name], epsilon)
     assert found[0] <= tv and found[1] <= emd
     if epsilon == "1":
@@ -129,7 +112,7 @@ def test_the_variants_of_sepsis_are_near_the_logs(
     Control: a tenth of the epsilon does not keep these bounds.
     """
     name = "sepsis.xes.gz"
-    traces = log(logs_folder, name)
+    traces = public_log(logs_folder, name)
     found = medians(traces, LENGTHS[name], epsilon)
     assert found[1] <= emd and found[2] <= pairs
     if epsilon == "1":

@@ -7,8 +7,6 @@ of the project; TRACECLOAK_LOGS names the folder that has them.
 
 from __future__ import annotations
 
-import functools
-import gzip
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +14,9 @@ import numpy as np
 import pytest
 
 from tests.support.keys import randomness, release_key
+from tests.support.real_logs import real_log
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
-from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
+from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg, PrivateDfgParams
 from tracecloak.anonymizers.noise.randomness import cell_numbers
@@ -28,13 +27,11 @@ from tracecloak.anonymizers.variants.stability_histogram import (
     VariantHistogramParams,
 )
 from tracecloak.pipelines.measure.measures import VariantDistribution, variant_emd
-from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.formats.xes import XesReader
 
 pytestmark = pytest.mark.logs
 
@@ -45,20 +42,6 @@ N_GRAPHS = 200  # one graph in four is beyond its bound: the median of 20 would 
 BUDGET: dict[str, Any] = {"epsilon": "1", "delta": "1e-6"}
 
 Edges = dict[tuple[str, str], int]
-
-
-@functools.cache
-def log(folder: Path, name: str) -> TraceBatch:
-    reader = XesReader()
-    with gzip.open(folder / name) as stream:
-        columns = ColumnMapping().resolve(reader.column_names(stream), True)
-    with gzip.open(folder / name) as stream:
-        events = [
-            columns.canonicalise(raw.columns, raw.records, raw.malformed, 0)[0]
-            for raw in reader.read(stream, columns.wanted, columns.required, 1 << 16)
-        ]
-    [traces] = group_into_traces(events)
-    return traces
 
 
 def released(traces: TraceBatch, method: Anonymizer, params: Any, number: int) -> dict[str, Any]:
@@ -95,7 +78,7 @@ def test_the_histogram_of_coselog_is_near_the_logs(logs_folder: Path, noise: str
     others: the distances cannot be much smaller. Control: at a tenth of the epsilon they are not
     kept.
     """
-    traces = log(logs_folder, COSELOG)
+    traces = real_log(logs_folder, COSELOG)
     counted = VariantHistogram.from_traces(traces)
     true = VariantDistribution(counted.offsets, counted.codes, counted.counts)
     variations, distances = [], []
@@ -162,7 +145,7 @@ def test_the_graph_of_sepsis_is_near_the_logs(
 
     The vocabulary is the log's own, as if from a public file.
     """
-    traces = log(logs_folder, SEPSIS)
+    traces = real_log(logs_folder, SEPSIS)
     true = true_edges(traces)
     names = tuple(traces.vocabulary.names.to_pylist())
     params = PrivateDfgParams(**BUDGET, vocabulary=names, **given)
@@ -188,7 +171,7 @@ def test_honest_noise_on_untruncated_cases_is_worse_than_no_graph(logs_folder: P
 
     Its relative error is above 1, which is that of a graph without any edge; about 1.79.
     """
-    traces = log(logs_folder, SEPSIS)
+    traces = real_log(logs_folder, SEPSIS)
     true = true_edges(traces)
     n_codes = traces.vocabulary.end + 1
     domain = possible_pairs(traces.vocabulary, 1)

@@ -8,7 +8,6 @@ logs are not part of the project; TRACECLOAK_LOGS names the folder that has them
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,7 +17,7 @@ import numpy as np
 import pytest
 
 from tests.support.keys import randomness
-from tracecloak.anonymizers.contract.in_memory import group_into_traces
+from tests.support.real_logs import public_log
 from tracecloak.anonymizers.logs.case_spans import CaseSpans, decide_spans
 from tracecloak.anonymizers.logs.case_starts import CaseStarts, decide_starts
 from tracecloak.anonymizers.logs.generated_times import timed
@@ -35,14 +34,9 @@ from tracecloak.anonymizers.logs.time_range import CaseMonths, LogTime, TimeRang
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.bought import choose_clip
 from tracecloak.pipelines.measure.utility import case_duration_distance_days, hour_of_week_distance
-from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.local_time import DAY_US
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.events.working_time import WorkingCalendar
-from tracecloak.transforms.batch.read import EventSource
-from tracecloak.transforms.files import match_files
-from tracecloak.transforms.formats.registry import SourceFormat
 
 pytestmark = pytest.mark.logs
 
@@ -52,14 +46,6 @@ ZONE = "Europe/Amsterdam"
 OFFICE = WorkingCalendar(ZONE, (0, 1, 2, 3, 4), 8, 18)
 ALWAYS = WorkingCalendar(ZONE)
 N_KEYS = 40
-
-
-@functools.cache
-def log(folder: Path, name: str) -> TraceBatch:
-    """The log in its public vocabulary."""
-    source = EventSource(tuple(match_files([str(folder / name)])), SourceFormat(), ColumnMapping())
-    [traces] = group_into_traces([events for f in source.files for events, _ in source.read(f)])
-    return traces.recode_public(ActivityVocabulary.public(traces.vocabulary.names.to_pylist()))
 
 
 @dataclass(frozen=True)
@@ -127,19 +113,19 @@ def test_cases_last_as_long_and_fall_into_the_same_hours(
     days: float,
     hours: float,
 ) -> None:
-    found = errors(log(logs_folder, name), calendar, epsilon)
+    found = errors(public_log(logs_folder, name), calendar, epsilon)
     assert found.days < days and found.hours < hours
 
 
 def test_with_a_hundredth_of_the_budget_the_times_are_lost(logs_folder: Path) -> None:
     """The control: the bounds above are not met by any times whatever."""
-    lost = errors(log(logs_folder, COSELOG), OFFICE, Fraction(1, 100))
+    lost = errors(public_log(logs_folder, COSELOG), OFFICE, Fraction(1, 100))
     assert lost.days > 4 and lost.hours > 0.19
 
 
 @pytest.mark.parametrize("name", [COSELOG, SEPSIS])
 def test_a_twentieth_buys_a_range_that_has_nearly_all_cases(logs_folder: Path, name: str) -> None:
-    traces = log(logs_folder, name)
+    traces = public_log(logs_folder, name)
     months = CaseMonths.from_traces(traces, ZONE)
     ends = traces.times[traces.offsets[1:] - 1]
     for number in range(N_KEYS):

@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.real_logs import real_log, sepsis
 from tests.support.tlkc_logs import (
     RESOURCE,
     million_cases,
-    real_log,
     release_of,
-    sepsis,
     values_of,
 )
 from tracecloak.anonymizers.tlkc.k_anonymous_subtraces import KAnonymousSubtraces

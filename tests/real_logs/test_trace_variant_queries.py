@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.keys import randomness
-from tracecloak.anonymizers.contract.in_memory import group_into_traces
+from tests.support.real_logs import real_log
 from tracecloak.anonymizers.queries.laplace_variants import LaplaceVariants
 from tracecloak.anonymizers.queries.order_rules import OrderRules
 from tracecloak.anonymizers.queries.prefix_method import LevelMethod
@@ -26,15 +26,10 @@ from tracecloak.anonymizers.queries.sacofa import Sacofa
 from tracecloak.pipelines.measure.mining import MinedProcess
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.relations import ActivityRelations
 from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.batch.read import EventSource
-from tracecloak.transforms.files import match_files
-from tracecloak.transforms.formats.registry import SourceFormat
 
 pytestmark = pytest.mark.logs
 
@@ -51,15 +46,8 @@ LAPLACE, SACOFA = LaplaceVariants(), Sacofa()
 
 
 @functools.cache
-def log(folder: Path, name: str) -> TraceBatch:
-    source = EventSource(tuple(match_files([str(folder / name)])), SourceFormat(), ColumnMapping())
-    [traces] = group_into_traces([events for f in source.files for events, _ in source.read(f)])
-    return traces
-
-
-@functools.cache
 def statistics(folder: Path, name: str) -> Mapping[str, Any]:
-    traces = log(folder, name)
+    traces = real_log(folder, name)
     variants = VariantHistogram.from_traces(traces)
     relations = ActivityRelations.from_variants(variants, traces.vocabulary)
     return {"variants": variants, "names": traces.vocabulary, "relations": relations}
@@ -103,7 +91,7 @@ def test_results_are_as_large_as_those_of_the_authors_code(
 ) -> None:
     """Cases for each case of the log; the smaller epsilon, the wider they are spread."""
     params = params_of(method, name, epsilon)
-    n_cases = log(logs_folder, name).n_cases
+    n_cases = real_log(logs_folder, name).n_cases
     found = np.median(
         [
             released(logs_folder, name, method, params, number).n_cases / n_cases
@@ -187,7 +175,7 @@ def f_scores(folder: Path, name: str, epsilon: str, method: LevelMethod, n: int)
 @functools.cache
 def mined(folder: Path, name: str) -> MinedProcess:
     pytest.importorskip("pm4py")
-    traces = log(folder, name)
+    traces = real_log(folder, name)
     return MinedProcess(VariantHistogram.from_traces(traces), traces.vocabulary)
 
 
@@ -278,7 +266,7 @@ def test_bpic_2012_takes_a_tenth_of_the_time(
     """
     if not (logs_folder / BPIC).exists():
         pytest.skip("the folder of logs lacks BPIC 2012")
-    traces = log(logs_folder, BPIC)
+    traces = real_log(logs_folder, BPIC)
     params = method.Params(epsilon=epsilon, max_prefix_length=53, **thresholds)
     spent = []
     for number in range(3):

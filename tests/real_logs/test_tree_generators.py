@@ -8,8 +8,6 @@ compared with the whole ones.
 
 from __future__ import annotations
 
-import functools
-import gzip
 from collections import Counter
 from pathlib import Path
 
@@ -17,17 +15,16 @@ import numpy as np
 import pytest
 
 from tests.support.keys import release_key
-from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
+from tests.support.real_logs import real_log
+from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.variants.generator import VariantGenerator
 from tracecloak.anonymizers.variants.method import VariantLog, VariantLogParams
 from tracecloak.anonymizers.variants.prefix_tree import PrefixTree
 from tracecloak.anonymizers.variants.sparse_histogram import SparseHistogram
 from tracecloak.pipelines.measure.measures import VariantDistribution, variant_emd
-from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.formats.xes import XesReader
 
 pytestmark = pytest.mark.logs
 
@@ -35,20 +32,6 @@ COSELOG = "coselog_receipt.xes.gz"
 SEPSIS = "sepsis.xes.gz"
 LENGTHS = {COSELOG: 25, SEPSIS: 40}
 N_KEYS = 10
-
-
-@functools.cache
-def log(folder: Path, name: str) -> TraceBatch:
-    reader = XesReader()
-    with gzip.open(folder / name) as stream:
-        columns = ColumnMapping().resolve(reader.column_names(stream), True)
-    with gzip.open(folder / name) as stream:
-        events = [
-            columns.canonicalise(raw.columns, raw.records, raw.malformed, 0)[0]
-            for raw in reader.read(stream, columns.wanted, columns.required, 1 << 16)
-        ]
-    [traces] = group_into_traces(events)
-    return traces
 
 
 def total_variation(a: Counter[tuple[int, ...]], b: Counter[tuple[int, ...]]) -> float:
@@ -87,7 +70,7 @@ def measured(
     folder: Path, name: str, generator: VariantGenerator, epsilon: str, delta: str
 ) -> tuple[float, float, float]:
     """Medians of total variation and earth mover's distance of variants, and of edges' TV."""
-    traces = log(folder, name)
+    traces = real_log(folder, name)
     counted = VariantHistogram.from_traces(traces)
     true = VariantDistribution(counted.offsets, counted.codes, counted.counts)
     params = VariantLogParams(

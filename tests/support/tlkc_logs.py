@@ -5,22 +5,15 @@ Rafiei, van der Aalst: Group-Based Privacy Preservation Techniques for Process M
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tests.support.logs import trace_batch
-from tracecloak.anonymizers.contract.in_memory import group_into_traces
-from tracecloak.schemas.events.columns import ColumnMapping, RowFilter
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.transforms.batch.read import EventSource
-from tracecloak.transforms.files import match_files
-from tracecloak.transforms.formats.registry import SourceFormat
 
 HOUR_US = 3_600_000_000
 MINUTE_US = 60_000_000
@@ -141,35 +134,6 @@ def hours_log(
         zero: list[tuple[str, str | None, int]] = [(*ZERO, 0)] if hour_zero else []
         cases[case] = (zero + events, {DISEASE: disease})
     return traces_with(cases, released)
-
-
-@functools.lru_cache(maxsize=2)
-def real_log(
-    folder: Path,
-    file: str,
-    attributes: tuple[tuple[str, str], ...] = (),
-    filters: tuple[RowFilter, ...] = (),
-) -> TraceBatch:
-    """Reads a public research log with some of its attributes, as one batch."""
-    if file.endswith(".csv.gz"):
-        form = SourceFormat(delimiter=";")
-        mapping = ColumnMapping(
-            "Case ID", "Activity", "Complete Timestamp", attributes=attributes, filters=filters
-        )
-    else:
-        form, mapping = SourceFormat(), ColumnMapping(attributes=attributes, filters=filters)
-    source = EventSource(tuple(match_files([str(folder / file)])), form, mapping)
-    [traces] = group_into_traces([events for events, _ in source.read(source.files[0])])
-    return traces
-
-
-def sepsis(folder: Path) -> TraceBatch:
-    """Returns the Sepsis log with age and diagnosis."""
-    return real_log(
-        folder,
-        "sepsis_attributes.csv.gz",
-        (("case:Age", "Age"), ("case:Diagnose", "Diagnose")),
-    )
 
 
 def values_of(traces: TraceBatch, name: str) -> list[str]:
