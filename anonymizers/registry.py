@@ -1,73 +1,72 @@
-"""All methods by name: one line each makes a method available everywhere."""
+"""All methods by name: one line each makes a method available everywhere.
+
+What is named is loaded when it is asked for. Other distributions add methods by entry points of the
+group `tracecloak.methods`, each a class, or an instance, of `Anonymizer` or of `VariantGenerator`.
+"""
 
 from __future__ import annotations
 
-from tracecloak.anonymizers.amun.method import Amun
+from typing import Any, cast
+
 from tracecloak.anonymizers.contract.method import Anonymizer
-from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg
-from tracecloak.anonymizers.logs.amun_rigorous import AmunRigorous
-from tracecloak.anonymizers.logs.pripel_rigorous import PripelRigorous
-from tracecloak.anonymizers.logs.private_log import PrivateLog
-from tracecloak.anonymizers.pretsa.method import Pretsa, PretsaCase
-from tracecloak.anonymizers.pripel.method import Pripel
-from tracecloak.anonymizers.queries.laplace_dfg import LaplaceDfg
-from tracecloak.anonymizers.queries.laplace_levels import LaplaceLevels
-from tracecloak.anonymizers.queries.laplace_variants import LaplaceVariants
-from tracecloak.anonymizers.queries.sacofa import Sacofa
-from tracecloak.anonymizers.queries.sapa import Sapa
-from tracecloak.anonymizers.tlkc.k_anonymous_subtraces import KAnonymousSubtraces
-from tracecloak.anonymizers.tlkc.k_anonymous_variants import KAnonymousVariants
-from tracecloak.anonymizers.tlkc.method import Tlkc
-from tracecloak.anonymizers.trees.dpim import Dpim
-from tracecloak.anonymizers.trees.process_tree_miner import ProcessTreeMiner
-from tracecloak.anonymizers.variants.auto import AutoVariants
-from tracecloak.anonymizers.variants.hybrid import HybridVariants
-from tracecloak.anonymizers.variants.markov import MarkovVariants, MarkovVariantsPure
-from tracecloak.anonymizers.variants.method import VariantLog
-from tracecloak.anonymizers.variants.prefix_tree import PrefixTree
-from tracecloak.anonymizers.variants.privtree import PrivTree
-from tracecloak.anonymizers.variants.sparse_histogram import SparseHistogram
-from tracecloak.anonymizers.variants.stability_histogram import VariantHistogramMethod
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.plugins import Plugins
 
-_ALL: tuple[Anonymizer, ...] = (
-    Amun(),
-    PrivateDfg(),
-    ProcessTreeMiner(),
-    Dpim(),
-    VariantHistogramMethod(),
-    VariantLog(SparseHistogram()),
-    VariantLog(PrefixTree()),
-    VariantLog(PrivTree()),
-    VariantLog(MarkovVariants()),
-    VariantLog(MarkovVariantsPure()),
-    VariantLog(HybridVariants()),
-    VariantLog(AutoVariants()),
-    VariantLog(LaplaceLevels()),
-    PrivateLog(),
-    AmunRigorous(),
-    LaplaceVariants(),
-    Sacofa(),
-    LaplaceDfg(),
-    Sapa(),
-    Pripel(),
-    PripelRigorous(),
-    KAnonymousVariants(),
-    KAnonymousSubtraces(),
-    Tlkc(),
-    Pretsa(),
-    PretsaCase(),
+
+def _made(loaded: Any) -> Anonymizer:
+    made = loaded() if isinstance(loaded, type) else loaded
+    if not hasattr(made, "answer"):
+        return cast(Anonymizer, made)
+    from tracecloak.anonymizers.variants.method import VariantLog
+
+    return VariantLog(made)  # a generator of variants is the method that releases what it makes
+
+
+METHODS: Plugins[Anonymizer] = Plugins(
+    "method",
+    "tracecloak.methods",
+    {
+        "amun": "tracecloak.anonymizers.amun.method:Amun",
+        "private-dfg": "tracecloak.anonymizers.graphs.private_dfg:PrivateDfg",
+        "process-tree": "tracecloak.anonymizers.trees.process_tree_miner:ProcessTreeMiner",
+        "dpim": "tracecloak.anonymizers.trees.dpim:Dpim",
+        "variant-histogram": (
+            "tracecloak.anonymizers.variants.stability_histogram:VariantHistogramMethod"
+        ),
+        "sparse-histogram": "tracecloak.anonymizers.variants.sparse_histogram:SparseHistogram",
+        "prefix-tree": "tracecloak.anonymizers.variants.prefix_tree:PrefixTree",
+        "privtree": "tracecloak.anonymizers.variants.privtree:PrivTree",
+        "markov-log": "tracecloak.anonymizers.variants.markov:MarkovVariants",
+        "markov-log-pure": "tracecloak.anonymizers.variants.markov:MarkovVariantsPure",
+        "hybrid-log": "tracecloak.anonymizers.variants.hybrid:HybridVariants",
+        "auto-variants": "tracecloak.anonymizers.variants.auto:AutoVariants",
+        "laplace-levels": "tracecloak.anonymizers.queries.laplace_levels:LaplaceLevels",
+        "private-log": "tracecloak.anonymizers.logs.private_log:PrivateLog",
+        "amun-rigorous": "tracecloak.anonymizers.logs.amun_rigorous:AmunRigorous",
+        "laplace-variants": "tracecloak.anonymizers.queries.laplace_variants:LaplaceVariants",
+        "sacofa": "tracecloak.anonymizers.queries.sacofa:Sacofa",
+        "laplace-dfg": "tracecloak.anonymizers.queries.laplace_dfg:LaplaceDfg",
+        "sapa": "tracecloak.anonymizers.queries.sapa:Sapa",
+        "pripel": "tracecloak.anonymizers.pripel.method:Pripel",
+        "pripel-rigorous": "tracecloak.anonymizers.logs.pripel_rigorous:PripelRigorous",
+        "k-anonymous-variants": (
+            "tracecloak.anonymizers.tlkc.k_anonymous_variants:KAnonymousVariants"
+        ),
+        "k-anonymous-subtraces": (
+            "tracecloak.anonymizers.tlkc.k_anonymous_subtraces:KAnonymousSubtraces"
+        ),
+        "tlkc": "tracecloak.anonymizers.tlkc.method:Tlkc",
+        "pretsa": "tracecloak.anonymizers.pretsa.method:Pretsa",
+        "pretsa-case": "tracecloak.anonymizers.pretsa.method:PretsaCase",
+    },
+    make=_made,
 )
-
-METHODS: dict[str, Anonymizer] = {method.name: method for method in _ALL}
 
 
 def method_named(name: str) -> Anonymizer:
     """Returns the method.
 
     Raises:
-        UsageError: There is none of that name.
+        UsageError: There is none of that name, or it is another distribution's and cannot be
+            loaded.
     """
-    if name not in METHODS:
-        raise UsageError(f"method must be one of {', '.join(sorted(METHODS))}, got {name!r}")
-    return METHODS[name]
+    return METHODS.named(name)

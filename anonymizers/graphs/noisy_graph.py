@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracecloak.anonymizers.graphs.flow_conservation import conserve
 from tracecloak.anonymizers.noise.sums import SumNoise, onto_simplex, whole
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.durations import ReleasedDurations
@@ -34,6 +33,9 @@ def released_graph(
         borders_us: int64[n_bins-1], borders of the duration bins in microseconds, or None.
         noise: What was added to each sum.
     """
+    # It loads scipy, which takes as long as all else that a plan or a catalogue loads.
+    from tracecloak.anonymizers.graphs.flow_conservation import conserve
+
     n_codes = vocabulary.end + 1
     n_bins = 1 if borders_us is None else len(borders_us) + 1
     pairs, first, n_summed = np.unique(domain // n_bins, return_index=True, return_counts=True)

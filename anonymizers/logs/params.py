@@ -16,32 +16,27 @@ from tracecloak.anonymizers.logs.step_durations import DEFAULT_BINS, excess_of_d
 from tracecloak.anonymizers.logs.time_bins import MIN_BINS
 from tracecloak.anonymizers.logs.time_range import LogTime, TimeRange
 from tracecloak.anonymizers.rigorous.params import Exact, RigorousParams
-from tracecloak.anonymizers.variants.auto import AutoVariants
 from tracecloak.anonymizers.variants.generator import VariantGenerator
-from tracecloak.anonymizers.variants.hybrid import HybridVariants
-from tracecloak.anonymizers.variants.markov import MarkovVariants, MarkovVariantsPure
-from tracecloak.anonymizers.variants.prefix_tree import PrefixTree
-from tracecloak.anonymizers.variants.privtree import PrivTree
-from tracecloak.anonymizers.variants.sparse_histogram import SparseHistogram
-from tracecloak.anonymizers.variants.stable_variants import StableVariants
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.attributes import Attribute, Declarations, declared
 from tracecloak.schemas.events.vocabulary import OTHER
 from tracecloak.schemas.events.working_time import WorkingCalendar
+from tracecloak.schemas.plugins import Plugins
 
-GENERATORS: dict[str, VariantGenerator] = {
-    generator.name: generator
-    for generator in (
-        StableVariants(),
-        SparseHistogram(),
-        PrefixTree(),
-        PrivTree(),
-        MarkovVariants(),
-        MarkovVariantsPure(),
-        HybridVariants(),
-    )
-}
-_AUTO, _AUTO_PURE = AutoVariants(), PrivTree()
+GENERATORS: Plugins[VariantGenerator] = Plugins(
+    "variants",
+    "tracecloak.generators",
+    {
+        "variant-histogram": "tracecloak.anonymizers.variants.stable_variants:StableVariants",
+        "sparse-histogram": "tracecloak.anonymizers.variants.sparse_histogram:SparseHistogram",
+        "prefix-tree": "tracecloak.anonymizers.variants.prefix_tree:PrefixTree",
+        "privtree": "tracecloak.anonymizers.variants.privtree:PrivTree",
+        "markov-log": "tracecloak.anonymizers.variants.markov:MarkovVariants",
+        "markov-log-pure": "tracecloak.anonymizers.variants.markov:MarkovVariantsPure",
+        "hybrid-log": "tracecloak.anonymizers.variants.hybrid:HybridVariants",
+    },
+    make=lambda kind: kind(),
+)
 
 # Relative to each other; `bought` is for each thing that is, `attributes` for all of them together.
 DEFAULT_SPLIT = {
@@ -179,7 +174,11 @@ class PrivateLogParams(RigorousParams):
     def generator(self) -> VariantGenerator:
         """What makes the variants."""
         if self.variants == "auto":
-            return _AUTO_PURE if self.delta == 0 else _AUTO
+            if self.delta == 0:
+                return GENERATORS["privtree"]
+            from tracecloak.anonymizers.variants.auto import AutoVariants  # lazy, as those are
+
+            return AutoVariants()
         return GENERATORS[self.variants]
 
     @property

@@ -42,7 +42,6 @@ from tracecloak.anonymizers.pripel.enrichment import (
     enriched,
     pair_groups,
 )
-from tracecloak.anonymizers.pripel.matching import match_variants
 from tracecloak.anonymizers.queries.laplace_variants import LaplaceVariants
 from tracecloak.anonymizers.queries.prefix_method import LevelMethod, LevelParams
 from tracecloak.anonymizers.queries.sacofa import Sacofa
@@ -294,6 +293,9 @@ def _matched(
     released = VariantHistogram.from_sequences(
         encode_sequences(answer.offsets, codes), answer.counts
     )
+    # It loads scipy, which a plan or a catalogue need not wait for.
+    from tracecloak.anonymizers.pripel.matching import match_variants
+
     matching = match_variants(released, raw)
     used, place = np.unique(matching.raw, return_inverse=True)
     return QueryDecision(

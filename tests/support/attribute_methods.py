@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from pydantic import Field
 
+from tests.support import registered
 from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.logs.attributes import (
     AttributeCounter,
@@ -20,7 +21,6 @@ from tracecloak.anonymizers.logs.attributes import (
     decide_attribute,
 )
 from tracecloak.anonymizers.noise.randomness import Randomness, hex_ids
-from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.variants.stability_histogram import (
     VariantHistogramMethod,
     VariantHistogramParams,
@@ -163,5 +163,4 @@ class Passing(contract.Anonymizer):
 
 def register(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes both known by their names for the time of a test."""
-    for method in (Generating(), Passing()):
-        monkeypatch.setitem(METHODS, method.name, method)
+    registered.register(monkeypatch, Generating(), Passing())

@@ -25,7 +25,6 @@ from tests.support.rounds import CONFIG_DIGEST, RELEASE_ID, rows_of
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.pretsa.method import Pretsa, PretsaCase
 from tracecloak.anonymizers.pretsa.verify import verify_released
-from tracecloak.anonymizers.registry import METHODS
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
 from tracecloak.schemas.events.traces import TraceBatch
@@ -377,8 +376,6 @@ def test_beam_gives_the_bytes_of_the_in_memory_driver(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[Any, ...]
 ) -> None:
     fix_key(monkeypatch)
-    for method in (Pretsa(), PretsaCase()):
-        monkeypatch.setitem(METHODS, method.name, method)
     inputs = ",".join(str(path) for path in hospital_files(tmp_path, 150))
 
     def made(name: str, *others: Any) -> Path:

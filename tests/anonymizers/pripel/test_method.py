@@ -20,7 +20,6 @@ from tests.support.rounds import rows_of, run_rounds
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.pripel.method import Pripel, PripelParams
 from tracecloak.anonymizers.queries.laplace_variants import LaplaceVariants
-from tracecloak.anonymizers.registry import METHODS
 from tracecloak.schemas.errors import GuaranteeError, UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 
@@ -228,7 +227,6 @@ def test_beam_and_any_number_of_shards_give_the_bytes_of_the_in_memory_driver(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Catches enrichment, matching or noise that depends on how the log is spread."""
-    monkeypatch.setitem(METHODS, PRIPEL.name, PRIPEL)
     fix_key(monkeypatch)
     inputs = ",".join(map(str, individual_files(tmp_path, 300)))
 

@@ -18,6 +18,7 @@ import pytest
 from tests.support import broken_methods
 from tests.support.keys import release_key
 from tests.support.logs import read_cases, trace_batch
+from tests.support.registered import register
 from tests.support.releasing import csv_log, tracecloak
 from tracecloak.anonymizers.contract.in_memory import bound
 from tracecloak.anonymizers.contract.method import Anonymizer
@@ -160,7 +161,7 @@ def test_a_false_claim_ends_with_5_after_the_report_is_written(
     log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     broken = broken_methods.variant_histogram_with(broken_methods.one_sided)
-    monkeypatch.setitem(METHODS, "variant-histogram", broken)
+    register(monkeypatch, broken)
     assert run(log, "variant-histogram", "--epsilon", "1", releases=1000) == 5
     found, text = read(log)
     assert found["is_refuted"]

@@ -15,6 +15,7 @@ from scipy import stats
 from tests.support.broken_methods import MinerOfTheExactLog
 from tests.support.keys import release_key
 from tests.support.logs import Variant, trace_batch
+from tests.support.registered import register
 from tests.support.releasing import csv_log, tracecloak
 from tracecloak.anonymizers.audit.difference_attack import plain_tree
 from tracecloak.anonymizers.audit.guess_bounds import largest_success
@@ -319,7 +320,7 @@ def test_reports_say_what_the_difference_tells_and_nothing_of_the_log(
 def test_a_refuted_claim_ends_with_5_and_says_why(
     log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(METHODS, "process-tree", MinerOfTheExactLog())
+    register(monkeypatch, MinerOfTheExactLog())
     public = log.parent / "public.txt"
     assert run(log, "process-tree", "--epsilon", "1", "--vocabulary", public) == 5
     found = json.loads((log.parent / "report.json").read_text(encoding="utf-8"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import os
@@ -24,9 +23,9 @@ from hypothesis import given
 
 from tests.support.logs import Event, event_logs, naive_variants, read_cases, trace_batch
 from tests.support.paper_log import table_1
+from tests.support.registered import forget
 from tests.support.releasing import ROOT, csv_log, tracecloak
 from tracecloak.anonymizers.amun.params import AmunParams
-from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.experiments import compare
 from tracecloak.pipelines.experiments import report as experiment_report
 from tracecloak.pipelines.experiments import run as experiment
@@ -56,12 +55,6 @@ from tracecloak.schemas.published.manifest import TOOL_VERSION
 pytestmark = pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
 
 VARIANTS = {"A B C D": 40, "A C B D": 25, "A B D": 15, "A D": 8, "B A D": 2}
-_CLASSES = {
-    "sacofa": ("tracecloak.anonymizers.queries.sacofa", "Sacofa"),
-    "laplace-variants": ("tracecloak.anonymizers.queries.laplace_variants", "LaplaceVariants"),
-    "sapa": ("tracecloak.anonymizers.queries.sapa", "Sapa"),
-    "pripel": ("tracecloak.anonymizers.pripel.method", "Pripel"),
-}
 
 
 def cases() -> dict[str, str]:
@@ -89,15 +82,6 @@ def path(tmp_path: Path) -> Path:
 def _version(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever edits the code while tests run does not make rows old."""
     monkeypatch.setattr(compare, "code_version", lambda: "0.1 of a test")
-
-
-@pytest.fixture
-def methods(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
-    """The registry with all that experiments ask for."""
-    for name, (module, kind) in _CLASSES.items():
-        if name not in METHODS:
-            monkeypatch.setitem(METHODS, name, getattr(importlib.import_module(module), kind)())
-    return METHODS
 
 
 def sacofa_sapa(**flags: str) -> Any:
@@ -205,7 +189,7 @@ def test_active_cases_are_those_that_have_begun_and_not_ended(log: list[Event]) 
     assert active_cases(traces, times).tolist() == expected
 
 
-def test_the_log_itself_is_at_no_distance(methods: Mapping[str, Any]) -> None:
+def test_the_log_itself_is_at_no_distance() -> None:
     for name, nothing in (
         ("amun", ("jaccard_distance", "prefix_jaccard_distance", "variants_lost",
                   "variants_invented", "edge_frequency_emd", "edge_time_emd_months")),
@@ -218,7 +202,7 @@ def test_the_log_itself_is_at_no_distance(methods: Mapping[str, Any]) -> None:
         assert own["released_cases"] == 90 and own["released_variants"] == 5
 
 
-def test_figures_of_a_release_are_those_of_its_variants(methods: Mapping[str, Any]) -> None:
+def test_figures_of_a_release_are_those_of_its_variants() -> None:
     """One that loses AD and BAD and invents DD."""
     log = log_of()
     grid = GRIDS["amun"](dict.fromkeys(flag.name for flag in GRIDS["amun"].flags))
@@ -233,14 +217,14 @@ def test_figures_of_a_release_are_those_of_its_variants(methods: Mapping[str, An
     assert found["edge_frequency_emd"] > 0
 
 
-def test_every_repetition_has_noise_of_its_own(methods: Mapping[str, Any]) -> None:
+def test_every_repetition_has_noise_of_its_own() -> None:
     """20 counts of scale 2 on some fifty prefixes are all alike with probability below 1e-30."""
     wanted = Experiment(sacofa_sapa(epsilons="0.5"), (log_of(),), ["sacofa"], 20, 0)
     sizes = Counter(row["relative_size"] for row, _ in wanted.rows() if row["arm"] == "SaCoFa")
     assert len(sizes) > 1
 
 
-def test_a_release_has_the_variants_of_its_log(methods: Mapping[str, Any]) -> None:
+def test_a_release_has_the_variants_of_its_log() -> None:
     log = log_of()
     cell = Cell("Amun", "0.4", "", "amun", {"guessing_advantage": 0.4}, needs_log=True)
     released = release_of(log, cell)
@@ -260,7 +244,7 @@ def test_a_release_has_the_variants_of_its_log(methods: Mapping[str, Any]) -> No
 
 
 def test_the_page_the_charts_and_the_table_show_the_rows(
-    path: Path, methods: Mapping[str, Any], capsys: pytest.CaptureFixture[str]
+    path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for library in ("pm4py", "sklearn", "matplotlib"):
         pytest.importorskip(library)
@@ -300,7 +284,7 @@ def test_the_page_the_charts_and_the_table_show_the_rows(
     assert "not private" in capsys.readouterr().out
 
 
-def test_tables_6_to_8_and_figure_3(path: Path, methods: Mapping[str, Any]) -> None:
+def test_tables_6_to_8_and_figure_3(path: Path) -> None:
     pytest.importorskip("matplotlib")
     flags = ["--guessing_advantages", "0.3", "--pruning", "1,20", "--repetitions", 2]
     assert command("amun", path, *flags) == 0
@@ -326,7 +310,7 @@ def test_tables_6_to_8_and_figure_3(path: Path, methods: Mapping[str, Any]) -> N
 
 
 def test_rows_that_are_there_are_not_computed_again(
-    path: Path, methods: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run ends in the middle of a line; the next one computes what is missing and no more."""
     wanted = Experiment(sacofa_sapa(), (log_of(),), repetitions=3, mined=0)
@@ -390,9 +374,7 @@ def test_a_killed_run_goes_on_where_it_stopped(path: Path, monkeypatch: pytest.M
     assert (out / "experiment.html").exists()
 
 
-def test_the_same_rows_make_the_same_bytes(
-    path: Path, methods: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_rows_make_the_same_bytes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     matplotlib = pytest.importorskip("matplotlib")
     flags = ["--guessing_advantages", "0.3", "--repetitions", 1]
     assert command("amun", path, *flags) == 0
@@ -404,11 +386,10 @@ def test_the_same_rows_make_the_same_bytes(
 
 
 def test_methods_that_are_not_there_are_left_out_and_named(
-    path: Path, methods: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("matplotlib")
-    monkeypatch.delitem(METHODS, "pripel")
-    monkeypatch.delitem(METHODS, "sacofa")
+    forget(monkeypatch, "pripel", "sacofa")
     assert command("amun", path, "--guessing_advantages", "0.3", "--repetitions", 1) == 0
     assert "left out  pripel, sacofa" in capsys.readouterr().out
     page = (path.parent / "out" / "experiment.html").read_text()
@@ -417,7 +398,7 @@ def test_methods_that_are_not_there_are_left_out_and_named(
 
 
 def test_a_refusal_is_a_row_and_the_others_go_on(
-    path: Path, methods: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("matplotlib")
 
@@ -441,7 +422,7 @@ def test_a_refusal_is_a_row_and_the_others_go_on(
 
 
 def test_a_model_that_takes_too_long_is_said_to(
-    methods: Mapping[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And is tried again with more patience, but not with as much."""
     for library in ("pm4py", "sklearn", "matplotlib"):
@@ -506,7 +487,6 @@ def test_boxes_are_drawn_where_the_figures_are() -> None:
 )
 def test_a_wrong_command_is_refused_before_anything_is_written(
     path: Path,
-    methods: Mapping[str, Any],
     name: str,
     flags: list[str],
     said: str,
@@ -524,7 +504,7 @@ def test_two_logs_of_one_name_no_method_and_a_foreign_flag_are_refused(
         grid_named("amun", {"epsilons": "1"})
     with pytest.raises(UsageError, match="log 'log' is there twice"):
         Experiment(grid_named("amun", {}), (log_of(), log_of()))
-    monkeypatch.delitem(METHODS, "amun")
+    forget(monkeypatch, "amun")
     with pytest.raises(UsageError, match="none of the methods is there: amun"):
         Experiment(grid_named("amun", {}), (log_of(),), ["amun"])
 
@@ -534,7 +514,6 @@ def test_two_logs_of_one_name_no_method_and_a_foreign_flag_are_refused(
 )
 def test_a_library_that_is_not_installed_is_named(
     path: Path,
-    methods: Mapping[str, Any],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     module: str,
