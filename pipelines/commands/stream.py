@@ -1,16 +1,16 @@
-"""The command `tracecloak stream`: its flags, and what it prints."""
+"""`tracecloak stream`: publishes what closes in a stream of events, step by step."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Any
 
 from tracecloak.pipelines.commands.flags import help_text
+from tracecloak.pipelines.commands.table import Given
 
 
-def add_stream_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of a stream."""
+def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
+    """Adds those of the configuration, of the messages and of the products."""
     from tracecloak.pipelines.release.config import Columns
     from tracecloak.pipelines.stream.config import log_keys, stream_keys
 
@@ -31,22 +31,15 @@ def add_stream_flags(parser: argparse.ArgumentParser) -> None:
         group.add_argument(f"--{name}", help=help_text(text))
 
 
-def publish(
-    config_path: str | None,
-    flags: dict[str, Any],
-    rest: Sequence[str],
-    ours: Sequence[str],
-    wants_traceback: bool,
-) -> int:
-    """Runs a stream until it is interrupted; returns the exit code."""
-    from tracecloak.pipelines.commands.progress import showing_progress
-    from tracecloak.pipelines.runners.options import refuse_unknown
+def run(given: Given) -> int:
+    """Runs a stream until it is interrupted or its budget is spent."""
     from tracecloak.pipelines.stream.config import load_stream
+
+    config = load_stream(given.config, given.flags)
+    from tracecloak.pipelines.commands.progress import showing_progress
     from tracecloak.pipelines.stream.run import run_stream
 
-    refuse_unknown(rest, ours)
-    config = load_stream(config_path, flags)
-    with showing_progress(with_runner=wants_traceback):
-        outcome = run_stream(config, rest)
+    with showing_progress(with_runner=given.wants_traceback):
+        outcome = run_stream(config, given.of_beam)
     print(f"{'spent' if outcome.is_spent else 'stopped'}  {outcome.folder}")
     return 0

@@ -25,9 +25,9 @@ import pytest
 
 from tests.support.ledgers import account, contend, python, reservation
 from tracecloak.pipelines.budget import database as ledger_database
+from tracecloak.pipelines.budget import reading
 from tracecloak.pipelines.budget.entries import Entry, problems
 from tracecloak.pipelines.budget.ledger import Ledger, LedgerError, Reservation
-from tracecloak.pipelines.commands import ledger as ledger_command
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 
 NOBODY = 65534
@@ -314,7 +314,7 @@ def test_tampering_is_noticed_and_stops_releases(
     assert filled(ledger).verify() == []
     execute(path, *statements)
     assert ledger.verify() != []
-    assert not ledger_command.verify(ledger).is_sound
+    assert not reading.verify(ledger).is_sound
     for call in (
         lambda: ledger.reserve(reservation(7)),
         lambda: ledger.void("/out", "r2", "k"),
@@ -361,7 +361,7 @@ def test_a_ledger_cut_off_or_written_anew_is_noticed_by_who_noted_a_hash(
 def test_hashes_can_be_computed_by_others(ledger: Ledger) -> None:
     # As the documentation of the format says, without tracecloak's code.
     previous = "0" * 64
-    lines = ledger_command.export(filled(ledger)).splitlines()
+    lines = reading.export(filled(ledger)).splitlines()
     assert len(lines) == 5
     for line in lines:
         columns = json.loads(line)
@@ -777,7 +777,7 @@ def test_show_says_what_is_spent_open_and_left(path: Path) -> None:
         ledger.reserve(reservation(number))
     ledger.commit("/out", "r0", "k")
     assert 0.3 // 0.1 == 2  # what binary floating point would say of what is left
-    lines = ledger_command.show(ledger).splitlines()
+    lines = reading.show(ledger).splitlines()
     assert lines[:6] == [
         "Account a (per case): 7 releases, 6 of them open",
         "           cap      spent  of it open  remaining",
@@ -797,7 +797,7 @@ def test_show_says_what_is_spent_open_and_left(path: Path) -> None:
 
 def test_show_as_json_is_exact(ledger: Ledger) -> None:
     filled(ledger)
-    shown = json.loads(ledger_command.show(ledger, "a", as_json=True))
+    shown = json.loads(reading.show(ledger, "a", as_json=True))
     assert shown["accounts"] == [
         {
             "account": "a", "unit": "case", "epsilon_cap": "1", "delta_cap": "0.00001",
@@ -810,7 +810,7 @@ def test_show_as_json_is_exact(ledger: Ledger) -> None:
         "reserve", "commit", "reserve", "void", "reserve",
     ]  # fmt: skip
     with pytest.raises(UsageError, match="account 'x' is not known; there are a"):
-        ledger_command.show(ledger, "x")
+        reading.show(ledger, "x")
 
 
 @pytest.mark.parametrize(
@@ -829,32 +829,32 @@ def test_show_counts_the_releases_that_still_fit(
 ) -> None:
     ledger = Ledger(f"sqlite:///{path}", {"a": account(*caps)})
     ledger.reserve(reservation(epsilon=asked[0], delta=Fraction(asked[1])))
-    assert f"that still fit: {left}\n" in ledger_command.show(ledger)
+    assert f"that still fit: {left}\n" in reading.show(ledger)
 
 
 def test_show_warns_of_sums_that_bound_nothing_and_of_a_ledger_that_is_not_sound(
     path: Path,
 ) -> None:
     ledger = Ledger(f"sqlite:///{path}")
-    assert ledger_command.show(ledger) == "The ledger is empty, and no account is declared.\n"
-    assert ledger_command.export(ledger) == ""
-    assert "it has no entries" in ledger_command.verify(ledger).text
+    assert reading.show(ledger) == "The ledger is empty, and no account is declared.\n"
+    assert reading.export(ledger) == ""
+    assert "it has no entries" in reading.verify(ledger).text
     ledger.reserve(reservation(0))
     ledger.reserve(reservation(1, epsilon=None, adjacency="replace_one"))
-    text = ledger_command.show(ledger)
+    text = reading.show(ledger)
     assert "Account a (not in the accounts file)" in text
     assert "epsilon  no cap  not finite  not finite  no cap" in text
     assert "The sums bound nothing: the releases are about case, add_remove and case, rep" in text
     assert "not sound" not in text
     execute(path, "UPDATE tracecloak_ledger SET method = 'x' || char(27) || '[2J' WHERE seq = 1")
-    text = ledger_command.show(ledger)
+    text = reading.show(ledger)
     assert text.startswith("This ledger is not sound; problems found by `verify`: 1\n")
     assert "\x1b" not in text
 
 
 def test_verify_gives_a_hash_to_keep(ledger: Ledger) -> None:
-    found = ledger_command.verify(filled(ledger))
+    found = reading.verify(filled(ledger))
     assert found.is_sound
     assert ledger.entries()[-1].hash in found.text
-    assert ledger_command.verify(ledger, ledger.entries()[0].hash).is_sound
-    assert not ledger_command.verify(ledger, "f" * 64).is_sound
+    assert reading.verify(ledger, ledger.entries()[0].hash).is_sound
+    assert not reading.verify(ledger, "f" * 64).is_sound

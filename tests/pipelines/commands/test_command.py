@@ -341,9 +341,9 @@ def test_the_sample_is_the_same_log_in_every_format(tmp_path: Path, name: str) -
     from tracecloak.pipelines.measure.evaluate import _traces
     from tracecloak.schemas.events.columns import ColumnMapping
     from tracecloak.schemas.statistics.variants import VariantHistogram
-    from tracecloak.transforms.batch.read import EventSource
     from tracecloak.transforms.files import match_files
     from tracecloak.transforms.formats.registry import SourceFormat
+    from tracecloak.transforms.sources import EventSource
 
     def traces(path: Path) -> list[object]:
         source = EventSource(tuple(match_files([str(path)])), SourceFormat(), ColumnMapping())

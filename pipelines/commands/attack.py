@@ -1,0 +1,166 @@
+"""`tracecloak attack`: audits a configuration by attacks, or links finished releases.
+
+For the operator only: what it prints and writes was computed on raw data.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from tracecloak.pipelines.commands.flags import (
+    add_reading_flags,
+    add_release_flags,
+    file_to_write,
+    listed,
+)
+from tracecloak.pipelines.commands.table import Given
+from tracecloak.schemas.errors import GuaranteeError, UsageError
+
+
+def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
+    """Adds those of a release and of the audit, or those of the linkage attack."""
+    if "--linkage" in argv:
+        parser.usage = (
+            "tracecloak attack --linkage --original LOG --released RELEASE [RELEASE ...] "
+            "--report FILE.json [FLAG ...]"
+        )
+        _add_linkage_flags(parser)
+        return
+    parser.usage = "tracecloak attack [CONFIG.yaml] [FLAG ...]"
+    parser.add_argument(
+        "--linkage",
+        action="store_true",
+        default=None,
+        help="attack finished releases by what somebody may know of a case instead; see "
+        "attack --linkage --help",
+    )
+    parser.add_argument(
+        "--releases",
+        type=int,
+        help="releases of each log of a pair (default 20,000; fewer where they take long)",
+    )
+    parser.add_argument(
+        "--report", required=True, help="JSON file to write; FILE.md is written beside it"
+    )
+    add_release_flags(parser, argv, config)
+
+
+def _add_linkage_flags(parser: argparse.ArgumentParser) -> None:
+    from tracecloak.pipelines.linkage import knowledge as linkage_knowledge
+    from tracecloak.schemas.statistics.background_knowledge import UNIT_US
+
+    parser.add_argument(
+        "--linkage", action="store_true", required=True, help="attack finished releases"
+    )
+    parser.add_argument("--original", required=True, help="path or glob of the original log")
+    parser.add_argument(
+        "--released",
+        required=True,
+        nargs="+",
+        help="folders of releases, or paths or globs of released logs, one for each release",
+    )
+    parser.add_argument(
+        "--report", required=True, help="JSON file to write; FILE.md is written beside it"
+    )
+    parser.add_argument(
+        "--sensitive",
+        help="attributes of the case as they are released, separated by commas: case:NAME, or "
+        "case:NAME=COLUMN where the original's column is called otherwise",
+    )
+    parser.add_argument(
+        "--time_unit", choices=list(UNIT_US), help="how exactly times are known (default hours)"
+    )
+    parser.add_argument(
+        "--sizes",
+        help="how many elements are known, separated by commas, from 0 to "
+        f"{linkage_knowledge.LARGEST_SIZE} (default all)",
+    )
+    parser.add_argument(
+        "--samples",
+        type=int,
+        help="attacks to draw where not all are gone through; the error of a share falls with its "
+        f"square root (default {linkage_knowledge.DEFAULT_SAMPLES:,})",
+    )
+    add_reading_flags(parser)
+
+
+def run(given: Given) -> int:
+    """Attacks, and writes the report.
+
+    Raises:
+        GuaranteeError: The claim of the configuration is refuted.
+    """
+    flags = dict(given.flags)
+    if not flags.pop("linkage", False):
+        return _audit(given.config, flags)
+    if given.config is not None:
+        raise UsageError(f"unknown argument {given.config!r}; attack --linkage has only flags")
+    return _link(flags)
+
+
+def _audit(config_path: str | None, flags: dict[str, Any]) -> int:
+    """Audits a release's configuration; raises GuaranteeError where its claim is refuted."""
+    from tracecloak.pipelines.attack.report import summary_lines, write_report
+    from tracecloak.pipelines.attack.run import DEFAULT_RELEASES, attack_configuration
+    from tracecloak.pipelines.commands.progress import showing_progress
+    from tracecloak.pipelines.release.config import load
+
+    path = file_to_write("report", flags.pop("report"))
+    n_releases = flags.pop("releases", DEFAULT_RELEASES)
+    # Nothing is released, so it does not matter where to.
+    config = load(config_path, {**flags, "output": "nowhere"})
+    with showing_progress(with_runner=False):
+        report = attack_configuration(config, n_releases)
+    written = write_report(report, path)
+    print("\n".join(summary_lines(report)))
+    print(f"report     {' and '.join(map(str, written))}")
+    if report.is_refuted:
+        raise GuaranteeError(report.verdict)
+    return 0
+
+
+def _link(flags: dict[str, Any]) -> int:
+    """Attacks finished releases by what somebody may know of a case."""
+    from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
+    from tracecloak.pipelines.commands.progress import showing_progress
+    from tracecloak.pipelines.linkage import logs as linkage_logs
+    from tracecloak.pipelines.linkage import report as linkage_report
+    from tracecloak.pipelines.linkage import run as linkage
+    from tracecloak.pipelines.linkage.knowledge import Settings
+    from tracecloak.pipelines.measure.perspectives import RESOURCE
+    from tracecloak.pipelines.release.config import load_source
+    from tracecloak.pipelines.release.source import source_of
+
+    path = file_to_write("report", flags.pop("report"))
+    given: dict[str, Any] = {}
+    if (unit := flags.pop("time_unit", None)) is not None:
+        given["unit"] = unit
+    if (samples := flags.pop("samples", None)) is not None:
+        given["n_samples"] = samples
+    if (sizes := flags.pop("sizes", None)) is not None:
+        given["sizes"] = tuple(map(_whole_number, listed(sizes)))
+    settings = Settings(**given)
+    sensitive = linkage_logs.sensitive_columns(flags.pop("sensitive", ""))
+    paths = flags.pop("released")
+    source = source_of(load_source({"input": flags.pop("original"), **flags}))
+    with showing_progress(with_runner=False):
+        names = [RESOURCE, *sensitive]
+        releases = [linkage_logs.read_released(released, names) for released in paths]
+        original = linkage_logs.read_original(source, sensitive)
+        logs = linkage_logs.linked(original, releases, list(sensitive))
+        randomness = Randomness(ReleaseKey.generate(), "linkage", "", "")
+        found = tuple(linkage.link(*logs, randomness, settings))
+    report = linkage_report.LinkageReport(*logs, tuple(sensitive), settings, found)
+    written = linkage_report.write_report(report, path)
+    print("\n".join(linkage_report.summary_lines(report)))
+    print(f"report     {' and '.join(map(str, written))}")
+    return 0
+
+
+def _whole_number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise UsageError(f"sizes must be whole numbers, got {text!r}") from None

@@ -1,0 +1,82 @@
+"""`tracecloak compare`: compares methods at the same true epsilon; for the operator only."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from tracecloak.pipelines.commands.flags import add_reading_flags, file_to_write, listed
+from tracecloak.pipelines.commands.table import Given
+
+
+def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
+    """Adds those of the logs, the methods and the budgets."""
+    from tracecloak.pipelines.experiments import compare
+
+    parser.add_argument(
+        "--input", required=True, help="logs, each a path or a glob; separated by commas"
+    )
+    parser.add_argument(
+        "--output",
+        required=True,
+        help="Markdown page to write; rows go to .jsonl beside it, and those there are kept",
+    )
+    parser.add_argument("--methods", help="separated by commas; by default all that are comparable")
+    epsilons = ",".join(compare.DEFAULT_EPSILONS)
+    parser.add_argument("--epsilon", help=f"separated by commas (default {epsilons})")
+    parser.add_argument(
+        "--delta", help=f"of methods that need one (default {compare.DEFAULT_DELTA})"
+    )
+    parser.add_argument(
+        "--repetitions",
+        type=int,
+        help=f"releases of each method, log and epsilon (default {compare.DEFAULT_REPETITIONS})",
+    )
+    parser.add_argument(
+        "--mine",
+        type=int,
+        nargs="?",
+        const=compare.DEFAULT_MINED,
+        help="also mine a process from so many of them and judge it by the log, which takes "
+        f"seconds each (default {compare.DEFAULT_MINED}); needs the extra mining",
+    )
+    add_reading_flags(parser)
+
+
+def run(given: Given) -> int:
+    """Compares, and writes a page and its rows."""
+    from tracecloak.pipelines.commands.progress import showing_progress
+    from tracecloak.pipelines.experiments import compare, compare_report
+    from tracecloak.pipelines.experiments.compare_log import Original
+    from tracecloak.pipelines.release.config import load_source
+    from tracecloak.pipelines.release.source import source_of
+
+    flags = dict(given.flags)
+    command = compare_report.command_line(flags)
+    page = file_to_write("output", flags.pop("output"))
+    rows = page.with_suffix(".jsonl")
+    inputs = listed(flags.pop("input"))
+    methods = flags.pop("methods", None)
+    chosen = compare.chosen_methods(None if methods is None else listed(methods))
+    epsilons = flags.pop("epsilon", None)
+    settings = {
+        "epsilons": compare.DEFAULT_EPSILONS if epsilons is None else tuple(listed(epsilons)),
+        "delta": flags.pop("delta", compare.DEFAULT_DELTA),
+        "repetitions": flags.pop("repetitions", compare.DEFAULT_REPETITIONS),
+        "mined": flags.pop("mine", 0),
+    }
+    originals = tuple(
+        Original.read(
+            Path(path).name.split(".")[0], source_of(load_source({"input": path, **flags}))
+        )
+        for path in inputs
+    )
+    comparison = compare.Comparison(originals, chosen, **settings)
+    with showing_progress(with_runner=False):
+        made = compare.run(comparison, rows)
+        lines = compare_report.markdown_lines(comparison, made, command)
+        page.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print(f"page  {page} (not private: for the operator only)")
+    print(f"rows  {rows}")
+    return 0

@@ -1,0 +1,99 @@
+"""`tracecloak experiment`: runs a paper's evaluation on logs; for the operator only."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from tracecloak.pipelines.commands.flags import (
+    add_reading_flags,
+    file_to_write,
+    help_text,
+    listed,
+)
+from tracecloak.pipelines.commands.table import Given
+
+
+def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
+    """Adds those of all experiments, with those of the one that is asked for."""
+    from tracecloak.pipelines.experiments.run import DEFAULT_PATIENCE, GRIDS, REPORT_FILES
+
+    parser.usage = "tracecloak experiment NAME LOG [LOG ...] --output FOLDER [FLAG ...]"
+    parser.add_argument("name", metavar="NAME", help=f"one of {', '.join(GRIDS)}")
+    parser.add_argument("logs", metavar="LOG", nargs="+", help="a path or a glob")
+    parser.add_argument(
+        "--output",
+        required=True,
+        help=f"folder to write {REPORT_FILES} to; rows that are there are not computed again",
+    )
+    parser.add_argument("--methods", help="separated by commas; by default all of the experiment")
+    kinds = [GRIDS[name] for name in argv if name in GRIDS][:1] or list(GRIDS.values())
+    counts = sorted({str(kind.repetitions) for kind in kinds})
+    parser.add_argument(
+        "--repetitions", type=int, help=f"releases of each cell (default {' or '.join(counts)})"
+    )
+    if any(kind.has_models for kind in kinds):
+        parser.add_argument(
+            "--mine",
+            type=int,
+            help="of so many of them a process is mined, which takes most of the time (default: "
+            "all); needs the extra mining",
+        )
+        parser.add_argument(
+            "--patience",
+            type=float,
+            help="seconds after which a mined process is given up, and said to be (default "
+            f"{DEFAULT_PATIENCE:g})",
+        )
+    added: set[str] = set()
+    for kind in kinds:
+        group = parser.add_argument_group(f"of {kind.name}")
+        for flag in kind.flags:
+            if flag.name not in added:  # two experiments may have one of the same name
+                group.add_argument(f"--{flag.name}", help=help_text(flag.meaning))
+                added.add(flag.name)
+    add_reading_flags(parser)
+
+
+def run(given: Given) -> int:
+    """Runs it, and writes its rows, its table and its page."""
+    from tracecloak.pipelines.commands.progress import showing_progress
+    from tracecloak.pipelines.experiments import report as experiment_report
+    from tracecloak.pipelines.experiments import run as experiment
+    from tracecloak.pipelines.release.config import load_source
+    from tracecloak.pipelines.release.source import source_of
+
+    flags = dict(given.flags)
+    name, inputs = flags.pop("name"), flags.pop("logs")
+    command = experiment_report.command_line(name, inputs, flags)
+    folder = Path(flags.pop("output"))
+    methods = flags.pop("methods", None)
+    known = {flag.name for kind in experiment.GRIDS.values() for flag in kind.flags}
+    own = {flag: flags.pop(flag) for flag in list(flags) if flag in known}
+    grid = experiment.grid_named(name, own)
+    repetitions = flags.pop("repetitions", grid.repetitions)
+    settings = {
+        "methods": None if methods is None else listed(methods),
+        "repetitions": repetitions,
+        "mined": flags.pop("mine", repetitions),
+        "patience": flags.pop("patience", experiment.DEFAULT_PATIENCE),
+    }
+    experiment_report.require_matplotlib()
+    logs = tuple(
+        experiment.read_log(
+            Path(path).name.split(".")[0], source_of(load_source({"input": path, **flags})), grid
+        )
+        for path in inputs
+    )
+    wanted = experiment.Experiment(grid, logs, **settings)
+    file_to_write("output", str(folder / experiment.ROWS))
+    with showing_progress(with_runner=False):
+        rows = experiment.run(wanted, folder / experiment.ROWS)
+        experiment.write_parquet(rows, folder / experiment.TABLE)
+        page, *images = experiment_report.write_report(wanted, rows, command, folder)
+    if wanted.left_out:
+        print(f"left out  {', '.join(wanted.left_out)} (not in this installation)")
+    print(f"page  {page}, with {len(images)} charts (not private: for the operator only)")
+    print(f"rows  {folder / experiment.TABLE}, {folder / experiment.ROWS}")
+    return 0

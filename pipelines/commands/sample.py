@@ -1,0 +1,34 @@
+"""`tracecloak sample`: writes a synthetic hospital log of any size."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from tracecloak.pipelines.commands.table import Given
+
+
+def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
+    """Adds the size and the files."""
+    parser.add_argument("--cases", type=int, required=True, help="number of cases")
+    parser.add_argument(
+        "--output",
+        required=True,
+        help="file to write: .xes, .csv or .jsonl, each also with .gz, .parquet or .avro",
+    )
+    parser.add_argument(
+        "--vocabulary", help="file to write its activities to, which are public, one a line"
+    )
+
+
+def run(given: Given) -> int:
+    """Writes the log."""
+    from tracecloak.pipelines.demo.hospital_file import write_sample, write_vocabulary
+
+    path, vocabulary = given.flags["output"], given.flags.get("vocabulary")
+    write_sample(given.flags["cases"], path)
+    print(f"sample  {path}")
+    if vocabulary is not None:
+        write_vocabulary(vocabulary)
+        print(f"vocabulary  {vocabulary}")
+    return 0
