@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from apache_beam.io.filesystems import FileSystems
-
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.schemas.errors import UsageError
+from tracecloak.transforms.files import open_raw
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class KeyReference:
             if scheme == "env":
                 found = os.environ[rest]
             else:
-                with FileSystems.open(rest) as stream:
+                with open_raw(rest) as stream:
                     found = stream.read().decode("ascii")
             return ReleaseKey(bytes.fromhex(found.strip()))
         except (KeyError, OSError, ValueError) as error:

@@ -55,7 +55,7 @@ from tracecloak.pipelines.attack.neighbours import (
 from tracecloak.pipelines.attack.releases import Releases, Watch, changed_cells, fresh_keys
 from tracecloak.pipelines.attack.views import Key, before_publication, without_noise
 from tracecloak.pipelines.release.config import ReleaseConfig
-from tracecloak.pipelines.release.run import source_of
+from tracecloak.pipelines.release.source import source_of
 from tracecloak.schemas.arrays.columnar import encode
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch

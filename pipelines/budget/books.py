@@ -13,7 +13,7 @@ from apache_beam.io.filesystems import FileSystems
 from tracecloak.pipelines.budget.accounts import load_accounts
 from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.budget.ledger import Ledger
-from tracecloak.pipelines.runners.options import is_local
+from tracecloak.pipelines.runners.names import is_local
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 

@@ -21,11 +21,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from apache_beam.io.filesystems import FileSystems
-
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.schemas.errors import TracecloakError, UsageError
-from tracecloak.transforms.files import SourceFile
+from tracecloak.transforms.files import SourceFile, is_on_this_machine
 from tracecloak.transforms.keys import KeyReference
 
 
@@ -110,10 +108,12 @@ class KeyStore:
         """
         digests = []
         for file in files:
-            if FileSystems.get_scheme(file.path) is None:
+            if is_on_this_machine(file.path):
                 with Path(file.path).open("rb") as stream:
                     digests.append(hashlib.file_digest(stream, "sha256").hexdigest())
             else:
+                from apache_beam.io.filesystems import FileSystems
+
                 digests.append(f"{file.path}|{file.n_bytes}|{FileSystems.checksum(file.path)}")
         return self.digest("\n".join(sorted(digests)))
 
@@ -224,10 +224,12 @@ class KeyStore:
         """Where workers find the key at a path of this machine; puts it there."""
         if self._worker_keys is None:
             return KeyReference(f"file:{key_path}")
+        from apache_beam.io.filesystems import FileSystems
+
         path = FileSystems.join(self._worker_keys, key_path.name)
         with self._in_use():
             if not FileSystems.exists(path):
-                if FileSystems.get_scheme(path) is None:
+                if is_on_this_machine(path):
                     _write_private(Path(path), key_path.read_text())
                 else:
                     with closing(FileSystems.create(path)) as stream:
@@ -237,6 +239,8 @@ class KeyStore:
     def _forget_for_workers(self, output: str, release_id: str) -> None:
         if self._worker_keys is None:
             return
+        from apache_beam.io.filesystems import FileSystems
+
         name = self._path(output, release_id, ".key").name
         path = FileSystems.join(self._worker_keys, name)
         with self._in_use():

@@ -21,7 +21,7 @@ from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.batch.read import EventSource
+from tracecloak.transforms.sources import EventSource
 
 # The public length: as many events as this share of the cases has at most.
 LENGTH_SHARE = 0.95

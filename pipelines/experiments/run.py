@@ -38,7 +38,7 @@ from tracecloak.pipelines.release.config import usage_error
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.batch.read import EventSource
+from tracecloak.transforms.sources import EventSource
 
 _LOG = logging.getLogger("tracecloak")
 

@@ -31,11 +31,11 @@ from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.batch.read import EventSource
 from tracecloak.transforms.files import match_files
 from tracecloak.transforms.formats.registry import SourceFormat
-from tracecloak.transforms.publish.release_files import DFG_NAME
+from tracecloak.transforms.publish.names import DFG_NAME
 from tracecloak.transforms.publish.release_folder import LATEST_NAME
+from tracecloak.transforms.sources import EventSource
 
 _MAX_EMD_CELLS = 6_000_000
 

@@ -17,8 +17,8 @@ from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.pipelines.release.model_file import read_model_rules
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping, RowFilter
+from tracecloak.schemas.events.traces import DEFAULT_SHARDS
 from tracecloak.schemas.events.vocabulary import read_vocabulary
-from tracecloak.transforms.batch.traces import DEFAULT_SHARDS
 from tracecloak.transforms.formats.registry import SourceFormat
 
 DEFAULT_PARTS = 8

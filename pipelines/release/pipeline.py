@@ -6,11 +6,12 @@ import apache_beam as beam
 
 from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.transforms.batch.anonymize import AnonymizeTraces, Run
-from tracecloak.transforms.batch.read import EVENTS, EventSource, ReadEventLog
+from tracecloak.transforms.batch.read import EVENTS, ReadEventLog
 from tracecloak.transforms.batch.traces import GroupIntoTraces
 from tracecloak.transforms.batch.validate import CheckRejects, DeadLetter
 from tracecloak.transforms.batch.write import WriteRelease
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
+from tracecloak.transforms.sources import EventSource
 
 
 def build_release(

@@ -12,16 +12,14 @@ from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.budget.books import after_release
 from tracecloak.pipelines.budget.ledger import Ledger, Reservation
 from tracecloak.pipelines.release.config import ReleaseConfig
-from tracecloak.pipelines.runners.options import IN_MEMORY, is_durable, version
+from tracecloak.pipelines.runners.names import IN_MEMORY, is_durable
+from tracecloak.pipelines.runners.options import version
 from tracecloak.schemas.published.manifest import ReleaseManifest
-from tracecloak.transforms.batch.read import EventSource
 from tracecloak.transforms.batch.validate import DeadLetter
+from tracecloak.transforms.publish.names import STATEMENT_NAME
 from tracecloak.transforms.publish.release_folder import ReleaseFolder, write_text
-from tracecloak.transforms.publish.statement import (
-    STATEMENT_NAME,
-    InternalFacts,
-    internal_statement,
-)
+from tracecloak.transforms.publish.statement import InternalFacts, internal_statement
+from tracecloak.transforms.sources import EventSource
 
 
 def manifest_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import apache_beam as beam
@@ -21,7 +21,7 @@ from tracecloak.pipelines.budget.books import (
     open_store,
     reason_of,
 )
-from tracecloak.pipelines.release.config import ReleaseConfig, SourceConfig
+from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.release.pipeline import build_release
 from tracecloak.pipelines.release.records import (
     internal_statement_path,
@@ -29,7 +29,9 @@ from tracecloak.pipelines.release.records import (
     reservation_of,
     write_internal_statement,
 )
-from tracecloak.pipelines.runners.options import IN_MEMORY, check_ready, is_local, pipeline_options
+from tracecloak.pipelines.release.source import source_of
+from tracecloak.pipelines.runners.names import IN_MEMORY, is_local
+from tracecloak.pipelines.runners.options import check_ready, pipeline_options
 from tracecloak.schemas import errors
 from tracecloak.schemas.arrays.merging import Pieces
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
@@ -39,10 +41,8 @@ from tracecloak.schemas.published.manifest import OutputFile, ReleaseManifest
 from tracecloak.schemas.published.rows import parts_of
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.transforms.batch.anonymize import Run
-from tracecloak.transforms.batch.read import EventSource
 from tracecloak.transforms.batch.validate import DeadLetter
 from tracecloak.transforms.batch.write import commit
-from tracecloak.transforms.files import match_files
 from tracecloak.transforms.keys import KeyReference
 from tracecloak.transforms.publish.release_files import (
     check_xes_names,
@@ -53,10 +53,9 @@ from tracecloak.transforms.publish.release_files import (
     write_statement,
 )
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
+from tracecloak.transforms.sources import EventSource
 
 _LOG = logging.getLogger("tracecloak")
-# Inputs whose headers are looked at before anything runs; the readers check every one.
-_CHECKED_FILES = 20
 
 
 @dataclass(frozen=True)
@@ -72,30 +71,6 @@ class Outcome:
     folder: ReleaseFolder
     was_released_before: bool
     dead_letter: str
-
-
-def source_of(config: SourceConfig) -> EventSource:
-    """Returns the input files and how to read them; reads no values.
-
-    Raises:
-        UsageError: An input is not there, or its format is not known.
-        InputSchemaError: An input does not have the mapped columns.
-    """
-    mapping = config.mapping
-    if isinstance(config, ReleaseConfig) and _by_individual(config):
-        mapping = replace(mapping, needs_individual=True)
-    if isinstance(config, ReleaseConfig):
-        attributes = method_named(config.method).attributes(config.method_params)
-        mapping = replace(mapping, attributes=tuple((a.name, a.column) for a in attributes))
-    source = EventSource(tuple(match_files(config.input)), config.source_format, mapping)
-    for file in source.files[:_CHECKED_FILES]:
-        source.columns_of(file)
-    return source
-
-
-def _by_individual(config: ReleaseConfig) -> bool:
-    bounds = method_named(config.method).bounds(config.method_params)
-    return bounds.max_cases_per_individual is not None
 
 
 def run_release(config: ReleaseConfig, beam_arguments: Sequence[str] = ()) -> Outcome:

@@ -1,14 +1,11 @@
-"""Which Beam runner runs a release, and what must not run one."""
+"""Beam's options for a runner, and what must be there before one starts."""
 
 from __future__ import annotations
 
-import argparse
-import ctypes
-import difflib
 import importlib
 import logging
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlparse
 
@@ -31,7 +28,6 @@ from apache_beam.runners import create_runner
 from tracecloak.schemas.errors import UsageError
 
 _LOG = logging.getLogger("tracecloak")
-IN_MEMORY = "InMemory"
 
 
 def pipeline_options(
@@ -153,109 +149,6 @@ def _check_workers(name: str, options: PipelineOptions) -> None:
         )
 
 
-def keep_freed_memory() -> None:
-    """Lets this process reuse large freed blocks instead of giving them back to the system.
-
-    A local runner copies a shuffle many times in blocks of its whole size. Each would be fetched
-    anew, page by page, which is a third of the time of counting 30 million events. Peak memory is
-    the same. Only where the C library is glibc; elsewhere nothing happens.
-    """
-    library = ctypes.CDLL(None)
-    if hasattr(library, "gnu_get_libc_version"):
-        for parameter in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD):
-            library.mallopt(parameter, _NEVER_BYTES)
-
-
-# From glibc's malloc.h; above these sizes it would map blocks of their own, and trim the heap.
-_M_TRIM_THRESHOLD = -1
-_M_MMAP_THRESHOLD = -3
-_NEVER_BYTES = 2**31 - 1
-
-
-def is_durable(runner: str) -> bool:
-    """Returns whether a runner keeps the barrier before the noise across retries."""
-    return runner == "DataflowRunner"
-
-
-_LOCAL = (IN_MEMORY, "FnApiRunner", "DirectRunner", "BundleBasedDirectRunner")
-
-
-def is_local(runner: str) -> bool:
-    """Returns whether a run has ended with this process: nothing goes on elsewhere."""
-    return runner in _LOCAL
-
-
 def version() -> str:
     """Returns Beam's version."""
     return str(beam.__version__)
-
-
-# Beam's Python learns these from the job server, when it runs (Beam's documentation, "Pipeline
-# options for the Flink runner").
-_OF_JOB_SERVER = (
-    "allow_non_restored_state",
-    "auto_balance_write_files_sharding_enabled",
-    "auto_watermark_interval",
-    "checkpoint_timeout_millis",
-    "checkpointing_interval",
-    "checkpointing_mode",
-    "disable_metrics",
-    "execution_mode_for_batch",
-    "execution_retry_delay",
-    "externalized_checkpoints_enabled",
-    "fail_on_checkpointing_errors",
-    "faster_copy",
-    "finish_bundle_before_checkpointing",
-    "flink_conf_dir",
-    "latency_tracking_interval",
-    "max_bundle_size",
-    "max_bundle_time_mills",
-    "min_pause_between_checkpoints",
-    "num_concurrent_checkpoints",
-    "number_of_execution_retries",
-    "object_reuse",
-    "operator_chaining",
-    "re_iterable_group_by_key_result",
-    "report_checkpoint_duration",
-    "retain_externalized_checkpoints_on_cancellation",
-    "savepoint_path",
-    "shutdown_sources_after_idle_ms",
-    "state_backend",
-    "state_backend_factory",
-    "state_backend_storage_path",
-)
-
-
-def beam_flags() -> set[str]:
-    """Returns the flags of all of Beam's option classes, and those of its job server for Flink."""
-    parser = argparse.ArgumentParser(add_help=False, conflict_handler="resolve")
-    for options in PipelineOptions.__subclasses__():
-        options._add_argparse_args(parser)  # Beam lists its flags nowhere else
-    known = {flag for action in parser._actions for flag in action.option_strings}
-    return known | {f"--{name}" for name in _OF_JOB_SERVER}
-
-
-def refuse_unknown(arguments: Sequence[str], ours: Iterable[str]) -> None:
-    """Makes sure that what our own command line did not know is known to Beam.
-
-    Args:
-        arguments: The left arguments.
-        ours: Our own flags, to suggest one of.
-
-    Raises:
-        UsageError: A flag is nobody's.
-    """
-    known = beam_flags()
-    takes_value = False
-    for argument in arguments:
-        flag = argument.split("=", 1)[0]
-        if not flag.startswith("-"):
-            if not takes_value:
-                raise UsageError(f"unknown argument {argument!r}; a configuration file comes first")
-            takes_value = False
-            continue
-        takes_value = "=" not in argument
-        if flag not in known:
-            close = difflib.get_close_matches(flag, [*ours, *known], 1)
-            hint = f"; did you mean {close[0]}?" if close else ""
-            raise UsageError(f"unknown flag {flag}{hint}")

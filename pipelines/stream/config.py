@@ -19,7 +19,7 @@ from tracecloak.anonymizers.streams.log_steps import LogSteps
 from tracecloak.anonymizers.streams.params import StreamParams
 from tracecloak.anonymizers.streams.steps import StepProduct, StreamName, product_of
 from tracecloak.pipelines.release.config import Columns, Where, parse_where, read_yaml, usage_error
-from tracecloak.pipelines.runners.options import is_local
+from tracecloak.pipelines.runners.names import is_local
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping, RowFilter
 from tracecloak.schemas.events.events import EVENT_ID

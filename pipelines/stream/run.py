@@ -26,20 +26,16 @@ from tracecloak.pipelines.budget.books import check_worker_keys, open_ledger, op
 from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.budget.ledger import Ledger, Reservation
 from tracecloak.pipelines.runners.local_streaming import mend_local_streaming
-from tracecloak.pipelines.runners.options import (
-    check_ready,
-    is_durable,
-    is_local,
-    pipeline_options,
-    version,
-)
+from tracecloak.pipelines.runners.names import is_durable, is_local
+from tracecloak.pipelines.runners.options import check_ready, pipeline_options, version
 from tracecloak.pipelines.stream.config import STREAMING_RUNNER, StreamConfig
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, ReleaseManifest
 from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.publish.names import STATEMENT_NAME
 from tracecloak.transforms.publish.release_files import check_xes_names
 from tracecloak.transforms.publish.release_folder import write_text
-from tracecloak.transforms.publish.statement import STATEMENT_NAME, publishable_statement
+from tracecloak.transforms.publish.statement import publishable_statement
 from tracecloak.transforms.stream.assemble import AssembleCases
 from tracecloak.transforms.stream.messages import EVENTS, REJECTS, DecodeMessages, WarnOfBacklog
 from tracecloak.transforms.stream.publish_steps import PublishSteps

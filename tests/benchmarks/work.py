@@ -27,7 +27,7 @@ import tracecloak.pipelines.release.run  # noqa: F401
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.pipelines.commands import main as cli
 from tracecloak.pipelines.demo.hospital_file import write_vocabulary
-from tracecloak.pipelines.runners.options import keep_freed_memory
+from tracecloak.pipelines.runners.memory import keep_freed_memory
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.events.columns import ColumnMapping
@@ -36,10 +36,11 @@ from tracecloak.schemas.statistics.dafsa import Dafsa
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.batch.count import MergeStatistics
-from tracecloak.transforms.batch.read import EventSource, ReadEventLog
+from tracecloak.transforms.batch.read import ReadEventLog
 from tracecloak.transforms.batch.traces import GroupIntoTraces
 from tracecloak.transforms.files import match_files
 from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.sources import EventSource
 
 Counts = dict[str, int]
 

@@ -3,7 +3,6 @@ from .anonymize import AnonymizeTraces as AnonymizeTraces
 from .anonymize import Run as Run
 from .count import MergeStatisticsFn as MergeStatisticsFn
 from .read import EVENTS as EVENTS
-from .read import EventSource as EventSource
 from .read import ReadEventLog as ReadEventLog
 from .traces import GroupIntoTraces as GroupIntoTraces
 from .validate import CheckRejects as CheckRejects

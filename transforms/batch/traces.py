@@ -12,6 +12,7 @@ from apache_beam import pvalue
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.events.events import ACTIVITY, CASE_ID
 from tracecloak.schemas.events.traces import (
+    DEFAULT_SHARDS,
     INDIVIDUAL_ID,
     TraceBatch,
     carried_columns,
@@ -20,9 +21,6 @@ from tracecloak.schemas.events.traces import (
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.transforms.arrow_coder import RecordBatchCoder
 from tracecloak.transforms.batch.count import MergeStatistics
-
-# Each shard costs a look-up table of all variants in every round.
-DEFAULT_SHARDS = 8
 
 
 class GroupIntoTraces(beam.PTransform):

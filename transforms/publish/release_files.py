@@ -33,17 +33,12 @@ from tracecloak.transforms.models.dfg_dot import write_dot
 from tracecloak.transforms.models.dfg_svg import write_svg
 from tracecloak.transforms.models.tree_models import write_bpmn, write_pnml, write_ptml
 from tracecloak.transforms.models.tree_svg import write_tree_svg
+from tracecloak.transforms.publish.names import DFG_NAME, STATEMENT_NAME, part_name
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
-from tracecloak.transforms.publish.statement import STATEMENT_NAME, publishable_statement
+from tracecloak.transforms.publish.statement import publishable_statement
 
-DFG_NAME = "dfg.json"
 _EXPORT_NAMES = {"xes": "log.xes.gz", "csv": "log.csv.gz"}
 _READ_ROWS = 1 << 16
-
-
-def part_name(number: int) -> str:
-    """Returns the path of one part of the log."""
-    return f"log/part-{number:05d}.parquet"
 
 
 def write_part(

@@ -32,8 +32,6 @@ from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.published.manifest import Operation, ReleaseManifest
 
-STATEMENT_NAME = "statement.md"
-
 _PRIORS = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 2))
 _LARGEST_SHOWN_FACTOR = 10**9
 _LONGEST_VALUE = 60

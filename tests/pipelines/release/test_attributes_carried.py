@@ -24,14 +24,14 @@ from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_trac
 from tracecloak.anonymizers.noise.randomness import text_digest
 from tracecloak.pipelines.demo.hospital import hospital_log
 from tracecloak.pipelines.release.config import load, load_source
-from tracecloak.pipelines.release.run import source_of
+from tracecloak.pipelines.release.source import source_of
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import EVENT_SCHEMA, released_schema
 from tracecloak.transforms.batch.anonymize import AnonymizeEventLog
-from tracecloak.transforms.batch.read import EventSource
 from tracecloak.transforms.files import match_files
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.sources import EventSource
 
 N_CASES = 300
 NAMES = ("Registration", "Triage", "CRP", "Leucocytes", "Discharge home")

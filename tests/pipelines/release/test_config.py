@@ -16,7 +16,7 @@ from tracecloak.pipelines.release.config import (
     load,
     parse_where,
 )
-from tracecloak.pipelines.runners.options import beam_flags
+from tracecloak.pipelines.runners.flags import BEAM_FLAGS
 from tracecloak.schemas.errors import UsageError
 
 ROOT = Path(__file__).parents[3]
@@ -90,7 +90,7 @@ def test_no_option_of_ours_is_one_of_beams() -> None:
     ours = {*ReleaseConfig.model_fields, *Columns.model_fields} - {"runner"}
     for method in METHODS.values():
         ours |= set(method.Params.model_fields)
-    assert not {f"--{name}" for name in ours} & beam_flags()
+    assert not {f"--{name}" for name in ours} & BEAM_FLAGS
 
 
 def test_the_digest_follows_what_changes_bytes_and_nothing_else() -> None:

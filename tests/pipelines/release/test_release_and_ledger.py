@@ -40,8 +40,8 @@ from tracecloak.pipelines.budget.ledger import Ledger, LedgerError
 from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.release.records import manifest_of, reservation_of
 from tracecloak.schemas.errors import UsageError
-from tracecloak.transforms.batch.read import EventSource
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
+from tracecloak.transforms.sources import EventSource
 
 FULL = "/dev/full"  # the kernel's: every write ends with ENOSPC
 

@@ -30,14 +30,10 @@ from tests.support.releasing import hospital_files
 from tracecloak.pipelines.release.config import load
 from tracecloak.pipelines.release.pipeline import build_release
 from tracecloak.pipelines.release.records import manifest_of
-from tracecloak.pipelines.release.run import source_of
-from tracecloak.pipelines.runners.options import (
-    IN_MEMORY,
-    check_ready,
-    is_local,
-    pipeline_options,
-    refuse_unknown,
-)
+from tracecloak.pipelines.release.source import source_of
+from tracecloak.pipelines.runners.flags import refuse_unknown
+from tracecloak.pipelines.runners.names import IN_MEMORY, is_local
+from tracecloak.pipelines.runners.options import check_ready, pipeline_options
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.streams.closing_rule import ClosingRule

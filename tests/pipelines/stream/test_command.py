@@ -17,7 +17,7 @@ from apache_beam.options.pipeline_options import StandardOptions
 
 from tests.support.releasing import tracecloak
 from tests.support.stream_runs import S, stream_of
-from tracecloak.pipelines.runners.options import beam_flags
+from tracecloak.pipelines.runners.flags import BEAM_FLAGS
 from tracecloak.pipelines.stream import run as stream
 from tracecloak.pipelines.stream.config import (
     StreamConfig,
@@ -211,7 +211,7 @@ def test_the_digest_is_of_what_is_published_and_of_nothing_around_it(tmp_path: P
 
 def test_no_flag_is_one_of_beam() -> None:
     ours = {f"--{name}" for name in (*stream_keys(), *log_keys()) if name != "runner"}
-    assert not ours & beam_flags()
+    assert not ours & BEAM_FLAGS
 
 
 def test_every_flag_says_what_it_is() -> None:

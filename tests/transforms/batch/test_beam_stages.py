@@ -23,13 +23,14 @@ from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.batch.anonymize import AnonymizeEventLog, AnonymizeTraces
 from tracecloak.transforms.batch.count import MergeStatisticsFn
-from tracecloak.transforms.batch.read import EventSource, ReadEventLog
+from tracecloak.transforms.batch.read import ReadEventLog
 from tracecloak.transforms.batch.traces import GroupIntoTraces
 from tracecloak.transforms.batch.validate import DeadLetter
 from tracecloak.transforms.files import match_files, open_source
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.keys import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
+from tracecloak.transforms.sources import EventSource
 
 KINDS = {"variants": VariantHistogram, "pairs": DirectlyFollows}
 

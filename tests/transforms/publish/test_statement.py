@@ -25,8 +25,8 @@ from tracecloak.anonymizers.registry import METHODS
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, Operation, ReleaseManifest
+from tracecloak.transforms.publish.names import STATEMENT_NAME
 from tracecloak.transforms.publish.statement import (
-    STATEMENT_NAME,
     InternalFacts,
     internal_statement,
     publishable_statement,

@@ -1,0 +1,74 @@
+"""What a release would read, do, spend and write; reads no values, and needs no Beam."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tracecloak.anonymizers.accounting.composition import decimal_text
+from tracecloak.anonymizers.registry import method_named
+from tracecloak.pipelines.release.config import ReleaseConfig
+from tracecloak.pipelines.release.source import source_of
+from tracecloak.transforms.publish.names import DFG_NAME, STATEMENT_NAME, part_name
+
+
+def plan_lines(config: ReleaseConfig) -> Iterator[str]:
+    """Yields the plan, a line at a time.
+
+    Raises:
+        UsageError: An input is not there, or its format is not known.
+        InputSchemaError: An input does not have the mapped columns.
+    """
+    source = source_of(config)
+    method = method_named(config.method)
+    params = config.method_params
+    yield "Reads"
+    for file in source.files:
+        found = source.columns_of(file)
+        columns = "attributes are told by its records" if found is None else ", ".join(found)
+        names = source.mapping.resolve(found, source.format.has_xes_names(file.path)).names
+        kind = source.format.name_of(file.path)
+        yield f"  {file.path} ({file.n_bytes:,} bytes, {kind}): {columns}"
+        yield "    " + ", ".join(f"{canonical} ← {name}" for canonical, name in names.items())
+    for where in config.where:
+        test = (
+            f"is one of {', '.join(where.equals)}"
+            if where.equals is not None
+            else f"begins with {where.begins_with}"
+        )
+        yield f"  only records whose {where.column} {test}"
+    yield f"  stops if more than {config.max_error_ratio:g} of the records are malformed"
+    yield ""
+    yield f"Does ({method.name}: {method.summary})"
+    for name, value in params.resolved().items():
+        yield f"  {name} = {value}"
+    for sentence in method.explain(params):
+        yield f"  {sentence}"
+    yield ""
+    guarantee = method.guarantee(params)
+    yield f"Promises ({guarantee.kind}, per {guarantee.unit}, {guarantee.adjacency})"
+    yield f"  {guarantee.sentence}"
+    yield f"  {guarantee.reality}"
+    for sentence in guarantee.not_covered:
+        yield f"  Not covered: {sentence}"
+    yield ""
+    ledger = config.ledger or "the ledger in the key store"
+    for part in method.spends(params):
+        epsilon, delta = decimal_text(part.epsilon), decimal_text(part.delta)
+        yield f"  {part.what}: epsilon {epsilon}, delta {delta}"
+    yield f"Charges account {config.account} of {ledger}"
+    yield ""
+    release = f"run_id={config.release_id or '<digest of input and configuration>'}"
+    yield f"Writes {config.output}/{release}/"
+    if method.log != "none":
+        if "parquet" in config.formats:
+            yield f"  {part_name(0)} to {part_name(config.parts - 1)}"
+        for kind in config.formats:
+            if kind != "parquet":
+                yield f"  log.{kind}.gz"
+        yield f"  {DFG_NAME}"
+    if method.writes(params):
+        products = ", ".join(method.writes(params))
+        yield f"  {products}, each as Parquet and JSON; graphs and trees in forms of their own"
+    yield f"  {STATEMENT_NAME}, the promise in words"
+    yield "  manifest.json, after all others"
+    yield f"  and points {config.output}/latest.json at it"

@@ -1,0 +1,37 @@
+"""What a configuration reads: its files and how, looked at before anything runs; without Beam."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tracecloak.anonymizers.registry import method_named
+from tracecloak.pipelines.release.config import ReleaseConfig, SourceConfig
+from tracecloak.transforms.files import match_files
+from tracecloak.transforms.sources import EventSource
+
+# Inputs whose headers are looked at before anything runs; the readers check every one.
+_CHECKED_FILES = 20
+
+
+def source_of(config: SourceConfig) -> EventSource:
+    """Returns the input files and how to read them; reads no values.
+
+    Raises:
+        UsageError: An input is not there, or its format is not known.
+        InputSchemaError: An input does not have the mapped columns.
+    """
+    mapping = config.mapping
+    if isinstance(config, ReleaseConfig) and _by_individual(config):
+        mapping = replace(mapping, needs_individual=True)
+    if isinstance(config, ReleaseConfig):
+        attributes = method_named(config.method).attributes(config.method_params)
+        mapping = replace(mapping, attributes=tuple((a.name, a.column) for a in attributes))
+    source = EventSource(tuple(match_files(config.input)), config.source_format, mapping)
+    for file in source.files[:_CHECKED_FILES]:
+        source.columns_of(file)
+    return source
+
+
+def _by_individual(config: ReleaseConfig) -> bool:
+    bounds = method_named(config.method).bounds(config.method_params)
+    return bounds.max_cases_per_individual is not None
