@@ -6,16 +6,18 @@ group `tracecloak.methods`, each a class, or an instance, of `Anonymizer` or of 
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.schemas.plugins import Plugins
+
+if TYPE_CHECKING:
+    from tracecloak.anonymizers.contract.method import Anonymizer
 
 
 def _made(loaded: Any) -> Anonymizer:
     made = loaded() if isinstance(loaded, type) else loaded
     if not hasattr(made, "answer"):
-        return cast(Anonymizer, made)
+        return cast("Anonymizer", made)
     from tracecloak.anonymizers.variants.method import VariantLog
 
     return VariantLog(made)  # a generator of variants is the method that releases what it makes

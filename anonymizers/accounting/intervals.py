@@ -19,6 +19,7 @@ from tracecloak.schemas.errors import UsageError
 DIGITS = 60
 _MAX_DIGITS = 960
 _COUNT_LIMIT = 2**62
+_SHORT = 10**9  # whole numbers below have fewer digits than any enclosure asks for
 # 99 digits of pi, cut off: the next ones are 9821.
 _PI = (
     "3.1415926535897932384626433832795028841971693993751058209749445923078164062862089986280348253"
@@ -62,7 +63,12 @@ class Interval:
         return cls(down.divide(top, bottom), up.divide(top, bottom), digits)
 
     def _like(self, value: Interval | int) -> Interval:
-        return value if isinstance(value, Interval) else Interval.of(value, self.digits)
+        if isinstance(value, Interval):
+            return value
+        if -_SHORT < value < _SHORT:
+            exact = Decimal(value)
+            return Interval(exact, exact, self.digits)
+        return Interval.of(value, self.digits)
 
     def __add__(self, other: Interval | int) -> Interval:
         other = self._like(other)
@@ -81,6 +87,9 @@ class Interval:
     def __mul__(self, other: Interval | int) -> Interval:
         other = self._like(other)
         down, up = _contexts(self.digits)
+        if self.low >= 0 and other.low >= 0:  # mostly, and then two of the corners are enough
+            low, high = down.multiply(self.low, other.low), up.multiply(self.high, other.high)
+            return Interval(low, high, self.digits)
         corners = [(a, b) for a in (self.low, self.high) for b in (other.low, other.high)]
         return Interval(
             min(down.multiply(a, b) for a, b in corners),
@@ -98,6 +107,9 @@ class Interval:
         if other.low <= 0:
             raise ZeroDivisionError("the divisor is not proven to be positive")
         down, up = _contexts(self.digits)
+        if self.low >= 0:
+            low, high = down.divide(self.low, other.high), up.divide(self.high, other.low)
+            return Interval(low, high, self.digits)
         corners = [(a, b) for a in (self.low, self.high) for b in (other.low, other.high)]
         return Interval(
             min(down.divide(a, b) for a, b in corners),

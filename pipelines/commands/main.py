@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracecloak.pipelines.commands.table import COMMANDS, Given, command_named
+from tracecloak.pipelines.runners.memory import without_collections
 from tracecloak.schemas.errors import TracecloakError, UsageError
 
 _OF_THE_IMPORT = ("apitools not found", "Failed to import GCSFileSystem")
@@ -47,8 +48,9 @@ def _run(argv: list[str], wants_traceback: bool) -> int:
     config = None
     if line.takes_config and len(argv) > 1 and not argv[1].startswith("-"):
         config = argv.pop(1)
-    command = command_named(asked)
-    command.add_flags(parsers[asked], argv[1:], config)
+    with without_collections():
+        command = command_named(asked)
+        command.add_flags(parsers[asked], argv[1:], config)
     known, rest = parser.parse_known_args(argv)
     values = {name: value for name, value in vars(known).items() if name != "command"}
     if rest and not line.takes_beam_flags:

@@ -5,21 +5,22 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import pydantic
 import yaml
 from pydantic import Field
 
-from tracecloak.anonymizers.contract.method import Params
-from tracecloak.anonymizers.noise.randomness import text_digest
 from tracecloak.anonymizers.registry import METHODS, method_named
-from tracecloak.pipelines.release.model_file import read_model_rules
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.columns import ColumnMapping, RowFilter
-from tracecloak.schemas.events.traces import DEFAULT_SHARDS
-from tracecloak.schemas.events.vocabulary import read_vocabulary
-from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.batch.shards import DEFAULT_SHARDS
+
+# What reads data is loaded where a key is given its meaning: flags, their help and what is wrong
+# with them need the keys alone.
+if TYPE_CHECKING:
+    from tracecloak.anonymizers.contract.method import Params
+    from tracecloak.schemas.events.columns import ColumnMapping
+    from tracecloak.transforms.formats.registry import SourceFormat
 
 DEFAULT_PARTS = 8
 
@@ -89,12 +90,16 @@ class SourceConfig(_Section):
     @property
     def mapping(self) -> ColumnMapping:
         """The column mapping with its filters."""
+        from tracecloak.schemas.events.columns import ColumnMapping, RowFilter
+
         filters = tuple(RowFilter(w.column, w.equals, w.begins_with) for w in self.where)
         return ColumnMapping(**self.columns.model_dump(), filters=filters)
 
     @property
     def source_format(self) -> SourceFormat:
         """How the bytes of the inputs are read."""
+        from tracecloak.transforms.formats.registry import SourceFormat
+
         return SourceFormat(self.input_format, self.delimiter, self.encoding, self.header)
 
 
@@ -152,6 +157,8 @@ class ReleaseConfig(SourceConfig):
     @property
     def digest(self) -> str:
         """Digest of all that determines the released bytes beside the input and the key."""
+        from tracecloak.anonymizers.noise.randomness import text_digest
+
         reading = self.model_dump_json(
             include={"input_format", "delimiter", "encoding", "header", "columns", "where"}
         )
@@ -195,6 +202,8 @@ def _with_public_inputs(config: ReleaseConfig) -> ReleaseConfig:
     if "vocabulary" in known and isinstance(vocabulary, str):
         params["vocabulary"] = None if vocabulary == "private" else _vocabulary_file(vocabulary)
     if "model" in known and isinstance(params.get("model"), str):
+        from tracecloak.pipelines.release.model_file import read_model_rules
+
         params["model"] = read_model_rules(params["model"]).model_dump(mode="json")
     if "max_cases_per_individual" in known:
         if config.columns.individual_id is not None:
@@ -208,6 +217,8 @@ def _with_public_inputs(config: ReleaseConfig) -> ReleaseConfig:
 
 
 def _vocabulary_file(path: str) -> tuple[str, ...]:
+    from tracecloak.schemas.events.vocabulary import read_vocabulary
+
     try:
         with open(path, "rb") as stream:
             return read_vocabulary(stream.read())

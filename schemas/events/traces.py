@@ -40,8 +40,6 @@ from tracecloak.schemas.events.events import (
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 
 INDIVIDUAL_ID = "individual_id"
-# Each shard costs a look-up table of all variants in every round.
-DEFAULT_SHARDS = 8
 
 
 @dataclass(frozen=True, eq=False)

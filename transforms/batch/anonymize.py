@@ -20,9 +20,10 @@ from tracecloak.anonymizers.noise.randomness import Randomness, text_digest
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.traces import DEFAULT_SHARDS, TraceBatch, with_attributes
+from tracecloak.schemas.events.traces import TraceBatch, with_attributes
 from tracecloak.schemas.published.rows import no_traces
 from tracecloak.transforms.batch.count import MergeStatistics
+from tracecloak.transforms.batch.shards import DEFAULT_SHARDS
 from tracecloak.transforms.batch.traces import GroupIntoTraces
 from tracecloak.transforms.keys import KeyReference
 

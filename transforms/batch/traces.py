@@ -12,7 +12,6 @@ from apache_beam import pvalue
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.events.events import ACTIVITY, CASE_ID
 from tracecloak.schemas.events.traces import (
-    DEFAULT_SHARDS,
     INDIVIDUAL_ID,
     TraceBatch,
     carried_columns,
@@ -21,6 +20,7 @@ from tracecloak.schemas.events.traces import (
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.transforms.arrow_coder import RecordBatchCoder
 from tracecloak.transforms.batch.count import MergeStatistics
+from tracecloak.transforms.batch.shards import DEFAULT_SHARDS
 
 
 class GroupIntoTraces(beam.PTransform):
