@@ -53,7 +53,10 @@ def main() -> None:
     taken: list[list[float]] = [[] for _ in (BEAM, *COMMANDS)]
     with tempfile.TemporaryDirectory() as folder:
         for number in range(ROUNDS + 1):
-            lines = [(BEAM, 0), *((["-m", "tracecloak", *line], code) for line, code, _ in COMMANDS)]
+            lines = [
+                (BEAM, 0),
+                *((["-m", "tracecloak", *line], code) for line, code, _ in COMMANDS),
+            ]
             for found, (line, code) in zip(taken, lines, strict=True):
                 took = seconds(line, code, folder)
                 if number:  # the first round fills caches

@@ -1,0 +1,116 @@
+"""What commands load that run no pipeline: nobody waits for Beam to read a help text."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.releasing import csv_log, small_rows
+
+HEAVY = ("apache_beam", "scipy", "numpy", "pyarrow", "pydantic", "sqlalchemy")
+# Runs command lines one after the other in a process of its own, and tells after each how it ended
+# and what is loaded so far; so what is light has to come first.
+_RUN = """
+import contextlib, io, json, sys
+from tracecloak.pipelines.commands.main import main
+for line in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        try:
+            code = main(line)
+        except SystemExit as ended:
+            code = ended.code
+    print(json.dumps([code, [name for name in json.loads(sys.argv[2]) if name in sys.modules]]))
+"""
+
+
+def loaded_by(*lines: list[str]) -> list[tuple[int, list[str]]]:
+    done = subprocess.run(
+        [sys.executable, "-c", _RUN, json.dumps(lines), json.dumps(HEAVY)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    return [(code, names) for code, names in map(json.loads, done.stdout.splitlines())]
+
+
+def test_the_version_help_and_wrong_flags_load_nothing_heavy() -> None:
+    lines = [
+        ["--version"],
+        ["--help"],
+        ["--wrong"],
+        ["wrong"],
+        ["catalogue", "--wrong"],
+        ["ledger", "show", "--wrong"],
+        ["ledger", "--help"],
+        ["key", "--help"],
+        ["sample", "--help"],
+        ["mine", "--help"],
+    ]
+    found = loaded_by(*lines)
+    codes = [0, 0, 2, 2, 2, 2, 0, 0, 0, 0]
+    assert found == [(code, []) for code in codes]
+
+
+def test_flags_of_a_release_load_the_keys_of_its_configuration_only(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text("input: [")
+    lines = [
+        ["release", "--help"],
+        ["release", "--wrong"],
+        ["plan", "--wrong"],
+        ["release", str(wrong)],
+        ["release", str(tmp_path / "none.yaml")],
+        ["release", "--method", "wrong"],
+    ]
+    assert loaded_by(*lines) == [(code, ["pydantic"]) for code in (0, 2, 2, 2, 2, 2)]
+
+
+def test_methods_parameters_plans_and_ledgers_load_neither_beam_nor_scipy(tmp_path: Path) -> None:
+    log = csv_log(tmp_path / "log.csv", list(small_rows()))
+    names = tmp_path / "names.txt"
+    names.write_text("A\nB\nC\nD\n")
+    places = ["--input", str(tmp_path / "*.csv"), "--output", str(tmp_path / "out")]
+    ours = ["--key_store", str(tmp_path / "keys")]
+    amun = ["--method", "amun", "--guessing_advantage"]
+    private = ["--method", "private-log", "--epsilon", "1", "--vocabulary", str(names)]
+    lines = [
+        ["ledger", "show", *ours],
+        ["ledger", "verify", *ours],
+        ["ledger", "export", *ours],
+        ["catalogue"],
+        ["catalogue", "--json"],
+        ["release", "--method", "private-dfg", "--help"],
+        ["release", *places, *amun, "2"],
+        ["release", *places, *amun, "0.2", "--shards", "0"],
+        ["release", *places, *amun, "0.2", "--wrong"],
+        ["plan", *places, *amun, "0.2"],
+        ["plan", *places, *private],
+        ["plan", *places, "--method", "private-dfg", "--epsilon", "1"],
+    ]
+    found = loaded_by(*lines)
+    assert [code for code, _ in found] == [0] * 6 + [2] * 3 + [0] * 3
+    assert {"apache_beam", "scipy"} & {name for _, names in found for name in names} == set()
+    assert "pyarrow" in found[-1][1]  # what is loaded is noticed
+    assert log.exists() and not (tmp_path / "out").exists()
+
+
+def test_a_command_that_loads_scipy_is_noticed(tmp_path: Path) -> None:
+    [(code, names)] = loaded_by(["sample", "--cases", "3", "--output", str(tmp_path / "log.csv")])
+    assert code == 0
+    assert "scipy" in names
+
+
+def test_importing_the_package_loads_nothing_heavy_until_a_name_is_used() -> None:
+    code = (
+        "import sys, tracecloak\n"
+        f"assert not [n for n in {HEAVY} if n in sys.modules]\n"
+        "tracecloak.ColumnMapping\n"
+        "assert 'pyarrow' in sys.modules and 'apache_beam' not in sys.modules\n"
+        "tracecloak.AnonymizeEventLog\n"
+        "assert 'apache_beam' in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
