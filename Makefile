@@ -93,6 +93,7 @@ bench: .venv/dev
 	$(BIN)/python -m tests.benchmarks.counting
 	$(BIN)/python -m tests.benchmarks.release
 	$(BIN)/python -m tests.benchmarks.samplers
+	$(BIN)/python -m tests.benchmarks.startup
 	$(BIN)/python -m tests.benchmarks.streaming
 
 # RESULTS.md: the methods at the same true epsilon on public research logs, which are not part of the

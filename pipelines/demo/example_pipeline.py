@@ -1,8 +1,8 @@
 """An example: anonymising events inside a Beam pipeline of your own.
 
-Takes claims as dicts, as they may come from any source, and writes each step's released times. Run
-it with `python -m pipelines.demo.example_pipeline KEY_FILE OUTPUT_PREFIX`; `tracecloak key new`
-makes the key file.
+Takes claims as dicts, as they may come from any source, and writes each step's released times.
+`tracecloak key new` makes the key file of
+`python -m tracecloak.pipelines.demo.example_pipeline KEY_FILE OUTPUT_PREFIX`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.transforms.batch.anonymize import AnonymizeEventLog
-from tracecloak.transforms.keys import KeyReference
+from tracecloak import AnonymizeEventLog, ColumnMapping, KeyReference
 
 CLAIMS = [
     {"claim": claim, "step": step, "at": f"2026-03-{day:02d}T{hour:02d}:00:00+00:00"}

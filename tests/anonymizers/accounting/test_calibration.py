@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tracecloak.anonymizers.accounting import calibration
 from tracecloak.anonymizers.accounting.calibration import (
     discrete_gaussian_delta,
     discrete_gaussian_scale_of_one_count,
@@ -20,6 +21,7 @@ from tracecloak.anonymizers.accounting.calibration import (
     stability_threshold,
     truncated_noise_bound,
 )
+from tracecloak.anonymizers.accounting.gaussian_loss import gaussian_delta
 from tracecloak.anonymizers.accounting.guessing import guessing_advantage_of
 from tracecloak.anonymizers.accounting.intervals import Interval, is_proven
 from tracecloak.schemas.errors import UsageError
@@ -346,3 +348,49 @@ E1, D6 = Fraction(1), MILLIONTH
 def test_parameters_out_of_range_are_refused(call: object, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         call()  # type: ignore[operator]
+
+
+# --- floats that find, enclosures that prove ------------------------------------------------------
+
+BUDGETS = [
+    (Fraction(1), Fraction(1, 10**6)),
+    (Fraction(42, 100), Fraction(3, 10**9)),
+    (Fraction(700), Fraction(1, 10**12)),
+    (Fraction(2, 10**9), Fraction(1, 2)),
+    (Fraction(1, 10), Fraction(1, 10**300)),  # beyond what floats can subtract
+]
+
+
+def without_floats(epsilon: Fraction, delta: Fraction) -> Fraction:
+    def is_enough(deviation: Fraction) -> bool:
+        return gaussian_delta(deviation, epsilon).is_at_most(delta) is True
+
+    return calibration._bisected(is_enough)[1]
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
+def test_floats_only_say_where_to_look(epsilon: Fraction, delta: Fraction) -> None:
+    found = calibration._deviation_of_one.__wrapped__(epsilon, delta)
+    assert found == without_floats(epsilon, delta)
+
+
+@pytest.mark.parametrize("error", [-1e-3, -1e-10, 1e-10, 1e-3])
+def test_floats_that_err_change_no_scale(error: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a scale that is taken from floats without its proof, too small by a thousandth."""
+    epsilon, delta = BUDGETS[0]
+    rough = calibration._rough_gaussian_delta
+    monkeypatch.setattr(
+        calibration, "_rough_gaussian_delta", lambda s, e: rough(s * (1 + error), e)
+    )
+    found = calibration._deviation_of_one.__wrapped__(epsilon, delta)
+    assert found == without_floats(epsilon, delta)
+
+
+def test_floats_that_overflow_change_no_scale(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: float) -> float:
+        raise OverflowError
+
+    epsilon, delta = BUDGETS[0]
+    monkeypatch.setattr(calibration, "_rough_gaussian_delta", fail)
+    found = calibration._deviation_of_one.__wrapped__(epsilon, delta)
+    assert found == without_floats(epsilon, delta)

@@ -11,6 +11,8 @@ import pytest
 from tests.support.releasing import csv_log, digests, manifest, small_rows, tracecloak
 from tests.support.xes_structure import check_xes
 from tracecloak.anonymizers.registry import METHODS
+from tracecloak.pipelines.commands import main
+from tracecloak.pipelines.commands.table import COMMANDS, command_named
 
 
 @pytest.fixture
@@ -473,3 +475,12 @@ def test_help_shows_the_parameters_of_the_method(capsys: pytest.CaptureFixture[s
         tracecloak("release", "--method", "amun", "--help")
     assert ended.value.code == 0
     assert "--guessing_advantage" in capsys.readouterr().out
+
+
+def test_every_command_of_the_table_has_a_file_and_every_file_is_in_it() -> None:
+    room = Path(main.__file__).parent
+    files = {path.stem for path in room.glob("*.py") if "\ndef run(" in path.read_text()}
+    assert files == set(COMMANDS)
+    for name in COMMANDS:
+        command = command_named(name)
+        assert callable(command.add_flags) and callable(command.run)
