@@ -6,32 +6,39 @@ DEMO_CASES ?= 2000
 DEMO_SECONDS ?= 60
 SOAK_SECONDS ?= 1800
 
-.PHONY: demo stream-demo soak test test-slow golden lint bench comparison schema clean
+.PHONY: demo stream-demo soak test test-slow golden lint bench comparison schema oldest \
+  check-wheel release clean
 
-# The folders of the repository are installed as one package, in a tree of links of its own that type
-# checkers read; files that come or go are not seen in it before it is made again.
+# The folders of the repository are installed as one package, in a tree of links of its own that
+# type checkers read; files that come or go are not seen in it before it is made again. So the mark
+# of the installation bears a checksum of the list of files: another list is another mark.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check \
-  --config-settings editable_mode=strict -e
-SOURCES := $(shell find face schemas anonymizers transforms pipelines -name '*.py*' -o -name '*.j2' | grep -v '\.pyc')
+  --config-settings editable_mode=strict --editable
+FILES := $(shell find face schemas anonymizers transforms pipelines -type f ! -name '*.pyc' \
+  | LC_ALL=C sort | cksum | cut -d ' ' -f 1)
+CORE := .venv/core-$(FILES)
 
-.venv/core: setup.py
+# Where the dependencies are installed already, nothing is downloaded but setuptools. The extra
+# measures is what `tracecloak evaluate` needs in the demo.
+$(CORE): setup.py pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(INSTALL) .
+	$(INSTALL) '.[measures]'
+	rm -f .venv/core-*
 	touch $@
 
-.venv/pubsub: .venv/core setup.py
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[pubsub]'
+.venv/pubsub: setup.py | $(CORE)
+	$(INSTALL) '.[pubsub]'
 	touch $@
 
-.venv/dev: .venv/core setup.py
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+.venv/dev: setup.py | $(CORE)
+	$(INSTALL) '.[dev]'
 	touch $@
 
 # A synthetic hospital log; a graph and a log of it that protect every case, what they cost, and an
 # attack on the graph; then a published method: what its release would do, the release, and how far
 # it is from the log.
 demo: export TRACECLOAK_KEY_STORE := demo/key-store
-demo: .venv/core
+demo: $(CORE)
 	rm -rf demo && mkdir demo
 	$(BIN)/tracecloak sample --cases $(DEMO_CASES) --output demo/hospital.xes.gz \
 	  --vocabulary demo/activities.txt
@@ -60,7 +67,7 @@ demo: .venv/core
 # The same hospital in fast motion: its events go to a topic, the graph of all cases so far is
 # published step by step, and a page on this machine shows it. The Pub/Sub server is Google's test
 # server where Go can build it, and the double of tests/support elsewhere.
-stream-demo: .venv/pubsub
+stream-demo: .venv/pubsub $(CORE)
 	rm -rf build/stream-demo
 	PYTHON=$(CURDIR)/$(BIN)/python tests/with_pubsub.sh any $(BIN)/python -m tracecloak.pipelines.demo.stream_demo \
 	  --seconds $(DEMO_SECONDS) --output build/stream-demo
@@ -68,28 +75,28 @@ stream-demo: .venv/pubsub
 # The stream at a steady rate for half an hour; fails if its memory grows. Google's test server keeps
 # all messages that it ever had, so the double serves.
 soak: export SOAK_SECONDS := $(SOAK_SECONDS)
-soak: .venv/pubsub
+soak: .venv/pubsub $(CORE)
 	rm -rf build/soak && mkdir -p build
 	PYTHON=$(CURDIR)/$(BIN)/python tests/with_pubsub.sh double $(BIN)/python -m tests.benchmarks.soak
 
-test: .venv/dev
+test: .venv/dev $(CORE)
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
-test-slow: .venv/dev
+test-slow: .venv/dev $(CORE)
 	$(BIN)/python -m pytest -n auto -m slow
 
 # Records the digests of every kind of release anew (tests/golden/); the commit says which changed on
 # purpose, and why.
-golden: .venv/dev
+golden: .venv/dev $(CORE)
 	$(BIN)/python -m tests.golden.releases
 
-lint: .venv/dev
+lint: .venv/dev $(CORE)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 # Ratios measured side by side in one run; see tests/benchmarks/.
-bench: .venv/dev
+bench: .venv/dev $(CORE)
 	$(BIN)/python -m tests.benchmarks.counting
 	$(BIN)/python -m tests.benchmarks.release
 	$(BIN)/python -m tests.benchmarks.samplers
@@ -98,7 +105,7 @@ bench: .venv/dev
 
 # RESULTS.md: the methods at the same true epsilon on public research logs, which are not part of the
 # project. About half an hour, most of it mining; a run that was cut off goes on where it was.
-comparison: .venv/dev
+comparison: .venv/dev $(CORE)
 	test -n "$(TRACECLOAK_LOGS)"  # names the folder of the logs
 	mkdir -p build/comparison
 	cd "$(TRACECLOAK_LOGS)" && "$(CURDIR)/$(BIN)/tracecloak" compare \
@@ -107,11 +114,19 @@ comparison: .venv/dev
 	  --output "$(CURDIR)/build/comparison/RESULTS.md"
 	cp build/comparison/RESULTS.md RESULTS.md
 
+# The sdist and the wheel, in build/dist, and the wheel used where nothing else is.
+check-wheel: .venv/dev $(CORE)
+	$(BIN)/python -m deploy.check_wheel
+
+# deploy/oldest.txt: the lower bounds of setup.py as constraints; a test tells when it is out of date.
+oldest: .venv/dev $(CORE)
+	$(BIN)/python -m deploy.oldest
+
 clean:
 	rm -rf .venv demo build *.egg-info
 
 # The JSON Schema of the configuration file, for editors; a test tells when it is out of date.
-schema: .venv/core
+schema: $(CORE)
 	$(BIN)/python -c "import json; from tracecloak.pipelines.release.config import json_schema as made; \
 	  open('schemas/files/release.schema.json', 'w').write(json.dumps(made(), indent=2) + '\n')"
 	$(BIN)/python -c "import json; \

@@ -35,3 +35,18 @@ class GuaranteeError(TracecloakError):
     """The promise of the method cannot be kept on this input, so nothing is released."""
 
     exit_code = 5
+
+
+def missing_extra(what: str, library: str, extra: str) -> UsageError:
+    """Returns the error that a library of an extra is not installed.
+
+    Args:
+        what: What needs it, as the subject of a sentence in the singular.
+        library: The library's name.
+        extra: The name under which setup.py has it.
+    """
+    # A name alone would make pip look for it on the package index, where tracecloak is not.
+    return UsageError(
+        f"{what} needs {library}, which is not installed: "
+        f"run pip install '.[{extra}]' in a checkout of tracecloak"
+    )

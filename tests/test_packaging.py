@@ -1,45 +1,124 @@
 """The package, the image and the documents name what is there."""
 
+import ast
 import re
+import sys
 import tomllib
+from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import get_args
 
-import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
+from deploy.oldest import FILE, constraints, distribution
 from tracecloak.schemas.published.guarantee import Kind
 
 ROOT = Path(__file__).parents[1]
 
 
-def packages() -> list[str]:
-    found = re.search(r"packages=\[(.*?)\]", (ROOT / "setup.py").read_text(), re.DOTALL)
-    assert found
-    return re.findall(r'"([\w.]+)"', found[1])
+SETUP = distribution()
+FOLDERS = dict(SETUP.package_dir or {})  # of the repository, by the package that they are
 
 
-def test_every_package_is_installed() -> None:
-    folders = {
-        ".".join(path.parent.relative_to(ROOT).parts)
-        for top in ("schemas", "anonymizers", "transforms", "pipelines")
-        for path in (ROOT / top).rglob("__init__.py")
+def folder_of(package: str) -> str:
+    """Where a package lies in the repository: by its longest parent that has a folder."""
+    parts = package.split(".")
+    for n in range(len(parts), 0, -1):
+        if (found := FOLDERS.get(".".join(parts[:n]))) is not None:
+            return "/".join([found, *parts[n:]])
+    raise KeyError(package)
+
+
+def test_every_folder_with_sources_is_a_package_of_the_one_that_is_installed() -> None:
+    sources = {
+        path.parent.relative_to(ROOT).as_posix()
+        for folder in FOLDERS.values()
+        for path in (ROOT / folder).rglob("*.py")
     }
-    assert set(packages()) == folders
+    packages = list(SETUP.packages or ())
+    assert {folder_of(package) for package in packages} == sources
+    assert len(packages) == len(set(packages))
+    assert {package.split(".")[0] for package in packages} == {"tracecloak"}
 
 
-@pytest.mark.parametrize("package", ["schemas", "transforms"])
-def test_the_data_files_of_a_package_are_installed(package: str) -> None:
-    setup = (ROOT / "setup.py").read_text()
-    patterns = re.search(rf'package_data=\{{.*?"{package}": \[(.*?)\]', setup, re.DOTALL)
-    assert patterns
-    globs = re.findall(r'"(.+?)"', patterns[1])
-    covered = {path for glob in globs for path in (ROOT / package).glob(glob)}
+def test_every_data_file_is_installed() -> None:
+    """`make check-wheel` compares the built wheel; this says it before anything is built."""
+    data = dict(SETUP.package_data)
+    everywhere = data.pop("")
+    covered = {
+        path
+        for package in SETUP.packages or ()
+        for pattern in [*everywhere, *data.get(package, ())]
+        for path in (ROOT / folder_of(package)).glob(pattern)
+    }
     others = {
         path
-        for path in (ROOT / package).rglob("*")
+        for folder in FOLDERS.values()
+        for path in (ROOT / folder).rglob("*")
         if path.is_file() and path.suffix not in (".py", ".pyc")
     }
     assert covered == others
+    assert ROOT / "face" / "py.typed" in covered
+
+
+def imported_libraries() -> Iterator[tuple[str, str, bool]]:
+    """Yields file, top-level module and whether it is imported with the file, of other packages."""
+    for folder in FOLDERS.values():
+        for path in (ROOT / folder).rglob("*.py"):
+            tree = ast.parse(path.read_text())
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Import):
+                    names = [alias.name for alias in node.names]
+                elif isinstance(node, ast.ImportFrom):
+                    names = [node.module or ""]
+                else:
+                    continue
+                for name in {name.split(".")[0] for name in names} - {"tracecloak"}:
+                    if name not in sys.stdlib_module_names:
+                        yield path.relative_to(ROOT).as_posix(), name, node in tree.body
+
+
+def test_what_is_imported_is_what_is_asked_for() -> None:
+    """Only what every installation has is imported where a file begins; extras are within calls."""
+    distributions = metadata.packages_distributions()
+    core = {canonicalize_name(Requirement(need).name) for need in SETUP.install_requires}
+    extras = {
+        canonicalize_name(Requirement(need).name)
+        for extra, needs in SETUP.extras_require.items()
+        if extra != "dev"
+        for need in needs
+    }
+    used = set()
+    for path, module, at_once in imported_libraries():
+        names = {canonicalize_name(name) for name in distributions.get(module, [module])}
+        used |= names
+        assert names & (core if at_once else core | extras), (path, module)
+    assert core <= used
+
+
+def test_errors_name_extras_that_exist() -> None:
+    named = set()
+    for folder in FOLDERS.values():
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Call) and ast.unparse(node.func) == "missing_extra":
+                    extra = node.args[2]
+                    named.add(extra.value if isinstance(extra, ast.Constant) else None)
+    named.discard(None)  # a variable
+    assert {"measures", "mining", "report", "gcp", "pubsub"} <= named
+    assert named <= set(SETUP.extras_require)
+
+
+def test_the_readme_names_every_extra() -> None:
+    licence = (ROOT / "README.md").read_text().split("## Licence")[1]
+    for extra in set(SETUP.extras_require) - {"dev"}:
+        assert f"`{extra}`" in licence, extra
+
+
+def test_the_oldest_versions_are_the_lower_bounds() -> None:
+    assert FILE.read_text() == constraints(), "make oldest writes deploy/oldest.txt"
 
 
 def test_the_image_is_pinned_to_the_tested_beam_and_runs_without_privileges() -> None:
@@ -51,12 +130,12 @@ def test_the_image_is_pinned_to_the_tested_beam_and_runs_without_privileges() ->
     ]
     steps = [(line.split(maxsplit=1)[0], line.split(maxsplit=1)[1]) for line in lines]
     assert {name for name, _ in steps} <= {"FROM", "WORKDIR", "COPY", "RUN", "USER", "ENTRYPOINT"}
-    version = re.search(r"apache-beam>=([\d.]+),", (ROOT / "setup.py").read_text())
-    assert version
-    assert steps[0] == ("FROM", f"apache/beam_python3.11_sdk:{version[1]}.0")
+    (beam,) = (need for need in SETUP.install_requires if need.startswith("apache-beam"))
+    (version,) = re.findall(r">=([\d.]+)", beam)
+    assert steps[0] == ("FROM", f"apache/beam_python3.11_sdk:{version}.0")
     sources = [word for name, rest in steps if name == "COPY" for word in rest.split()[:-1]]
     assert all((ROOT / source).exists() for source in sources)
-    assert {package.split(".")[0] for package in packages()} <= set(sources)
+    assert {*FOLDERS.values(), "setup.py", "pyproject.toml", "README.md"} <= set(sources)
     users = [rest for name, rest in steps if name == "USER"]
     assert users
     assert users[-1] not in ("root", "0")

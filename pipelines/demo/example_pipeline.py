@@ -1,8 +1,8 @@
 """An example: anonymising events inside a Beam pipeline of your own.
 
-Takes claims as dicts, as they may come from any source, and writes each step's released times.
-`tracecloak key new` makes the key file of
-`python -m tracecloak.pipelines.demo.example_pipeline KEY_FILE OUTPUT_PREFIX`.
+Takes claims as dicts, as they may come from any source, and writes each step's released times. Run
+it with `python -m tracecloak.pipelines.demo.example_pipeline KEY_FILE OUTPUT_PREFIX`; `tracecloak
+key new` makes the key file.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from tracecloak.pipelines.demo.hospital import hospital_log
 from tracecloak.schemas.arrays.hashing import mix
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import UsageError, missing_extra
 from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, TIMESTAMP
 
 _BATCH_CASES = 256
@@ -183,9 +183,7 @@ def pubsub() -> Any:
     try:
         return importlib.import_module("google.cloud.pubsub_v1")
     except ImportError:
-        raise UsageError(
-            "Pub/Sub needs google-cloud-pubsub; install tracecloak with the extra pubsub or gcp"
-        ) from None
+        raise missing_extra("Pub/Sub", "google-cloud-pubsub", "pubsub") from None
 
 
 def send(

@@ -5,7 +5,8 @@ the number of cases by step, and what remains of the budget. It reads the step f
 folder and nothing else, so all that it shows is published. The page asks no other server, and its
 policy lets it ask none; the server listens on 127.0.0.1 and answers only requests that name it so.
 
-`python -m pipelines.demo.live_page OUTPUT RELEASE_ID EPOCH` shows a stream that writes to OUTPUT.
+`python -m tracecloak.pipelines.demo.live_page OUTPUT RELEASE_ID EPOCH` shows a stream that writes
+to OUTPUT.
 """
 
 from __future__ import annotations

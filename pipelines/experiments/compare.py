@@ -27,6 +27,7 @@ from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.experiments.compare_log import Original
+from tracecloak.pipelines.measure import measures
 from tracecloak.pipelines.measure.mining import ModelQuality, require_pm4py
 from tracecloak.pipelines.release.config import usage_error
 from tracecloak.schemas.errors import UsageError
@@ -176,6 +177,7 @@ class Comparison:
         for method in self.methods.values():
             for epsilon in self.epsilons:
                 parameters(method, epsilon, self.delta, ("A",), 1)
+        measures.require_pot()
         if self.mined:
             require_pm4py()
 

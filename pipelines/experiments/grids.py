@@ -129,6 +129,7 @@ class Grid(ABC):
         methods: The registry's names of what is compared.
         repetitions: Of each cell, unless told otherwise.
         has_models: Whether processes are mined, which needs pm4py and scikit-learn.
+        has_distances: Whether distances of variants are measured, which needs POT.
         of_models: What is said of a model's quality beside what is said in every experiment.
     """
 
@@ -138,6 +139,7 @@ class Grid(ABC):
     methods: ClassVar[tuple[str, ...]]
     repetitions: ClassVar[int] = 10
     has_models: ClassVar[bool] = False
+    has_distances: ClassVar[bool] = False
     of_models: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod

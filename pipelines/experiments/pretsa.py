@@ -58,6 +58,7 @@ class PretsaGrid(Grid):
     title: ClassVar[str] = "PRETSA by two distances"
     methods: ClassVar[tuple[str, ...]] = ("pretsa", "pretsa-case")
     repetitions: ClassVar[int] = 3
+    has_distances: ClassVar[bool] = True
     flags: ClassVar[tuple[Flag, ...]] = (
         Flag("k", "fewest cases of a prefix (default 2,4,8,16,32,64,128,256)"),
         Flag("t", "of PRETSA, the distance of durations (default 0.1,0.25,0.5,0.75,1)"),

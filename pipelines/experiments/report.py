@@ -30,7 +30,7 @@ from tracecloak.pipelines.experiments.grids import (
     Tree,
 )
 from tracecloak.pipelines.experiments.run import Experiment
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import missing_extra
 from tracecloak.schemas.models.process_tree import SIGNS, ProcessTree, parse_tree
 
 PAGE = "experiment.html"
@@ -107,9 +107,7 @@ def require_matplotlib() -> None:
     try:
         importlib.import_module("matplotlib.figure")
     except ImportError:
-        raise UsageError(
-            "charts need matplotlib, which is not installed: pip install 'tracecloak[report]'"
-        ) from None
+        raise missing_extra("the page of charts", "matplotlib", "report") from None
 
 
 def command_line(name: str, inputs: Sequence[str], flags: Mapping[str, Any]) -> str:

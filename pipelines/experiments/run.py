@@ -32,6 +32,7 @@ from tracecloak.pipelines.experiments.grids import Cell, Grid, Log, Released
 from tracecloak.pipelines.experiments.pretsa import PretsaGrid
 from tracecloak.pipelines.experiments.sacofa_sapa import SacofaSapa
 from tracecloak.pipelines.experiments.tlkc import TlkcGrid
+from tracecloak.pipelines.measure.measures import require_pot
 from tracecloak.pipelines.measure.mining import require_pm4py
 from tracecloak.pipelines.measure.quality import MinedQuality, PatientMiner, require_scikit_learn
 from tracecloak.pipelines.release.config import usage_error
@@ -137,6 +138,8 @@ class Experiment:
             for cell in self._cells(log):
                 if cell.method:
                     _parameters(METHODS[cell.method], cell)
+        if self.grid.has_distances:
+            require_pot()
         if self.grid.has_models:
             require_scikit_learn()
             if self.mined:

@@ -64,6 +64,7 @@ class TlkcGrid(Grid):
     methods: ClassVar[tuple[str, ...]] = ("tlkc", *_BASELINES.values())
     repetitions: ClassVar[int] = 1  # nothing is drawn but ids
     has_models: ClassVar[bool] = True
+    has_distances: ClassVar[bool] = True
     flags: ClassVar[tuple[Flag, ...]] = (
         Flag("settings", "weak, strong, T/L/K/C such as hours/2/20/0.5, or all: the 200 of the "
              "paper (default weak,strong)"),

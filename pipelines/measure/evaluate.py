@@ -96,13 +96,16 @@ def evaluate(original: EventSource, released: str) -> dict[str, Any]:
         those of its graph.
 
     Raises:
-        UsageError: There is no release.
+        UsageError: There is no release, or the extra measures is not installed, which a release
+            with a log needs.
         InputSchemaError: A log cannot be read.
     """
     folder = release_folder(released)
     manifest = read_manifest(folder)
-    before = _traces(_with_resource(original))
     source = released_source(folder, manifest)
+    if source is not None:
+        measures.require_pot()  # before a large log is read
+    before = _traces(_with_resource(original))
     if source is None:
         return {**_heading(folder), **_graph_report(before, released_edges(folder, manifest))}
     after = _traces(_with_released_resource(source, before))

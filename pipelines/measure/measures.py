@@ -10,14 +10,18 @@ of a comparison are coded by one vocabulary.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cdist
+
+from tracecloak.schemas.errors import missing_extra
 
 HOURS_PER_MONTH = 720  # thirty days, as in Table 7 of the Amun paper
 _MICROSECONDS_PER_HOUR = 3_600_000_000
@@ -247,6 +251,20 @@ def _texts(variants: VariantDistribution) -> list[str]:
     return [text[begin:end] for begin, end in pairwise(variants.offsets.tolist())]
 
 
+def require_pot() -> Any:
+    """Imports POT, which solves transport problems; it takes a second.
+
+    scipy's linear programming finds the same in a hundred times the time.
+
+    Raises:
+        UsageError: It is not installed.
+    """
+    try:
+        return importlib.import_module("ot")
+    except ImportError:
+        raise missing_extra("the distance of variants", "POT", "measures") from None
+
+
 def variant_emd(
     a: VariantDistribution, b: VariantDistribution, max_cells: int = 6_000_000
 ) -> float | None:
@@ -266,9 +284,11 @@ def variant_emd(
         max_cells: The cost table has a cell of 8 bytes for each pair of variants that have cases;
             beyond this many, None is returned instead. Time grows faster than the table: 6 million
             cells take seconds.
-    """
-    import ot  # takes a second, which nothing else in the package should pay
 
+    Raises:
+        UsageError: The extra measures is not installed.
+    """
+    ot = require_pot()
     in_a, in_b = a.counts > 0, b.counts > 0
     if not (in_a.any() and in_b.any()):
         return float(in_a.any() or in_b.any())

@@ -20,7 +20,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import UsageError, missing_extra
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.models.process_tree import (
     SIGNS,
@@ -69,9 +69,7 @@ def require_pm4py() -> None:
     try:
         pm4py_module("pm4py")
     except ImportError:
-        raise UsageError(
-            "mining needs pm4py, which is not installed: pip install 'tracecloak[mining]'"
-        ) from None
+        raise missing_extra("mining", "pm4py", "mining") from None
 
 
 class MinedProcess:

@@ -27,7 +27,7 @@ import numpy as np
 
 from tracecloak.pipelines.measure.mining import MinedProcess, ModelQuality, own_tree, pm4py_module
 from tracecloak.schemas.arrays.merging import sum_groups
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import UsageError, missing_extra
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.models.process_tree import ProcessTree
 from tracecloak.schemas.statistics.trie import Trie
@@ -265,10 +265,7 @@ def require_scikit_learn() -> None:
     try:
         importlib.import_module("sklearn.ensemble")
     except ImportError:
-        raise UsageError(
-            "the share of normal traces needs scikit-learn, which is not installed: "
-            "pip install 'tracecloak[mining]'"
-        ) from None
+        raise missing_extra("the share of normal traces", "scikit-learn", "mining") from None
 
 
 class NormalBehaviour:

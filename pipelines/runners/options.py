@@ -25,7 +25,7 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
 from apache_beam.runners import create_runner
 
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import UsageError, missing_extra
 
 _LOG = logging.getLogger("tracecloak")
 
@@ -91,10 +91,7 @@ def check_ready(options: PipelineOptions) -> None:
         try:
             importlib.import_module("apache_beam.runners.dataflow.internal.apiclient")
         except ImportError as error:
-            raise UsageError(
-                f"runner {name} needs Google Cloud's libraries, and {error.name} is not installed: "
-                "pip install tracecloak[gcp]"
-            ) from None
+            raise missing_extra(f"runner {name}", str(error.name), "gcp") from None
     if name == "FlinkRunner":
         _check_job_server(options)
     errors = PipelineOptionsValidator(options, runner).validate()

@@ -29,7 +29,7 @@ from tracecloak.pipelines.runners.local_streaming import mend_local_streaming
 from tracecloak.pipelines.runners.names import is_durable, is_local
 from tracecloak.pipelines.runners.options import check_ready, pipeline_options, version
 from tracecloak.pipelines.stream.config import STREAMING_RUNNER, StreamConfig
-from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
+from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError, missing_extra
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, ReleaseManifest
 from tracecloak.transforms.keys import KeyReference
 from tracecloak.transforms.publish.names import STATEMENT_NAME
@@ -194,10 +194,9 @@ def source_of(config: StreamConfig) -> beam.PTransform:
     try:
         importlib.import_module("google.cloud.pubsub_v1")
     except ImportError:
-        raise UsageError(
-            "Pub/Sub needs Google's library: pip install 'tracecloak[pubsub]'; or the extra gcp, "
-            "which Dataflow needs"
-        ) from None
+        # Dataflow's extra has the library too.
+        extra = "pubsub" if is_local(config.runner) else "gcp"
+        raise missing_extra("Pub/Sub", "google-cloud-pubsub", extra) from None
     if is_local(config.runner):
         mend_local_streaming()
     try:

@@ -510,18 +510,24 @@ def test_two_logs_of_one_name_no_method_and_a_foreign_flag_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("module", "extra"), [("matplotlib.figure", "report"), ("sklearn.ensemble", "mining")]
+    ("name", "module", "extra"),
+    [
+        ("sacofa-sapa", "matplotlib.figure", "report"),
+        ("sacofa-sapa", "sklearn.ensemble", "mining"),
+        ("pretsa", "ot", "measures"),
+    ],
 )
 def test_a_library_that_is_not_installed_is_named(
     path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    name: str,
     module: str,
     extra: str,
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    assert command("sacofa-sapa", path) == 2
-    assert f"pip install 'tracecloak[{extra}]'" in capsys.readouterr().err
+    assert command(name, path) == 2
+    assert f"pip install '.[{extra}]'" in capsys.readouterr().err
     assert not (path.parent / "out").exists()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import posixpath
 import random
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -26,6 +27,7 @@ from tracecloak.pipelines.measure.measures import (
     prefix_jaccard_distance,
     variant_emd,
 )
+from tracecloak.schemas.errors import UsageError
 
 HOUR = 3_600_000_000  # microseconds
 
@@ -309,6 +311,12 @@ def test_variant_emd_keeps_all_codes_apart():
     codes = [0, 0xD7FF, 0xD800, 0xDFFF, 0xE000, 0xE7FF, 0xE800, 70_000]
     for x, y in itertools.combinations(codes, 2):
         assert variant_emd(log({(x, 5): 1}), log({(y, 5): 1})) == pytest.approx(0.5)
+
+
+def test_without_pot_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ot", None)
+    with pytest.raises(UsageError, match=r"pip install '\.\[measures\]'"):
+        variant_emd(log({(1,): 1}), log({(2,): 1}))
 
 
 # --- arguments ------------------------------------------------------------------------------------
