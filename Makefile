@@ -95,13 +95,11 @@ lint: .venv/dev $(CORE)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Ratios measured side by side in one run; see tests/benchmarks/.
+# Ratios measured side by side in one run, beside those of tests/benchmarks/last.json; for a new
+# record, on a machine that does nothing else: make bench BENCH_JSON=tests/benchmarks/last.json
+BENCH_JSON ?= build/bench.json
 bench: .venv/dev $(CORE)
-	$(BIN)/python -m tests.benchmarks.counting
-	$(BIN)/python -m tests.benchmarks.release
-	$(BIN)/python -m tests.benchmarks.samplers
-	$(BIN)/python -m tests.benchmarks.startup
-	$(BIN)/python -m tests.benchmarks.streaming
+	$(BIN)/python -m tests.benchmarks.run --json $(BENCH_JSON)
 
 # RESULTS.md: the methods at the same true epsilon on public research logs, which are not part of the
 # project. About half an hour, most of it mining; a run that was cut off goes on where it was.
@@ -121,6 +119,11 @@ check-wheel: .venv/dev $(CORE)
 # deploy/oldest.txt: the lower bounds of setup.py as constraints; a test tells when it is out of date.
 oldest: .venv/dev $(CORE)
 	$(BIN)/python -m deploy.oldest
+
+# A version: checked, tested, built and tagged, never pushed; DRY_RUN=1 only checks and tells.
+release: .venv/dev $(CORE)
+	test -n "$(VERSION)"  # such as VERSION=1.2.0
+	$(BIN)/python -m deploy.release $(VERSION) $(if $(DRY_RUN),--dry_run)
 
 clean:
 	rm -rf .venv demo build *.egg-info

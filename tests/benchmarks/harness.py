@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from tracecloak.pipelines.demo.hospital_file import write_sample
+
+LAST = Path(__file__).with_name("last.json")  # the ratios that new ones are compared with
 
 
 @dataclass(frozen=True)
@@ -67,8 +72,51 @@ def in_turn(names: tuple[str, ...], log: Path, rounds: int) -> dict[str, Measure
     }
 
 
+@dataclass(frozen=True)
+class Ratio:
+    """A measured ratio and the bound that it should keep."""
+
+    value: float
+    bound: float
+    at_most: bool
+
+    @property
+    def kept(self) -> bool:
+        """Whether the ratio is on the right side of its bound."""
+        return self.value <= self.bound if self.at_most else self.value >= self.bound
+
+    def beside(self, last: float | None) -> str:
+        """Returns a line that says the ratio, its bound, and its change against the last one."""
+        sign = "at most" if self.at_most else "at least"
+        kept = "kept" if self.kept else "NOT KEPT"
+        changed = "no earlier one" if last is None else f"{self.value / last - 1:+.0%}"
+        return f"{self.value:7.2f}   ({sign} {self.bound:g}: {kept}; {changed})"
+
+
+RATIOS: dict[str, Ratio] = {}  # of this run, by what was measured
+
+
+def read_ratios(path: Path) -> dict[str, float]:
+    """Returns the ratios of an earlier run by what was measured; none if there is no file."""
+    if not path.exists():
+        return {}
+    return {text: found["value"] for text, found in json.loads(path.read_text())["ratios"].items()}
+
+
+def write_ratios(path: Path, ratios: Mapping[str, Ratio]) -> None:
+    """Writes ratios into a file, in which those of other benchmarks stay as they are."""
+    kept = json.loads(path.read_text())["ratios"] if path.exists() else {}
+    versions = {name: metadata.version(name) for name in ("apache-beam", "numpy", "tracecloak")}
+    of_run = {"python": platform.python_version(), "cores": os.cpu_count(), **versions}
+    made = {
+        text: {"value": float(f"{one.value:.4g}"), "bound": one.bound, "kept": one.kept, **of_run}
+        for text, one in ratios.items()
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"ratios": {**kept, **made}}, indent=2, sort_keys=True) + "\n")
+
+
 def ratio(text: str, value: float, bound: float, at_most: bool = True) -> None:
-    """Prints a ratio beside the bound that it should keep."""
-    kept = value <= bound if at_most else value >= bound
-    sign = "at most" if at_most else "at least"
-    print(f"{text:62s} {value:7.2f}   ({sign} {bound:g}: {'kept' if kept else 'NOT KEPT'})")
+    """Prints a ratio beside the bound that it should keep and the last one, and notes it."""
+    RATIOS[text] = Ratio(value, bound, at_most)
+    print(f"{text:62s} {RATIOS[text].beside(read_ratios(LAST).get(text))}", flush=True)
