@@ -9,6 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import get_args
 
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -112,7 +113,7 @@ def test_errors_name_extras_that_exist() -> None:
 
 
 def test_the_readme_names_every_extra() -> None:
-    licence = (ROOT / "README.md").read_text().split("## Licence")[1]
+    licence = (ROOT / "README.md").read_text().split("## Licence and extras")[1]
     for extra in set(SETUP.extras_require) - {"dev"}:
         assert f"`{extra}`" in licence, extra
 
@@ -168,8 +169,46 @@ def test_every_method_is_documented_with_its_guarantee() -> None:
         assert {kind for kind in get_args(Kind) if kind in rows[name]} == kinds, name
 
 
+def precommit_entries() -> set[str]:
+    found = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
+    return {hook["entry"] for repo in found["repos"] for hook in repo["hooks"]}
+
+
+def test_the_workflow_runs_every_python_that_is_promised() -> None:
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
+    matrix = jobs["test"]["strategy"]["matrix"]
+    promised = {
+        found
+        for line in SETUP.get_classifiers()
+        for found in re.findall(r"Python :: (3\.\d+)$", line)
+    }
+    assert set(matrix["python"]) == promised
+    first = f"3.{min(int(version.split('.')[1]) for version in promised)}"
+    assert SETUP.python_requires == f">={first}"
+    assert {"python": first, "dependencies": "oldest"} in matrix["include"]
+
+
+def test_contributing_has_a_line_for_every_room() -> None:
+    """Under the floor that it lies on."""
+    text = (ROOT / "CONTRIBUTING.md").read_text().split("## The rooms")[1].split("\n## ")[0]
+    rows: dict[str, set[str]] = {}
+    floor = ""
+    for line in text.splitlines():
+        names = re.findall(r"`([a-z]+)/`", line.split("|")[1] if line.startswith("|") else "")
+        if line.startswith("| **"):
+            (floor,) = names
+        rows.setdefault(floor, set()).update(names)
+    for folder in FOLDERS.values():
+        rooms = {path.parent.name for path in (ROOT / folder).glob("*/__init__.py")}
+        assert rows[folder] - {folder} == rooms
+
+
 def test_every_make_target_of_the_documents_exists() -> None:
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert precommit_entries() <= {f"make {target}" for target in targets}
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    run = set(re.findall(r"run: make ([\w-]+)$", workflow, re.MULTILINE))
+    assert {"lint", "test", "check-wheel", "demo"} <= run <= targets
     text = (ROOT / "README.md").read_text() + (ROOT / "CONTRIBUTING.md").read_text()
     named = set(re.findall(r"`make ([\w-]+)`", text))
     assert named <= targets

@@ -9,13 +9,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tests.benchmarks import counting, release, samplers, streaming
+from tests.benchmarks import counting, release, samplers, startup, streaming
 from tests.benchmarks.harness import RATIOS, write_ratios
 
 BENCHMARKS = {
     "counting": counting.main,
     "release": release.main,
     "samplers": samplers.main,
+    "startup": startup.main,
     "streaming": streaming.main,
 }
 
