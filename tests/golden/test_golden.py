@@ -29,7 +29,11 @@ def test_the_release_is_the_recorded_one(
     found = as_json(SCENARIOS[name](tmp_path))
     expected = RECORDED["digests"][name]
     if versions() != RECORDED["versions"]:
-        found, expected = ({p: d[-1] for p, d in both.items()} for both in (found, expected))
+        # Of equally good layouts of a picture, scipy's solver takes another one in each version.
+        found, expected = (
+            {path: digests[-1] for path, digests in both.items() if not path.endswith(".svg")}
+            for both in (found, expected)
+        )
     assert found == expected
 
 
