@@ -6,6 +6,7 @@ Each rule is a function from source text to its violations, and is shown a text 
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import re
 import subprocess
@@ -26,9 +27,17 @@ PM4PY_ADAPTER = "pipelines/measure/mining.py"
 Rule = Callable[[str, str], list[str]]
 
 
-def imported(source: str) -> Iterator[str]:
-    """Yields the modules that a source imports anywhere, by their full names."""
-    for node in ast.walk(ast.parse(source)):
+parsed = functools.cache(ast.parse)  # once for all rules
+
+
+@functools.cache
+def imported(source: str) -> tuple[str, ...]:
+    """Returns the modules that a source imports anywhere, by their full names."""
+    return tuple(_imported(source))
+
+
+def _imported(source: str) -> Iterator[str]:
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -81,7 +90,7 @@ def uses_no_unkeyed_randomness(path: str, source: str) -> list[str]:
         for name in imported(source)
         if name.split(".")[0] == "random" or name.startswith("numpy.random")
     ]
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if (
             isinstance(node, ast.Attribute)
             and node.attr == "random"
@@ -95,7 +104,7 @@ def uses_no_unkeyed_randomness(path: str, source: str) -> list[str]:
 def takes_no_seed(path: str, source: str) -> list[str]:
     """Nobody can set one; gensim's own generator starts from the release's key."""
     found = []
-    tree = ast.parse(source)
+    tree = parsed(source)
     of_gensim = {
         keyword
         for node in ast.walk(tree)

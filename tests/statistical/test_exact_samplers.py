@@ -30,7 +30,6 @@ from tracecloak.anonymizers.noise.samplers import (
 )
 
 N = 1_000_000
-OPENDP_N = 100_000
 WRONG = (Fraction(95, 100), Fraction(105, 100))
 
 Cdf = Callable[[np.ndarray], np.ndarray]
@@ -192,7 +191,7 @@ def test_each_row_has_its_own_sigma() -> None:
         assert fit(drawn[(i + 1) % 4], own, num[i] / den[i]) < ALPHA
 
 
-# --- against opendp, n = 1e5 of theirs ------------------------------------------------------------
+# --- against opendp -------------------------------------------------------------------------------
 
 
 def two_sample_p_value(a: np.ndarray, b: np.ndarray) -> float:
@@ -210,6 +209,19 @@ def two_sample_p_value(a: np.ndarray, b: np.ndarray) -> float:
 @pytest.mark.parametrize(("num", "den"), [(1, 2), (16, 5), (30, 1)])
 @pytest.mark.parametrize("name", ["laplace", "gaussian"])
 def test_opendp_draws_from_the_same_law(name: str, num: int, den: int) -> None:
+    """A scale wrong by a fifth is caught here, and one by 5 % by the law itself, above."""
+    draws_as_opendp_does(name, num, den, 10_000, Fraction(1, 5))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("num", "den"), [(1, 2), (16, 5), (30, 1)])
+@pytest.mark.parametrize("name", ["laplace", "gaussian"])
+def test_opendp_draws_many_from_the_same_law(name: str, num: int, den: int) -> None:
+    draws_as_opendp_does(name, num, den, 100_000, Fraction(1, 20))
+
+
+def draws_as_opendp_does(name: str, num: int, den: int, n: int, wrong_by: Fraction) -> None:
+    """For n numbers of theirs and N of ours."""
     dp = pytest.importorskip("opendp.prelude")
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T="i64"))
@@ -217,10 +229,10 @@ def test_opendp_draws_from_the_same_law(name: str, num: int, den: int) -> None:
         make, metric, ours = dp.m.make_laplace, dp.l1_distance(T="i64"), laplace(num, den)
     else:
         make, metric, ours = dp.m.make_gaussian, dp.l2_distance(T="f64"), gaussian(num, den)
-    theirs = np.array(make(space, metric, scale=num / den)([0] * OPENDP_N))
+    theirs = np.array(make(space, metric, scale=num / den)([0] * n))
     assert two_sample_p_value(ours, theirs) > ALPHA
-    for factor in (0.95, 1.05):  # the controls
-        wider = np.array(make(space, metric, scale=factor * num / den)([0] * OPENDP_N))
+    for factor in (1 - wrong_by, 1 + wrong_by):  # the controls
+        wider = np.array(make(space, metric, scale=float(factor * num / den))([0] * n))
         assert two_sample_p_value(ours, wider) < ALPHA
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import functools
+import gc
 import hashlib
 import importlib
 import json
@@ -299,7 +300,10 @@ STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
 
 def serve() -> None:
     """Forks a command for each line of standard input; see `Commands`."""
-    importlib.import_module("tracecloak.pipelines.release.run")  # with all of Beam, once
+    # With all of Beam, and the ledger's database, once.
+    for name in ("tracecloak.pipelines.release.run", "sqlalchemy.dialects.sqlite"):
+        importlib.import_module(name)
+    gc.freeze()  # or each command's first collection copies what it shares with this process
     for line in sys.stdin:
         request = json.loads(line)
         if "resume" in request:

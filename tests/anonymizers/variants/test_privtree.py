@@ -492,10 +492,17 @@ def test_the_shares_of_the_budget_suit_a_synthetic_log() -> None:
 @pytest.mark.parametrize("epsilon", ["0.001", "1", "100"])
 @pytest.mark.parametrize("counts", [{}, {("A",): 1}], ids=["no case", "one case"])
 def test_a_log_of_hardly_anything_is_no_trouble(counts: dict[Variant, int], epsilon: str) -> None:
-    for number in range(20):
-        released(counts, epsilon, domain_of(max_length=1), number)
-        released(counts, epsilon, domain_of(max_length=50), number)
-        released(counts, epsilon, Domain(ActivityVocabulary.of(["A"]), 9, 1), number)
+    """With hardly any noise it is the log, and else what the domain has room for, or nothing."""
+    alone = Domain(ActivityVocabulary.of(["A"]), 9, 1)
+    for domain in (domain_of(max_length=1), domain_of(max_length=50), alone):
+        names = set(domain.vocabulary.names.to_pylist())
+        made = [released(counts, epsilon, domain, number) for number in range(20)]
+        for variants in made:
+            assert all(1 <= len(v) <= domain.max_length and names.issuperset(v) for v in variants)
+        if epsilon == "100":
+            assert made == [counts] * 20
+        else:
+            assert any(made) and not all(made)
 
 
 def test_a_release_is_a_function_of_the_counts_and_the_key() -> None:

@@ -238,11 +238,24 @@ def test_noise_comes_again_in_the_same_release_and_nowhere_else(
 @pytest.mark.parametrize(("name", "k"), EXAMPLES)
 def test_counting_once_changes_no_release(name: str, k: int) -> None:
     """Against the plain loop that counts every round anew, under the same keys."""
+    counting_once_changes_nothing(name, k, slice(2 + k, 3 + k), 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "k"), EXAMPLES)
+def test_counting_once_changes_no_release_of_any_pair(name: str, k: int) -> None:
+    """Likewise, of all the pairs and under more keys."""
+    counting_once_changes_nothing(name, k, slice(2, None), 4)
+
+
+def counting_once_changes_nothing(name: str, k: int, which: slice, n: int) -> None:
     method = before_publication(METHODS[name])
     params = method.Params(**method.examples[k])
-    for pair in made_up_pairs(method, params)[2:]:
+    pairs = made_up_pairs(method, params)[which]
+    assert pairs
+    for pair in pairs:
         log, watch = pair.with_unit, Watch(pair.variants)
-        numbers = range(4)
+        numbers = range(n)
         # The first keys go to the probes, by which it is found what may be counted once.
         probes = itertools.repeat(release_key(99))
         releases = Releases([log], method, params, probes)

@@ -130,9 +130,12 @@ def tells_no_more_than_is_claimed(case: int, n_games: int) -> None:
         assert stats.binom.sf(guess.n_right - 1, n_games, guess.largest_share) > ALPHA
 
 
-@pytest.mark.parametrize("case", range(len(METHODS_WITH_TREES)))
+@pytest.mark.parametrize("case", [1, 4])
 def test_released_trees_tell_no_more_than_is_claimed(case: int) -> None:
-    """A right claim is accused with probability 2e-9 at most; a false one in the next test."""
+    """A right claim is accused with probability 2e-9 at most; a false one in the next test.
+
+    At epsilon 0.2: what larger ones allow can be won in all of 40 games by luck.
+    """
     tells_no_more_than_is_claimed(case, 40)
 
 

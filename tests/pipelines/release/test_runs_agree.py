@@ -48,7 +48,7 @@ def test_every_shard_count_gives_the_bytes_of_the_in_memory_driver(
     # Within 10 s hardly any two durations agree, and the filter would drop next to nothing.
     flags = ("--mode", mode, "--time_precision_us", 1_000_000)
     expected = release(tmp_path / "memory", inputs, *flags, "--runner", "InMemory")
-    for shards in (1, 2, 7, 16) if mode == "sampling" else (2, 7):
+    for shards in (1, 7) if mode == "sampling" else (2,):
         found = release(tmp_path / f"beam{shards}", inputs, *flags, "--shards", shards)
         assert digests(found) == digests(expected)
         assert manifest(found)["outputs"] == manifest(expected)["outputs"]
@@ -238,17 +238,17 @@ def test_a_release_has_the_same_bytes_on_beam_for_any_number_of_shards(
     tmp_path: Path, people: list[Path], name: str
 ) -> None:
     """Catches noise, a bought choice or a sample of cases that depends on how the log is spread."""
-    agree(tmp_path, people, CONFIGURATIONS[name], (1, 2, 7, 16) if name in MOST else (1, 7))
+    agree(tmp_path, people, CONFIGURATIONS[name], (1, 7) if name in MOST else (7,))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in CONFIGURATIONS if name not in MOST])
+@pytest.mark.parametrize("name", list(CONFIGURATIONS))
 @pytest.mark.usefixtures("same_key")
 def test_a_release_has_the_same_bytes_for_all_numbers_of_shards(
     tmp_path: Path, people: list[Path], name: str
 ) -> None:
     """The numbers of shards that the test above leaves out."""
-    agree(tmp_path, people, CONFIGURATIONS[name], (2, 16))
+    agree(tmp_path, people, CONFIGURATIONS[name], (1, 2, 16))
 
 
 @pytest.mark.usefixtures("same_key")
