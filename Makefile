@@ -6,8 +6,8 @@ DEMO_CASES ?= 2000
 DEMO_SECONDS ?= 60
 SOAK_SECONDS ?= 1800
 
-.PHONY: demo stream-demo soak test test-slow golden lint bench comparison schema oldest \
-  check-wheel release clean
+.PHONY: demo stream-demo soak test test-ci test-slow test-engines test-docs mutants golden lint \
+  bench comparison schema oldest check-wheel release clean
 
 # The folders of the repository are installed as one package, in a tree of links of its own that
 # type checkers read; files that come or go are not seen in it before it is made again. So the mark
@@ -79,11 +79,38 @@ soak: .venv/pubsub $(CORE)
 	rm -rf build/soak && mkdir -p build
 	PYTHON=$(CURDIR)/$(BIN)/python tests/with_pubsub.sh double $(BIN)/python -m tests.benchmarks.soak
 
+# CONTRIBUTING.md says what each tier of tests runs, when, and how long. Each process imports
+# everything, from bytecode even where the caller's Python writes none.
+PYTEST := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/build/pycache \
+  $(BIN)/python -m pytest -n auto --dist worksteal
+# Of the slow tests those that .ci/run asks for: what fast tests have a small twin of.
+CI_SLOW := \
+  tests/pipelines/attack/test_attack.py::test_counting_once_changes_no_release_of_any_pair \
+  tests/pipelines/release/test_runs_agree.py \
+  tests/statistical/test_audit_of_methods.py::test_a_scale_of_85_percent_on_sums_is_found \
+  tests/statistical/test_audit_of_methods.py::test_broken_noise_on_variants_is_found \
+  tests/statistical/test_audit_of_methods.py::test_many_counts_of_variant_histogram_use_up_their_epsilon \
+  tests/statistical/test_audit_of_methods.py::test_many_sums_of_private_dfg_use_up_their_epsilon_where_delta_is_0 \
+  tests/statistical/test_exact_samplers.py
+
 test: .venv/dev $(CORE)
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
+	$(PYTEST) -m "not slow and not engines"
+
+test-ci: .venv/dev $(CORE)
+	$(PYTEST) -m "slow and not engines" $(CI_SLOW)
 
 test-slow: .venv/dev $(CORE)
-	$(BIN)/python -m pytest -n auto -m slow
+	$(PYTEST) -m "slow and not engines"
+
+test-engines: .venv/dev $(CORE)
+	$(PYTEST) -m engines
+
+test-docs: .venv/dev $(CORE)
+	$(PYTEST) -n 0 tests/test_packaging.py -k "document or readme or contributing"
+
+# Small mistakes in the noise, its accounting and the contract, and whether tests notice them.
+mutants: .venv/dev $(CORE)
+	$(BIN)/python -m tests.mutants.run
 
 # Records the digests of every kind of release anew (tests/golden/); the commit says which changed on
 # purpose, and why.

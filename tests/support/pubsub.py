@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 SCRIPT = Path(__file__).parents[1] / "pubsub_server.sh"
-KINDS = ("double", "pstest")
+# For fixtures: what needs a server that is built first is not in `make test`.
+KIND_PARAMS = ("double", pytest.param("pstest", marks=pytest.mark.engines))
 PROJECT = "hospital"
 VARIABLE = "PUBSUB_EMULATOR_HOST"
 

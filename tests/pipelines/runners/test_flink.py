@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.flink import KINDS, flags, job_server
+from tests.support.flink import KIND_PARAMS, flags, job_server
 from tests.support.releasing import (
     digests,
     fix_key,
@@ -28,7 +28,7 @@ N_CASES = 300
 NAMES = ("Registration", "Triage", "CRP", "Leucocytes", "Discharge home", "X-ray")
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=KIND_PARAMS)
 def endpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator:
     with job_server(request.param, tmp_path_factory.mktemp("server")) as address:
         yield address

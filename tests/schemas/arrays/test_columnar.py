@@ -249,7 +249,7 @@ class Foreign:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (Foreign(np.arange(2)), "test_schema_columnar:Foreign is not a columnar value"),
+        (Foreign(np.arange(2)), "test_columnar:Foreign is not a columnar value"),
         ((1, 2), "field .* has type tuple, which has no columnar form"),
         ([1], "has type list"),
         ({1, 2}, "has type set"),

@@ -182,7 +182,7 @@ def test_the_manifest_is_the_same_text_in_every_process():
         subprocess.run(
             [sys.executable, "-c", program],
             env={"PYTHONHASHSEED": seed, "TZ": zone},
-            cwd=Path(schemas.__path__[0]).parent,
+            cwd=Path(__file__).parents[3],
             capture_output=True,
             text=True,
             check=True,

@@ -16,7 +16,7 @@ from apache_beam.io.gcp.pubsub import PubsubMessage
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.utils.windowed_value import PaneInfoTiming
 
-from tests.support.flink import KINDS, flags, job_server
+from tests.support.flink import KIND_PARAMS, flags, job_server
 from tests.support.replay import (
     Record,
     ReplayAtOnce,
@@ -56,7 +56,7 @@ STEP_US = 15 * S
 LIMIT_MS = 60_000
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=KIND_PARAMS)
 def endpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator:
     with job_server(request.param, tmp_path_factory.mktemp("server")) as address:
         yield address

@@ -18,11 +18,11 @@ pytest.importorskip("google.pubsub_v1", reason="needs google-cloud-pubsub")
 
 from google.api_core import exceptions
 
-from tests.support.pubsub import KINDS, PROJECT, Service, running, until
+from tests.support.pubsub import KIND_PARAMS, PROJECT, Service, running, until
 from tests.support.pubsub_double import PubSubDouble
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=KIND_PARAMS)
 def address(request: pytest.FixtureRequest) -> Iterator[str]:
     with running(request.param) as its_address:
         yield its_address

@@ -38,7 +38,7 @@ from apache_beam.runners.runner import PipelineState
 
 pytest.importorskip("google.pubsub_v1", reason="needs google-cloud-pubsub")
 
-from tests.support.pubsub import Service, running, until
+from tests.support.pubsub import KIND_PARAMS, Service, running, until
 from tests.support.pubsub_double import PubSubDouble
 from tests.support.streams import Keep, streaming
 from tracecloak.schemas.events.columns import ColumnMapping
@@ -68,7 +68,7 @@ SCHEMA = fastavro.parse_schema(
 _kept: dict[str, list[Any]] = {}
 
 
-@pytest.fixture(scope="module", params=["double", pytest.param("pstest", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=KIND_PARAMS)
 def address(request: pytest.FixtureRequest) -> Iterator[str]:
     with running(request.param) as its_address:
         yield its_address
