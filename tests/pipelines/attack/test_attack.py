@@ -469,7 +469,16 @@ def test_a_timed_log_with_values_is_attacked(
 # --- the pairs of logs ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "k"), EXAMPLES)
+def what_pairs_depend_on(name: str, k: int) -> tuple[Any, ...]:
+    method = METHODS[name]
+    params = method.Params(**method.examples[k])
+    has_values = bool(method.attributes(params))
+    return name, method.bounds(params).max_cases_per_individual, is_timed(params), has_values
+
+
+@pytest.mark.parametrize(
+    ("name", "k"), {what_pairs_depend_on(*example): example for example in EXAMPLES}.values()
+)
 def test_the_logs_of_a_pair_differ_in_one_unit(name: str, k: int) -> None:
     method = METHODS[name]
     params = method.Params(**method.examples[k])
