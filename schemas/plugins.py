@@ -1,8 +1,9 @@
 """Tables of what a distribution offers by name, each loaded when it is asked for.
 
-An entry is a name and the place of what it stands for, as `module:attribute`. Other distributions
-add entries of their own by entry points of the table's group (packaging.python.org, "Entry points
-specification"), which are looked for when a name is not ours or when all names are asked for.
+An entry is a name and the place of what it stands for, as `module:attribute`, or a small value that
+has such places in it. Other distributions add entries of their own by entry points of the table's
+group (packaging.python.org, "Entry points specification"), which are looked for when a name is not
+ours or when all names are asked for.
 """
 
 from __future__ import annotations
@@ -18,6 +19,17 @@ from tracecloak.schemas.errors import UsageError
 T = TypeVar("T")
 
 
+def load(place: str) -> Any:
+    """Returns what is at a place, `module:attribute`; imports the module.
+
+    Raises:
+        ImportError: There is no such module.
+        AttributeError: It has no such attribute.
+    """
+    module, _, attribute = place.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
 class Plugins(Mapping[str, T], Generic[T]):
     """What can be had by name: ours, and what other distributions add.
 
@@ -27,16 +39,16 @@ class Plugins(Mapping[str, T], Generic[T]):
     Args:
         what: What an entry is, in a word, for messages.
         group: The entry-point group of other distributions.
-        ours: `module:attribute` by name.
-        make: Makes the value of an entry from what was loaded, such as an instance of a class; by
-            default the value is what was loaded.
+        ours: `module:attribute` by name, or the value itself, which is no text.
+        make: Makes the value of an entry from what was loaded or given, such as an instance of a
+            class; by default the value is that. What it raises is an error of the entry.
     """
 
     def __init__(
         self,
         what: str,
         group: str,
-        ours: Mapping[str, str],
+        ours: Mapping[str, str | T],
         make: Callable[[Any], T] = lambda loaded: loaded,
     ) -> None:
         self._what = what
@@ -62,13 +74,16 @@ class Plugins(Mapping[str, T], Generic[T]):
                 loaded.
         """
         if name not in self._made:
-            self._made[name] = self._make(self._loaded(name))
+            self._made[name] = (
+                self._make_ours(name) if name in self._ours else self._make_other(name)
+            )
         return self._made[name]
 
-    def _loaded(self, name: str) -> Any:
-        if name in self._ours:
-            module, _, attribute = self._ours[name].partition(":")
-            return getattr(importlib.import_module(module), attribute)
+    def _make_ours(self, name: str) -> T:
+        entry = self._ours[name]
+        return self._make(load(entry) if isinstance(entry, str) else entry)
+
+    def _make_other(self, name: str) -> T:
         points = self._others[name]
         if len(points) > 1:
             claimants = ", ".join(sorted(point.value for point in points))
@@ -76,8 +91,8 @@ class Plugins(Mapping[str, T], Generic[T]):
                 f"{self._what} {name!r} is offered by {claimants}; uninstall all but one of them"
             )
         try:
-            return points[0].load()
-        except (ImportError, AttributeError) as error:
+            return self._make(points[0].load())
+        except Exception as error:  # whatever a stranger's module does when it is imported
             raise UsageError(
                 f"{self._what} {name!r} of another distribution, {points[0].value}, cannot be "
                 f"loaded ({type(error).__name__}); mend or uninstall it"

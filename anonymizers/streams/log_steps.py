@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
 
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.logs.params import PrivateLogParams
 from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.anonymizers.streams.matrix_mechanism import MAX_WINDOWS
 from tracecloak.anonymizers.streams.steps import StreamName
 from tracecloak.schemas.arrays.merging import Mergeable, Statistics
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.published.manifest import Operation
-from tracecloak.schemas.published.step import StepLog
+from tracecloak.schemas.published.step import Step, StepLog, View
 from tracecloak.schemas.streams.stream_cases import ClosedCases
+
+
+class LogStepsParams(PrivateLogParams):
+    """Parameters of the logs that a stream publishes: those of the log of each step."""
+
+    horizon: int = Field(ge=1, le=MAX_WINDOWS)
+    """Steps that are published, public."""
 
 
 class LogSteps:
@@ -27,15 +37,17 @@ class LogSteps:
     step are in the memory of one worker.
     """
 
+    name: ClassVar[str] = "log"
+    summary: ClassVar[str] = "a log made up from noisy counts, as private-log makes it"
+    Params: ClassVar[type[LogStepsParams]] = LogStepsParams
+    views: ClassVar[tuple[View, ...]] = ("window",)
+    guarantees: ClassVar[tuple[Literal["case", "w_event"], ...]] = ("case",)
+    released: ClassVar[type[Step]] = StepLog
     kinds: ClassVar[Mapping[str, type[Mergeable]]] = {"cases": ClosedCases}
     operations: ClassVar[tuple[Operation, ...]] = PrivateLog.operations
 
-    def __init__(self, params: PrivateLogParams, horizon: int) -> None:
+    def __init__(self, params: LogStepsParams) -> None:
         """Keeps the parameters.
-
-        Args:
-            params: Of the log of each step.
-            horizon: Number of steps.
 
         Raises:
             UsageError: An individual may have several cases, which would be in several logs, or
@@ -49,7 +61,7 @@ class LogSteps:
         if params.attributes:
             raise UsageError("attributes cannot be carried by a stream; leave them out")
         self._params = params
-        self.horizon = horizon
+        self.horizon = params.horizon
 
     def count(self, traces: TraceBatch) -> Statistics:
         """Returns the cases themselves."""

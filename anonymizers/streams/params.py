@@ -1,11 +1,14 @@
-"""Parameters of what a stream publishes: the product, over which time, and the privacy of it all.
+"""Parameters of the counts that a stream publishes: over which time, and the privacy of it all.
 
-Everything is declared before the stream begins, so all noise is known beforehand.
+Everything is declared before the stream begins, so all noise is known beforehand. What depends on
+the product is in the product's own file.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
 from typing import Literal
@@ -13,27 +16,23 @@ from typing import Literal
 import pydantic
 from pydantic import Field
 
-from tracecloak.anonymizers.rigorous.cells import excess_of_pairs, possible_pairs
-from tracecloak.anonymizers.rigorous.params import Exact, RigorousParams
-from tracecloak.anonymizers.streams.continual import ContinualNoise, continual_noise, variant_noise
+from tracecloak.anonymizers.rigorous.cells import excess_of_pairs
+from tracecloak.anonymizers.rigorous.params import RigorousParams
+from tracecloak.anonymizers.streams.continual import ContinualNoise
 from tracecloak.anonymizers.streams.matrix_mechanism import MAX_HORIZON, MAX_WINDOWS, Participation
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 
 # Units of one occurrence under Gaussian noise: scaled cases lose less than one in each pair.
 UNITS = 1024
-# Variants of which totals are kept: the first ones that pass the threshold.
-MAX_VARIANTS = 10_000
 # Numbers that the release stage keeps of the steps so far, eight bytes each.
 _MAX_KEPT = 1 << 27
 _HALF = Fraction(1, 2)
 
 
-class StreamParams(RigorousParams):
+class StreamParams(RigorousParams, ABC):
     """Parameters of the counts that a stream publishes."""
 
-    product: Literal["dfg", "variants"] = "dfg"
-    """dfg: directly-follows pairs. variants: cases by variant."""
     view: Literal["window", "total", "sliding"] = "window"
     """window: counts of each step. total: of all steps so far. sliding: of the last sliding_steps
     steps."""
@@ -46,9 +45,6 @@ class StreamParams(RigorousParams):
     w_event_steps steps."""
     w_event_steps: int | None = Field(None, ge=1)
     """Steps within which w_event protects an individual."""
-    l2_clip: Exact | None = Field(None, ge=2, le=100_000)
-    """Largest L2 norm of one case's directly-follows counts, public; a case beyond it is scaled
-    down, and noise is proportional to it. By default no case of max_trace_length is."""
 
     @pydantic.model_validator(mode="after")
     def _check_stream(self) -> StreamParams:
@@ -62,10 +58,7 @@ class StreamParams(RigorousParams):
             raise ValueError("w_event_steps goes with guarantee w_event, and with no other")
         if self.guarantee == "w_event" and self.max_cases_per_individual is None:
             raise ValueError("guarantee w_event is for individuals: map individual_id")
-        if self.delta == 0 and (self.product, self.view) != ("dfg", "window"):
-            raise ValueError("delta 0 does for the windows of a dfg only")
-        if self.l2_clip is not None and (self.product != "dfg" or self.delta == 0):
-            raise ValueError("l2_clip is for a dfg with delta above 0")
+        self.check_product()
         if self.view != "window" and self.horizon > MAX_HORIZON:
             raise ValueError(f"horizon must be at most {MAX_HORIZON} steps for sums over steps")
         if excess := excess_of_pairs(len({*self.vocabulary, OTHER}), 1):
@@ -86,6 +79,14 @@ class StreamParams(RigorousParams):
             )
         return self
 
+    @abstractmethod
+    def check_product(self) -> None:
+        """Makes sure that the product can be published with these parameters.
+
+        Raises:
+            ValueError: It cannot.
+        """
+
     @property
     def words(self) -> ActivityVocabulary:
         """The public vocabulary with OTHER."""
@@ -104,68 +105,19 @@ class StreamParams(RigorousParams):
         """Steps of a published sum; None for totals."""
         return {"window": 1, "total": None, "sliding": self.sliding_steps}[self.view]
 
-    @cached_property
+    @property
+    @abstractmethod
     def n_cells(self) -> int:
         """Cells that noise is drawn for in a step, at most."""
-        if self.product == "variants":
-            return MAX_VARIANTS
-        return len(possible_pairs(self.words, 1))
 
     @property
-    def units(self) -> int:
-        """Units of one occurrence: what is counted in under this noise."""
-        return 1 if self.delta == 0 else UNITS
-
-    @property
-    def clip_units(self) -> int:
-        """Largest norm of one case's pairs in units: L2, or L1 with delta 0."""
-        longest = self.max_trace_length
-        assert longest is not None
-        if self.delta == 0:
-            return longest + 1  # pairs of a case, START and END included
-        if self.l2_clip is not None:
-            return int(Fraction(self.l2_clip) * UNITS)
-        # The longest vector: one activity again and again, which is one pair.
-        return math.isqrt(((longest - 1) ** 2 + 2) * UNITS**2 - 1) + 1
-
-    @cached_property
-    def noises(self) -> dict[str, ContinualNoise]:
+    @abstractmethod
+    def noises(self) -> Mapping[str, ContinualNoise]:
         """The noise of each part; their epsilons and deltas add up to those of the stream.
-
-        `pairs` of a graph. `chosen` of the counts of a step that say which variants are published;
-        `variants`, where sums over steps are, of their numbers of cases.
 
         Raises:
             UsageError: Noise so wide cannot be drawn.
         """
-        epsilon, delta = self.budget
-        part = self.participation
-        if self.product == "dfg":
-            noise = continual_noise(
-                epsilon,
-                delta,
-                self.horizon,
-                self.clip_units,
-                n_cells=self.n_cells,
-                length=self.length,
-                participation=part,
-                units=self.units,
-            )
-            return {"pairs": noise}
-        if self.view == "window":
-            return {"chosen": variant_noise(epsilon, delta, self.horizon, part)}
-        epsilon, delta = epsilon * _HALF, delta * _HALF
-        sums = continual_noise(
-            epsilon,
-            delta,
-            self.horizon,
-            UNITS,
-            n_cells=MAX_VARIANTS,
-            length=self.length,
-            participation=part,
-            units=UNITS,
-        )
-        return {"chosen": variant_noise(epsilon, delta, self.horizon, part), "variants": sums}
 
     @cached_property
     def horizon_budget(self) -> tuple[Fraction, Fraction]:

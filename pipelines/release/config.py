@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import pydantic
 import yaml
 from pydantic import Field
+from pydantic_core import CoreSchema, core_schema
 
 from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.batch.shards import DEFAULT_SHARDS
+from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, formats_of_releases
 
 # What reads data is loaded where a key is given its meaning: flags, their help and what is wrong
 # with them need the keys alone.
 if TYPE_CHECKING:
     from tracecloak.anonymizers.contract.method import Params
     from tracecloak.schemas.events.columns import ColumnMapping
-    from tracecloak.transforms.formats.registry import SourceFormat
 
 DEFAULT_PARTS = 8
 
@@ -29,6 +31,37 @@ def _listed(value: Any) -> Any:
     if isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
     return value
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """Annotates a text that must be a name of a table, to which other distributions may add.
+
+    The table is looked at when a value is checked or a JSON Schema made, not before.
+
+    Attributes:
+        names: Returns the names.
+    """
+
+    names: Callable[[], Iterable[str]]
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: pydantic.GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Returns the schema of the text with the check after it."""
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: pydantic.GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Returns the JSON Schema of the names there are."""
+        return {**handler(schema), "enum": list(self.names())}
+
+    def _check(self, value: str) -> str:
+        names = list(self.names())
+        if value not in names:
+            raise ValueError(f"must be one of {', '.join(names)}")
+        return value
 
 
 class _Section(pydantic.BaseModel):
@@ -74,7 +107,7 @@ class SourceConfig(_Section):
 
     input: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] = Field(min_length=1)
     """Paths or globs of the input files, on any Beam file system; separated by commas as a flag."""
-    input_format: Literal["xes", "csv", "parquet", "avro", "jsonl"] | None = None
+    input_format: Annotated[str, OneOf(lambda: FORMATS)] | None = None
     """Format of the inputs; by default told by the ending of each name, .gz aside."""
     delimiter: str | None = None
     """Delimiter of CSV; by default a comma, or a tab for .tsv."""
@@ -98,8 +131,6 @@ class SourceConfig(_Section):
     @property
     def source_format(self) -> SourceFormat:
         """How the bytes of the inputs are read."""
-        from tracecloak.transforms.formats.registry import SourceFormat
-
         return SourceFormat(self.input_format, self.delimiter, self.encoding, self.header)
 
 
@@ -113,7 +144,7 @@ class ReleaseConfig(SourceConfig):
     output: str = Field(min_length=1)
     """Folder of all releases; this one goes to run_id=<release_id> in it."""
     formats: Annotated[
-        tuple[Literal["parquet", "xes", "csv"], ...], pydantic.BeforeValidator(_listed)
+        tuple[Annotated[str, OneOf(formats_of_releases)], ...], pydantic.BeforeValidator(_listed)
     ] = ("parquet", "xes")
     """Forms of the released log."""
     release_id: str | None = None

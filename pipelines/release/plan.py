@@ -8,7 +8,7 @@ from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.release.source import source_of
-from tracecloak.transforms.publish.names import DFG_NAME, STATEMENT_NAME, part_name
+from tracecloak.transforms.publish.names import DFG_NAME, PARTS, STATEMENT_NAME, log_name, part_name
 
 
 def plan_lines(config: ReleaseConfig) -> Iterator[str]:
@@ -60,11 +60,11 @@ def plan_lines(config: ReleaseConfig) -> Iterator[str]:
     release = f"run_id={config.release_id or '<digest of input and configuration>'}"
     yield f"Writes {config.output}/{release}/"
     if method.log != "none":
-        if "parquet" in config.formats:
+        if PARTS in config.formats:
             yield f"  {part_name(0)} to {part_name(config.parts - 1)}"
         for kind in config.formats:
-            if kind != "parquet":
-                yield f"  log.{kind}.gz"
+            if kind != PARTS:
+                yield f"  {log_name(kind)}"
         yield f"  {DFG_NAME}"
     if method.writes(params):
         products = ", ".join(method.writes(params))

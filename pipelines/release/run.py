@@ -44,8 +44,9 @@ from tracecloak.transforms.batch.anonymize import Run
 from tracecloak.transforms.batch.validate import DeadLetter
 from tracecloak.transforms.batch.write import commit
 from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.publish.names import PARTS
 from tracecloak.transforms.publish.release_files import (
-    check_xes_names,
+    check_names,
     write_dfg,
     write_export,
     write_part,
@@ -258,7 +259,7 @@ def _run_in_memory(
     if method_named(run.method).log != "none":
         written, more = _write_log(config, [*made.traces, *run.columns], folder, manifest)
         others += more
-    commit(folder, manifest, run, "parquet" in config.formats, written, others)
+    commit(folder, manifest, run, PARTS in config.formats, written, others)
 
 
 def _write_log(
@@ -269,8 +270,7 @@ def _write_log(
 ) -> tuple[list[OutputFile], list[OutputFile]]:
     """Returns the parts, and what is written beside them or from them."""
     names = ActivityVocabulary.merge([batch.vocabulary for batch in traces])
-    if "xes" in config.formats:
-        check_xes_names(names)
+    check_names(config.formats, names)
     parts: dict[int, list[TraceBatch]] = {number: [] for number in range(config.parts)}
     graph = Pieces(DirectlyFollows)
     for batch in traces:
@@ -280,7 +280,7 @@ def _write_log(
     written = [write_part(folder, manifest, number, cases) for number, cases in parts.items()]
     others = [write_dfg(folder, graph.result(), names)]
     for kind in config.formats:
-        if kind != "parquet":
+        if kind != PARTS:
             others.append(write_export(folder, manifest, kind, config.parts))
             _LOG.info("wrote %s", others[-1].path)
     return written, others

@@ -12,23 +12,29 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers.contract.method import Params
-from tracecloak.anonymizers.logs.params import PrivateLogParams
 from tracecloak.anonymizers.noise.randomness import text_digest
 from tracecloak.anonymizers.rigorous.params import Exact, RigorousParams
-from tracecloak.anonymizers.streams.log_steps import LogSteps
-from tracecloak.anonymizers.streams.params import StreamParams
-from tracecloak.anonymizers.streams.steps import StepProduct, StreamName, product_of
-from tracecloak.pipelines.release.config import Columns, Where, parse_where, read_yaml, usage_error
+from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
+from tracecloak.anonymizers.streams.steps import StepProduct, StreamName
+from tracecloak.pipelines.release.config import (
+    Columns,
+    OneOf,
+    Where,
+    parse_where,
+    read_yaml,
+    usage_error,
+)
 from tracecloak.pipelines.runners.names import is_local
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping, RowFilter
 from tracecloak.schemas.events.events import EVENT_ID
 from tracecloak.schemas.events.vocabulary import read_vocabulary
-from tracecloak.schemas.published.step import Product, View
+from tracecloak.schemas.published.step import View
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.transforms.formats.messages import MessageFormat
+from tracecloak.transforms.formats.registry import formats_of_releases
 from tracecloak.transforms.stream.assemble import DEFAULT_SHARDS, CaseCap
-from tracecloak.transforms.stream.step_files import StepFormat
+from tracecloak.transforms.stream.step_files import default_forms, possible_forms
 
 STREAMING_RUNNER = "BundleBasedDirectRunner"
 
@@ -117,6 +123,7 @@ Moment = Annotated[
     pydantic.WithJsonSchema({"type": "string", "format": "date-time"}),
 ]
 Name = Annotated[str, pydantic.AfterValidator(_named)]
+StepForm = Annotated[str, OneOf(lambda: ("json", *formats_of_releases()))]
 
 # What does not change what is published: where it goes, who pays, and what runs it.
 _AROUND = (
@@ -165,9 +172,8 @@ class StreamConfig(pydantic.BaseModel):
     time_attribute: str | None = None
     """Attribute of the message with the time of the event, before the field."""
 
-    product: Product = "dfg"
-    """dfg: directly-follows graph. variants: cases by variant. log: a log made up from noisy
-    counts, as private-log makes it."""
+    product: Annotated[str, OneOf(lambda: STREAM_PRODUCTS)] = "dfg"
+    """What is published of every step."""
     view: View = "window"
     """window: of each step. total: of all steps so far. sliding: of the last sliding_steps
     steps."""
@@ -195,7 +201,7 @@ class StreamConfig(pydantic.BaseModel):
     """Cases of one individual that count, over the whole horizon or, with w_event, in each step; 1
     if individual_id is mapped. Noise grows in proportion."""
     log_params: dict[str, Any] = Field(default_factory=dict)
-    """Further parameters of private-log, for product log."""
+    """Further parameters of the product: those of private-log for product log."""
 
     period: Duration
     """Length of a step, such as 1h or 1d."""
@@ -224,10 +230,10 @@ class StreamConfig(pydantic.BaseModel):
     """Folder of all releases, on any Beam file system. It always gets the JSON of every step: that
     a file is there keeps its step from being published again."""
     formats: (
-        Annotated[tuple[StepFormat, ...], pydantic.BeforeValidator(_listed), _or_text(_TEXTS)]
-        | None
+        Annotated[tuple[StepForm, ...], pydantic.BeforeValidator(_listed), _or_text(_TEXTS)] | None
     ) = None
-    """Forms of the files beside JSON: parquet, and xes for product log (default all)."""
+    """Forms of the files beside JSON: parquet, and for product log every format of a release
+    (default parquet, and xes for product log)."""
     output_topic: str | None = None
     """Pub/Sub topic that gets the JSON of every step as well."""
     dead_letter: str | None = None
@@ -256,24 +262,37 @@ class StreamConfig(pydantic.BaseModel):
     def _check(self) -> StreamConfig:
         if (self.input_subscription is None) == (self.input_topic is None):
             raise ValueError("give input_subscription or input_topic, one of them")
-        if self.product != "log":
-            if self.log_params:
-                raise ValueError(f"unknown key {min(self.log_params)}: it is for product log")
-            if "xes" in (self.formats or ()):
-                raise ValueError("formats: xes is for product log")
-        elif (self.view, self.guarantee) != ("window", "case") or (
-            self.sliding_steps is not None or self.w_event_steps is not None
-        ):
-            raise ValueError(
-                "product log has view window and guarantee case, without sliding_steps and "
-                "w_event_steps"
-            )
+        self._check_product()
         if self.columns.individual_id is None and self.max_cases_per_individual is not None:
             raise ValueError(
                 "max_cases_per_individual needs to know the individuals: name their field with "
                 "individual_id"
             )
         return self
+
+    def _check_product(self) -> None:
+        """Makes sure that the product has all that is asked of it.
+
+        Raises:
+            ValueError: It has not.
+        """
+        kind = STREAM_PRODUCTS[self.product]
+        if doubled := self.log_params.keys() & StreamConfig.model_fields.keys():
+            raise ValueError(f"log_params: {min(doubled)} is a key beside it, not in it")
+        optional = {n for n, field in StreamConfig.model_fields.items() if field.default is None}
+        given = {*self.log_params, *(n for n in optional if getattr(self, n) is not None)}
+        for name in sorted(given - kind.Params.model_fields.keys()):
+            if takers := [n for n, k in STREAM_PRODUCTS.items() if name in k.Params.model_fields]:
+                raise ValueError(f"unknown key {name}: it is for product {' or '.join(takers)}")
+        if self.view not in kind.views or self.guarantee not in kind.guarantees:
+            raise ValueError(
+                f"product {self.product} has view {' or '.join(kind.views)} and guarantee "
+                f"{' or '.join(kind.guarantees)}"
+            )
+        for form in self.formats or ():
+            if form not in ("json", *possible_forms(kind.released)):
+                logs = [n for n, k in STREAM_PRODUCTS.items() if form in possible_forms(k.released)]
+                raise ValueError(f"formats: {form} is for product {' or '.join(logs)}")
 
     @property
     def n_shards(self) -> int:
@@ -301,18 +320,13 @@ class StreamConfig(pydantic.BaseModel):
         Raises:
             UsageError: One is unknown or out of range.
         """
-        given = {
-            name: getattr(self, name)
-            for name in RigorousParams.model_fields
-            if name != "max_cases_per_individual"
-        }
+        kind = STREAM_PRODUCTS[self.product].Params
+        known = kind.model_fields.keys() & StreamConfig.model_fields.keys()
+        given = {name: getattr(self, name) for name in sorted(known)}
         cap = self.cap
         given["max_cases_per_individual"] = None if cap is None else cap.cases
         try:
-            if self.product == "log":
-                return PrivateLogParams(**given, l2_clip=self.l2_clip, **self.log_params)
-            own = {n: getattr(self, n) for n in StreamParams.model_fields if n not in given}
-            return StreamParams(**given, **own)
+            return kind(**{**self.log_params, **given})
         except pydantic.ValidationError as error:
             raise usage_error(error) from None
 
@@ -322,13 +336,7 @@ class StreamConfig(pydantic.BaseModel):
         Raises:
             UsageError: A parameter is unknown or out of range.
         """
-        params = self.params
-        if isinstance(params, StreamParams):
-            return product_of(params)
-        assert isinstance(params, PrivateLogParams)
-        if self.horizon < 1:
-            raise UsageError(f"horizon must be at least 1 step, got {self.horizon}")
-        return LogSteps(params, self.horizon)
+        return STREAM_PRODUCTS[self.product](self.params)
 
     @property
     def rule(self) -> ClosingRule:
@@ -360,11 +368,11 @@ class StreamConfig(pydantic.BaseModel):
         )
 
     @property
-    def written(self) -> tuple[StepFormat, ...]:
+    def written(self) -> tuple[str, ...]:
         """Forms of the files beside JSON."""
         if self.formats is None:
-            return ("parquet", "xes") if self.product == "log" else ("parquet",)
-        return self.formats
+            return default_forms(STREAM_PRODUCTS[self.product].released)
+        return tuple(form for form in self.formats if form != "json")
 
     @property
     def digest(self) -> str:
@@ -382,7 +390,7 @@ def load_stream(path: str | None, flags: Mapping[str, Any]) -> StreamConfig:
 
     Args:
         path: The file, or None.
-        flags: Given flags by name: keys of the configuration, of `columns`, or of private-log.
+        flags: Given flags by name: keys of the configuration, of `columns`, or of `log_params`.
 
     Raises:
         UsageError: The file is no YAML mapping, or a key is unknown, missing or wrong.
@@ -415,6 +423,7 @@ def stream_json_schema() -> dict[str, Any]:
     schema["properties"]["log_params"] |= {
         "propertyNames": {"enum": [*log_keys(), "attributes"]},
     }
+    schema["properties"]["product"]["description"] = stream_keys()["product"]
     for name, text in (("max_disorder", "0s"), ("tombstone", "7d"), ("release_delay", "60s")):
         schema["properties"][name]["default"] = text  # which the fields have in microseconds
     equals = schema["$defs"]["Where"]["properties"]
@@ -424,18 +433,21 @@ def stream_json_schema() -> dict[str, Any]:
 
 def stream_keys() -> dict[str, str]:
     """Returns the keys of the configuration that are flags, with what they say."""
-    return {
+    keys = {
         field.alias or name: field.description or ""
         for name, field in StreamConfig.model_fields.items()
         if name not in ("columns", "where", "log_params")
     }
+    kinds = (f"{name}: {kind.summary}." for name, kind in STREAM_PRODUCTS.items())
+    return {**keys, "product": " ".join([keys["product"], *kinds])}
 
 
 def log_keys() -> dict[str, str]:
-    """Returns the further parameters of product log, with what they say."""
+    """Returns the further parameters of products, with what they say."""
     known = {*StreamConfig.model_fields, "attributes"}
     return {
         name: field.description or ""
-        for name, field in PrivateLogParams.model_fields.items()
+        for kind in STREAM_PRODUCTS.values()
+        for name, field in kind.Params.model_fields.items()
         if name not in known
     }

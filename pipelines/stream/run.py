@@ -33,7 +33,7 @@ from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageErr
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, ReleaseManifest
 from tracecloak.transforms.keys import KeyReference
 from tracecloak.transforms.publish.names import STATEMENT_NAME
-from tracecloak.transforms.publish.release_files import check_xes_names
+from tracecloak.transforms.publish.release_files import check_names
 from tracecloak.transforms.publish.release_folder import write_text
 from tracecloak.transforms.publish.statement import publishable_statement
 from tracecloak.transforms.stream.assemble import AssembleCases
@@ -102,8 +102,8 @@ def run_stream(
     """
     options = stream_options(config.runner, beam_arguments)
     product = config.made_product()
-    if "xes" in config.written and config.product == "log":
-        check_xes_names(config.rule.codes)
+    if product.released.has_log:
+        check_names(config.written, config.rule.codes)
     source = source_of(config) if messages is None else messages
     others = list(sinks)
     if config.output_topic is not None:
@@ -355,8 +355,7 @@ def _run(pipeline: beam.Pipeline) -> None:
 
 
 def _last_file(config: StreamConfig, product: StepProduct, folder: str) -> str:
-    ending = "/step.json" if config.product == "log" else ".json"
-    step = f"step-{product.horizon - 1:06d}{ending}"
+    step = f"step-{product.horizon - 1:06d}{product.released.json_ending}"
     place = (f"product={config.product}", f"view={config.view}", step)
     return cast(str, FileSystems.join(folder, *place))
 

@@ -13,7 +13,7 @@ from .rows import no_traces as no_traces
 from .rows import part_rows as part_rows
 from .rows import parts_of as parts_of
 from .rows import traces_of_rows as traces_of_rows
-from .step import Product as Product
+from .step import Step as Step
 from .step import StepLog as StepLog
 from .step import StepRelease as StepRelease
 from .step import View as View

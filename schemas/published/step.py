@@ -8,15 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.rows import part_rows
 
-Product = Literal["dfg", "variants", "log"]
 View = Literal["window", "total", "sliding"]
 
 # What stands beside the cells, in the order of a message's keys.
@@ -34,9 +34,40 @@ _FIELDS = (
 )
 
 
+class Step(Protocol):
+    """What a stream publishes of one step, of whatever product.
+
+    Attributes:
+        json_ending: What follows the number of the step in the name of its JSON file.
+        has_log: Whether it is a log, with files of every format that releases are written in;
+            otherwise it is a table, with a Parquet file.
+    """
+
+    json_ending: ClassVar[str]
+    has_log: ClassVar[bool]
+
+    @property
+    def key(self) -> tuple[str, str, str, str, int]:
+        """What must not be published twice: (release_id, epoch, product, view, step)."""
+        ...
+
+    @property
+    def n_steps_left(self) -> int:
+        """Steps of the horizon behind this one."""
+        ...
+
+    def to_json(self) -> bytes:
+        """Returns one JSON object in UTF-8 with the key in it; equal releases are equal bytes."""
+        ...
+
+    def to_rows(self) -> pa.RecordBatch | pa.Table:
+        """Returns what its other files hold: rows of a log in canonical order, or of a table."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class StepRelease:
-    """The counts that a stream publishes for one step.
+    """The counts that a stream publishes for one step; a `Step`.
 
     Attributes:
         release_id: The stream's name.
@@ -59,9 +90,12 @@ class StepRelease:
             order.
     """
 
+    json_ending: ClassVar[str] = ".json"
+    has_log: ClassVar[bool] = False
+
     release_id: str
     epoch: str
-    product: Product
+    product: str
     view: View
     step: int
     start_us: int
@@ -138,7 +172,7 @@ class StepRelease:
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UsageError(f"this is no release of a step ({type(error).__name__})") from None
 
-    def to_table(self) -> pa.Table:
+    def to_rows(self) -> pa.Table:
         """Returns a row for each cell, with what they have in common as columns."""
         n = len(self.cells)
         errors = [float(f"{error:.6g}") for error in self.standard_errors.tolist()]
@@ -163,6 +197,8 @@ class StepRelease:
 class StepLog:
     """The log that a stream publishes for one step: made-up cases for those that closed in it.
 
+    A `Step`.
+
     Attributes:
         release_id: As of `StepRelease`, and so are those that follow.
         epoch: See there.
@@ -175,6 +211,9 @@ class StepLog:
         traces: The released cases, under new ids.
     """
 
+    json_ending: ClassVar[str] = "/step.json"
+    has_log: ClassVar[bool] = True
+
     release_id: str
     epoch: str
     step: int
@@ -185,7 +224,7 @@ class StepLog:
     delta: str
     traces: TraceBatch
 
-    product: Product = "log"
+    product: str = "log"
     view: View = "window"
 
     @property
@@ -197,3 +236,7 @@ class StepLog:
         """Returns what the log is of, as one JSON object; its cases are not in it."""
         body = {name: getattr(self, name) for name in _FIELDS}
         return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+
+    def to_rows(self) -> pa.RecordBatch:
+        """Returns the rows of the log in the canonical order of its cases."""
+        return part_rows([self.traces])

@@ -16,9 +16,9 @@ from tests.support.keys import release_key
 from tests.support.stream_runs import S, Sent
 from tracecloak.anonymizers.audit.bounds import epsilon_lower_bound
 from tracecloak.anonymizers.streams.continual import ContinualNoise
+from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps
 from tracecloak.anonymizers.streams.identities import Identities
-from tracecloak.anonymizers.streams.params import StreamParams
-from tracecloak.anonymizers.streams.steps import StreamName, product_of
+from tracecloak.anonymizers.streams.steps import StreamName
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.step import StepRelease
@@ -57,10 +57,10 @@ def steps_of_windows(sent: Sequence[Sent]) -> list[TraceBatch | None]:
 
 
 def features(
-    steps: Sequence[TraceBatch | None], params: StreamParams, n: int, first_key: int
+    steps: Sequence[TraceBatch | None], params: DfgParams, n: int, first_key: int
 ) -> np.ndarray:
     """float64[n, n_features], all counts of n streams, each under a key of its own."""
-    made = product_of(params)
+    made = DfgSteps(params)
     nothing = made.count(TraceBatch.from_events([]))
     counted = [nothing if step is None else made.count(step) for step in steps]
     rows = []
@@ -76,8 +76,8 @@ def features(
     return np.array(rows)
 
 
-def params(**changes: str) -> StreamParams:
-    return StreamParams(
+def params(**changes: str) -> DfgParams:
+    return DfgParams(
         epsilon=EPSILON,
         vocabulary=("A", "B"),
         max_trace_length=9,
@@ -86,13 +86,13 @@ def params(**changes: str) -> StreamParams:
     )
 
 
-def short() -> StreamParams:
+def short() -> DfgParams:
     """With noise for cases of one event, as those of a window are."""
-    return StreamParams(**{**params(delta="0").model_dump(), "max_trace_length": 1})
+    return DfgParams(**{**params(delta="0").model_dump(), "max_trace_length": 1})
 
 
 def audited(
-    asked: StreamParams,
+    asked: DfgParams,
     assemble: Callable[[Sequence[Sent]], list[TraceBatch | None]],
     n: int = 1_500,
 ) -> float:

@@ -21,8 +21,9 @@ from tracecloak.schemas.published.rows import parts_of
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.transforms.batch.anonymize import Run
 from tracecloak.transforms.batch.count import MergeStatistics
+from tracecloak.transforms.publish.names import PARTS
 from tracecloak.transforms.publish.release_files import (
-    check_xes_names,
+    check_names,
     read_log,
     write_dfg,
     write_export,
@@ -87,7 +88,7 @@ class WriteRelease(beam.PTransform):
                 self._folder,
                 self._manifest,
                 self._run,
-                "parquet" in self._formats,
+                PARTS in self._formats,
                 [] if parts is None else pvalue.AsIter(parts),
                 *(pvalue.AsIter(files) for files in (products, *others)),
             )
@@ -118,7 +119,7 @@ class WriteRelease(beam.PTransform):
         graph = counted | "WriteDfg" >> beam.Map(_write_dfg, self._folder)
         exports = (
             pipeline
-            | "Exports" >> beam.Create([kind for kind in self._formats if kind != "parquet"])
+            | "Exports" >> beam.Create([kind for kind in self._formats if kind != PARTS])
             | "SpreadExports" >> beam.Reshuffle()
             | "WriteExport"
             >> beam.Map(
@@ -173,8 +174,7 @@ def _write_export(
     counted: Statistics,
     parts: Iterable[OutputFile],
 ) -> OutputFile:
-    if kind == "xes":
-        check_xes_names(counted.by_name["names"])
+    check_names([kind], counted.by_name["names"])
     written = write_export(folder, manifest, kind, n_parts)
     _LOG.info("wrote %s", written.path)
     return written

@@ -6,6 +6,8 @@ from .jsonl import JsonLinesWriter as JsonLinesWriter
 from .messages import Message as Message
 from .messages import MessageFormat as MessageFormat
 from .parquet import ParquetWriter as ParquetWriter
+from .registry import FORMATS as FORMATS
+from .registry import Format as Format
 from .registry import SourceFormat as SourceFormat
 from .xes_writer import XesAttribute as XesAttribute
 from .xes_writer import XesWriter as XesWriter

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from importlib.resources import files
@@ -26,6 +26,7 @@ from fastavro.write import Writer as ContainerWriter
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.transforms.formats.base import RawBatch, require_columns
+from tracecloak.transforms.formats.registry import SourceFormat
 
 # A block is held whole; what claims to be longer is damage or not meant for streaming.
 BLOCK_BYTES = 256 << 20
@@ -386,3 +387,13 @@ class AvroWriter:
     def close(self) -> None:
         """Writes the last block."""
         self._writer.flush()
+
+
+def reader(how: SourceFormat, path: str) -> AvroReader:
+    """Returns what reads a file of this format; see `transforms.formats.registry`."""
+    return AvroReader()
+
+
+def writer(stream: BinaryIO, schema: pa.Schema, about: Mapping[str, Any] | None) -> AvroWriter:
+    """Returns what writes RELEASED_SCHEMA; the file says nothing of a release."""
+    return AvroWriter(stream)

@@ -12,7 +12,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal
 
@@ -24,6 +24,7 @@ import pyarrow.csv as arrow_csv
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.transforms.formats.base import RawBatch, missing_columns
+from tracecloak.transforms.formats.registry import SourceFormat
 
 # Text is parsed in blocks that end where a record does; a longer record makes a longer block.
 BLOCK_BYTES = 4 << 20
@@ -460,3 +461,18 @@ def _quoted(text: pa.Array) -> pa.Array:
         pc.binary_join_element_wise('"', doubled, '"', ""),
         text,
     )
+
+
+def reader(how: SourceFormat, path: str) -> CsvReader:
+    """Returns what reads a file of this format; tabs are told by the name's ending."""
+    tabs = path.removesuffix(".gz").lower().endswith(".tsv")
+    return CsvReader(
+        delimiter=how.delimiter or ("\t" if tabs else ","),
+        encoding=how.encoding,
+        header=how.header or True,
+    )
+
+
+def writer(stream: BinaryIO, schema: pa.Schema, about: Mapping[str, Any] | None) -> CsvWriter:
+    """Returns what writes rows of the schema; the file says nothing of a release."""
+    return CsvWriter(stream, schema)

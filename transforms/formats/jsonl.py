@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -20,6 +20,7 @@ from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.transforms.formats.base import RawBatch, missing_columns
 from tracecloak.transforms.formats.csv import iso_utc
+from tracecloak.transforms.formats.registry import SourceFormat
 
 LINE_BYTES = 16 << 20
 # A batch ends at so many bytes of lines, for its objects are held whole until then.
@@ -212,3 +213,13 @@ class JsonLinesWriter:
 
     def close(self) -> None:
         """Does nothing more: every row is written by then."""
+
+
+def reader(how: SourceFormat, path: str) -> JsonLinesReader:
+    """Returns what reads a file of this format; see `transforms.formats.registry`."""
+    return JsonLinesReader()
+
+
+def writer(stream: BinaryIO, schema: pa.Schema, about: Mapping[str, Any] | None) -> JsonLinesWriter:
+    """Returns what writes RELEASED_SCHEMA; the file says nothing of a release."""
+    return JsonLinesWriter(stream)

@@ -6,10 +6,11 @@ not read partition columns from the folder names, nor encrypted files.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.transforms.formats.base import RawBatch, require_columns
+from tracecloak.transforms.formats.registry import SourceFormat
 
 ROW_GROUP_ROWS = 1_000_000
 METADATA_PREFIX = "tracecloak."
@@ -172,3 +174,14 @@ class ParquetWriter:
         self._writer.write_table(table.slice(0, rows).combine_chunks(), row_group_size=rows)
         self._rows = table.slice(rows).to_batches()
         self._buffered -= rows
+
+
+def reader(how: SourceFormat, path: str) -> ParquetReader:
+    """Returns what reads a file of this format; see `transforms.formats.registry`."""
+    return ParquetReader()
+
+
+def writer(stream: BinaryIO, schema: pa.Schema, about: Mapping[str, Any] | None) -> ParquetWriter:
+    """Returns what writes rows of the schema, with what is said of the release as metadata."""
+    metadata = {} if about is None else {"release": json.dumps(about, ensure_ascii=False)}
+    return ParquetWriter(stream, metadata, schema)

@@ -1,27 +1,129 @@
-"""Which reader reads a file: by the name's ending, or as declared."""
+"""The table of file formats: who reads one, who writes it, and what its files are called.
+
+A format is an entry of `FORMATS` and a file of its own. Readers and writers are named by their
+places, so that none is imported before a file of its format is read or written.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tracecloak.schemas.errors import UsageError
-from tracecloak.transforms.formats.avro import AvroReader
-from tracecloak.transforms.formats.base import Reader
-from tracecloak.transforms.formats.csv import CsvReader
-from tracecloak.transforms.formats.jsonl import JsonLinesReader
-from tracecloak.transforms.formats.parquet import ParquetReader
-from tracecloak.transforms.formats.xes import XesReader
+from tracecloak.schemas.plugins import Plugins, load
 
-_ENDINGS = {
-    ".xes": "xes",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".parquet": "parquet",
-    ".avro": "avro",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-}
-FORMATS = tuple(dict.fromkeys(_ENDINGS.values()))
+# Configurations and the help of flags look at the table: it takes no library that reads data.
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tracecloak.transforms.formats.base import Reader, Writer
+
+
+@dataclass(frozen=True)
+class Format:
+    """A file format. Places are `module:attribute`.
+
+    Attributes:
+        endings: Of its files' names, in small letters, each with its dot; the first is that of
+            files that are written.
+        reader: Place of a function of a `SourceFormat` and a path that returns the `Reader`.
+        writer: Place of a function that returns the `Writer`, see `open_writer`; None: nothing
+            writes it.
+        checker: Place of a function of activity names that raises InputSchemaError where two would
+            become one in a file; None: none do.
+        is_packed: Whether it compresses itself, so that its files are never gzipped.
+        has_xes_names: Whether its columns are called as in XES unless they are mapped.
+        is_of_releases: Whether the log of a release can be written in it, which takes a writer of
+            attributes.
+    """
+
+    endings: tuple[str, ...]
+    reader: str
+    writer: str | None = None
+    checker: str | None = None
+    is_packed: bool = False
+    has_xes_names: bool = False
+    is_of_releases: bool = False
+
+    @property
+    def log_ending(self) -> str:
+        """What follows the name of a log that is written for a release."""
+        return self.endings[0] + ("" if self.is_packed else ".gz")
+
+    def open_reader(self, how: SourceFormat, path: str) -> Reader:
+        """Returns the reader of a file."""
+        reader: Reader = load(self.reader)(how, path)
+        return reader
+
+    def open_writer(
+        self, stream: BinaryIO, schema: pa.Schema, about: Mapping[str, Any] | None = None
+    ) -> Writer:
+        """Returns a writer of a file.
+
+        Args:
+            stream: Where the bytes go.
+            schema: Of the rows: RELEASED_SCHEMA, or, in a format of releases, that with attributes.
+            about: What the file says of the release that it belongs to, if the format has room for
+                it: a manifest as JSON values. None: it belongs to none.
+
+        Raises:
+            ValueError: Nothing writes this format.
+        """
+        if self.writer is None:
+            raise ValueError(f"nothing writes files that end in {self.endings[0]}")
+        writer: Writer = load(self.writer)(stream, schema, about)
+        return writer
+
+    def check_names(self, names: Sequence[str]) -> None:
+        """Makes sure that activity names stay distinct in a file.
+
+        Raises:
+            InputSchemaError: Two of them do not.
+        """
+        if self.checker is not None:
+            load(self.checker)(names)
+
+
+def _checked(found: Any) -> Format:
+    if not isinstance(found, Format):
+        raise TypeError(f"a file format is a {Format.__qualname__}")
+    return found
+
+
+_HERE = "tracecloak.transforms.formats"
+FORMATS: Plugins[Format] = Plugins(
+    "file format",
+    "tracecloak.formats",
+    {
+        "xes": Format(
+            (".xes",),
+            f"{_HERE}.xes:reader",
+            f"{_HERE}.xes_writer:writer",
+            f"{_HERE}.xes_writer:check_names",
+            has_xes_names=True,
+            is_of_releases=True,
+        ),
+        "csv": Format(
+            (".csv", ".tsv"), f"{_HERE}.csv:reader", f"{_HERE}.csv:writer", is_of_releases=True
+        ),
+        "parquet": Format(
+            (".parquet",),
+            f"{_HERE}.parquet:reader",
+            f"{_HERE}.parquet:writer",
+            is_packed=True,
+            is_of_releases=True,
+        ),
+        "avro": Format((".avro",), f"{_HERE}.avro:reader", f"{_HERE}.avro:writer", is_packed=True),
+        "jsonl": Format((".jsonl", ".ndjson"), f"{_HERE}.jsonl:reader", f"{_HERE}.jsonl:writer"),
+    },
+    make=_checked,
+)
+
+
+def formats_of_releases() -> tuple[str, ...]:
+    """Returns the names of the formats that the log of a release can be written in."""
+    return tuple(name for name, kind in FORMATS.items() if kind.is_of_releases)
 
 
 @dataclass(frozen=True)
@@ -49,8 +151,8 @@ class SourceFormat:
         if self.name is not None:
             return self.name
         plain = path.removesuffix(".gz").lower()
-        for ending, name in _ENDINGS.items():
-            if plain.endswith(ending):
+        for name, kind in FORMATS.items():
+            if plain.endswith(kind.endings):
                 return name
         raise UsageError(
             f"the format of input {path!r} is not told by its ending; say input_format: "
@@ -59,22 +161,8 @@ class SourceFormat:
 
     def reader_of(self, path: str) -> Reader:
         """Returns the reader of a file."""
-        name = self.name_of(path)
-        if name == "xes":
-            return XesReader()
-        if name == "parquet":
-            return ParquetReader()
-        if name == "avro":
-            return AvroReader()
-        if name == "jsonl":
-            return JsonLinesReader()
-        tabs = path.removesuffix(".gz").lower().endswith(".tsv")
-        return CsvReader(
-            delimiter=self.delimiter or ("\t" if tabs else ","),
-            encoding=self.encoding,
-            header=self.header or True,
-        )
+        return FORMATS.named(self.name_of(path)).open_reader(self, path)
 
     def has_xes_names(self, path: str) -> bool:
         """Returns whether the default column names are those of XES."""
-        return self.name_of(path) == "xes"
+        return FORMATS.named(self.name_of(path)).has_xes_names

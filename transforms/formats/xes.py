@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.transforms.formats.base import RawBatch, missing_columns
+from tracecloak.transforms.formats.registry import SourceFormat
 
 CASE_PREFIX = "case:"
 
@@ -319,3 +320,8 @@ def _parse(parser: expat.XMLParserType, piece: bytes, final: bool) -> None:
 def _refusal(parser: expat.XMLParserType, reason: str) -> InputSchemaError:
     line = parser.CurrentLineNumber
     return InputSchemaError(f"the XES file cannot be read: {reason}, at line {line}")
+
+
+def reader(how: SourceFormat, path: str) -> XesReader:
+    """Returns what reads a file of this format; see `transforms.formats.registry`."""
+    return XesReader()

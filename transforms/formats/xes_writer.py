@@ -15,15 +15,16 @@ one, in silence: whoever releases names must compare `sanitise` of them first.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import (
     ACTIVITY,
     CASE_ID,
@@ -338,3 +339,68 @@ def _lexical(value: str | int | float | bool | datetime) -> str:
             return "INF" if value > 0 else "-INF"
         case _:
             return str(value)
+
+
+# --- a release in XES -----------------------------------------------------------------------------
+
+
+def writer(stream: BinaryIO, schema: pa.Schema, about: Mapping[str, Any] | None) -> XesWriter:
+    """Returns what writes rows of the schema, with what is said of the release as attributes."""
+    return XesWriter(stream, () if about is None else release_attributes(about), schema)
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Makes sure that activity names stay distinct in XML.
+
+    Raises:
+        InputSchemaError: Two names differ in characters only that XML cannot hold.
+    """
+    if len({sanitise(name) for name in names}) < len(names):
+        raise InputSchemaError(
+            "two activity names differ only in control characters, which XML cannot hold; release "
+            "without xes in formats, or rename the activities"
+        )
+
+
+def release_attributes(about: Mapping[str, Any]) -> list[XesAttribute]:
+    """Returns the log attributes that say what was done: the privacy extension's and our own.
+
+    Args:
+        about: A manifest as JSON values (`schemas.published.manifest`).
+    """
+    guarantee, method = about["guarantee"], about["method"]
+    anonymizers = tuple(
+        XesAttribute(
+            "string",
+            f"privacy:anonymizer{i}",
+            method,
+            (
+                XesAttribute("string", "privacy:operation type", operation["type"]),
+                XesAttribute("string", "privacy:level", operation["level"]),
+                XesAttribute("string", "privacy:target", operation["target"]),
+            ),
+        )
+        for i, operation in enumerate(about["operations"], 1)
+    )
+    own: dict[str, str] = {
+        "tracecloak:release_id": about["release_id"],
+        "tracecloak:method": method,
+        "tracecloak:guarantee": guarantee["kind"],
+        "tracecloak:statement": guarantee["sentence"],
+        "tracecloak:unit": guarantee["unit"],
+        "tracecloak:adjacency": guarantee["adjacency"],
+        "tracecloak:not_covered": " ".join(guarantee["not_covered"]),
+        "tracecloak:tool_version": about["tool"]["version"],
+        "tracecloak:config_digest": about["config_digest"],
+    }
+    numbers = {
+        f"tracecloak:{name}": guarantee[name]
+        for name in ("epsilon", "delta")
+        if guarantee[name] is not None
+    }
+    return [
+        XesAttribute("string", "concept:name", about["release_id"]),
+        XesAttribute("string", "privacy:anonymizations", method, anonymizers),
+        *(XesAttribute("string", key, value) for key, value in own.items()),
+        *(XesAttribute("float", key, float(value)) for key, value in numbers.items()),
+    ]

@@ -1,4 +1,4 @@
-from .release_files import check_xes_names as check_xes_names
+from .release_files import check_names as check_names
 from .release_files import forms_of_tree as forms_of_tree
 from .release_files import read_log as read_log
 from .release_files import write_dfg as write_dfg
@@ -6,7 +6,6 @@ from .release_files import write_export as write_export
 from .release_files import write_part as write_part
 from .release_files import write_products as write_products
 from .release_files import write_statement as write_statement
-from .release_files import xes_attributes as xes_attributes
 from .release_folder import ReleaseFolder as ReleaseFolder
 from .release_folder import write_text as write_text
 from .statement import InternalFacts as InternalFacts

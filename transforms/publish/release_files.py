@@ -9,15 +9,14 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tracecloak.anonymizers.contract.method import Products
-from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.graph import ReleasedGraph
@@ -25,20 +24,27 @@ from tracecloak.schemas.published.manifest import OutputFile, ReleaseManifest
 from tracecloak.schemas.published.rows import merge_rows, part_rows, traces_of_rows
 from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
-from tracecloak.transforms.formats.base import Writer
-from tracecloak.transforms.formats.csv import CsvWriter
-from tracecloak.transforms.formats.parquet import ParquetWriter
-from tracecloak.transforms.formats.xes_writer import XesAttribute, XesWriter, sanitise
+from tracecloak.transforms.formats.registry import FORMATS, Format
 from tracecloak.transforms.models.dfg_dot import write_dot
 from tracecloak.transforms.models.dfg_svg import write_svg
 from tracecloak.transforms.models.tree_models import write_bpmn, write_pnml, write_ptml
 from tracecloak.transforms.models.tree_svg import write_tree_svg
-from tracecloak.transforms.publish.names import DFG_NAME, STATEMENT_NAME, part_name
+from tracecloak.transforms.publish.names import DFG_NAME, PARTS, STATEMENT_NAME, log_name, part_name
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.publish.statement import publishable_statement
 
-_EXPORT_NAMES = {"xes": "log.xes.gz", "csv": "log.csv.gz"}
 _READ_ROWS = 1 << 16
+
+
+def check_names(formats: Iterable[str], vocabulary: ActivityVocabulary) -> None:
+    """Makes sure that activity names stay distinct in all formats that a log is written in.
+
+    Raises:
+        InputSchemaError: Two names would become one.
+    """
+    names = vocabulary.names.to_pylist()
+    for name in formats:
+        FORMATS[name].check_names(names)
 
 
 def write_part(
@@ -49,11 +55,10 @@ def write_part(
     Raises:
         ValueError: The cases have different attributes, or one with the values of a source.
     """
-    metadata = {"release": json.dumps(manifest.to_json(), ensure_ascii=False)}
 
     def content(stream: BinaryIO) -> None:
         rows = part_rows(batches)
-        writer = ParquetWriter(stream, metadata, rows.schema)
+        writer = FORMATS[PARTS].open_writer(stream, rows.schema, manifest.to_json())
         writer.write(rows)
         writer.close()
 
@@ -67,32 +72,34 @@ def write_export(
 
     Args:
         folder: Where the parts are.
-        manifest: Whose promise an XES file carries in its attributes.
-        kind: `xes` or `csv`.
+        manifest: Whose promise the file carries, if its format has room for it.
+        kind: A format of releases, and not PARTS.
         n_parts: Number of parts.
-
-    Raises:
-        InputSchemaError: Two activity names would become one in XML.
     """
+    form = FORMATS[kind]
 
     def content(stream: BinaryIO) -> None:
-        # No name and no time of writing in the header: equal logs are equal bytes.
-        with gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as packed:
-            target = cast(BinaryIO, packed)
-            with contextlib.ExitStack() as stack:
-                parts = [_open_part(stack, folder, number) for number in range(n_parts)]
-                schema = parts[0].schema_arrow.remove_metadata()
-                writer: Writer
-                if kind == "xes":
-                    writer = XesWriter(target, xes_attributes(manifest), schema)
-                else:
-                    writer = CsvWriter(target, schema)
-                streams = [_rows_of(part, schema) for part in parts]
-                for rows in merge_rows(streams, schema):
-                    writer.write(rows)
+        with packed_for(form, stream) as target, contextlib.ExitStack() as stack:
+            parts = [_open_part(stack, folder, number) for number in range(n_parts)]
+            schema = parts[0].schema_arrow.remove_metadata()
+            writer = form.open_writer(target, schema, manifest.to_json())
+            streams = [_rows_of(part, schema) for part in parts]
+            for rows in merge_rows(streams, schema):
+                writer.write(rows)
             writer.close()
 
-    return folder.write(_EXPORT_NAMES[kind], content)
+    return folder.write(log_name(kind), content)
+
+
+@contextlib.contextmanager
+def packed_for(form: Format, stream: BinaryIO) -> Iterator[BinaryIO]:
+    """Gives the stream that a log is written to: gzipped, unless the format packs itself."""
+    if form.is_packed:
+        yield stream
+        return
+    # No name and no time of writing in the header: equal logs are equal bytes.
+    with gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as packed:
+        yield cast(BinaryIO, packed)
 
 
 def read_log(folder: ReleaseFolder, n_parts: int) -> list[TraceBatch]:
@@ -195,53 +202,3 @@ def _parquet(table: pa.Table, manifest: ReleaseManifest) -> bytes:
 
 def _write_all(data: bytes, stream: BinaryIO) -> None:
     stream.write(data)
-
-
-def check_xes_names(vocabulary: ActivityVocabulary) -> None:
-    """Makes sure that activity names stay distinct in XML.
-
-    Raises:
-        InputSchemaError: Two names differ in characters only that XML cannot hold.
-    """
-    names = vocabulary.names.to_pylist()
-    if len({sanitise(name) for name in names}) < len(names):
-        raise InputSchemaError(
-            "two activity names differ only in control characters, which XML cannot hold; release "
-            "without xes in formats, or rename the activities"
-        )
-
-
-def xes_attributes(manifest: ReleaseManifest) -> list[XesAttribute]:
-    """Returns the log attributes that say what was done: the privacy extension's and our own."""
-    guarantee = manifest.guarantee
-    anonymizers = tuple(
-        XesAttribute(
-            "string",
-            f"privacy:anonymizer{i}",
-            manifest.method,
-            (
-                XesAttribute("string", "privacy:operation type", operation.type),
-                XesAttribute("string", "privacy:level", operation.level),
-                XesAttribute("string", "privacy:target", operation.target),
-            ),
-        )
-        for i, operation in enumerate(manifest.operations, 1)
-    )
-    own: dict[str, Any] = {
-        "tracecloak:release_id": manifest.release_id,
-        "tracecloak:method": manifest.method,
-        "tracecloak:guarantee": guarantee.kind,
-        "tracecloak:statement": guarantee.sentence,
-        "tracecloak:unit": guarantee.unit,
-        "tracecloak:adjacency": guarantee.adjacency,
-        "tracecloak:not_covered": " ".join(guarantee.not_covered),
-        "tracecloak:tool_version": manifest.to_json()["tool"]["version"],
-        "tracecloak:config_digest": manifest.config_digest,
-    }
-    numbers = {"tracecloak:epsilon": guarantee.epsilon, "tracecloak:delta": guarantee.delta}
-    return [
-        XesAttribute("string", "concept:name", manifest.release_id),
-        XesAttribute("string", "privacy:anonymizations", manifest.method, anonymizers),
-        *(XesAttribute("string", key, value) for key, value in own.items()),
-        *(XesAttribute("float", key, float(v)) for key, v in numbers.items() if v is not None),
-    ]

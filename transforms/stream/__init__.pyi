@@ -5,7 +5,6 @@ from .messages import REJECTS as REJECTS
 from .messages import DecodeMessages as DecodeMessages
 from .messages import WarnOfBacklog as WarnOfBacklog
 from .publish_steps import PublishSteps as PublishSteps
-from .step_files import StepFormat as StepFormat
 from .step_files import WriteRejects as WriteRejects
 from .step_files import WriteSteps as WriteSteps
 from .step_files import epoch_folder as epoch_folder

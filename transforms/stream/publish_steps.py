@@ -52,9 +52,9 @@ _STEP_CODER = TupleCoder([VarIntCoder(), BytesCoder()])
 
 
 class PublishSteps(beam.PTransform):
-    """Makes one StepRelease, or StepLog, of every step of the horizon, in the order of steps.
+    """Makes one `Step` of every step of the horizon, in the order of steps.
 
-    Takes what `AssembleCases` returns, and gives PCollection[StepRelease | StepLog] in the global
+    Takes what `AssembleCases` returns, and gives PCollection[Step] in the global
     window. Cases of steps outside the horizon are not published; a metric counts them, for the
     operator alone.
     """

@@ -7,14 +7,13 @@ second release of what was paid for once. Then the stream fails, and nothing of 
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import io
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing
-from typing import Any, BinaryIO, Literal, cast
+from typing import Any, cast
 
 import apache_beam as beam
 import pyarrow as pa
@@ -25,16 +24,13 @@ from apache_beam.metrics import Metrics
 
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.published.manifest import ReleaseManifest
-from tracecloak.schemas.published.rows import part_rows
-from tracecloak.schemas.published.step import StepLog, StepRelease
-from tracecloak.transforms.formats.parquet import ParquetWriter
-from tracecloak.transforms.formats.xes_writer import XesWriter
-from tracecloak.transforms.publish.release_files import xes_attributes
+from tracecloak.schemas.published.step import Step
+from tracecloak.transforms.formats.registry import FORMATS, Format, formats_of_releases
+from tracecloak.transforms.publish.release_files import packed_for
 from tracecloak.transforms.publish.release_folder import write_text
 
 _LOG = logging.getLogger("tracecloak")
 _METRICS = "tracecloak"
-StepFormat = Literal["json", "parquet", "xes"]
 
 
 def epoch_folder(output: str, release_id: str, epoch: str) -> str:
@@ -42,17 +38,12 @@ def epoch_folder(output: str, release_id: str, epoch: str) -> str:
     return cast(str, FileSystems.join(output, f"run_id={release_id}", f"epoch={epoch}"))
 
 
-def step_path(output: str, release: StepRelease | StepLog) -> str:
+def step_path(output: str, release: Step) -> str:
     """Returns the path of a step's files, without the ending of any."""
-    return cast(
-        str,
-        FileSystems.join(
-            epoch_folder(output, release.release_id, release.epoch),
-            f"product={release.product}",
-            f"view={release.view}",
-            f"step-{release.step:06d}",
-        ),
-    )
+    release_id, epoch, product, view, step = release.key
+    folder = epoch_folder(output, release_id, epoch)
+    place = (f"product={product}", f"view={view}", f"step-{step:06d}")
+    return cast(str, FileSystems.join(folder, *place))
 
 
 def write_once(path: str, data: bytes) -> bool:
@@ -94,9 +85,7 @@ class WriteSteps(beam.PTransform):
     always written and comes last.
     """
 
-    def __init__(
-        self, output: str, formats: tuple[StepFormat, ...], manifest: ReleaseManifest
-    ) -> None:
+    def __init__(self, output: str, formats: tuple[str, ...], manifest: ReleaseManifest) -> None:
         """Keeps where to write.
 
         Args:
@@ -113,57 +102,60 @@ class WriteSteps(beam.PTransform):
 
 
 class _Write(beam.DoFn):
-    def __init__(
-        self, output: str, formats: tuple[StepFormat, ...], manifest: ReleaseManifest
-    ) -> None:
+    def __init__(self, output: str, formats: tuple[str, ...], manifest: ReleaseManifest) -> None:
         self._output = output
         self._formats = formats
         self._manifest = manifest
 
-    def process(self, release: StepRelease | StepLog) -> Iterable[StepRelease | StepLog]:
+    def process(self, release: Step) -> Iterable[Step]:
         path = step_path(self._output, release)
-        files: dict[str, bytes]
-        if isinstance(release, StepLog):
-            files = {
-                f"/log.{_ENDINGS[kind]}": log_bytes(release, kind, self._manifest)
-                for kind in self._formats
-                if kind != "json"
-            }
-            files["/step.json"] = release.to_json()
-        else:
-            files = {".parquet": self._parquet(release)} if "parquet" in self._formats else {}
-            files[".json"] = release.to_json()
-        for ending, data in files.items():
+        for ending, data in files_of(release, self._formats, self._manifest).items():
             write_once(path + ending, data)
-        _LOG.info("published step %d; %d are left", release.step, release.n_steps_left)
+        _LOG.info("published step %d; %d are left", release.key[-1], release.n_steps_left)
         yield release
 
-    def _parquet(self, release: StepRelease) -> bytes:
-        body = json.dumps(self._manifest.to_json(), ensure_ascii=False)
-        sink = pa.BufferOutputStream()
-        table = release.to_table().replace_schema_metadata({"tracecloak.release": body})
-        pq.write_table(table, sink, compression="zstd")
-        return sink.getvalue().to_pybytes()
+
+def possible_forms(kind: type[Step]) -> tuple[str, ...]:
+    """Returns the forms of the files that a product of this type can have beside JSON."""
+    return formats_of_releases() if kind.has_log else ("parquet",)
 
 
-_ENDINGS = {"parquet": "parquet", "xes": "xes.gz"}
+def default_forms(kind: type[Step]) -> tuple[str, ...]:
+    """Returns those that it has unless others are asked for."""
+    return ("parquet", "xes") if kind.has_log else ("parquet",)
 
 
-def log_bytes(log: StepLog, kind: StepFormat, manifest: ReleaseManifest) -> bytes:
-    """Returns a step's log as Parquet or XES, in the canonical order of its cases."""
-    rows = part_rows([log.traces])
+def files_of(release: Step, formats: Sequence[str], manifest: ReleaseManifest) -> dict[str, bytes]:
+    """Returns a step's files by what follows the number of the step in their names, JSON last.
+
+    Args:
+        release: The step.
+        formats: Forms beside JSON, of those that are possible.
+        manifest: Whose promise the files carry.
+    """
+    files: dict[str, bytes] = {}
+    if release.has_log:
+        rows = release.to_rows()
+        files = {f"/log{FORMATS[f].log_ending}": _log(rows, FORMATS[f], manifest) for f in formats}
+    elif formats:
+        files = {".parquet": _table(release.to_rows(), manifest)}
+    return {**files, release.json_ending: release.to_json()}
+
+
+def _table(table: pa.Table, manifest: ReleaseManifest) -> bytes:
+    body = json.dumps(manifest.to_json(), ensure_ascii=False)
+    sink = pa.BufferOutputStream()
+    marked = table.replace_schema_metadata({"tracecloak.release": body})
+    pq.write_table(marked, sink, compression="zstd")
+    return sink.getvalue().to_pybytes()
+
+
+def _log(rows: pa.RecordBatch, form: Format, manifest: ReleaseManifest) -> bytes:
     stream = io.BytesIO()
-    if kind == "parquet":
-        metadata = {"release": json.dumps(manifest.to_json(), ensure_ascii=False)}
-        writer = ParquetWriter(stream, metadata, rows.schema)
+    with packed_for(form, stream) as target:
+        writer = form.open_writer(target, rows.schema, manifest.to_json())
         writer.write(rows)
         writer.close()
-    else:
-        # No name and no time of writing in the header: equal logs are equal bytes.
-        with gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as packed:
-            xes = XesWriter(cast(BinaryIO, packed), xes_attributes(manifest), rows.schema)
-            xes.write(rows)
-            xes.close()
     return stream.getvalue()
 
 

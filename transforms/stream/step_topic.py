@@ -16,7 +16,7 @@ import apache_beam as beam
 from apache_beam.io.gcp.pubsub import PubsubMessage, WriteToPubSub
 
 from tracecloak.schemas.errors import TracecloakError, UsageError
-from tracecloak.schemas.published.step import StepLog, StepRelease
+from tracecloak.schemas.published.step import Step
 
 # What a consumer needs to drop a repetition without reading the data; together they are the key.
 KEY_ATTRIBUTES = ("release_id", "epoch", "product", "view", "step")
@@ -28,7 +28,7 @@ _LONGEST_ATTRIBUTE = 1024
 Key = tuple[str, str, str, str, int]
 
 
-def to_message(release: StepRelease | StepLog) -> PubsubMessage:
+def to_message(release: Step) -> PubsubMessage:
     """Returns a release as a message: its JSON, with KEY_ATTRIBUTES as attributes.
 
     A made-up log has only what it is of as its data: the cases are in the files.
@@ -66,7 +66,7 @@ def key_of(attributes: Mapping[str, str]) -> Key:
 
 
 class PublishToTopic(beam.PTransform):
-    """Publishes releases to a topic; takes a PCollection of `StepRelease` and `StepLog`.
+    """Publishes releases to a topic; takes a PCollection of `Step`.
 
     The messages of a bundle are published together, and a bundle is done when the service has
     taken them all: what fails is published again, with the same bytes. Beam's connector has no
@@ -88,7 +88,7 @@ class PublishToTopic(beam.PTransform):
         except ValueError:
             raise UsageError(f"a topic is projects/PROJECT/topics/NAME, got {topic!r}") from None
 
-    def expand(self, releases: beam.PCollection[StepRelease | StepLog]) -> beam.PCollection[None]:
+    def expand(self, releases: beam.PCollection[Step]) -> beam.PCollection[None]:
         """Makes messages and publishes them."""
         messages = releases | "ToMessage" >> beam.Map(to_message).with_output_types(PubsubMessage)
         return messages | "Publish" >> self._writer

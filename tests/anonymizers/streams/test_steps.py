@@ -14,8 +14,10 @@ from tests.support.keys import release_key
 from tests.support.logs import naive_pairs
 from tests.support.stream_runs import batch_of, counts_of, no_noise
 from tracecloak.anonymizers.accounting.composition import total
-from tracecloak.anonymizers.streams.params import UNITS, StreamParams
-from tracecloak.anonymizers.streams.steps import DfgSteps, StreamName, VariantSteps, product_of
+from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps
+from tracecloak.anonymizers.streams.params import UNITS
+from tracecloak.anonymizers.streams.steps import StreamName
+from tracecloak.anonymizers.streams.variant_steps import VariantParams, VariantSteps
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.published.step import StepRelease
 
@@ -23,14 +25,19 @@ NAME = StreamName("ward", "1", "configuration", 1_000, 50)
 STEPS = [("AB", "AB", "B"), (), ("AAB",), ("AB", "C", "B", "B"), ("AB",) * 5]
 
 
-def params(**changes: Any) -> StreamParams:
+def params(product: str = "dfg", **changes: Any) -> DfgParams | VariantParams:
     given: dict[str, Any] = {
         "epsilon": "1",
         "vocabulary": ("A", "B"),
         "max_trace_length": 4,
         "horizon": len(STEPS),
     }
-    return StreamParams(**{**given, **changes})
+    kind = DfgParams if product == "dfg" else VariantParams
+    return kind(**{**given, **changes})
+
+
+def product_of(asked: DfgParams | VariantParams) -> DfgSteps | VariantSteps:
+    return DfgSteps(asked) if isinstance(asked, DfgParams) else VariantSteps(asked)
 
 
 def stream(
@@ -252,7 +259,8 @@ def test_w_event_sets_aside_what_the_whole_horizon_costs() -> None:
         ({"guarantee": "w_event", "w_event_steps": 2}, "map individual_id"),
         ({"delta": "0", "view": "total"}, "delta 0 does for"),
         ({"delta": "0", "product": "variants"}, "delta 0 does for"),
-        ({"product": "variants", "l2_clip": "3"}, "l2_clip is for a dfg"),
+        ({"delta": "0", "l2_clip": "3"}, "l2_clip is for a dfg with delta above 0"),
+        ({"product": "variants", "l2_clip": "3"}, "Extra inputs are not permitted"),
         ({"view": "total", "horizon": 60_000}, "at most 50000"),
         (
             {"view": "total", "horizon": 9_000, "vocabulary": tuple(map(str, range(200)))},

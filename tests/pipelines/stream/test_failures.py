@@ -38,7 +38,7 @@ from tests.support.stream_runs import (
     stream_of,
     ticking,
 )
-from tracecloak.anonymizers.streams.steps import DfgSteps
+from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
 from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.run import run_stream

@@ -31,7 +31,7 @@ from tests.support.stream_runs import (
     stream_config,
     ticking,
 )
-from tracecloak.anonymizers.streams.steps import DfgSteps
+from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
 from tracecloak.pipelines.stream.config import StreamConfig
 
 

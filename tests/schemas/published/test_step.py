@@ -54,7 +54,7 @@ def test_another_count_is_another_release() -> None:
 
 
 def test_a_table_has_a_row_for_each_cell() -> None:
-    table = release([0, 1, 2, 3]).to_table()
+    table = release([0, 1, 2, 3]).to_rows()
     rows = {tuple(row["cell"]): row for row in table.to_pylist()}
     assert set(rows) == set(CELLS)
     assert rows["B", "■"]["count"] == 7
@@ -66,7 +66,7 @@ def test_a_table_has_a_row_for_each_cell() -> None:
 def test_a_step_without_cells_is_a_release() -> None:
     made = StepRelease.of([], np.zeros(0, np.int64), np.zeros(0), **OTHERS)
     assert StepRelease.from_json(made.to_json()) == made
-    assert made.to_table().num_rows == 0
+    assert made.to_rows().num_rows == 0
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming
 from tests.support.beam_state import Bag, Cell
 from tests.support.keys import key_in_environment, release_key
 from tests.support.stream_runs import batch_of
-from tracecloak.anonymizers.streams.params import StreamParams
-from tracecloak.anonymizers.streams.steps import DfgSteps, StreamName
+from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps
+from tracecloak.anonymizers.streams.steps import StreamName
 from tracecloak.schemas.arrays.columnar import encode
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import GuaranteeError
@@ -32,7 +32,7 @@ NAME = StreamName("ward", "1", "configuration", 100 * S, 10 * S)
 
 def product(view: str = "window", horizon: int = 4) -> DfgSteps:
     return DfgSteps(
-        StreamParams(
+        DfgParams(
             epsilon="1",
             vocabulary=("A", "B"),
             max_trace_length=5,

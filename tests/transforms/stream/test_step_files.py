@@ -20,7 +20,7 @@ from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.schemas.published.step import StepLog, StepRelease
 from tracecloak.transforms.formats.messages import MESSAGE_REJECT_SCHEMA
 from tracecloak.transforms.stream import step_files
-from tracecloak.transforms.stream.step_files import log_bytes, step_path, write_once
+from tracecloak.transforms.stream.step_files import files_of, step_path, write_once
 
 PARAMS = PrivateLogParams(epsilon="1", vocabulary=("A", "B"), max_trace_length=4)
 MANIFEST = ReleaseManifest(
@@ -129,7 +129,7 @@ def test_a_log_has_a_folder_and_says_last_what_it_is_of(tmp_path: Path) -> None:
     xes = gzip.decompress(files[f"{place}/log.xes.gz"]).decode()
     assert xes.count("<trace>") == 5
     assert json.loads(files[f"{place}/step.json"])["n_steps_left"] == 1
-    assert log_bytes(log(), "xes", MANIFEST) == files[f"{place}/log.xes.gz"]
+    assert files_of(log(), ["xes"], MANIFEST)["/log.xes.gz"] == files[f"{place}/log.xes.gz"]
     with pytest.raises(GuaranteeError):
         write(tmp_path, log(6))
 

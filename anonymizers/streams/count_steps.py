@@ -1,0 +1,100 @@
+"""What the products of a stream that are counts have in common."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
+from tracecloak.anonymizers.rigorous.params import guarantee_of
+from tracecloak.anonymizers.streams.params import StreamParams
+from tracecloak.anonymizers.streams.steps import StreamName
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.published.step import Step, StepRelease, View
+
+
+class CountSteps:
+    """What products that are counts have in common."""
+
+    name: ClassVar[str]
+    views: ClassVar[tuple[View, ...]] = ("window", "total", "sliding")
+    guarantees: ClassVar[tuple[Literal["case", "w_event"], ...]] = ("case", "w_event")
+    released: ClassVar[type[Step]] = StepRelease
+
+    operations: ClassVar[tuple[Operation, ...]] = (
+        Operation("condensation", "event", "concept:name"),
+    )
+
+    def __init__(self, params: StreamParams) -> None:
+        self.params = params
+
+    @property
+    def horizon(self) -> int:
+        """See `StepProduct`."""
+        return self.params.horizon
+
+    def bounded(self, traces: TraceBatch) -> TraceBatch:
+        """Returns cases within the public vocabulary and length, as `ContributionBounds` does.
+
+        How many cases of an individual count is not decided here: it takes a memory of steps.
+        """
+        assert self.params.max_trace_length is not None
+        return traces.recode_public(self.params.words).truncate(self.params.max_trace_length)
+
+    def spends(self) -> tuple[Spend, ...]:
+        """See `StepProduct`."""
+        noises = self.params.noises
+        if self.params.guarantee == "case":
+            return tuple(noise.spend(name) for name, noise in noises.items())
+        # The promise is on fewer steps than are published: what all of them cost is set aside.
+        epsilon, delta = self.params.horizon_budget
+        return (Spend("all steps", "approximate", epsilon, delta),)
+
+    def guarantee(self) -> Guarantee:
+        """See `StepProduct`."""
+        params = self.params
+        epsilon, delta = (decimal_text(value) for value in params.budget)
+        steps = f"{params.horizon:,} steps"
+        within = (
+            f"for what an individual does within any {params.w_event_steps:,} of {steps}: epsilon "
+            f"{epsilon} with delta {delta}; what is said of the release as a whole is for all steps"
+            if params.guarantee == "w_event"
+            else f"for all {steps} together"
+        )
+        left_out = {s for noise in params.noises.values() for s in noise.not_covered()}
+        return guarantee_of(
+            params,
+            self.spends(),
+            "Every case counts in one step, that in which it closes, so steps hold different "
+            "cases; exact discrete noise on the counts of every step covers what one case changes. "
+            f"It holds {within}. Sums over steps look at the noisy counts only.",
+            "The vocabulary, the length of steps, when they begin and all other parameters are "
+            "taken to be public.",
+            "The noise key of an epoch is kept until its last step is published.",
+            *sorted(left_out),
+        )
+
+    def common(self, step: int, name: StreamName) -> dict[str, Any]:
+        """Returns what the release of a step says beside its counts."""
+        params = self.params
+        first = {1: step, None: 0}.get(params.length, max(step + 1 - (params.length or 0), 0))
+        epsilon, delta = params.horizon_budget
+        return {
+            "release_id": name.release_id,
+            "epoch": name.epoch,
+            "product": self.name,
+            "view": params.view,
+            "step": step,
+            "start_us": name.start_us + first * name.period_us,
+            "end_us": name.start_us + (step + 1) * name.period_us,
+            "n_steps_left": params.horizon - step - 1,
+            "epsilon": decimal_text(epsilon),
+            "delta": decimal_text(delta),
+        }
+
+
+def spent(params: StreamParams) -> str:
+    """Returns what all steps together cost, in words."""
+    epsilon, delta = (decimal_text(value) for value in params.horizon_budget)
+    return f"epsilon {epsilon}, delta {delta} for all steps together"

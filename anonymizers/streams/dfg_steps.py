@@ -1,0 +1,156 @@
+"""The product `dfg` of a stream: the directly-follows graph of a public vocabulary."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from tracecloak.anonymizers.noise.randomness import ReleaseKey, cell_numbers
+from tracecloak.anonymizers.rigorous.cells import possible_pairs
+from tracecloak.anonymizers.rigorous.params import Exact
+from tracecloak.anonymizers.streams.continual import ContinualNoise, continual_noise
+from tracecloak.anonymizers.streams.count_steps import CountSteps, spent
+from tracecloak.anonymizers.streams.params import UNITS, StreamParams
+from tracecloak.anonymizers.streams.steps import StreamName
+from tracecloak.schemas.arrays.merging import Mergeable, Statistics
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.step import StepRelease
+from tracecloak.schemas.statistics.clipped_flows import ClippedFlows
+
+
+class DfgParams(StreamParams):
+    """Parameters of the graphs that a stream publishes."""
+
+    l2_clip: Exact | None = Field(None, ge=2, le=100_000)
+    """Largest L2 norm of one case's directly-follows counts, public; a case beyond it is scaled
+    down, and noise is proportional to it. By default no case of max_trace_length is."""
+
+    def check_product(self) -> None:
+        """See `StreamParams`."""
+        if self.delta == 0 and self.view != "window":
+            raise ValueError("delta 0 does for the windows of a dfg only")
+        if self.delta == 0 and self.l2_clip is not None:
+            raise ValueError("l2_clip is for a dfg with delta above 0")
+
+    @cached_property
+    def n_cells(self) -> int:
+        """Possible pairs: noise is drawn for all of them."""
+        return len(possible_pairs(self.words, 1))
+
+    @property
+    def units(self) -> int:
+        """Units of one occurrence: what is counted in under this noise."""
+        return 1 if self.delta == 0 else UNITS
+
+    @property
+    def clip_units(self) -> int:
+        """Largest norm of one case's pairs in units: L2, or L1 with delta 0."""
+        longest = self.max_trace_length
+        assert longest is not None
+        if self.delta == 0:
+            return longest + 1  # pairs of a case, START and END included
+        if self.l2_clip is not None:
+            return int(Fraction(self.l2_clip) * UNITS)
+        # The longest vector: one activity again and again, which is one pair.
+        return math.isqrt(((longest - 1) ** 2 + 2) * UNITS**2 - 1) + 1
+
+    @cached_property
+    def noises(self) -> dict[str, ContinualNoise]:
+        """See `StreamParams`; `pairs` of the graph."""
+        epsilon, delta = self.budget
+        noise = continual_noise(
+            epsilon,
+            delta,
+            self.horizon,
+            self.clip_units,
+            n_cells=self.n_cells,
+            length=self.length,
+            participation=self.participation,
+            units=self.units,
+        )
+        return {"pairs": noise}
+
+
+@dataclass(frozen=True, eq=False)
+class KeptCounts:
+    """What is kept of a step for sums over steps of a public domain.
+
+    Attributes:
+        counts: int64[n], exact, in units.
+        measured: int64[n], what was measured in this step.
+    """
+
+    counts: np.ndarray
+    measured: np.ndarray
+
+
+class DfgSteps(CountSteps):
+    """The directly-follows counts of all possible pairs of a public vocabulary."""
+
+    name = "dfg"
+    summary = "directly-follows graph"
+    Params: ClassVar[type[DfgParams]] = DfgParams
+    params: DfgParams
+
+    def __init__(self, params: DfgParams) -> None:
+        super().__init__(params)
+        words = params.words
+        self._domain = possible_pairs(words, 1)
+        labels, n_codes = words.labels, words.end + 1
+        self._cells = [(labels[key // n_codes], labels[key % n_codes]) for key in self._domain]
+        self._noise = params.noises["pairs"]
+
+    @property
+    def kinds(self) -> Mapping[str, type[Mergeable]]:
+        """See `StepProduct`."""
+        return {"pairs": ClippedFlows}
+
+    def count(self, traces: TraceBatch) -> Statistics:
+        """Adds up the clipped vectors of cases, as `private-dfg` does."""
+        params = self.params
+        flows = ClippedFlows.from_traces(self.bounded(traces), params.clip_units, params.units)
+        return Statistics({"pairs": flows})
+
+    def publish(
+        self, step: int, counted: Statistics, past: Sequence[Any], name: StreamName, key: ReleaseKey
+    ) -> tuple[StepRelease, KeptCounts | None]:
+        """Publishes every possible pair, those that did not occur included."""
+        noise, length = self._noise, self.params.length
+        row = counted.by_name["pairs"].dense(self._domain)
+        cells, randomness = cell_numbers(self._domain), name.randomness(key)
+        counts = np.stack([*(kept.counts for kept in past), row]) if length != 1 else row[None]
+        if length == 1:
+            kept = None
+            sums = noise.add(step, counts, cells, randomness, "stream pairs") / noise.units
+        else:
+            new = noise.measure(counts, cells, randomness, "stream pairs", step)
+            kept = KeptCounts(row, new[0])
+            measured = np.concatenate([*(p.measured[None] for p in past), new])
+            sums = noise.estimate(measured, length, step)
+        errors = np.full(len(cells), noise.errors(length)[step])
+        rounded = np.rint(sums[0]).astype(np.int64)
+        return StepRelease.of(self._cells, rounded, errors, **self.common(step, name)), kept
+
+    def explain(self) -> tuple[str, ...]:
+        """Returns a sentence on what is published and one on the error."""
+        params = self.params
+        kind = "Laplace" if self._noise.is_laplace else "Gaussian"
+        norm = f"{params.clip_units / params.units:.1f}"
+        counts = (
+            f"a case counts with {norm} pairs"
+            if self._noise.is_laplace
+            else (f"a case counts with an L2 norm of {norm}")
+        )
+        return (
+            f"dfg: each of {self.horizon:,} steps publishes all {len(self._cells):,} possible "
+            f"pairs, with discrete {kind} noise; {counts} at most, to which the noise is "
+            f"proportional; spends {spent(params)}",
+            *self._noise.explain([self.params.length]),
+        )

@@ -1,0 +1,200 @@
+"""The product `variants` of a stream: numbers of cases of variants that enough cases have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
+from tracecloak.anonymizers.streams.continual import ContinualNoise, continual_noise, variant_noise
+from tracecloak.anonymizers.streams.count_steps import CountSteps, spent
+from tracecloak.anonymizers.streams.params import UNITS, StreamParams
+from tracecloak.anonymizers.streams.steps import StreamName
+from tracecloak.schemas.arrays.merging import Mergeable, Statistics
+from tracecloak.schemas.arrays.sequences import decode_sequences
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.step import StepRelease
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+# Variants of which totals are kept: the first ones that pass the threshold.
+MAX_VARIANTS = 10_000
+_HALF = Fraction(1, 2)
+_NO_SEQUENCES = pa.array([], pa.large_binary())
+
+
+class VariantParams(StreamParams):
+    """Parameters of the variants that a stream publishes."""
+
+    def check_product(self) -> None:
+        """See `StreamParams`."""
+        if self.delta == 0:
+            raise ValueError("delta 0 does for the windows of a dfg only")
+
+    @property
+    def n_cells(self) -> int:
+        """Variants of which sums are published, at most."""
+        return MAX_VARIANTS
+
+    @cached_property
+    def noises(self) -> dict[str, ContinualNoise]:
+        """See `StreamParams`.
+
+        `chosen` of the counts of a step that say which variants are published; `variants`, where
+        sums over steps are, of their numbers of cases.
+        """
+        epsilon, delta = self.budget
+        part = self.participation
+        if self.view == "window":
+            return {"chosen": variant_noise(epsilon, delta, self.horizon, part)}
+        epsilon, delta = epsilon * _HALF, delta * _HALF
+        sums = continual_noise(
+            epsilon,
+            delta,
+            self.horizon,
+            UNITS,
+            n_cells=MAX_VARIANTS,
+            length=self.length,
+            participation=part,
+            units=UNITS,
+        )
+        return {"chosen": variant_noise(epsilon, delta, self.horizon, part), "variants": sums}
+
+
+@dataclass(frozen=True, eq=False)
+class KeptVariants:
+    """What is kept of a step for sums over steps of variants.
+
+    Attributes:
+        counted: Exact numbers of cases.
+        fresh: large_binary[n_fresh], variants that this step's noisy counts chose first.
+        measured: int64[n_old], what was measured in this step of variants chosen before.
+        measured_fresh: int64[step+1, n_fresh], of those, in all steps so far.
+    """
+
+    counted: VariantHistogram
+    fresh: pa.LargeBinaryArray
+    measured: np.ndarray
+    measured_fresh: np.ndarray
+
+
+class VariantSteps(CountSteps):
+    """Variants whose noisy number of cases in a step reaches a threshold, and numbers of cases.
+
+    A window publishes these numbers. For sums over steps one half of epsilon and delta says which
+    variants are published from then on, the other half pays for their sums, of which none misses a
+    step: the noise is defined for all variants from the first step on.
+    """
+
+    name = "variants"
+    summary = "cases by variant"
+    Params: ClassVar[type[VariantParams]] = VariantParams
+    params: VariantParams
+
+    def __init__(self, params: VariantParams) -> None:
+        super().__init__(params)
+        noises = params.noises
+        self._chosen = noises["chosen"]
+        self._sums = noises.get("variants")
+
+    @property
+    def kinds(self) -> Mapping[str, type[Mergeable]]:
+        """See `StepProduct`."""
+        return {"variants": VariantHistogram}
+
+    def count(self, traces: TraceBatch) -> Statistics:
+        """Counts cases by variant."""
+        return Statistics({"variants": VariantHistogram.from_traces(self.bounded(traces))})
+
+    def publish(
+        self, step: int, counted: Statistics, past: Sequence[Any], name: StreamName, key: ReleaseKey
+    ) -> tuple[StepRelease, KeptVariants | None]:
+        """Publishes the variants that were chosen."""
+        variants: VariantHistogram = counted.by_name["variants"]
+        randomness = name.randomness(key)
+        cells = randomness.identify("variant", variants.sequences)
+        values = variants.counts[None]
+        noisy = self._chosen.add(step, values, cells, randomness, "stream variants chosen")[0]
+        assert self._chosen.threshold is not None
+        passed = np.flatnonzero(noisy >= self._chosen.threshold)
+        if self._sums is None:
+            errors = np.full(len(passed), self._chosen.errors(1)[step])
+            chosen = variants.sequences.take(pa.array(passed))
+            return self._released(chosen, noisy[passed], errors, step, name), None
+        kept, sequences, measured = self._measured(
+            step, variants, passed, past, randomness, self._sums
+        )
+        sums = self._sums.estimate(measured, self.params.length, step)[0]
+        errors = np.full(len(sequences), self._sums.errors(self.params.length)[step])
+        rounded = np.rint(sums).astype(np.int64)
+        return self._released(sequences, rounded, errors, step, name), kept
+
+    def _measured(
+        self,
+        step: int,
+        variants: VariantHistogram,
+        passed: np.ndarray,
+        past: Sequence[KeptVariants],
+        randomness: Randomness,
+        noise: ContinualNoise,
+    ) -> tuple[KeptVariants, pa.LargeBinaryArray, np.ndarray]:
+        """(what to keep, the chosen variants, int64[step+1, n] what is measured of them)."""
+        old = pa.concat_arrays([_NO_SEQUENCES, *(kept.fresh for kept in past)])
+        candidates = variants.sequences.take(pa.array(passed))
+        is_new = pc.invert(pc.is_in(candidates, value_set=old))
+        fresh = candidates.filter(is_new)[: MAX_VARIANTS - len(old)]
+        histograms = [*(kept.counted for kept in past), variants]
+
+        def measure(sequences: pa.LargeBinaryArray, first: int) -> np.ndarray:
+            counts = np.stack([_counts_of(h, sequences) for h in histograms]) * UNITS
+            cells = randomness.identify("variant", sequences)
+            return noise.measure(counts, cells, randomness, "stream variants", first)
+
+        kept = KeptVariants(variants, fresh, measure(old, step)[0], measure(fresh, 0))
+        table = np.zeros((step + 1, len(old) + len(fresh)), np.int64)
+        n = 0
+        for at, part in enumerate([*past, kept]):
+            table[at, :n] = part.measured
+            table[: at + 1, n : n + len(part.fresh)] = part.measured_fresh
+            n += len(part.fresh)
+        return kept, pa.concat_arrays([old, fresh]), table
+
+    def _released(
+        self,
+        sequences: pa.LargeBinaryArray,
+        counts: np.ndarray,
+        errors: np.ndarray,
+        step: int,
+        name: StreamName,
+    ) -> StepRelease:
+        offsets, codes = decode_sequences(sequences)
+        labels = self.params.words.labels
+        cells = [tuple(labels[code] for code in codes[a:b]) for a, b in pairwise(offsets.tolist())]
+        return StepRelease.of(cells, counts, errors, **self.common(step, name))
+
+    def explain(self) -> tuple[str, ...]:
+        """Returns a sentence on what is published and one on the error."""
+        noise = self._chosen if self._sums is None else self._sums
+        return (
+            f"variants: each of {self.horizon:,} steps publishes those that reached "
+            f"{self._chosen.threshold:,} noisy cases in "
+            + ("it" if self._sums is None else f"it or a step before, at most {MAX_VARIANTS:,}")
+            + f"; spends {spent(self.params)}",
+            *noise.explain([self.params.length]),
+        )
+
+
+def _counts_of(histogram: VariantHistogram, sequences: pa.LargeBinaryArray) -> np.ndarray:
+    """int64[n], the numbers of cases of sequences, of which some may not occur."""
+    place = pc.index_in(sequences, value_set=histogram.sequences)
+    found = np.flatnonzero(place.is_valid())
+    counts = np.zeros(len(sequences), np.int64)
+    counts[found] = histogram.counts[np.asarray(place.drop_null())]
+    return counts
