@@ -8,9 +8,9 @@ ours or when all names are asked for.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
 from importlib import metadata
 from typing import Any, Generic, TypeVar
 
@@ -28,6 +28,24 @@ def load(place: str) -> Any:
     """
     module, _, attribute = place.partition(":")
     return getattr(importlib.import_module(module), attribute)
+
+
+@functools.cache
+def _entry_points() -> tuple[metadata.EntryPoint, ...]:
+    """All that is added to us, in any group: looked for once, as it takes a while."""
+    found = metadata.entry_points()
+    groups = (group for group in found.groups if group.startswith("tracecloak."))
+    return tuple(point for group in groups for point in found.select(group=group))
+
+
+@functools.cache
+def packages_of_others() -> tuple[str, ...]:
+    """Returns the packages from which other distributions add entries to any of our tables.
+
+    Of `acme.logs.toy:TOY` that is `acme.logs`, and of `toy:TOY` the module itself.
+    """
+    modules = {point.module for point in _entry_points()}
+    return tuple(sorted({module.rpartition(".")[0] or module for module in modules}))
 
 
 class Plugins(Mapping[str, T], Generic[T]):
@@ -57,11 +75,11 @@ class Plugins(Mapping[str, T], Generic[T]):
         self._make = make
         self._made: dict[str, T] = {}
 
-    @cached_property
+    @property
     def _others(self) -> dict[str, list[metadata.EntryPoint]]:
         found: dict[str, list[metadata.EntryPoint]] = {}
-        for point in metadata.entry_points(group=self._group):
-            if point.name not in self._ours:
+        for point in _entry_points():
+            if point.group == self._group and point.name not in self._ours:
                 found.setdefault(point.name, []).append(point)
         return found
 

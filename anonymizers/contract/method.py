@@ -79,7 +79,7 @@ class Products:
     """What a method releases beside a log or instead of one; safe to publish.
 
     Attributes:
-        by_name: Products (schemas.products) by the name of their files.
+        by_name: Products (`schemas.published.product`) by the name of their files.
     """
 
     by_name: dict[str, Any]

@@ -22,7 +22,6 @@ from tracecloak.anonymizers.contract.in_memory import bound
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.pipelines.attack.views import (
-    Key,
     Variant,
     is_log_seen,
     of_times_and_values,
@@ -33,6 +32,7 @@ from tracecloak.schemas.arrays.columnar import encode
 from tracecloak.schemas.arrays.merging import Pieces
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.product import Key
 
 # Counts that are kept for decisions that come again, such as a clip from a short grid.
 _MAX_REMEMBERED = 1000

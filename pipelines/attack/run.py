@@ -53,12 +53,13 @@ from tracecloak.pipelines.attack.neighbours import (
     with_cases,
 )
 from tracecloak.pipelines.attack.releases import Releases, Watch, changed_cells, fresh_keys
-from tracecloak.pipelines.attack.views import Key, before_publication, without_noise
+from tracecloak.pipelines.attack.views import before_publication, without_noise
 from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.release.source import source_of
 from tracecloak.schemas.arrays.columnar import encode
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.product import Key
 
 _LOG = logging.getLogger("tracecloak")
 DEFAULT_RELEASES = 20_000

@@ -20,9 +20,7 @@ from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.graph import ReleasedGraph
-from tracecloak.schemas.published.tree import ReleasedTree
-from tracecloak.schemas.published.variants import ReleasedVariants
+from tracecloak.schemas.published.product import Key, ReleasedProduct
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # Microseconds between the events of a case that an audit makes up.
@@ -31,10 +29,9 @@ STEP_US = 60_000_000
 _MAX_SHOWN = 1 << 12
 
 Variant = tuple[str, ...]
-# ("variant", a, b, …), ("pair", a, b), ("pair in its bin", a, b), ("total",), ("width",), …;
+# Beside the keys of products there are ("pair in its bin", a, b) and ("width",) of noisy sums;
 # ("count", purpose, cell, number of cells) of a noisy histogram, and ("noise", purpose);
 # ("start", month), ("step", decade), ("span", decade), ("value", attribute, cell) of a log.
-Key = tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +53,29 @@ class NoisySums:
     vocabulary: ActivityVocabulary
     borders_us: np.ndarray | None
     noise: SumNoise
+
+    def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:
+        """Returns the sum of each pair, in all bins and in each, and what goes with them."""
+        labels = self.vocabulary.labels
+        n_bins = 1 if self.borders_us is None else len(self.borders_us) + 1
+        n_codes = self.vocabulary.end + 1
+        cells = self.noisy.astype(float)
+        pairs, first = np.unique(self.domain // n_bins, return_index=True)
+        totals = np.add.reduceat(cells, first)
+        names = [(labels[pair // n_codes], labels[pair % n_codes]) for pair in pairs.tolist()]
+        seen: dict[Key, float] = {
+            ("pair", *name): total for name, total in zip(names, totals.tolist(), strict=True)
+        }
+        seen["total",] = float(cells.sum())
+        seen["width",] = self.noise.width
+        seen["activities",] = float(len(self.vocabulary))
+        if self.borders_us is not None:
+            step = int(np.searchsorted(self.borders_us, STEP_US, side="right"))
+            inner = {*labels[: self.vocabulary.start]}
+            for name, at in zip(names, first.tolist(), strict=True):
+                if inner.issuperset(name):
+                    seen["pair in its bin", *name] = float(cells[at + step])
+        return seen
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +102,29 @@ class NoisyHistograms:
     """
 
     by_purpose: Mapping[str, NoisyCells]
+
+    def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:
+        """Returns the cells that are watched, or the first of each histogram, and the noise."""
+        seen: dict[Key, float] = {}
+        for purpose, cells in self.by_purpose.items():
+            n = str(len(cells.domain))
+            seen["noise", purpose] = cells.width
+            if watched is None:
+                shown = slice(_MAX_SHOWN)
+                numbers = zip(
+                    cells.domain[shown].tolist(), cells.noisy[shown].tolist(), strict=True
+                )
+                seen |= {("count", purpose, str(cell), n): number for cell, number in numbers}
+        for key in watched or ():
+            if key[0] != "count" or key[1] not in self.by_purpose:
+                continue
+            cells, cell = self.by_purpose[key[1]], int(key[2])
+            place = int(np.searchsorted(cells.domain, cell))
+            # As many cells are taken for the same ones: a histogram may be coarse in one release
+            # and fine in another.
+            if int(key[3]) == len(cells.domain) > place and cells.domain[place] == cell:
+                seen[key] = float(cells.noisy[place])
+        return seen
 
 
 def before_publication(method: Anonymizer) -> Anonymizer:
@@ -173,7 +216,7 @@ def is_log_seen(method: Anonymizer, params: Any) -> bool:
 
 
 def seen_in(
-    products: Mapping[str, Any],
+    products: Mapping[str, ReleasedProduct | NoisySums | NoisyHistograms],
     log: Sequence[TraceBatch],
     attributes: Sequence[Attribute] = (),
     watched: Sequence[Key] | None = None,
@@ -185,32 +228,14 @@ def seen_in(
     once a case. Times of generated variants are positions, and count as such.
 
     Args:
-        products: Variants, graphs, trees, noisy sums or histograms; others are not looked at.
+        products: What was released beside the log, or noisy sums or histograms in place of it.
         log: The released log.
         attributes: The declared ones.
         watched: Which cells of noisy histograms are wanted; None for the first of each.
     """
     seen: dict[Key, float] = {}
     for product in products.values():
-        if isinstance(product, ReleasedVariants):
-            seen.update(_of_variants(product.names, product.offsets, product.codes, product.counts))
-            seen["total",] = float(product.counts.sum())
-        elif isinstance(product, ReleasedGraph):
-            labels = product.labels
-            rows = zip(product.sources, product.targets, product.counts.tolist(), strict=True)
-            seen.update({("pair", labels[a], labels[b]): float(count) for a, b, count in rows})
-            seen["total",] = float(product.counts.sum())
-            seen["activities",] = float(len(product.names))
-        elif isinstance(product, ReleasedTree):
-            found = {node.label for node in product.tree.nodes()} - {None}
-            seen["activities",] = float(len(found))
-            seen["total",] = float(product.weight)
-            if product.fitness is not None:
-                seen["fitness",] = product.fitness
-        elif isinstance(product, NoisySums):
-            seen.update(_of_sums(product))
-        elif isinstance(product, NoisyHistograms):
-            seen.update(_of_histograms(product, watched))
+        seen.update(product.numbers(watched))
     for batch in log:
         counted = VariantHistogram.from_traces(batch)
         names = batch.vocabulary.names
@@ -234,27 +259,6 @@ def _of_variants(
         ("variant", *text[first:last]): float(count)
         for first, last, count in zip(bounds[:-1], bounds[1:], counts.tolist(), strict=True)
     }
-
-
-def _of_histograms(histograms: NoisyHistograms, watched: Sequence[Key] | None) -> dict[Key, float]:
-    seen: dict[Key, float] = {}
-    for purpose, cells in histograms.by_purpose.items():
-        n = str(len(cells.domain))
-        seen["noise", purpose] = cells.width
-        if watched is None:
-            shown = slice(_MAX_SHOWN)
-            numbers = zip(cells.domain[shown].tolist(), cells.noisy[shown].tolist(), strict=True)
-            seen |= {("count", purpose, str(cell), n): number for cell, number in numbers}
-    for key in watched or ():
-        if key[0] != "count" or key[1] not in histograms.by_purpose:
-            continue
-        cells, cell = histograms.by_purpose[key[1]], int(key[2])
-        place = int(np.searchsorted(cells.domain, cell))
-        # As many cells are taken for the same ones: a histogram may be coarse in one release and
-        # fine in another.
-        if int(key[3]) == len(cells.domain) > place and cells.domain[place] == cell:
-            seen[key] = float(cells.noisy[place])
-    return seen
 
 
 def of_times_and_values(traces: TraceBatch, attributes: Sequence[Attribute]) -> dict[Key, float]:
@@ -285,26 +289,3 @@ def of_times_and_values(traces: TraceBatch, attributes: Sequence[Attribute]) -> 
 def _decades(times_us: np.ndarray) -> np.ndarray:
     """int64[n]: 0 for no time, else the number of digits of the microseconds."""
     return np.searchsorted(10 ** np.arange(18, dtype=np.int64), times_us, side="right")
-
-
-def _of_sums(sums: NoisySums) -> dict[Key, float]:
-    labels = sums.vocabulary.labels
-    n_bins = 1 if sums.borders_us is None else len(sums.borders_us) + 1
-    n_codes = sums.vocabulary.end + 1
-    cells = sums.noisy.astype(float)
-    pairs, first = np.unique(sums.domain // n_bins, return_index=True)
-    totals = np.add.reduceat(cells, first)
-    names = [(labels[pair // n_codes], labels[pair % n_codes]) for pair in pairs.tolist()]
-    seen: dict[Key, float] = {
-        ("pair", *name): total for name, total in zip(names, totals.tolist(), strict=True)
-    }
-    seen["total",] = float(cells.sum())
-    seen["width",] = sums.noise.width
-    seen["activities",] = float(len(sums.vocabulary))
-    if sums.borders_us is not None:
-        step = int(np.searchsorted(sums.borders_us, STEP_US, side="right"))
-        inner = {*labels[: sums.vocabulary.start]}
-        for name, at in zip(names, first.tolist(), strict=True):
-            if inner.issuperset(name):
-                seen["pair in its bin", *name] = float(cells[at + step])
-    return seen

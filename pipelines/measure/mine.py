@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.trees.of_release import tree_of_graph, tree_of_variants
@@ -26,12 +24,11 @@ from tracecloak.pipelines.measure.evaluate import (
 )
 from tracecloak.pipelines.measure.mining import inductive_tree
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.models.process_tree import ProcessTree
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.publish.release_files import forms_of_tree
+from tracecloak.transforms.models.forms import forms_of_tree
 
 MINERS = ("precise", "inductive", "infrequent")
 NAME = "tree"
@@ -92,7 +89,10 @@ def mine(released: str, miner: str = "precise") -> Mined:
             raise UsageError(
                 f"miner {miner!r} needs a log, and the release in {folder!r} has none; use precise"
             )
-        graph = _graph(released_edges(folder, manifest))
+        edges = released_edges(folder, manifest)
+        if not edges:
+            raise UsageError("the released graph has no edge, so there is nothing to mine")
+        graph = ReleasedGraph.of_edges(edges)
         return _mined(manifest, "graph", graph.names, tree_of_graph(graph))
     traces = group_into_traces(events for file in source.files for events, _ in source.read(file))
     if not traces:
@@ -112,21 +112,3 @@ def _mined(manifest: dict[str, Any], of: str, names: pa.StringArray, tree: Proce
         of,
         ReleasedTree(names, str(tree), True, None),
     )
-
-
-def _graph(edges: list[dict[str, Any]]) -> ReleasedGraph:
-    """A released graph of the edges of its file."""
-    table = pa.Table.from_pylist(edges)
-    if not table.num_rows:
-        raise UsageError("the released graph has no edge, so there is nothing to mine")
-    ends = pa.chunked_array([*table["source"].chunks, *table["target"].chunks])
-    artificial = ActivityVocabulary.of([]).labels
-    names = sorted(set(pc.unique(ends).to_pylist()) - set(artificial))
-    vocabulary = ActivityVocabulary.of(names)
-    labels = pa.array(vocabulary.labels)
-    sources, targets = (
-        np.asarray(pc.index_in(table[column], value_set=labels), np.int32)
-        for column in ("source", "target")
-    )
-    counts = np.asarray(table["count"], np.int64)
-    return ReleasedGraph(vocabulary.names, sources, targets, counts, counts, counts)

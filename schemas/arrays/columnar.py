@@ -4,13 +4,17 @@ Statistics, traces and decisions cross process borders many times. As Arrow buff
 without copying and without running code from the wire, and a slice carries its own rows only (and
 up to 63 bytes beside them, to which Arrow pads a buffer).
 
-A value is a frozen dataclass of this project whose fields are numpy arrays, Arrow arrays, other
-such dataclasses, dicts of those by name, or plain scalars (str, int, float, bool, None).
+A value is a frozen dataclass whose fields are numpy arrays, Arrow arrays, other such dataclasses,
+dicts of those by name, or plain scalars (str, int, float, bool, None). Its class is one of this
+project, or of a package from which another distribution adds to it (`schemas.plugins`).
+
+What a stream keeps between its steps may be read by a later version. The classes of such values
+have names in NAMES, which stay when a class moves; a name and its fields are never changed for
+others. Everything else lives as long as one run, and goes by where its class is.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -18,6 +22,25 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tracecloak.schemas.plugins import load, packages_of_others
+
+NAMES = {
+    "activity vocabulary": "tracecloak.schemas.events.vocabulary:ActivityVocabulary",
+    "case events": "tracecloak.schemas.streams.open_cases:CaseEvents",
+    "clipped cells": "tracecloak.schemas.statistics.clipped_cells:ClippedCells",
+    "clipped flows": "tracecloak.schemas.statistics.clipped_flows:ClippedFlows",
+    "closed cases": "tracecloak.schemas.streams.stream_cases:ClosedCases",
+    "counted cases": "tracecloak.schemas.streams.stream_caps:CountedCases",
+    "kept counts": "tracecloak.anonymizers.streams.dfg_steps:KeptCounts",
+    "kept variants": "tracecloak.anonymizers.streams.variant_steps:KeptVariants",
+    "open cases": "tracecloak.schemas.streams.open_cases:OpenCases",
+    "statistics": "tracecloak.schemas.arrays.merging:Statistics",
+    "traces": "tracecloak.schemas.events.traces:TraceBatch",
+    "variant histogram": "tracecloak.schemas.statistics.variants:VariantHistogram",
+}
+"""Where the classes are whose values outlive a run, by their names on the wire."""
+
+_NAME_OF = {place: name for name, place in NAMES.items()}
 _PACKAGES = ("tracecloak.schemas.", "tracecloak.anonymizers.")
 _KEY = b"tracecloak"
 
@@ -74,19 +97,30 @@ def _flatten(path: str, value: Any, columns: dict[str, pa.Array]) -> dict[str, A
         return {"arrow": path}
     if is_dataclass(value) and not isinstance(value, type):
         kind = type(value)
-        name = f"{kind.__module__}:{kind.__qualname__}"
-        if not name.startswith(_PACKAGES):
-            raise TypeError(f"{name} is not a columnar value of this project")
+        place = f"{kind.__module__}:{kind.__qualname__}"
+        _require_known(place)
         parts = {
             f.name: _flatten(f"{path}.{f.name}", getattr(value, f.name), columns)
             for f in fields(value)
         }
-        return {"class": name, "fields": parts}
+        return {"class": _NAME_OF.get(place, place), "fields": parts}
     if isinstance(value, dict) and all(isinstance(name, str) for name in value):
         return {"dict": {k: _flatten(f"{path}.{k!r}", part, columns) for k, part in value.items()}}
     if value is None or isinstance(value, str | int | float | bool):
         return {"scalar": value}
     raise TypeError(f"field {path!r} has type {type(value).__name__}, which has no columnar form")
+
+
+def _require_known(place: str) -> None:
+    """Raises TypeError for a class that is neither ours nor of who adds to us."""
+    if place.startswith(_PACKAGES):
+        return
+    if not any(place.startswith((f"{p}.", f"{p}:")) for p in packages_of_others()):
+        raise _foreign(place)
+
+
+def _foreign(place: str) -> TypeError:
+    return TypeError(f"{place} is not a columnar value of this project")
 
 
 def _one_row(values: pa.Array) -> pa.Array:
@@ -106,11 +140,10 @@ def _build(layout: dict[str, Any], columns: dict[str, pa.Array]) -> Any:
         return plain.reshape(layout["shape"])
     if "dict" in layout:
         return {name: _build(part, columns) for name, part in layout["dict"].items()}
-    module, _, qualname = layout["class"].partition(":")
-    if not layout["class"].startswith(_PACKAGES):
-        raise TypeError(f"{layout['class']} is not a columnar value of this project")
-    kind = getattr(importlib.import_module(module), qualname)
+    place = NAMES.get(layout["class"], layout["class"])
+    _require_known(place)
+    kind = load(place)
     if not is_dataclass(kind):
-        raise TypeError(f"{layout['class']} is not a columnar value of this project")
+        raise _foreign(place)
     build: Any = kind
     return build(**{name: _build(part, columns) for name, part in layout["fields"].items()})

@@ -8,6 +8,7 @@ from .manifest import TOOL_VERSION as TOOL_VERSION
 from .manifest import Operation as Operation
 from .manifest import OutputFile as OutputFile
 from .manifest import ReleaseManifest as ReleaseManifest
+from .product import ReleasedProduct as ReleasedProduct
 from .rows import merge_rows as merge_rows
 from .rows import no_traces as no_traces
 from .rows import part_rows as part_rows

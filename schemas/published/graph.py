@@ -7,13 +7,16 @@ scale of the noise alone.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.product import Key
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +93,39 @@ class ReleasedGraph:
             "end": labels[self.end],
             "activities": labels[: self.start],
             "edges": self.to_table().to_pylist(),
+        }
+
+    @classmethod
+    def of_edges(cls, rows: Sequence[Mapping[str, Any]]) -> ReleasedGraph:
+        """Returns the graph of edges as a file has them, in their order.
+
+        Args:
+            rows: At least one; of each source, target and count, and low and high, which are the
+                count where the graph was made of a released log. Activities are those of edges.
+        """
+        artificial = set(ActivityVocabulary.of([]).labels)
+        ends = {row[end] for row in rows for end in ("source", "target")}
+        vocabulary = ActivityVocabulary.of(sorted(ends - artificial))
+        labels = pa.array(vocabulary.labels)
+
+        def codes(end: str) -> np.ndarray:
+            names = pa.array([row[end] for row in rows], pa.string())
+            return np.asarray(pc.index_in(names, value_set=labels), np.int32)
+
+        counts, lows, highs = (
+            np.array([row.get(name, row["count"]) for row in rows], np.int64)
+            for name in ("count", "low", "high")
+        )
+        return cls(vocabulary.names, codes("source"), codes("target"), counts, lows, highs)
+
+    def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:
+        """Returns the counts of each ("pair", …), their sum and the number of ("activities",)."""
+        labels = self.labels
+        rows = zip(self.sources, self.targets, self.counts.tolist(), strict=True)
+        return {
+            **{("pair", labels[a], labels[b]): float(count) for a, b, count in rows},
+            ("total",): float(self.counts.sum()),
+            ("activities",): float(len(self.names)),
         }
 
     def __eq__(self, other: object) -> bool:

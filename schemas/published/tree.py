@@ -6,12 +6,14 @@ released. That it is kept as text lets it travel and be written like any other p
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from tracecloak.schemas.models.process_tree import ProcessTree, parse_tree
+from tracecloak.schemas.published.product import Key
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +79,15 @@ class ReleasedTree:
             "activities": self.names.to_pylist(),
             "nodes": self.to_table().to_pylist(),
         }
+
+    def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:
+        """Returns how many ("activities",) and nodes, ("total",), it has, and ("fitness",)."""
+        found = {node.label for node in self.tree.nodes()} - {None}
+        seen: dict[Key, float] = {
+            ("activities",): float(len(found)),
+            ("total",): float(self.weight),
+        }
+        return seen if self.fitness is None else {**seen, ("fitness",): self.fitness}
 
     def __eq__(self, other: object) -> bool:
         return (

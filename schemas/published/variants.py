@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
+from tracecloak.schemas.published.product import Key
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +87,14 @@ class ReleasedVariants:
     def to_json(self) -> dict[str, Any]:
         """Returns the same as JSON values."""
         return {"activities": self.names.to_pylist(), "variants": self.to_table().to_pylist()}
+
+    def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:
+        """Returns the cases of each ("variant", …), and of all of them as ("total",)."""
+        words = self.names.to_pylist()
+        text = [words[code] for code in self.codes.tolist()]
+        rows = zip(pairwise(self.offsets.tolist()), self.counts.tolist(), strict=True)
+        cases = {("variant", *text[first:last]): float(count) for (first, last), count in rows}
+        return {**cases, ("total",): float(self.counts.sum())}
 
 
 def most_frequent_first(

@@ -19,17 +19,12 @@ import pyarrow.parquet as pq
 from tracecloak.anonymizers.contract.method import Products
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.manifest import OutputFile, ReleaseManifest
 from tracecloak.schemas.published.rows import merge_rows, part_rows, traces_of_rows
-from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.transforms.formats.registry import FORMATS, Format
-from tracecloak.transforms.models.dfg_dot import write_dot
-from tracecloak.transforms.models.dfg_svg import write_svg
-from tracecloak.transforms.models.tree_models import write_bpmn, write_pnml, write_ptml
-from tracecloak.transforms.models.tree_svg import write_tree_svg
 from tracecloak.transforms.publish.names import DFG_NAME, PARTS, STATEMENT_NAME, log_name, part_name
+from tracecloak.transforms.publish.products import kind_of
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.publish.statement import publishable_statement
 
@@ -150,40 +145,18 @@ def write_dfg(
 def write_products(
     folder: ReleaseFolder, manifest: ReleaseManifest, products: Products
 ) -> list[OutputFile]:
-    """Writes each product as Parquet and JSON, and graphs and trees in the forms of their own.
-
-    A graph also as DOT and as an SVG picture; a process tree also as text, PTML, PNML, BPMN and as
-    an SVG picture.
-    """
+    """Writes each product as Parquet and JSON, and in the further forms of its kind."""
     written = []
     for name, product in sorted(products.by_name.items()):
-        forms: dict[str, bytes] = {
+        forms = {
             "parquet": _parquet(product.to_table(), manifest),
             "json": json.dumps(product.to_json(), indent=1, ensure_ascii=False).encode(),
         }
-        if isinstance(product, ReleasedGraph):
-            title = f"{manifest.release_id}: {name}"
-            forms["dot"] = write_dot(product, title).encode()
-            forms["svg"] = write_svg(product, title, manifest.guarantee.sentence).encode()
-        if isinstance(product, ReleasedTree):
-            title = f"{manifest.release_id}: {name}"
-            forms |= forms_of_tree(product, title, manifest.guarantee.sentence)
+        title = f"{manifest.release_id}: {name}"
+        forms |= kind_of(product).further_files(product, title, manifest.guarantee.sentence)
         for ending, data in forms.items():
             written.append(folder.write(f"{name}.{ending}", partial(_write_all, data)))
     return written
-
-
-def forms_of_tree(product: ReleasedTree, title: str, promise: str) -> dict[str, bytes]:
-    """Returns a tree's files by the endings of their names."""
-    tree = product.tree
-    texts = {
-        "tree": f"{product.text}\n",
-        "ptml": write_ptml(tree, title),
-        "pnml": write_pnml(tree, title),
-        "bpmn": write_bpmn(tree, title),
-        "svg": write_tree_svg(tree, title, promise),
-    }
-    return {ending: text.encode() for ending, text in texts.items()}
 
 
 def write_statement(folder: ReleaseFolder, manifest: ReleaseManifest) -> OutputFile:

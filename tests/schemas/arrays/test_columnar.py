@@ -325,7 +325,7 @@ def test_tampering_reaches_the_layout():
         "tracecloak.transforms.batch.read:EventSource",
         # Ours, and called with what the message says, but no columnar value.
         "tracecloak.schemas.arrays.columnar:decode",
-        "tracecloak.schemas.arrays.columnar:importlib",
+        "tracecloak.schemas.arrays.columnar:json",
         "tracecloak.schemas.events.traces:split_by_shard",
         "tracecloak.schemas.events.columns:ZoneInfo",
     ],

@@ -1,0 +1,35 @@
+"""What a product of a release can do: become a table and JSON, and be looked at by an audit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+Key = tuple[str, ...]
+"""What a number of a release counts: ("variant", a, b, …), ("pair", a, b), ("total",), …"""
+
+
+class ReleasedProduct(Protocol):
+    """A product: a columnar value (`schemas.arrays.columnar`) that is safe to publish.
+
+    The table of kinds (`transforms.publish.products`) says in which further forms it is written.
+    """
+
+    def to_table(self) -> pa.Table:
+        """Returns it as the rows of a table."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns it as JSON values."""
+        ...
+
+    def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:
+        """Returns its numbers by what they count, by which audits tell releases apart.
+
+        Args:
+            watched: Those that are wanted of what has too many to give them all; None for some of
+                them. What has few gives all of them in any case.
+        """
+        ...

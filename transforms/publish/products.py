@@ -1,0 +1,63 @@
+"""The table of kinds of products of a release: what each is, and in which forms it is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tracecloak.schemas.plugins import Plugins, load
+from tracecloak.schemas.published.product import ReleasedProduct
+
+
+@dataclass(frozen=True)
+class ProductKind:
+    """A kind of product; every one is written as Parquet and JSON.
+
+    Attributes:
+        product: Place of its class, which follows `ReleasedProduct`, as `module:attribute`.
+        forms: Place of a function of a product, a title and the promise in a sentence, which
+            returns its further files by the endings of their names; None: it has none.
+    """
+
+    product: str
+    forms: str | None = None
+
+    def further_files(self, product: ReleasedProduct, title: str, promise: str) -> dict[str, bytes]:
+        """Returns what `forms` returns."""
+        if self.forms is None:
+            return {}
+        files: dict[str, bytes] = load(self.forms)(product, title, promise)
+        return files
+
+
+def _checked(found: Any) -> ProductKind:
+    if not isinstance(found, ProductKind):
+        raise TypeError(f"a kind of product is a {ProductKind.__qualname__}")
+    return found
+
+
+_CLASSES, _FORMS = "tracecloak.schemas.published", "tracecloak.transforms.models.forms"
+PRODUCTS: Plugins[ProductKind] = Plugins(
+    "kind of product",
+    "tracecloak.products",
+    {
+        "graph": ProductKind(f"{_CLASSES}.graph:ReleasedGraph", f"{_FORMS}:forms_of_graph"),
+        "durations": ProductKind(f"{_CLASSES}.durations:ReleasedDurations"),
+        "variants": ProductKind(f"{_CLASSES}.variants:ReleasedVariants"),
+        "tree": ProductKind(f"{_CLASSES}.tree:ReleasedTree", f"{_FORMS}:forms_of_tree"),
+    },
+    make=_checked,
+)
+
+
+def kind_of(product: ReleasedProduct) -> ProductKind:
+    """Returns the kind of a product.
+
+    Raises:
+        TypeError: There is no kind of its class.
+    """
+    place = f"{type(product).__module__}:{type(product).__qualname__}"
+    for kind in PRODUCTS.values():
+        if kind.product == place:
+            return kind
+    raise TypeError(f"{place} is no product: it is of no kind in the table of products")
