@@ -27,7 +27,6 @@ from tracecloak.schemas.plugins import load, packages_of_others
 NAMES = {
     "activity vocabulary": "tracecloak.schemas.events.vocabulary:ActivityVocabulary",
     "case events": "tracecloak.schemas.streams.open_cases:CaseEvents",
-    "clipped cells": "tracecloak.schemas.statistics.clipped_cells:ClippedCells",
     "clipped flows": "tracecloak.schemas.statistics.clipped_flows:ClippedFlows",
     "closed cases": "tracecloak.schemas.streams.stream_cases:ClosedCases",
     "counted cases": "tracecloak.schemas.streams.stream_caps:CountedCases",

@@ -1,0 +1,167 @@
+"""What another distribution adds to tracecloak: a product, a product of a stream, and a format.
+
+`tests/test_one_table_each.py` installs it with one entry point for each, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, BinaryIO, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from tracecloak.anonymizers.noise.randomness import ReleaseKey, cell_numbers
+from tracecloak.anonymizers.streams.continual import ContinualNoise, continual_noise
+from tracecloak.anonymizers.streams.count_steps import CountSteps, spent
+from tracecloak.anonymizers.streams.params import UNITS, StreamParams
+from tracecloak.anonymizers.streams.steps import StreamName
+from tracecloak.schemas.arrays.merging import Mergeable, Statistics
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.product import Key
+from tracecloak.schemas.published.step import StepRelease
+from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.transforms.formats.base import RawBatch, Reader, Writer, require_columns
+from tracecloak.transforms.formats.csv import iso_utc
+from tracecloak.transforms.formats.registry import Format, SourceFormat
+from tracecloak.transforms.publish.products import ProductKind
+
+# --- a product of a release -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Sizes:
+    """How many variants have how many cases.
+
+    Attributes:
+        counts: int64[n], cases of each variant.
+    """
+
+    counts: np.ndarray
+
+    def to_table(self) -> pa.Table:
+        return pa.table({"cases": self.counts})
+
+    def to_json(self) -> dict[str, Any]:
+        return {"cases": self.counts.tolist()}
+
+    def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:
+        return {("sizes",): float(len(self.counts))}
+
+
+def forms_of_sizes(product: Sizes, title: str, promise: str) -> dict[str, bytes]:
+    return {"txt": f"{title}\n{promise}\n{product.counts.tolist()}\n".encode()}
+
+
+SIZES = ProductKind("tracecloak_toys:Sizes", "tracecloak_toys:forms_of_sizes")
+
+
+# --- a product of a stream ------------------------------------------------------------------------
+
+
+class CaseCountParams(StreamParams):
+    label: str = "cases"
+    """What the one cell is called."""
+
+    def check_product(self) -> None:
+        if self.delta == 0:
+            raise ValueError("delta 0 does for the windows of a dfg only")
+
+    @property
+    def n_cells(self) -> int:
+        return 1
+
+    @cached_property
+    def noises(self) -> Mapping[str, ContinualNoise]:
+        epsilon, delta = self.budget
+        noise = continual_noise(
+            epsilon,
+            delta,
+            self.horizon,
+            UNITS,
+            n_cells=1,
+            length=1,
+            participation=self.participation,
+            units=UNITS,
+        )
+        return {"cases": noise}
+
+
+class CaseCount(CountSteps):
+    """The number of cases that closed in a step."""
+
+    name = "case-count"
+    summary = "number of cases"
+    Params: ClassVar[type[CaseCountParams]] = CaseCountParams
+    views = ("window",)
+    params: CaseCountParams
+    kinds: ClassVar[Mapping[str, type[Mergeable]]] = {"variants": VariantHistogram}
+
+    def count(self, traces: TraceBatch) -> Statistics:
+        return Statistics({"variants": VariantHistogram.from_traces(self.bounded(traces))})
+
+    def publish(
+        self, step: int, counted: Statistics, past: Sequence[Any], name: StreamName, key: ReleaseKey
+    ) -> tuple[StepRelease, None]:
+        noise = self.params.noises["cases"]
+        n_cases = np.array([[counted.by_name["variants"].counts.sum() * UNITS]])
+        cells = cell_numbers(np.zeros(1, np.int64))
+        sums = noise.add(step, n_cases, cells, name.randomness(key), "toy cases") / noise.units
+        return StepRelease.of(
+            [(self.params.label,)],
+            np.rint(sums[0]).astype(np.int64),
+            np.full(1, noise.errors(1)[step]),
+            **self.common(step, name),
+        ), None
+
+    def explain(self) -> tuple[str, ...]:
+        return (f"case-count: spends {spent(self.params)}",)
+
+
+# --- a format -------------------------------------------------------------------------------------
+
+
+class ToyReader:
+    """Lines of fields with bars between them, the first with the names."""
+
+    def column_names(self, stream: BinaryIO) -> list[str]:
+        return stream.readline().decode().rstrip("\n").split("|")
+
+    def check(self, found: Sequence[str], required: Collection[str]) -> None:
+        require_columns(found, required)
+
+    def read(
+        self, stream: BinaryIO, wanted: Sequence[str], required: Collection[str], batch_rows: int
+    ) -> Iterator[RawBatch]:
+        names = self.column_names(stream)
+        rows = [line.decode().rstrip("\n").split("|") for line in stream]
+        columns = {name: [row[names.index(name)] for row in rows] for name in wanted}
+        none = np.zeros(0, np.int64)
+        yield RawBatch(pa.RecordBatch.from_pydict(columns), np.arange(len(rows)), none)
+
+
+class ToyWriter:
+    def __init__(self, stream: BinaryIO, schema: pa.Schema) -> None:
+        self._stream = stream
+        stream.write(("|".join(schema.names) + "\n").encode())
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        case_id, activity, timestamp = rows.columns[:3]
+        for row in zip(case_id, activity, iso_utc(timestamp), strict=True):
+            self._stream.write(("|".join(map(str, row)) + "\n").encode())
+
+    def close(self) -> None:
+        self._stream.flush()
+
+
+def reader(how: SourceFormat, path: str) -> Reader:
+    return ToyReader()
+
+
+def writer(stream: BinaryIO, schema: pa.Schema, about: Mapping[str, Any] | None) -> Writer:
+    return ToyWriter(stream, schema)
+
+
+TOY = Format((".toy",), "tracecloak_toys:reader", "tracecloak_toys:writer", is_of_releases=True)

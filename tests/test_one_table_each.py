@@ -1,0 +1,212 @@
+"""A product, a product of a stream and a format each are one table's entry and one file.
+
+The toys are of another distribution: one file, and one entry point for each. If a command does not
+know one of them, there is a second place that has to be told.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.logs import trace_batch
+from tests.support.releasing import manifest, tracecloak
+from tests.support.stream_runs import Sent, files_of, in_time, no_noise, published, run
+from tests.support.stream_runs import stream_config as configured
+from tracecloak.anonymizers.contract.method import Products
+from tracecloak.anonymizers.registry import method_named
+from tracecloak.pipelines.attack.views import seen_in
+from tracecloak.pipelines.release.config import json_schema
+from tracecloak.pipelines.stream.config import log_keys, stream_json_schema
+from tracecloak.schemas import plugins
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.published.manifest import ReleaseManifest
+from tracecloak.schemas.published.step import StepLog
+from tracecloak.transforms.publish.products import kind_of
+from tracecloak.transforms.stream import step_files
+
+TOYS = Path(__file__).parent / "support" / "toys"
+ENTRY_POINTS = """
+[tracecloak.products]
+sizes = tracecloak_toys:SIZES
+[tracecloak.stream_products]
+case-count = tracecloak_toys:CaseCount
+[tracecloak.formats]
+toy = tracecloak_toys:TOY
+"""
+
+
+def _forget() -> None:
+    plugins._entry_points.cache_clear()
+    plugins.packages_of_others.cache_clear()
+
+
+@pytest.fixture
+def toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The module of the toys, installed as another distribution."""
+    info = tmp_path / "installed" / "tracecloak_toys-1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tracecloak-toys\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(ENTRY_POINTS)
+    monkeypatch.syspath_prepend(str(info.parent))
+    monkeypatch.syspath_prepend(str(TOYS))
+    _forget()
+    import tracecloak_toys
+
+    yield tracecloak_toys
+    monkeypatch.undo()
+    _forget()
+
+
+def sample(folder: Path) -> Path:
+    """A log in the toy format, written by the command."""
+    path = folder / "log.toy"
+    assert tracecloak("sample", "--cases", 200, "--output", path) == 0
+    return path
+
+
+def test_a_log_is_written_as_a_sample(tmp_path: Path, toys: Any) -> None:
+    first, second, *_ = sample(tmp_path).read_text().splitlines()
+    assert first == "case_id|activity|timestamp"
+    assert len(second.split("|")) == 3
+    assert tracecloak("sample", "--cases", 3, "--output", tmp_path / "small.toy.gz") == 0
+    assert gzip.decompress((tmp_path / "small.toy.gz").read_bytes()).startswith(b"case_id|")
+
+
+@pytest.mark.parametrize("runner", ["InMemory", "FnApiRunner"])
+def test_a_release_reads_the_format_writes_it_and_has_the_product(
+    tmp_path: Path, toys: Any, monkeypatch: pytest.MonkeyPatch, runner: str
+) -> None:
+    method = type(method_named("variant-histogram"))
+    products = method.products
+
+    def with_sizes(self: Any, decisions: Any, params: Any) -> Products:
+        variants = products(self, decisions, params).by_name["variants"]
+        return Products({"variants": variants, "sizes": toys.Sizes(variants.counts)})
+
+    monkeypatch.setattr(method, "products", with_sizes)
+    path = sample(tmp_path)
+    assert tracecloak(
+        "release", "--input", path, "--output", tmp_path / "out", "--release_id", "r",
+        "--key_store", tmp_path / "keys", "--method", "variant-histogram", "--epsilon", 8,
+        "--formats", "toy", "--runner", runner,
+    ) == 0  # fmt: skip
+    folder = tmp_path / "out" / "run_id=r"
+    listed = {output["path"] for output in manifest(folder)["outputs"]}
+    assert {"sizes.parquet", "sizes.json", "sizes.txt", "log.toy.gz"} < listed
+    counts = json.loads((folder / "sizes.json").read_text())["cases"]
+    assert len(counts) > 3
+    assert pq.read_table(folder / "sizes.parquet")["cases"].to_pylist() == counts
+    title, promise, _ = (folder / "sizes.txt").read_text().splitlines()
+    assert title == "r: sizes"
+    assert promise == manifest(folder)["guarantee"]["sentence"]
+    log = gzip.decompress((folder / "log.toy.gz").read_bytes()).decode().splitlines()
+    assert len({line.partition("|")[0] for line in log[1:]}) == sum(counts)
+    # The release is read again, in the only format that its log is written in.
+    assert tracecloak("mine", "--released", folder, "--output", tmp_path / "tree") == 0
+    assert tracecloak(
+        "evaluate", "--original", path, "--released", folder, "--output", tmp_path / "e.json"
+    ) == 0  # fmt: skip
+    assert json.loads((tmp_path / "e.json").read_text())["released"]["cases"] == sum(counts)
+    assert seen_in({"sizes": toys.Sizes(counts)}, []) == {("sizes",): float(len(counts))}
+
+
+def test_a_plan_knows_the_format(
+    tmp_path: Path, toys: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = sample(tmp_path)
+    assert tracecloak(
+        "plan", "--input", path, "--output", tmp_path / "out", "--method", "variant-histogram",
+        "--epsilon", 1, "--formats", "toy", "--input_format", "toy",
+    ) == 0  # fmt: skip
+    assert "bytes, toy): case_id, activity, timestamp" in capsys.readouterr().out
+
+
+def test_a_stream_publishes_the_product(tmp_path: Path, toys: Any) -> None:
+    config = configured(tmp_path, product="case-count", label="patients", formats="parquet")
+    sent = [Sent(i, f"c{i}", "END") for i in range(25)]
+    with no_noise():
+        run(config, in_time(sent, 80))
+    releases = published(config)
+    assert [release.cells for release in releases] == [(("patients",),)] * 6
+    assert [int(release.counts[0]) for release in releases][:3] == [7, 10, 8]
+    written = files_of(config)
+    assert "product=case-count/view=window/step-000005.parquet" in written
+    assert json.loads(written["manifest.json"])["params"]["log_params"] == {"label": "patients"}
+    with pytest.raises(UsageError, match="product case-count has view window"):
+        configured(tmp_path, product="case-count", view="total")
+    with pytest.raises(UsageError, match="label: it is for product case-count"):
+        configured(tmp_path, label="patients")
+
+
+def test_the_log_of_a_step_is_written_in_the_format(tmp_path: Path, toys: Any) -> None:
+    common = dict.fromkeys(("start_us", "end_us", "n_steps_left"), 0)
+    texts = dict.fromkeys(("release_id", "epoch", "epsilon", "delta"), "1")
+    log = StepLog(**texts, **common, step=0, traces=trace_batch({"c1": "A B"}))
+    config = configured(tmp_path, product="log", formats="toy", first_date="1970-01-01",
+                        last_date="1970-01-02")  # fmt: skip
+    assert config.written == ("toy",)
+    about = ReleaseManifest(
+        "r", "m", {}, config.made_product().guarantee(), (), (), "", "", True, True, None
+    )
+    files = step_files.files_of(log, config.written, about)
+    assert list(files) == ["/log.toy.gz", "/step.json"]
+    assert gzip.decompress(files["/log.toy.gz"]).startswith(b"case_id|activity|timestamp\nc1|A|")
+
+
+def test_the_schemas_of_configurations_know_all(tmp_path: Path, toys: Any) -> None:
+    assert log_keys()["label"] == "What the one cell is called."
+    body: dict[str, Any] = {
+        "input": "a", "input_format": "toy", "method": "private-log", "output": "o",
+        "formats": ["toy"],
+    }  # fmt: skip
+    jsonschema.validate(body, json_schema())
+    stream: dict[str, Any] = {
+        "release_id": "r", "epoch": "1", "output": "o", "epsilon": "1", "vocabulary": ["A"],
+        "period": "1h", "horizon": 2, "start": "2026-01-01", "gap": "1h", "max_lifetime": "1d",
+        "product": "case-count", "log_params": {"label": "x"}, "formats": ["toy"],
+    }  # fmt: skip
+    jsonschema.validate(stream, stream_json_schema())
+
+
+def test_without_the_distribution_none_is_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The control: it is the entry points that make them known."""
+    assert tracecloak("sample", "--cases", 3, "--output", tmp_path / "log.toy") == 2
+    assert "say input_format: xes, csv, parquet, avro, jsonl" in capsys.readouterr().err
+    for schema, name in ((json_schema(), "toy"), (stream_json_schema(), "case-count")):
+        assert f'"{name}"' not in json.dumps(schema)
+    with pytest.raises(UsageError, match="product: must be one of dfg, variants, log, got"):
+        configured(tmp_path, product="case-count")
+
+
+def test_a_product_of_no_kind_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"builtins:dict is no product"):
+        kind_of({})  # type: ignore[arg-type]
+
+
+_LAZY = """
+import sys
+from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, formats_of_releases
+assert SourceFormat().name_of("a.avro") == "avro"
+assert len(formats_of_releases()) == 3 and all(kind.endings for kind in FORMATS.values())
+here = "tracecloak.transforms.formats."
+print([n for n in ("avro", "csv", "jsonl", "parquet", "xes") if here + n in sys.modules])
+SourceFormat().reader_of("a.jsonl")
+print([n for n in ("avro", "jsonl", "parquet", "xes") if here + n in sys.modules])
+"""
+
+
+def test_no_reader_is_imported_before_it_is_used() -> None:
+    done = subprocess.run([sys.executable, "-c", _LAZY], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == ["[]", "['jsonl']"], done.stderr
