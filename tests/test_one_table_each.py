@@ -11,6 +11,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +191,23 @@ def test_without_the_distribution_none_is_known(
         configured(tmp_path, product="case-count")
 
 
+def test_a_format_that_cannot_be_loaded_is_in_the_way_of_who_asks_for_it_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    points = (EntryPoint("broken", "no_such_module:X", "tracecloak.formats"),)
+    monkeypatch.setattr(plugins, "_entry_points", lambda: points)
+    log = tmp_path / "log.csv"
+    assert tracecloak("sample", "--cases", 50, "--output", log) == 0
+    asked = (
+        "plan", "--input", log, "--output", tmp_path, "--method", "variant-histogram",
+        "--epsilon", 1,
+    )  # fmt: skip
+    assert tracecloak(*asked, "--formats", "xes,parquet") == 0
+    assert tracecloak(*asked, "--formats", "broken") == 2
+    error = capsys.readouterr().err
+    assert "no_such_module:X, cannot be loaded (ModuleNotFoundError)" in error
+
+
 def test_a_product_of_no_kind_is_refused() -> None:
     with pytest.raises(TypeError, match=r"builtins:dict is no product"):
         kind_of({})  # type: ignore[arg-type]
@@ -199,7 +217,7 @@ _LAZY = """
 import sys
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, formats_of_releases
 assert SourceFormat().name_of("a.avro") == "avro"
-assert len(formats_of_releases()) == 3 and all(kind.endings for kind in FORMATS.values())
+assert len(list(formats_of_releases())) == 3 and all(kind.endings for kind in FORMATS.values())
 here = "tracecloak.transforms.formats."
 print([n for n in ("avro", "csv", "jsonl", "parquet", "xes") if here + n in sys.modules])
 SourceFormat().reader_of("a.jsonl")

@@ -40,7 +40,7 @@ class OneOf:
     The table is looked at when a value is checked or a JSON Schema made, not before.
 
     Attributes:
-        names: Returns the names.
+        names: Returns or yields the names; those behind the one in question are not looked at.
     """
 
     names: Callable[[], Iterable[str]]
@@ -58,9 +58,8 @@ class OneOf:
         return {**handler(schema), "enum": list(self.names())}
 
     def _check(self, value: str) -> str:
-        names = list(self.names())
-        if value not in names:
-            raise ValueError(f"must be one of {', '.join(names)}")
+        if value not in self.names():
+            raise ValueError(f"must be one of {', '.join(self.names())}")
         return value
 
 

@@ -6,6 +6,7 @@ import datetime
 import re
 from collections.abc import Mapping
 from fractions import Fraction
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 import pydantic
@@ -123,7 +124,7 @@ Moment = Annotated[
     pydantic.WithJsonSchema({"type": "string", "format": "date-time"}),
 ]
 Name = Annotated[str, pydantic.AfterValidator(_named)]
-StepForm = Annotated[str, OneOf(lambda: ("json", *formats_of_releases()))]
+StepForm = Annotated[str, OneOf(lambda: chain(["json"], formats_of_releases()))]
 
 # What does not change what is published: where it goes, who pays, and what runs it.
 _AROUND = (
@@ -290,7 +291,7 @@ class StreamConfig(pydantic.BaseModel):
                 f"{' or '.join(kind.guarantees)}"
             )
         for form in self.formats or ():
-            if form not in ("json", *possible_forms(kind.released)):
+            if form != "json" and form not in possible_forms(kind.released):
                 logs = [n for n, k in STREAM_PRODUCTS.items() if form in possible_forms(k.released)]
                 raise ValueError(f"formats: {form} is for product {' or '.join(logs)}")
 

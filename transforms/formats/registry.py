@@ -6,7 +6,7 @@ places, so that none is imported before a file of its format is read or written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -121,9 +121,13 @@ FORMATS: Plugins[Format] = Plugins(
 )
 
 
-def formats_of_releases() -> tuple[str, ...]:
-    """Returns the names of the formats that the log of a release can be written in."""
-    return tuple(name for name, kind in FORMATS.items() if kind.is_of_releases)
+def formats_of_releases() -> Iterator[str]:
+    """Yields the names of the formats that the log of a release can be written in, ours first.
+
+    One by one, so that a format of another distribution that cannot be loaded stands in the way of
+    those alone who look for it.
+    """
+    yield from (name for name, kind in FORMATS.items() if kind.is_of_releases)
 
 
 @dataclass(frozen=True)

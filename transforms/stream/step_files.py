@@ -115,8 +115,8 @@ class _Write(beam.DoFn):
         yield release
 
 
-def possible_forms(kind: type[Step]) -> tuple[str, ...]:
-    """Returns the forms of the files that a product of this type can have beside JSON."""
+def possible_forms(kind: type[Step]) -> Iterable[str]:
+    """Returns, or yields, the forms of files that a product of this type can have beside JSON."""
     return formats_of_releases() if kind.has_log else ("parquet",)
 
 
