@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tracecloak.pipelines.commands.table import Given
@@ -20,21 +20,12 @@ def run(given: Given) -> int:
     from tracecloak.pipelines.runners.memory import without_collections
 
     with without_collections():
-        entries = _entries()
-    if given.flags.get("json"):
-        print(json.dumps(entries, indent=2))
-        return 0
-    for entry in entries:
-        print(f"{entry['name']}  [{entry['guarantee']}]  {entry['summary']}")
-        shown = ", ".join(f"{name} {value}" for name, value in entry["example"].items())
-        print(f"    {entry['statement']}" + (f" (for {shown})" if shown else ""))
-        for name, schema in entry["params"].items():
-            print(f"    --{name} (default {schema.get('default')})")
-            print(f"        {' '.join(schema.get('description', '').split())}")
+        lines = list(_json() if given.flags.get("json") else _text())
+    print("\n".join(lines))
     return 0
 
 
-def _entries() -> list[dict[str, Any]]:
+def _json() -> Iterator[str]:
     from tracecloak.anonymizers.registry import METHODS
 
     entries = []
@@ -50,4 +41,22 @@ def _entries() -> list[dict[str, Any]]:
                 "params": method.Params.model_json_schema()["properties"],
             }
         )
-    return entries
+    yield json.dumps(entries, indent=2)
+
+
+def _text() -> Iterator[str]:
+    import pydantic
+
+    from tracecloak.anonymizers.registry import METHODS
+
+    as_json: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(Any)
+    for name, method in sorted(METHODS.items()):
+        guarantee = method.guarantee(method.Params(**method.examples[0]))
+        yield f"{name}  [{guarantee.kind}]  {method.summary}"
+        shown = ", ".join(f"{flag} {value}" for flag, value in method.examples[0].items())
+        yield f"    {guarantee.sentence}" + (f" (for {shown})" if shown else "")
+        for flag, field in method.Params.model_fields.items():
+            has_one = not field.is_required() and field.default_factory is None
+            default = field.default if has_one else None
+            yield f"    --{flag} (default {as_json.dump_python(default, mode='json')})"
+            yield f"        {' '.join((field.description or '').split())}"
