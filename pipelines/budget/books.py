@@ -72,7 +72,8 @@ def open_store(config: PayingConfig) -> KeyStore:
         except ValueError:
             raise UsageError(
                 f"worker_keys {config.worker_keys!r} is on a file system that Beam does not know "
-                "here; install what has it, such as tracecloak[gcp]"
+                "here; install what has it: for gs:// run pip install '.[gcp]' in a checkout of "
+                "tracecloak"
             ) from None
     folder = Path(config.key_store) if config.key_store else KeyStore.default_folder()
     return KeyStore(folder, config.worker_keys)
