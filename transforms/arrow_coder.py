@@ -1,8 +1,8 @@
 """Coders that move record batches and columnar values as Arrow IPC instead of pickles.
 
 A pickle of five rows sliced from a large batch carries the large batch; the IPC message carries the
-five rows. Importing this module registers the coders, so every module that wires a pipeline imports
-it.
+five rows. Importing this module registers the coders and the names of what outlives a run, so every
+module that wires a pipeline imports it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tracecloak.anonymizers.contract.input_digest import InputDigest
 from tracecloak.anonymizers.contract.method import Decision, Products
-from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.arrays.columnar import decode, encode, name_classes
 from tracecloak.schemas.arrays.merging import Mergeable, Pieces, Statistics
 from tracecloak.schemas.arrays.ranks import CaseRanks
 from tracecloak.schemas.events.timeline import StartRange
@@ -115,6 +115,23 @@ STATISTICS = (
     VariantHistogram,
 )
 
+# What a stream keeps between its steps: the names stay when a class moves, and what a name and its
+# fields stand for is never changed, as a later version may have to read it.
+NAMES = {
+    "activity vocabulary": "tracecloak.schemas.events.vocabulary:ActivityVocabulary",
+    "case events": "tracecloak.schemas.streams.open_cases:CaseEvents",
+    "clipped flows": "tracecloak.schemas.statistics.clipped_flows:ClippedFlows",
+    "closed cases": "tracecloak.schemas.streams.stream_cases:ClosedCases",
+    "counted cases": "tracecloak.schemas.streams.stream_caps:CountedCases",
+    "kept counts": "tracecloak.anonymizers.streams.dfg_steps:KeptCounts",
+    "kept variants": "tracecloak.anonymizers.streams.variant_steps:KeptVariants",
+    "open cases": "tracecloak.schemas.streams.open_cases:OpenCases",
+    "statistics": "tracecloak.schemas.arrays.merging:Statistics",
+    "traces": "tracecloak.schemas.events.traces:TraceBatch",
+    "variant histogram": "tracecloak.schemas.statistics.variants:VariantHistogram",
+}
+
+name_classes(NAMES)
 beam.coders.registry.register_coder(pa.RecordBatch, RecordBatchCoder)
 for _kind in (*STATISTICS, Statistics, TraceBatch, Decision, Products):
     beam.coders.registry.register_coder(_kind, ColumnarCoder)

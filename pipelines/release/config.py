@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 import pydantic
 import yaml
 from pydantic import Field
-from pydantic_core import CoreSchema, core_schema
 
 from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.schemas.errors import UsageError
@@ -47,12 +46,12 @@ class OneOf:
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: pydantic.GetCoreSchemaHandler
-    ) -> CoreSchema:
+    ) -> Any:
         """Returns the schema of the text with the check after it."""
-        return core_schema.no_info_after_validator_function(self._check, handler(source))
+        return pydantic.AfterValidator(self._check).__get_pydantic_core_schema__(source, handler)
 
     def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: pydantic.GetJsonSchemaHandler
+        self, schema: Any, handler: pydantic.GetJsonSchemaHandler
     ) -> dict[str, Any]:
         """Returns the JSON Schema of the names there are."""
         return {**handler(schema), "enum": list(self.names())}

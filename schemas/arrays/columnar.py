@@ -9,13 +9,14 @@ dicts of those by name, or plain scalars (str, int, float, bool, None). Its clas
 project, or of a package from which another distribution adds to it (`schemas.plugins`).
 
 What a stream keeps between its steps may be read by a later version. The classes of such values
-have names in NAMES, which stay when a class moves; a name and its fields are never changed for
-others. Everything else lives as long as one run, and goes by where its class is.
+have names, which stay when a class moves: see `name_classes`; the table of them is in
+`transforms.arrow_coder`. Everything else lives as long as one run, and goes by where its class is.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -24,24 +25,21 @@ import pyarrow as pa
 
 from tracecloak.schemas.plugins import load, packages_of_others
 
-NAMES = {
-    "activity vocabulary": "tracecloak.schemas.events.vocabulary:ActivityVocabulary",
-    "case events": "tracecloak.schemas.streams.open_cases:CaseEvents",
-    "clipped flows": "tracecloak.schemas.statistics.clipped_flows:ClippedFlows",
-    "closed cases": "tracecloak.schemas.streams.stream_cases:ClosedCases",
-    "counted cases": "tracecloak.schemas.streams.stream_caps:CountedCases",
-    "kept counts": "tracecloak.anonymizers.streams.dfg_steps:KeptCounts",
-    "kept variants": "tracecloak.anonymizers.streams.variant_steps:KeptVariants",
-    "open cases": "tracecloak.schemas.streams.open_cases:OpenCases",
-    "statistics": "tracecloak.schemas.arrays.merging:Statistics",
-    "traces": "tracecloak.schemas.events.traces:TraceBatch",
-    "variant histogram": "tracecloak.schemas.statistics.variants:VariantHistogram",
-}
-"""Where the classes are whose values outlive a run, by their names on the wire."""
-
-_NAME_OF = {place: name for name, place in NAMES.items()}
+# Places of classes by their names on the wire, and the other way round; see `name_classes`.
+_PLACE_OF: dict[str, str] = {}
+_NAME_OF: dict[str, str] = {}
 _PACKAGES = ("tracecloak.schemas.", "tracecloak.anonymizers.")
 _KEY = b"tracecloak"
+
+
+def name_classes(places: Mapping[str, str]) -> None:
+    """Gives classes names on the wire, for whatever is encoded and decoded from then on.
+
+    Args:
+        places: Where each class is, as `module:attribute`, by its name. Nothing is imported.
+    """
+    _PLACE_OF.update(places)
+    _NAME_OF.update({place: name for name, place in places.items()})
 
 
 def encode(value: Any) -> bytes:
@@ -139,7 +137,7 @@ def _build(layout: dict[str, Any], columns: dict[str, pa.Array]) -> Any:
         return plain.reshape(layout["shape"])
     if "dict" in layout:
         return {name: _build(part, columns) for name, part in layout["dict"].items()}
-    place = NAMES.get(layout["class"], layout["class"])
+    place = _PLACE_OF.get(layout["class"], layout["class"])
     _require_known(place)
     kind = load(place)
     if not is_dataclass(kind):

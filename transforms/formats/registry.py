@@ -91,31 +91,42 @@ def _checked(found: Any) -> Format:
     return found
 
 
-_HERE = "tracecloak.transforms.formats"
 FORMATS: Plugins[Format] = Plugins(
     "file format",
     "tracecloak.formats",
     {
         "xes": Format(
             (".xes",),
-            f"{_HERE}.xes:reader",
-            f"{_HERE}.xes_writer:writer",
-            f"{_HERE}.xes_writer:check_names",
+            "tracecloak.transforms.formats.xes:reader",
+            "tracecloak.transforms.formats.xes_writer:writer",
+            "tracecloak.transforms.formats.xes_writer:check_names",
             has_xes_names=True,
             is_of_releases=True,
         ),
         "csv": Format(
-            (".csv", ".tsv"), f"{_HERE}.csv:reader", f"{_HERE}.csv:writer", is_of_releases=True
+            (".csv", ".tsv"),
+            "tracecloak.transforms.formats.csv:reader",
+            "tracecloak.transforms.formats.csv:writer",
+            is_of_releases=True,
         ),
         "parquet": Format(
             (".parquet",),
-            f"{_HERE}.parquet:reader",
-            f"{_HERE}.parquet:writer",
+            "tracecloak.transforms.formats.parquet:reader",
+            "tracecloak.transforms.formats.parquet:writer",
             is_packed=True,
             is_of_releases=True,
         ),
-        "avro": Format((".avro",), f"{_HERE}.avro:reader", f"{_HERE}.avro:writer", is_packed=True),
-        "jsonl": Format((".jsonl", ".ndjson"), f"{_HERE}.jsonl:reader", f"{_HERE}.jsonl:writer"),
+        "avro": Format(
+            (".avro",),
+            "tracecloak.transforms.formats.avro:reader",
+            "tracecloak.transforms.formats.avro:writer",
+            is_packed=True,
+        ),
+        "jsonl": Format(
+            (".jsonl", ".ndjson"),
+            "tracecloak.transforms.formats.jsonl:reader",
+            "tracecloak.transforms.formats.jsonl:writer",
+        ),
     },
     make=_checked,
 )

@@ -36,15 +36,20 @@ def _checked(found: Any) -> ProductKind:
     return found
 
 
-_CLASSES, _FORMS = "tracecloak.schemas.published", "tracecloak.transforms.models.forms"
 PRODUCTS: Plugins[ProductKind] = Plugins(
     "kind of product",
     "tracecloak.products",
     {
-        "graph": ProductKind(f"{_CLASSES}.graph:ReleasedGraph", f"{_FORMS}:forms_of_graph"),
-        "durations": ProductKind(f"{_CLASSES}.durations:ReleasedDurations"),
-        "variants": ProductKind(f"{_CLASSES}.variants:ReleasedVariants"),
-        "tree": ProductKind(f"{_CLASSES}.tree:ReleasedTree", f"{_FORMS}:forms_of_tree"),
+        "graph": ProductKind(
+            "tracecloak.schemas.published.graph:ReleasedGraph",
+            "tracecloak.transforms.models.forms:forms_of_graph",
+        ),
+        "durations": ProductKind("tracecloak.schemas.published.durations:ReleasedDurations"),
+        "variants": ProductKind("tracecloak.schemas.published.variants:ReleasedVariants"),
+        "tree": ProductKind(
+            "tracecloak.schemas.published.tree:ReleasedTree",
+            "tracecloak.transforms.models.forms:forms_of_tree",
+        ),
     },
     make=_checked,
 )

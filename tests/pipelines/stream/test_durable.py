@@ -1,7 +1,7 @@
 """What a stream keeps may be read by a later version: its classes have names that stay.
 
-Whoever moves a class changes the place in `columnar.NAMES`. Whoever changes what a name stands for
-cannot read what was kept: it has to be another name, beside the old one.
+Whoever moves a class changes its place in `transforms.arrow_coder.NAMES`. Whoever changes what a
+name stands for cannot read what was kept: it has to be another name, beside the old one.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ import pytest
 from tests.support.stream_runs import in_time, random_messages, run, stream_config
 from tracecloak.anonymizers.streams.dfg_steps import KeptCounts
 from tracecloak.schemas.arrays import columnar
-from tracecloak.schemas.arrays.columnar import NAMES, decode, encode
+from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.plugins import load
 from tracecloak.schemas.streams.open_cases import OpenCases
+from tracecloak.transforms.arrow_coder import NAMES
 
 FIELDS = {
     "activity vocabulary": "names",
