@@ -10,11 +10,17 @@ from tracecloak.pipelines.commands.table import Given
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds the size and the files."""
+    from tracecloak.transforms.formats.registry import FORMATS
+
+    written = [form for form in FORMATS.values() if form.writer is not None]
+    plain = ", ".join(form.endings[0] for form in written if not form.is_packed)
+    packed = ", ".join(form.endings[0] for form in written if form.is_packed)
     parser.add_argument("--cases", type=int, required=True, help="number of cases")
     parser.add_argument(
         "--output",
         required=True,
-        help="file to write: .xes, .csv or .jsonl, each also with .gz, .parquet or .avro",
+        help=f"file to write, of the format that its ending tells: {plain}, each also with .gz; "
+        f"or {packed}",
     )
     parser.add_argument(
         "--vocabulary", help="file to write its activities to, which are public, one a line"

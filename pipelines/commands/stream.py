@@ -26,7 +26,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         action="append",
         help="filter 'field = value' or 'field ^= prefix'; may be repeated",
     )
-    group = parser.add_argument_group("parameters of product log")
+    group = parser.add_argument_group("parameters of one product alone")
     for name, text in log_keys().items():
         group.add_argument(f"--{name}", help=help_text(text))
 
