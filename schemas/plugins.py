@@ -76,6 +76,11 @@ class Plugins(Mapping[str, T], Generic[T]):
         self._made: dict[str, T] = {}
 
     @property
+    def ours(self) -> dict[str, T]:
+        """What is ours by name, whatever others add."""
+        return {name: self[name] for name in self._ours}
+
+    @property
     def _others(self) -> dict[str, list[metadata.EntryPoint]]:
         found: dict[str, list[metadata.EntryPoint]] = {}
         for point in _entry_points():
