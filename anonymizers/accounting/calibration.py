@@ -24,6 +24,7 @@ from tracecloak.anonymizers.accounting.gaussian_loss import (
     gaussian_delta,
 )
 from tracecloak.anonymizers.accounting.intervals import Interval, is_proven, smallest
+from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_one_cell
 from tracecloak.schemas.errors import UsageError
 
 _SCALE_LIMIT = 2**50  # numerators and denominators of scales, so that the samplers stay in int64
@@ -85,7 +86,7 @@ def _check_whole(name: str, value: int) -> int:
     return value
 
 
-def laplace_scale(epsilon: Fraction | int, sensitivity: int) -> tuple[int, int]:
+def laplace_scale(epsilon: Fraction | int, sensitivity: Sensitivity) -> tuple[int, int]:
     """Returns the scale of discrete Laplace noise on counts of a known L1 sensitivity.
 
     Noise of scale b on each of any number of counts is (k / b)-DP if one unit changes the counts by
@@ -93,16 +94,19 @@ def laplace_scale(epsilon: Fraction | int, sensitivity: int) -> tuple[int, int]:
 
     Args:
         epsilon: Above 0.
-        sensitivity: k, at least 1.
+        sensitivity: Whose L1 norm is k, a whole number.
 
     Returns:
-        (numerator, denominator) in lowest terms, both at most 2^50 - 1: sensitivity / epsilon if it
+        (numerator, denominator) in lowest terms, both at most 2^50 - 1: k / epsilon if it
         fits, else a larger fraction next to it.
 
     Raises:
         UsageError: A parameter is out of range, or the scale is 2^50 or more.
     """
-    scale = _check_whole("sensitivity", sensitivity) / check_epsilon(epsilon)
+    k = Fraction(sensitivity.l1)
+    if k.denominator != 1:
+        raise UsageError(f"the L1 sensitivity must be a whole number, got {k}")
+    scale = k / check_epsilon(epsilon)
     if scale.numerator >= _SCALE_LIMIT or scale.denominator >= _SCALE_LIMIT:
         shift = 49
         while shift and math.ceil(scale * 2**shift) >= _SCALE_LIMIT:
@@ -110,7 +114,7 @@ def laplace_scale(epsilon: Fraction | int, sensitivity: int) -> tuple[int, int]:
         scale = Fraction(math.ceil(scale * 2**shift), 2**shift)
         if scale.numerator >= _SCALE_LIMIT:
             raise UsageError(
-                f"epsilon {epsilon} needs noise of scale 2^50 or more at sensitivity {sensitivity}:"
+                f"epsilon {epsilon} needs noise of scale 2^50 or more at sensitivity {k}:"
                 " raise epsilon"
             )
     return scale.numerator, scale.denominator
@@ -118,7 +122,7 @@ def laplace_scale(epsilon: Fraction | int, sensitivity: int) -> tuple[int, int]:
 
 def _decay(epsilon: Fraction | int, max_units: int, digits: int) -> Interval:
     """The number a of the noise that `laplace_scale` gives."""
-    numerator, denominator = laplace_scale(epsilon, max_units)
+    numerator, denominator = laplace_scale(epsilon, of_one_cell(max_units))
     return (-Interval.of(Fraction(denominator, numerator), digits)).exp()
 
 
@@ -126,7 +130,7 @@ def stability_threshold(epsilon: Fraction | int, delta: Fraction | int, max_unit
     """Returns the threshold of a stability histogram: a noisy count is published iff it reaches it.
 
     The histogram counts what occurs (variants, say), adds discrete Laplace noise of the scale that
-    `laplace_scale(epsilon, max_units)` gives, and publishes the keys and noisy counts >= t
+    `laplace_scale` gives for m = max_units, and publishes the keys and noisy counts >= t
     (Korolova, Kenthapadi, Mishra, Ntoulas 2009). One unit adds j_v to the count of key v, with
     sum j_v <= m = max_units: one key m times, m keys once, or anything between. The result is the
     smallest t that makes the whole histogram (epsilon, delta)-DP for every such unit.
@@ -180,7 +184,7 @@ def truncated_noise_bound(
 ) -> int:
     """Returns the bound k of truncated noise, with which a count is published iff n + X > k.
 
-    X is discrete Laplace noise of the scale of `laplace_scale(epsilon, max_units)`, conditioned on
+    X is discrete Laplace noise of the scale that `laplace_scale` gives for m units, conditioned on
     |X| <= k, so a count of 0 is never published (Desfontaines, Voss, Gipson, Mandayam 2022, for
     one unit in one partition; there k = ceil(ln((e^eps + 2 delta - 1) / ((e^eps + 1) delta)) /
     eps)). The result is the smallest k that makes the whole histogram (epsilon, delta)-DP if one
@@ -271,7 +275,7 @@ def _bisected(is_enough: Callable[[Fraction], bool]) -> tuple[Fraction, Fraction
 
 
 def gaussian_scale(
-    epsilon: Fraction | int, delta: Fraction | int, l2_sensitivity: Fraction | int
+    epsilon: Fraction | int, delta: Fraction | int, sensitivity: Sensitivity
 ) -> tuple[int, int]:
     """Returns the parameter sigma of discrete Gaussian noise on integers, in any dimension.
 
@@ -294,8 +298,8 @@ def gaussian_scale(
     Args:
         epsilon: At least 10^-9.
         delta: In (0, 1/2].
-        l2_sensitivity: Upper bound on the L2 norm of what one unit changes, in lattice units. The
-            counts that it changes are whole numbers.
+        sensitivity: Whose L2 norm bounds what one unit changes, in lattice units; the counts that
+            it changes are whole numbers.
 
     Returns:
         (numerator, denominator): sigma, rounded up to 8 digits. It is sqrt(s^2 + 4): less than
@@ -306,12 +310,10 @@ def gaussian_scale(
         UsageError: A parameter is out of range, or sigma would be 2^50 or more.
     """
     epsilon, delta = check_epsilon(epsilon), _check_delta(delta)
-    if isinstance(l2_sensitivity, float) or not l2_sensitivity > 0:
-        raise UsageError(f"l2_sensitivity must be an exact number above 0, got {l2_sensitivity!r}")
     if epsilon < _MIN_GAUSSIAN_EPSILON:
         raise UsageError(f"epsilon of Gaussian noise must be at least 1e-9, got {epsilon}")
     one = _deviation_of_one(epsilon - COORDINATES_LOSS, delta * (1 - COORDINATES_LOSS))
-    variance = (one * l2_sensitivity) ** 2 + ROUNDING_DEVIATION**2
+    variance = (one * sensitivity.l2) ** 2 + ROUNDING_DEVIATION**2
     denominator = 1
     while variance * denominator**2 < 10**14:
         denominator *= 10
@@ -320,7 +322,7 @@ def gaussian_scale(
     numerator = math.isqrt(math.ceil(scaled) - 1) + 1
     if numerator >= _SCALE_LIMIT:
         raise UsageError(
-            f"sensitivity {l2_sensitivity} needs noise of scale 2^50 or more at epsilon {epsilon}: "
+            f"sensitivity {sensitivity.l2} needs noise of scale 2^50 or more at epsilon {epsilon}: "
             "use a coarser lattice or raise epsilon"
         )
     sigma = Fraction(numerator, denominator)

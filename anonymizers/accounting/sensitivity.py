@@ -1,5 +1,9 @@
 """Sensitivities of the integer statistics: how far one privacy unit can move them, exactly.
 
+Every scale of noise is made for one of these values (`anonymizers.accounting.calibration`), and
+tests enumerate small logs to see that the statistic which gets the noise moves so far and no
+farther.
+
 A unit is a case, or an individual with at most `max_cases` cases; neighbouring logs differ by
 adding or removing one. The statistics are sums over cases and bounding lets no unit change
 another's cases (`anonymizers.contract.bounding`), so the two values differ by the sum of the unit's
@@ -16,9 +20,14 @@ instance, have other ones.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
 
 from tracecloak.schemas.errors import UsageError
+
+# An irrational L2 norm is rounded up to multiples of one by this, before it is multiplied.
+_ROOT_FINENESS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -30,21 +39,83 @@ class Sensitivity:
         l1: Sum of the absolute differences.
         l2_squared: Sum of the squared differences.
         linf: Largest absolute difference of one cell.
+        factor: `l2_squared` is the square of it times what is rounded to have a root.
     """
 
     l0: int
-    l1: int
-    l2_squared: int
-    linf: int
+    l1: int | Fraction
+    l2_squared: int | Fraction
+    linf: int | Fraction
+    factor: int | Fraction = field(default=1, compare=False)
 
-    def _of_cases(self, max_cases: int) -> Sensitivity:
-        """That of an individual, where this is that of a case; see the module."""
-        m = _at_least_1("max_cases", max_cases)
-        return Sensitivity(m * self.l0, m * self.l1, m**2 * self.l2_squared, m * self.linf)
+    @property
+    def l2(self) -> Fraction:
+        """The root of `l2_squared`, rounded up by less than a millionth of `factor`."""
+        return Fraction(_root_above(self.l2_squared / Fraction(self.factor) ** 2) * self.factor)
+
+    @property
+    def l2_whole(self) -> int:
+        """The root of `l2_squared`, rounded up to a whole number."""
+        return math.isqrt(math.ceil(self.l2_squared) - 1) + 1
+
+    def of_cases(self, max_cases: int) -> Sensitivity:
+        """That of an individual, where this is that of a case; see the module.
+
+        Raises:
+            UsageError: `max_cases` is below 1.
+        """
+        found = self.times(_at_least_1("max_cases", max_cases))
+        return Sensitivity(
+            max_cases * self.l0, found.l1, found.l2_squared, found.linf, found.factor
+        )
+
+    def times(self, factor: int | Fraction) -> Sensitivity:
+        """That of the statistic multiplied by a number above 0, such as the steps of a lattice."""
+        return Sensitivity(
+            self.l0,
+            self.l1 * factor,
+            self.l2_squared * factor**2,
+            self.linf * factor,
+            self.factor * factor,
+        )
+
+    def beside(self, other: Sensitivity) -> Sensitivity:
+        """That of two statistics of a case side by side, in cells of their own."""
+        return Sensitivity(
+            self.l0 + other.l0,
+            self.l1 + other.l1,
+            self.l2_squared + other.l2_squared,
+            max(self.linf, other.linf),
+        )
+
+    def with_l2_share(self, share: Fraction) -> Sensitivity:
+        """That by which Gaussian noise is made for one of several statistics together.
+
+        If the squared norms of the changes, each divided by its deviation squared, add up to 1,
+        the deviations cover all of them at once. With shares that add up to 1 they do, where each
+        deviation is that of a statistic of `l2_squared` divided by its share.
+        """
+        return Sensitivity(self.l0, self.l1, self.l2_squared / share, self.linf, self.factor)
 
 
-def of_variants(max_cases: int = 1) -> Sensitivity:
-    """Numbers of cases by variant: each case adds 1 to one cell.
+def of_count(change: int | Fraction = 1) -> Sensitivity:
+    """One number that a unit changes by at most so much, or a vector whose norm it is.
+
+    Args:
+        change: In steps of the lattice, above 0.
+
+    Raises:
+        UsageError: It is no exact number above 0.
+    """
+    if isinstance(change, bool | float) or not change > 0:
+        raise UsageError(f"a change must be an exact number above 0, got {change!r}")
+    return Sensitivity(1, change, change**2, change, change)
+
+
+def of_one_cell(max_cases: int = 1) -> Sensitivity:
+    """Numbers of cases by what each has one of: a variant, a length, a norm, a value.
+
+    Each case adds 1 to one cell, as it does to the number of all cases.
 
     Args:
         max_cases: Cases of a privacy unit.
@@ -52,31 +123,61 @@ def of_variants(max_cases: int = 1) -> Sensitivity:
     Raises:
         UsageError: Below 1.
     """
-    return _ONE_CELL._of_cases(max_cases)
+    return of_distinct_cells(1, max_cases)
 
 
-def of_trace_lengths(max_cases: int = 1) -> Sensitivity:
-    """Numbers of cases by length: each case adds 1 to one cell.
+def of_distinct_cells(n_cells: int, max_cases: int = 1) -> Sensitivity:
+    """Numbers of cases by what each has several of, counted once each.
+
+    Activities (`distinct_activities`), directly-follows pairs whatever their number
+    (`cases_with_pairs`), prefixes of each length, a date and an hour of the week. A case adds 1 to
+    at most `n_cells` cells, which is L0, L1 and L2^2; Linf is 1.
 
     Args:
+        n_cells: Cells of a case.
         max_cases: Cases of a privacy unit.
 
     Raises:
-        UsageError: Below 1.
+        UsageError: One of them is below 1.
     """
-    return _ONE_CELL._of_cases(max_cases)
+    n = _at_least_1("n_cells", n_cells)
+    return Sensitivity(n, n, n, 1).of_cases(max_cases)
 
 
-def of_norms(max_cases: int = 1) -> Sensitivity:
-    """Numbers of cases by bucket of their norm (`CaseNorms`): each case adds 1 to one cell.
+def of_events(max_trace_length: int, max_cases: int = 1) -> Sensitivity:
+    """Numbers of events by what each has one of, such as a value with an activity.
+
+    All of a case may be in one cell, or each in its own.
 
     Args:
+        max_trace_length: Events of a case.
         max_cases: Cases of a privacy unit.
 
     Raises:
-        UsageError: Below 1.
+        UsageError: One of them is below 1.
     """
-    return _ONE_CELL._of_cases(max_cases)
+    n = _at_least_1("max_trace_length", max_trace_length)
+    return Sensitivity(n, n, n**2, n).of_cases(max_cases)
+
+
+def of_steps(max_trace_length: int, max_cases: int = 1) -> Sensitivity:
+    """Steps between events, by source, target and bin and again by target and bin.
+
+    A case of n events has n - 1 steps, each of which counts in two cells. A case of one event has
+    none and changes nothing; it is taken to change what one step does by half, as noise needs a
+    scale.
+
+    Args:
+        max_trace_length: Events of a case.
+        max_cases: Cases of a privacy unit.
+
+    Raises:
+        UsageError: One of them is below 1.
+    """
+    n = _at_least_1("max_trace_length", max_trace_length) - 1
+    if not n:
+        return of_one_cell(max_cases)
+    return Sensitivity(2 * n, 2 * n, 2 * n**2, n).of_cases(max_cases)
 
 
 def of_directly_follows(max_trace_length: int, max_cases: int = 1) -> Sensitivity:
@@ -97,34 +198,51 @@ def of_directly_follows(max_trace_length: int, max_cases: int = 1) -> Sensitivit
         UsageError: One of them is below 1.
     """
     n = _at_least_1("max_trace_length", max_trace_length)
-    return Sensitivity(n + 1, n + 1, (n - 1) ** 2 + 2, max(n - 1, 1))._of_cases(max_cases)
+    return Sensitivity(n + 1, n + 1, (n - 1) ** 2 + 2, max(n - 1, 1)).of_cases(max_cases)
 
 
-def of_pair_presence(max_trace_length: int, max_cases: int = 1) -> Sensitivity:
-    """Numbers of cases that have an arc at all, START and END included (`cases_with_pairs`).
+def of_order(max_events: int, n_activities: int, max_cases: int = 1) -> Sensitivity:
+    """Cases by which activity comes before which, by activity and by first activity.
 
-    A case of n events has at most n + 1 distinct arcs and adds 1 to the cell of each; so L0, L1 and
-    L2^2 are n + 1, and Linf is 1.
+    Of at most k events, a case has each of at most k (k - 1) / 2 pairs and at most k activities
+    once (`ActivityRelations`), and begins with one of them.
 
     Args:
-        max_trace_length: Events of a case.
+        max_events: k, events of a case.
+        n_activities: Activities that there are.
         max_cases: Cases of a privacy unit.
 
     Raises:
         UsageError: One of them is below 1.
     """
-    n = _at_least_1("max_trace_length", max_trace_length)
-    return Sensitivity(n + 1, n + 1, n + 1, 1)._of_cases(max_cases)
+    k, n = _at_least_1("max_events", max_events), _at_least_1("n_activities", n_activities)
+    return of_distinct_cells(min(n * n, k * (k - 1) // 2) + min(n, k) + 1, max_cases)
+
+
+def of_clipped_cells(l2_clip: int, max_cases: int = 1) -> Sensitivity:
+    """Clipped counts in lattice units (`ClippedCells`), for cases of any length.
+
+    A case adds integers w with a sum of squares of at most C^2, C the clip. Integers are at most
+    their squares, so L0 and L1 are at most C^2 too; a case of C^2 distinct cells has a norm of C
+    occurrences and becomes C^2 ones, which attains all three. All in one cell, it adds C there.
+
+    Args:
+        l2_clip: The clip in lattice units.
+        max_cases: Cases of a privacy unit.
+
+    Raises:
+        UsageError: One of them is below 1.
+    """
+    c = _at_least_1("l2_clip", l2_clip)
+    return Sensitivity(c**2, c**2, c**2, c, c).of_cases(max_cases)
 
 
 def of_clipped_flows(l2_clip: int, max_cases: int = 1) -> Sensitivity:
     """Clipped occurrences of arcs in lattice units (`ClippedFlows`), for cases of any length.
 
-    A case adds integers w with a sum of squares of at most C^2, C the clip. Integers are at most
-    their squares, so L0 and L1 are at most C^2 too; a case of C^2 distinct arcs has a norm of C
-    occurrences and becomes C^2 ones, which attains all three. Linf is C - 1: a case has a START and
-    an END arc beside, so an arc that it takes x times is at most floor(C x / sqrt(x^2 + 2)) < C,
-    and is C - 1 where a long case repeats one activity.
+    As of `of_clipped_cells`, but Linf is C - 1: a case has a START and an END arc beside, so an arc
+    that it takes x times is at most floor(C x / sqrt(x^2 + 2)) < C, and is C - 1 where a long case
+    repeats one activity.
 
     Args:
         l2_clip: The clip in lattice units, at least 2, as for `ClippedFlows.from_traces`.
@@ -135,29 +253,55 @@ def of_clipped_flows(l2_clip: int, max_cases: int = 1) -> Sensitivity:
     """
     if l2_clip < 2:
         raise UsageError(f"l2_clip must be at least 2 lattice units, got {l2_clip}")
-    return Sensitivity(l2_clip**2, l2_clip**2, l2_clip**2, l2_clip - 1)._of_cases(max_cases)
+    c = l2_clip
+    return Sensitivity(c**2, c**2, c**2, c - 1, c).of_cases(max_cases)
 
 
-def of_activities(max_activities: int, max_cases: int = 1) -> Sensitivity:
-    """Numbers of cases that have an activity, among the chosen ones (`distinct_activities`).
+def of_scaled_pairs(max_pairs: int, units: int, norm: int, max_cases: int = 1) -> Sensitivity:
+    """Cases by distinct pair, those of many pairs scaled down (`trees.counts.clipped_pairs`).
 
-    A case adds 1 to at most `max_activities` cells, which is L0, L1 and L2^2; Linf is 1.
+    A case of p pairs adds u = `units` to each if p is at most k = `max_pairs`, else less, so that
+    its norm is at most u k (norm 1) or u sqrt(k) (norm 2). As lattice steps are whole, it can have
+    up to u k pairs, or u^2 k, before it adds nothing to any. The norm that is not bounded is
+    stated for what the other one allows.
 
     Args:
-        max_activities: Activities chosen of a case.
+        max_pairs: k.
+        units: Lattice steps of a case.
+        norm: 1 or 2.
+        max_cases: Cases of a privacy unit.
+
+    Raises:
+        UsageError: A number is below 1.
+    """
+    k, u = _at_least_1("max_pairs", max_pairs), _at_least_1("units", units)
+    most = u * k if norm == 1 else u**2 * k
+    return Sensitivity(most, most, u**2 * k, u, u).of_cases(max_cases)
+
+
+def of_shares(units: int, max_cases: int = 1) -> Sensitivity:
+    """What of each case is of one kind and what of the other, in parts of a case.
+
+    A case adds its two shares, which sum to `units`; one of them may be all.
+
+    Args:
+        units: Lattice steps of a case.
         max_cases: Cases of a privacy unit.
 
     Raises:
         UsageError: One of them is below 1.
     """
-    c = _at_least_1("max_activities", max_activities)
-    return Sensitivity(c, c, c, 1)._of_cases(max_cases)
-
-
-_ONE_CELL = Sensitivity(1, 1, 1, 1)
+    u = _at_least_1("units", units)
+    return Sensitivity(2, u, u**2, u, u).of_cases(max_cases)
 
 
 def _at_least_1(name: str, value: int) -> int:
     if value < 1:
         raise UsageError(f"{name} must be at least 1, got {value}")
     return value
+
+
+def _root_above(square: int | Fraction) -> Fraction:
+    """A number's root, rounded up to a multiple of one by `_ROOT_FINENESS`."""
+    scaled = math.ceil(square * _ROOT_FINENESS**2)
+    return Fraction(math.isqrt(scaled - 1) + 1, _ROOT_FINENESS)

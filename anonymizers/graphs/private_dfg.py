@@ -27,6 +27,11 @@ from pydantic import Field
 from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.calibration import gaussian_scale, laplace_scale
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text, split
+from tracecloak.anonymizers.accounting.sensitivity import (
+    Sensitivity,
+    of_clipped_flows,
+    of_directly_follows,
+)
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.graphs.noisy_graph import released_graph
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
@@ -127,6 +132,12 @@ class PrivateDfgParams(RigorousParams):
         """Borders of the duration bins, or None without durations."""
         return duration_borders(self.n_duration_bins) if self.durations else None
 
+    def sensitivity(self, clip_units: int) -> Sensitivity:
+        """How far one unit moves the sums, see `noise`."""
+        if self.is_pure:  # a case of so many pairs
+            return of_directly_follows(clip_units - 1, self.max_units)
+        return of_clipped_flows(clip_units, self.max_units)
+
     def noise(self, clip_units: int) -> SumNoise:
         """The noise of one sum.
 
@@ -138,9 +149,9 @@ class PrivateDfgParams(RigorousParams):
         """
         epsilon, delta = self.shares["edges"]
         if self.is_pure:
-            scale = laplace_scale(epsilon, clip_units * self.max_units)
+            scale = laplace_scale(epsilon, self.sensitivity(clip_units))
         else:
-            scale = gaussian_scale(epsilon, delta, clip_units * self.max_units)
+            scale = gaussian_scale(epsilon, delta, self.sensitivity(clip_units))
         return SumNoise(drawable(scale), self.units, self.is_pure)
 
     @property
@@ -255,7 +266,8 @@ class PrivateDfg(contract.Anonymizer):
                 kind: Any = "discrete_laplace" if params.is_pure else "discrete_gaussian"
                 # Of a bought clip the ratio of scale to sensitivity is known beforehand, but for
                 # how much the scale is rounded up.
-                sensitivity = Fraction((UNITS if clip is None else clip) * params.max_units)
+                changed = params.sensitivity(UNITS if clip is None else clip)
+                sensitivity = Fraction(changed.l1 if params.is_pure else changed.l2)
                 if clip is None:
                     sensitivity *= 1 + _SCALE_ROUNDING
                     params.noise(math.ceil(math.sqrt(norm_grid()[-1]) * UNITS))  # or is refused

@@ -32,13 +32,13 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.anonymizers import contract
-from tracecloak.anonymizers.accounting.calibration import gaussian_scale, laplace_scale
 from tracecloak.anonymizers.accounting.composition import Mechanism, Spend
+from tracecloak.anonymizers.accounting.sensitivity import of_clipped_cells, of_events, of_one_cell
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_counts, variance_of
 from tracecloak.anonymizers.rigorous.bought import in_vocabulary, within_length
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
-from tracecloak.anonymizers.rigorous.params import drawable
+from tracecloak.anonymizers.rigorous.sum_noise import gaussian_sums, laplace_sums
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.traces import TraceBatch
@@ -135,12 +135,12 @@ def attribute_noise(
         UsageError: Noise so wide cannot be drawn.
     """
     if attribute.is_of_case:
-        return SumNoise(drawable(laplace_scale(epsilon, max_units)), 1, True)
+        return laplace_sums(epsilon, of_one_cell(max_units))
     if clip_units is None:
         raise UsageError("an attribute of events needs clip_units")
     if delta == 0:
-        return SumNoise(drawable(laplace_scale(epsilon, clip_units * max_units)), 1, True)
-    return SumNoise(drawable(gaussian_scale(epsilon, delta, clip_units * max_units)), UNITS, False)
+        return laplace_sums(epsilon, of_events(clip_units, max_units))
+    return gaussian_sums(epsilon, delta, of_clipped_cells(clip_units, max_units), UNITS)
 
 
 def attribute_spend(

@@ -19,6 +19,7 @@ import numpy as np
 
 from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
+from tracecloak.anonymizers.accounting.sensitivity import of_distinct_cells
 from tracecloak.anonymizers.logs.time_bins import (
     estimated_shares,
     largest_noise,
@@ -34,8 +35,8 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
 
-SPAN_SENSITIVITY = 2
-"""What one case changes the counts by in total."""
+# A case counts among all and among those of its last activity.
+_CELLS_OF_CASE = 2
 
 # Chosen among a few, as the next, by the times of whole cases of three public logs at epsilon 1.
 N_SPAN_BINS = 16
@@ -75,7 +76,7 @@ class CaseSpans:
             traces.n_cases,
             (len(traces.vocabulary) + 1) * N_SPAN_BINS,
         )
-        return ClippedCells.of_cases(cells, SPAN_SENSITIVITY, 1)  # norm root 2: never clipped
+        return ClippedCells.of_cases(cells, _CELLS_OF_CASE, 1)  # norm root 2: never clipped
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def spans_scale(epsilon: Fraction, max_units: int) -> tuple[int, int]:
     Raises:
         UsageError: Noise so wide cannot be drawn.
     """
-    return drawable(laplace_scale(epsilon, SPAN_SENSITIVITY * max_units))
+    return drawable(laplace_scale(epsilon, of_distinct_cells(_CELLS_OF_CASE, max_units)))
 
 
 def decide_spans(

@@ -21,6 +21,7 @@ import numpy as np
 
 from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
+from tracecloak.anonymizers.accounting.sensitivity import of_distinct_cells
 from tracecloak.anonymizers.logs.time_range import LogTime
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_sums, variance_of
@@ -40,8 +41,8 @@ _BUCKET_DAYS = (1, 7, 28, 91, 364)
 # by the distance of drawn starts from those of the Sepsis and CoSeLoG logs.
 _LEAST_CASES_BY_DATE = 4
 _LEAST_CASES_BY_HOUR = 2
-# Occurrences of a case in both histograms, and so the most that it changes them.
-_SENSITIVITY = 2
+# A case has one in either histogram.
+_CELLS_OF_CASE = 2
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class CaseStarts:
             traces.n_cases,
             time.n_days + HOURS_OF_WEEK,
         )
-        return ClippedCells.of_cases(cells, _SENSITIVITY, 1)  # of a norm of root 2: never clipped
+        return ClippedCells.of_cases(cells, _CELLS_OF_CASE, 1)  # norm root 2: never clipped
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def starts_scale(epsilon: Fraction, max_units: int) -> tuple[int, int]:
     Raises:
         UsageError: Noise so wide cannot be drawn.
     """
-    return drawable(laplace_scale(epsilon, _SENSITIVITY * max_units))
+    return drawable(laplace_scale(epsilon, of_distinct_cells(_CELLS_OF_CASE, max_units)))
 
 
 def decide_starts(

@@ -23,6 +23,7 @@ import numpy as np
 from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.calibration import laplace_interval, laplace_scale
 from tracecloak.anonymizers.accounting.composition import Mechanism, Spend, decimal_text
+from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.logs.attributes import (
     UNITS,
@@ -34,7 +35,6 @@ from tracecloak.anonymizers.logs.attributes import (
     decide_attribute,
 )
 from tracecloak.anonymizers.logs.case_spans import (
-    SPAN_SENSITIVITY,
     CaseSpans,
     SpansDecision,
     decide_spans,
@@ -79,6 +79,7 @@ from tracecloak.anonymizers.rigorous.bought import (
     within_length,
 )
 from tracecloak.anonymizers.rigorous.params import drawable, guarantee_of
+from tracecloak.anonymizers.rigorous.sum_noise import laplace_sums
 from tracecloak.anonymizers.variants.generator import Domain, log_of
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.traces import TraceBatch
@@ -259,13 +260,13 @@ class PrivateLog(contract.Anonymizer):
             elif name in ("length", "time_range", "clip"):
                 parts.append(Spend(name, "pure", epsilon, delta))
             elif name == "sizes":
-                scale = drawable(laplace_scale(epsilon, units))
+                scale = drawable(laplace_scale(epsilon, of_one_cell(units)))
                 parts.append(Spend(name, "discrete_laplace", epsilon, delta, scale, units))
             elif name == "starts":
                 scale = starts_scale(epsilon, units)
                 parts.append(Spend(name, "discrete_laplace", epsilon, delta, scale, 2 * units))
             elif name == "spans":
-                scale, sensitivity = spans_scale(epsilon, units), SPAN_SENSITIVITY * units
+                scale, sensitivity = spans_scale(epsilon, units), 2 * units
                 parts.append(Spend(name, "discrete_laplace", epsilon, delta, scale, sensitivity))
             elif name == "durations":
                 parts.append(self._durations_spend(params, epsilon, delta))
@@ -329,7 +330,7 @@ class PrivateLog(contract.Anonymizer):
             share = decimal_text(Fraction(params.clip_quantile))
             return f"chooses the norm that about a share of {share} of the cases reaches"
         if name == "sizes":
-            within = laplace_interval(Fraction(*laplace_scale(epsilon, units)))
+            within = laplace_interval(Fraction(*laplace_scale(epsilon, of_one_cell(units))))
             return f"releases as many cases as the log has, within {within:,} (95 %)"
         if name == "variants":
             return params.generator.explain(epsilon, delta, units)
@@ -344,7 +345,7 @@ class PrivateLog(contract.Anonymizer):
             return f"counts cases by time from first to last event, each within {within:,} (95 %)"
         clip = _durations_clip(params, {})
         if name.startswith("attribute case:"):
-            within = laplace_interval(Fraction(*laplace_scale(epsilon, units)))
+            within = laplace_interval(Fraction(*laplace_scale(epsilon, of_one_cell(units))))
             return f"counts cases by first activity and value, each within {within:,} (95 %)"
         what = "steps by pair of activities and time"
         if name != "durations":
@@ -435,7 +436,7 @@ class PrivateLog(contract.Anonymizer):
                 statistics["months"], shares["time_range"][0], units, calendar, randomness
             )
         if "sizes" in shares:
-            noise = SumNoise(laplace_scale(shares["sizes"][0], units), 1, True)
+            noise = laplace_sums(shares["sizes"][0], of_one_cell(units))
             exact, cell = np.array([lengths.n_cases], np.int64), np.zeros(1, np.int64)
             n_cases = int(noisy_sums(exact, noise, "number of cases", cell, randomness)[0])
             n_cases = max(n_cases, 0)

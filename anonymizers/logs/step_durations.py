@@ -27,7 +27,7 @@ from typing import ClassVar
 import numpy as np
 
 from tracecloak.anonymizers import contract
-from tracecloak.anonymizers.accounting.calibration import gaussian_scale, laplace_scale
+from tracecloak.anonymizers.accounting.sensitivity import of_clipped_cells, of_count, of_steps
 from tracecloak.anonymizers.logs.time_bins import (
     estimated_shares,
     largest_noise,
@@ -39,7 +39,7 @@ from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, un
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
 from tracecloak.anonymizers.rigorous.bought import in_vocabulary, norm_grid, within_length
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
-from tracecloak.anonymizers.rigorous.params import drawable
+from tracecloak.anonymizers.rigorous.sum_noise import gaussian_sums, laplace_sums
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -83,7 +83,7 @@ def excess_of_durations(n_names: int, n_bins: int) -> str:
 
 def whole_norm(max_trace_length: int) -> int:
     """Returns the largest L1 norm of a case of so many events, or 1 if that would be 0."""
-    return max(2 * (max_trace_length - 1), 1)
+    return int(of_steps(max_trace_length).l1)
 
 
 def durations_noise(
@@ -102,8 +102,8 @@ def durations_noise(
         UsageError: Noise so wide cannot be drawn.
     """
     if delta == 0:
-        return SumNoise(drawable(laplace_scale(epsilon, clip_units * max_units)), 1, True)
-    return SumNoise(drawable(gaussian_scale(epsilon, delta, clip_units * max_units)), UNITS, False)
+        return laplace_sums(epsilon, of_count(clip_units).of_cases(max_units))
+    return gaussian_sums(epsilon, delta, of_clipped_cells(clip_units, max_units), UNITS)
 
 
 def cells_of_steps(traces: TraceBatch, time: WorkingTime, borders_us: np.ndarray) -> CaseCells:

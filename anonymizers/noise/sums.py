@@ -14,7 +14,8 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fractions import Fraction
 
 import numpy as np
 
@@ -33,11 +34,14 @@ class SumNoise:
         scale: (numerator, denominator) of its scale in lattice steps.
         units: Lattice steps of one occurrence.
         is_laplace: Whether it is discrete Laplace; else it is discrete Gaussian.
+        sensitivity: By how much one unit changes the sums, in lattice steps: L1 for Laplace, else
+            L2. None where no finite one is claimed.
     """
 
     scale: tuple[int, int]
     units: int
     is_laplace: bool
+    sensitivity: Fraction | None = field(default=None, compare=False)
 
     @property
     def width(self) -> float:

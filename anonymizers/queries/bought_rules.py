@@ -18,6 +18,7 @@ from fractions import Fraction
 import numpy as np
 
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
+from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_order
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
 from tracecloak.anonymizers.queries.order_rules import OrderRules
@@ -45,10 +46,9 @@ class RuleQuery:
     threshold: int
 
     @property
-    def sensitivity(self) -> int:
-        """By how much one unit changes all counts together at most (L1)."""
-        n, k = self.n_activities, self.max_events
-        return (min(n * n, k * (k - 1) // 2) + min(n, k) + 1) * self.max_units
+    def sensitivity(self) -> Sensitivity:
+        """How far one unit moves all counts together."""
+        return of_order(self.max_events, self.n_activities, self.max_units)
 
     @property
     def scale(self) -> tuple[int, int]:

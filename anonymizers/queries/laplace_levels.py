@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from tracecloak.anonymizers.accounting.calibration import laplace_interval, laplace_scale
 from tracecloak.anonymizers.accounting.composition import Spend
+from tracecloak.anonymizers.accounting.sensitivity import of_distinct_cells
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.queries.prefix_query import LevelQuery, trace_variant_query
 from tracecloak.anonymizers.rigorous.params import drawable
@@ -67,7 +68,7 @@ class LaplaceLevels:
         """Returns the query of a domain, of public numbers; None if its noise cannot be drawn."""
         n_levels, n_symbols = domain.max_length, len(domain.vocabulary) + 1
         try:
-            scale = drawable(laplace_scale(epsilon / n_levels, domain.max_units))
+            scale = drawable(laplace_scale(epsilon, of_distinct_cells(n_levels, domain.max_units)))
         except UsageError:
             return None
         threshold = max(1, math.ceil(scale[0] / scale[1] * math.log(n_symbols)))

@@ -22,6 +22,7 @@ from pydantic import Field
 from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
+from tracecloak.anonymizers.accounting.sensitivity import of_count, of_directly_follows
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.noise.published import truncated_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
@@ -101,7 +102,7 @@ class PairQueryParams(contract.Params):
         """Pairs that one unit of privacy can have, or None: any number."""
         if self.max_trace_length is None:
             return None
-        return (self.max_trace_length + 1) * self.max_units
+        return int(of_directly_follows(self.max_trace_length, self.max_units).l1)
 
     @property
     def scale(self) -> tuple[int, int]:
@@ -112,7 +113,7 @@ class PairQueryParams(contract.Params):
         """
         pairs = self.max_pairs if self.is_honest else self.max_units
         assert pairs is not None  # or the parameters were refused
-        return drawable(laplace_scale(Fraction(self.epsilon), pairs))
+        return drawable(laplace_scale(Fraction(self.epsilon), of_count(pairs)))
 
     @property
     def real_epsilon(self) -> Fraction | None:

@@ -26,6 +26,7 @@ from pydantic import Field
 from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.calibration import laplace_interval, laplace_scale
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
+from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.method import Params
 from tracecloak.anonymizers.noise.published import positive_excess
@@ -110,7 +111,8 @@ class LevelParams(Params):
     @property
     def scale(self) -> tuple[int, int]:
         """(numerator, denominator) of the noise's scale, in cases."""
-        return drawable(laplace_scale(self.epsilon_of_level, self.max_units * self.noise_factor))
+        changed = of_count(self.noise_factor).of_cases(self.max_units)
+        return drawable(laplace_scale(self.epsilon_of_level, changed))
 
 
 class LevelMethod(contract.Anonymizer):

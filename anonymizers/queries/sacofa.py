@@ -200,7 +200,12 @@ class Sacofa(LevelMethod):
             return (levels,)
         asked = params.rule_query
         rules = Spend(
-            "rules", "discrete_laplace", asked.epsilon, Fraction(0), asked.scale, asked.sensitivity
+            "rules",
+            "discrete_laplace",
+            asked.epsilon,
+            Fraction(0),
+            asked.scale,
+            asked.sensitivity.l1,
         )
         return (rules, levels)
 
@@ -213,9 +218,9 @@ class Sacofa(LevelMethod):
                 source, asked = "the noisy rules", params.rule_query
                 bought = (
                     "The rules follow from counts of which activity comes before which, which a "
-                    f"unit changes by at most {asked.sensitivity} in total; exact discrete Laplace "
-                    f"noise of scale {float(Fraction(*asked.scale)):g} covers them with epsilon "
-                    f"{text_of(asked.epsilon)}. "
+                    f"unit changes by at most {asked.sensitivity.l1} in total; exact discrete "
+                    f"Laplace noise of scale {float(Fraction(*asked.scale)):g} covers them with "
+                    f"epsilon {text_of(asked.epsilon)}. "
                 )
             return honest_guarantee(
                 params,

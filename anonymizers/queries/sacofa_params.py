@@ -10,6 +10,7 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
+from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.noise.published import truncated_laplace
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, discrete_laplace
 from tracecloak.anonymizers.queries.bought_rules import RuleQuery
@@ -133,8 +134,8 @@ class SacofaParams(LevelParams):
         All of epsilon, also where the levels share it: if the rules are public, how many prefixes
         are harmful follows from the noisy counts of the levels before, and the choice is free.
         """
-        sensitivity = 2 * self.largest_violations * self.max_units
-        return drawable(laplace_scale(Fraction(self.epsilon), sensitivity))
+        changed = of_count(2 * self.largest_violations).of_cases(self.max_units)
+        return drawable(laplace_scale(Fraction(self.epsilon), changed))
 
     @property
     def keeps_uncounted(self) -> bool:

@@ -31,6 +31,7 @@ from pydantic import Field
 from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.composition import Spend
+from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.counters import CollectNames
 from tracecloak.anonymizers.noise.published import (
@@ -121,7 +122,7 @@ class SapaParams(PairQueryParams):
         Raises:
             UsageError: A choice so wide cannot be drawn.
         """
-        return drawable(laplace_scale(Fraction(self.epsilon) / 2, self.max_units))
+        return drawable(laplace_scale(Fraction(self.epsilon) / 2, of_one_cell(self.max_units)))
 
 
 @dataclass(frozen=True)

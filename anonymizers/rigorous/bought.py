@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.calibration import gaussian_scale
+from tracecloak.anonymizers.accounting.sensitivity import of_count, of_distinct_cells
 from tracecloak.anonymizers.contract.bounding import distinct_activities
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream, permute_and_flip
@@ -138,8 +139,8 @@ def choose_quantile(
     goal = q * int(cases.sum())
     scores = -np.maximum(np.maximum(before - goal, goal - reached), 0)
     stream = CellStream(randomness, purpose, cell_numbers(np.arange(len(scores))))
-    sensitivity = Fraction(max(q, scale - q) * max_units)
-    return permute_and_flip(stream, scores, epsilon, sensitivity)
+    changed = of_count(max(q, scale - q)).of_cases(max_units)
+    return permute_and_flip(stream, scores, epsilon, Fraction(changed.linf))
 
 
 def vocabulary_scale(
@@ -153,9 +154,8 @@ def vocabulary_scale(
     Raises:
         UsageError: Noise so wide cannot be drawn.
     """
-    fine = 1 << 20
-    root = math.isqrt(max_activities * fine * fine - 1) + 1
-    return drawable(gaussian_scale(epsilon, delta / 2, Fraction(root * max_units, fine)))
+    changed = of_distinct_cells(max_activities, max_units)
+    return drawable(gaussian_scale(epsilon, delta / 2, changed))
 
 
 def vocabulary_threshold(
@@ -169,7 +169,7 @@ def vocabulary_threshold(
     Steinke 2020, Proposition 25 on tails).
     """
     numerator, denominator = vocabulary_scale(epsilon, delta, max_activities, max_units)
-    n_alone = max_activities * max_units
+    n_alone = of_distinct_cells(max_activities, max_units).l0
     width = numerator / denominator
     return max_units + math.ceil(width * math.sqrt(2 * math.log(2 * n_alone / delta)) * (1 + 1e-9))
 

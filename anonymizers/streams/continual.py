@@ -34,6 +34,7 @@ from tracecloak.anonymizers.accounting.calibration import (
     stability_threshold,
 )
 from tracecloak.anonymizers.accounting.composition import Mechanism, Spend, composed_epsilon
+from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count, of_one_cell
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import CellStream, discrete_gaussian, discrete_laplace
 from tracecloak.anonymizers.rigorous.params import drawable
@@ -101,7 +102,8 @@ class ContinualNoise:
     @property
     def sensitivity(self) -> Fraction:
         """By how much a unit changes what is measured: L1 for Laplace, else L2."""
-        return _sensitivity(self.strategy, self.participation, self.case_norm, self.is_laplace)
+        found = _sensitivity(self.strategy, self.participation, self.case_norm, self.is_laplace)
+        return Fraction(found.l1) if self.is_laplace else found.l2
 
     @property
     def deviation(self) -> float:
@@ -300,7 +302,7 @@ def continual_noise(
         )
     sensitivity = _sensitivity(strategy, participation, case_norm, is_laplace)
     scale = (
-        laplace_scale(epsilon, int(sensitivity))
+        laplace_scale(epsilon, sensitivity)
         if is_laplace
         else gaussian_scale(epsilon, delta, sensitivity)
     )
@@ -344,7 +346,7 @@ def variant_noise(
         1,
         Fraction(epsilon),
         Fraction(delta),
-        drawable(laplace_scale(epsilon, cases)),
+        drawable(laplace_scale(epsilon, of_one_cell(cases))),
         is_laplace=True,
         threshold=stability_threshold(epsilon, delta, cases),
     )
@@ -379,7 +381,8 @@ def cells_of_values(
 
 def _sensitivity(
     strategy: Strategy, participation: Participation, case_norm: int, is_laplace: bool
-) -> Fraction:
+) -> Sensitivity:
+    of_case = of_count(case_norm)
     if is_laplace:  # of windows, where every case is in cells of one step
-        return Fraction(participation.protected_cases * case_norm)
-    return strategy.norm(participation) * case_norm
+        return of_case.of_cases(participation.protected_cases)
+    return of_case.times(strategy.norm(participation))

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
+from tracecloak.anonymizers.accounting.sensitivity import of_directly_follows
 from tracecloak.anonymizers.noise.randomness import ReleaseKey, cell_numbers
 from tracecloak.anonymizers.rigorous.cells import possible_pairs
 from tracecloak.anonymizers.rigorous.params import Exact
@@ -55,11 +56,10 @@ class DfgParams(StreamParams):
         longest = self.max_trace_length
         assert longest is not None
         if self.delta == 0:
-            return longest + 1  # pairs of a case, START and END included
+            return int(of_directly_follows(longest).l1)
         if self.l2_clip is not None:
             return int(Fraction(self.l2_clip) * UNITS)
-        # The longest vector: one activity again and again, which is one pair.
-        return math.isqrt(((longest - 1) ** 2 + 2) * UNITS**2 - 1) + 1
+        return of_directly_follows(longest).times(UNITS).l2_whole
 
     @cached_property
     def noises(self) -> dict[str, ContinualNoise]:

@@ -15,6 +15,7 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
+from tracecloak.anonymizers.accounting.sensitivity import of_count, of_shares
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.method import Params
 from tracecloak.anonymizers.rigorous.cells import excess_of_pairs
@@ -98,7 +99,9 @@ class DpimParams(Params):
         Raises:
             UsageError: Noise so wide cannot be drawn.
         """
-        return drawable(laplace_scale(self.round_epsilon * Fraction(self.pairs_share), 2 * n_pairs))
+        return drawable(
+            laplace_scale(self.round_epsilon * Fraction(self.pairs_share), of_count(2 * n_pairs))
+        )
 
     def ends_scale(self, depth: int) -> tuple[int, int]:
         """Scale of the noise on the counts of ends: 4 / eps, eps halved at each cut on the way.
@@ -107,7 +110,7 @@ class DpimParams(Params):
             depth: Parallel and loop cuts around the question and its own, at least 1.
         """
         epsilon = self.round_epsilon * Fraction(self.ends_share) / 2**depth
-        return laplace_scale(epsilon, 4)
+        return laplace_scale(epsilon, of_count(4))
 
     @property
     def fitness_scale(self) -> tuple[int, int]:
@@ -116,7 +119,9 @@ class DpimParams(Params):
         That of the mean fitness is 1 / (|L| eps_1 r3), with |L| the number of cases. (Algorithm 2
         leaves the line out; the text has r1 in its place and the proof has r3.)
         """
-        return drawable(laplace_scale(self.round_epsilon * Fraction(self.fitness_share), UNITS))
+        return drawable(
+            laplace_scale(self.round_epsilon * Fraction(self.fitness_share), of_shares(UNITS))
+        )
 
     def sizes(self, n_names: int, n_pairs_in_log: int) -> tuple[int, int]:
         """Returns the least and the largest number of pairs of a candidate.

@@ -24,6 +24,7 @@ import numpy as np
 
 from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
+from tracecloak.anonymizers.accounting.sensitivity import of_count, of_shares
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import (
@@ -133,10 +134,11 @@ class ProcessTreeMiner(contract.Anonymizer):
                 parts.append(Spend(name, "approximate", epsilon, delta))
             elif name == "pairs":
                 kind: Any = "discrete_laplace" if params.is_pure else "discrete_gaussian"
-                scale, sensitivity = params.pairs_scale, params.pairs_sensitivity
-                parts.append(Spend(name, kind, epsilon, delta, scale, sensitivity))
+                changed = params.pairs_sensitivity
+                norm = changed.l1 if params.is_pure else changed.l2
+                parts.append(Spend(name, kind, epsilon, delta, params.pairs_scale, norm))
             elif name == "fitness":
-                scale, units = params.fitness_scale, UNITS * params.max_units
+                scale, units = params.fitness_scale, of_shares(UNITS, params.max_units).l1
                 parts.append(Spend(name, "discrete_laplace", epsilon, delta, scale, units))
             else:
                 parts.append(Spend(name, "pure", epsilon, delta))
@@ -242,7 +244,7 @@ class ProcessTreeMiner(contract.Anonymizer):
             CellStream(randomness, "process-tree/selection", cells),
             scores,
             params.shares["selection"][0],
-            Fraction(UNITS * params.max_units),
+            Fraction(of_count(UNITS).of_cases(params.max_units).linf),
             monotone=True,  # a case adds something to each score, or is taken from each
         )
         tree = candidates[chosen]

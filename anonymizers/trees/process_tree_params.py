@@ -11,6 +11,7 @@ from pydantic import Field
 
 from tracecloak.anonymizers.accounting.calibration import gaussian_scale, laplace_scale
 from tracecloak.anonymizers.accounting.composition import split
+from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_scaled_pairs, of_shares
 from tracecloak.anonymizers.rigorous.cells import excess_of_pairs
 from tracecloak.anonymizers.rigorous.params import BOUGHT_SHARE, Exact, RigorousParams, drawable
 from tracecloak.anonymizers.trees.counts import PAIR_UNITS
@@ -85,16 +86,9 @@ class ProcessTreeParams(RigorousParams):
         return shares
 
     @property
-    def pairs_sensitivity(self) -> Fraction:
-        """By how much one unit changes the counts of pairs, in PAIR_UNITS-ths of a case.
-
-        L1 with delta 0, else L2, rounded up by less than a millionth.
-        """
-        if self.is_pure:
-            return Fraction(PAIR_UNITS * self.max_pairs * self.max_units)
-        fine = 1 << 20
-        root = math.isqrt(self.max_pairs * fine * fine - 1) + 1
-        return Fraction(PAIR_UNITS * root * self.max_units, fine)
+    def pairs_sensitivity(self) -> Sensitivity:
+        """By how much one unit changes the counts of pairs, in PAIR_UNITS-ths of a case."""
+        return of_scaled_pairs(self.max_pairs, PAIR_UNITS, 1 if self.is_pure else 2, self.max_units)
 
     @property
     def pairs_scale(self) -> tuple[int, int]:
@@ -105,7 +99,7 @@ class ProcessTreeParams(RigorousParams):
         """
         epsilon, delta = self.shares["pairs"]
         if self.is_pure:
-            return drawable(laplace_scale(epsilon, int(self.pairs_sensitivity)))
+            return drawable(laplace_scale(epsilon, self.pairs_sensitivity))
         return drawable(gaussian_scale(epsilon, delta, self.pairs_sensitivity))
 
     @property
@@ -121,7 +115,8 @@ class ProcessTreeParams(RigorousParams):
         Raises:
             UsageError: Noise so wide cannot be drawn.
         """
-        return drawable(laplace_scale(self.shares["fitness"][0], UNITS * self.max_units))
+        epsilon, _ = self.shares["fitness"]
+        return drawable(laplace_scale(epsilon, of_shares(UNITS, self.max_units)))
 
     def sizes(self, n_names: int) -> list[int]:
         """Returns how many pairs the candidates have, ascending and distinct.

@@ -20,6 +20,7 @@ from fractions import Fraction
 import numpy as np
 
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
+from tracecloak.anonymizers.accounting.sensitivity import of_distinct_cells
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
 from tracecloak.anonymizers.trees.counts import Part, cases_by_ends
@@ -103,7 +104,7 @@ def scale_of(epsilon: Fraction, n_parts: int, max_units: int) -> tuple[int, int]
         n_parts: Parts that are asked about.
         max_units: Cases of one unit.
     """
-    return laplace_scale(epsilon, 2 * n_parts * max_units)
+    return laplace_scale(epsilon, of_distinct_cells(2 * n_parts, max_units))
 
 
 def clearly_above_zero(scale: tuple[int, int]) -> float:

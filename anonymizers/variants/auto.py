@@ -15,6 +15,7 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.calibration import laplace_scale, stability_threshold
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
+from tracecloak.anonymizers.accounting.sensitivity import of_count, of_one_cell
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
 from tracecloak.anonymizers.rigorous.params import BOUGHT_SHARE, drawable
@@ -89,7 +90,7 @@ class AutoVariants:
         rest = epsilon - choice
         for generator in (self._markov, self._tree):
             generator.spends(rest, delta, max_units)  # or is refused
-        drawable(laplace_scale(rest, max_units))
+        drawable(laplace_scale(rest, of_one_cell(max_units)))
         for number in _SHARES:
             self._scale(number, epsilon, max_units)
         return (
@@ -109,7 +110,8 @@ class AutoVariants:
         )
 
     def _scale(self, number: str, epsilon: Fraction, max_units: int) -> tuple[int, int]:
-        return drawable(laplace_scale(choice_epsilon(epsilon) * _SHARES[number], max_units))
+        own = choice_epsilon(epsilon) * _SHARES[number]
+        return drawable(laplace_scale(own, of_count().of_cases(max_units)))
 
     def answer(
         self,

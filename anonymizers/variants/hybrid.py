@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from tracecloak.anonymizers.accounting.calibration import laplace_scale, stability_threshold
 from tracecloak.anonymizers.accounting.composition import Spend
+from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.anonymizers.variants.generator import Domain
@@ -86,7 +87,7 @@ class HybridVariants:
             UsageError: Noise so wide cannot be drawn.
         """
         half, half_delta = epsilon * _HALF, delta * _HALF
-        drawable(laplace_scale(half, max_units))
+        drawable(laplace_scale(half, of_one_cell(max_units)))
         return (
             Spend(f"{self.name} histogram", "approximate", half, half_delta),
             *self._markov.spends(half, half_delta, max_units),

@@ -26,6 +26,12 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.calibration import gaussian_scale, laplace_scale
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
+from tracecloak.anonymizers.accounting.sensitivity import (
+    Sensitivity,
+    of_clipped_cells,
+    of_directly_follows,
+    of_one_cell,
+)
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import (
     LARGEST_SCALE,
@@ -55,9 +61,18 @@ _CELLS = 2_000_000
 _LONGEST = 100_000
 
 
-def _norm_of_case(clip_squared: int, units: int) -> int:
-    """Largest L2 norm of what a case adds, in lattice steps, rounded up: its vector and the 1."""
-    return math.isqrt((clip_squared + 1) * units**2 - 1) + 1
+def sums_sensitivity(clip_squared: int, units: int, max_units: int) -> Sensitivity:
+    """Returns that of the clipped vectors and the cases, in lattice steps.
+
+    The norm of a case's vector and its 1 is rounded up to a whole step.
+    """
+    norm = math.isqrt((clip_squared + 1) * units**2 - 1) + 1
+    return of_clipped_cells(norm, max_units)
+
+
+def whole_sums_sensitivity(max_length: int, max_units: int) -> Sensitivity:
+    """Returns that of directly-follows pairs and the cases, none of them clipped."""
+    return of_directly_follows(max_length).beside(of_one_cell()).of_cases(max_units)
 
 
 def lattice_units(epsilon: Fraction, delta: Fraction, max_units: int) -> int:
@@ -67,8 +82,8 @@ def lattice_units(epsilon: Fraction, delta: Fraction, max_units: int) -> int:
         UsageError: Even on the coarsest lattice the noise would be too wide to be drawn.
     """
 
-    def largest(units: int) -> int:
-        return _norm_of_case(int(norm_grid()[-1]), units) * max_units
+    def largest(units: int) -> Sensitivity:
+        return sums_sensitivity(int(norm_grid()[-1]), units, max_units)
 
     units = _MOST_UNITS
     while units > 1:
@@ -118,7 +133,9 @@ class MarkovVariants:
     def explain(self, epsilon: Fraction, delta: Fraction, max_units: int) -> str:
         """Returns what it does and the noise to expect."""
         fine = 1 << 20
-        scale = Fraction(*gaussian_scale(epsilon * (1 - BOUGHT_SHARE), delta, fine * max_units))
+        scale = Fraction(
+            *gaussian_scale(epsilon * (1 - BOUGHT_SHARE), delta, of_clipped_cells(fine, max_units))
+        )
         return (
             f"chooses a clip with epsilon {decimal_text(epsilon * BOUGHT_SHARE)}, counts pairs of "
             "activities by position, adds discrete Gaussian noise of scale "
@@ -174,7 +191,7 @@ class MarkovVariants:
         units = lattice_units(rest, delta, domain.max_units)
         clip = self._choose_clip(flows, epsilon * BOUGHT_SHARE, domain.max_units, randomness)
         clip_units = math.isqrt(clip * units**2)
-        scale = gaussian_scale(rest, delta, _norm_of_case(clip, units) * domain.max_units)
+        scale = gaussian_scale(rest, delta, sums_sensitivity(clip, units, domain.max_units))
         stream = CellStream(randomness, f"{self._prefix}/sum", cell_numbers(cells.possible))
         noisy = flows.sums(cells, clip_units, units) + discrete_gaussian(stream, *scale)
         return noisy, SumNoise(scale, units, False)
@@ -213,7 +230,7 @@ class MarkovVariantsPure(MarkovVariants):
         Raises:
             UsageError: Noise so wide cannot be drawn.
         """
-        drawable(laplace_scale(epsilon, (_LONGEST + 2) * max_units))
+        drawable(laplace_scale(epsilon, whole_sums_sensitivity(_LONGEST, max_units)))
         return (Spend(f"{self._prefix} sums", "approximate" if delta else "pure", epsilon, delta),)
 
     def explain(self, epsilon: Fraction, delta: Fraction, max_units: int) -> str:
@@ -241,7 +258,9 @@ class MarkovVariantsPure(MarkovVariants):
         delta: Fraction,
         randomness: Randomness,
     ) -> tuple[np.ndarray, SumNoise]:
-        scale = drawable(laplace_scale(epsilon, (domain.max_length + 2) * domain.max_units))
+        scale = drawable(
+            laplace_scale(epsilon, whole_sums_sensitivity(domain.max_length, domain.max_units))
+        )
         stream = CellStream(randomness, f"{self._prefix}/sum", cell_numbers(cells.possible))
         noisy = flows.whole_sums(cells) + discrete_laplace(stream, *scale)
         return noisy, SumNoise(scale, 1, True)

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from tracecloak.anonymizers.accounting.calibration import gaussian_scale, laplace_scale
 from tracecloak.anonymizers.accounting.composition import Spend
+from tracecloak.anonymizers.accounting.sensitivity import of_distinct_cells, of_one_cell
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import (
     LARGEST_TERM,
@@ -41,8 +42,6 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 PREFIX_SHARE = Fraction(9, 10)
 # Noisy counts of all levels together, at most: it bounds time and memory.
 MAX_CELLS = 1 << 23
-
-_ROOT_FINENESS = 1 << 20
 
 Sampler = Callable[[CellStream, int, int], np.ndarray]
 
@@ -199,16 +198,23 @@ def _noise_of(
     domain: Domain, epsilon: Fraction, delta: Fraction, draw: Sampler
 ) -> TreeNoise | None:
     m, n_levels = domain.max_units, domain.max_length - 1
-    if n_levels:
-        # What one unit changes of prefixes and of ends, in cases, each over the share it has.
-        changes = n_levels / PREFIX_SHARE, 1 / (1 - PREFIX_SHARE)
-    else:
-        changes = Fraction(1), Fraction(1)  # no prefix can grow, so all is for the ends
+    # What one unit changes of prefixes and of ends, and the share that each has.
+    parts = (
+        (
+            (of_distinct_cells(n_levels, m), PREFIX_SHARE),
+            (of_one_cell(m), 1 - PREFIX_SHARE),
+        )
+        if n_levels
+        else 2 * ((of_one_cell(m), Fraction(1)),)
+    )  # no prefix can grow: all is for ends
     try:
         if draw is discrete_laplace:
-            scales = [laplace_scale(epsilon / change, m) for change in changes]
+            scales = [laplace_scale(epsilon * share, changed) for changed, share in parts]
         else:
-            scales = [gaussian_scale(epsilon, delta, m * _root(change)) for change in changes]
+            scales = [
+                gaussian_scale(epsilon, delta, changed.with_l2_share(share))
+                for changed, share in parts
+            ]
         n_children = len(domain.vocabulary) + 1
         # A prefix is one of so many continuations, and on its way it could end so many times.
         prefix, end = (
@@ -220,12 +226,6 @@ def _noise_of(
     except UsageError:
         return None
     return TreeNoise(prefix, end)
-
-
-def _root(square: Fraction) -> Fraction:
-    """Returns the square root of a number above 0, rounded up."""
-    scaled = math.ceil(square * _ROOT_FINENESS**2)
-    return Fraction(math.isqrt(scaled - 1) + 1, _ROOT_FINENESS)
 
 
 def _least(draw: Sampler, scale: tuple[int, int], n_nodes: int) -> int:

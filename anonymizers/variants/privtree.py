@@ -20,6 +20,7 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.calibration import laplace_interval, laplace_scale
 from tracecloak.anonymizers.accounting.composition import Spend
+from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers
 from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.anonymizers.variants.generator import Domain
@@ -104,7 +105,7 @@ class PrivTree:
         """
         structure, leaves = self._budgets(epsilon)
         SplitRule.of(structure, 2, max_units)  # the widest noise: more children need less
-        scale = drawable(laplace_scale(leaves, max_units))
+        scale = drawable(laplace_scale(leaves, of_one_cell(max_units)))
         return (
             Spend("prefixes", "pure", structure, Fraction(0)),
             Spend("leaves", "discrete_laplace", leaves, delta, scale, max_units),
@@ -114,7 +115,7 @@ class PrivTree:
         """Returns what is done and the error to expect."""
         structure, leaves = self._budgets(epsilon)
         rule = SplitRule.of(structure, 21, max_units)
-        scale = Fraction(*laplace_scale(leaves, max_units))
+        scale = Fraction(*laplace_scale(leaves, of_one_cell(max_units)))
         return (
             "follows a prefix of variants as long as about "
             f"{rule.decay} cases for each of its activities begin with it (with 20 activities), "
@@ -134,7 +135,7 @@ class PrivTree:
         """Returns the variants of the tree; their counts have no intervals, as walks were drawn."""
         structure, leaves = self._budgets(epsilon)
         rule = SplitRule.of(structure, len(domain.vocabulary) + 1, domain.max_units)
-        scale = drawable(laplace_scale(leaves, domain.max_units))
+        scale = drawable(laplace_scale(leaves, of_one_cell(domain.max_units)))
         tree = grow(counted, domain, rule, scale, randomness)
         pieces = list(complete(tree, domain, randomness))
         made = VariantHistogram.merge(

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from tracecloak.anonymizers.accounting.calibration import laplace_interval, laplace_scale
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.accounting.intervals import DIGITS, Interval
+from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream, discrete_laplace
 from tracecloak.anonymizers.rigorous.params import drawable
@@ -86,12 +87,12 @@ class SparseHistogram:
         Raises:
             UsageError: The noise would be too wide to draw.
         """
-        scale = drawable(laplace_scale(epsilon, max_units))
+        scale = drawable(laplace_scale(epsilon, of_one_cell(max_units)))
         return (Spend("variants", "discrete_laplace", epsilon, delta, scale, max_units),)
 
     def explain(self, epsilon: Fraction, delta: Fraction, max_units: int) -> str:
         """Returns what is done and the error to expect."""
-        scale = drawable(laplace_scale(epsilon, max_units))
+        scale = drawable(laplace_scale(epsilon, of_one_cell(max_units)))
         return (
             "adds discrete Laplace noise to the number of cases of every sequence of activities "
             "and releases those that pass a threshold, which grows with the length by "
@@ -107,7 +108,7 @@ class SparseHistogram:
         Raises:
             UsageError: The noise would be too wide to draw.
         """
-        scale = drawable(laplace_scale(epsilon, domain.max_units))
+        scale = drawable(laplace_scale(epsilon, of_one_cell(domain.max_units)))
         return Thresholds(len(domain.vocabulary), domain.max_length, scale, self._junk)
 
     def answer(

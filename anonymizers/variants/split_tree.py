@@ -14,6 +14,7 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.intervals import Interval
+from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
 from tracecloak.anonymizers.rigorous.params import drawable
@@ -85,7 +86,7 @@ class SplitRule:
         """
         # (2 beta - 1) / (beta - 1) for each of the cases of a unit.
         per_case = epsilon * (n_children - 1) / (2 * n_children - 1)
-        scale = drawable(laplace_scale(per_case, max_units))
+        scale = drawable(laplace_scale(per_case, of_one_cell(max_units)))
         # The upper end: the decay may be too large, never too small.
         log = Interval.of(n_children).log().high
         return cls(scale, max(1, math.ceil(Fraction(log) * Fraction(*scale))))

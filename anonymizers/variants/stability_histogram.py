@@ -24,6 +24,7 @@ from tracecloak.anonymizers.accounting.calibration import (
     truncated_noise_bound,
 )
 from tracecloak.anonymizers.accounting.composition import Spend
+from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.counters import CollectNames, CountVariants
 from tracecloak.anonymizers.noise.randomness import Randomness
@@ -61,7 +62,7 @@ class VariantHistogramParams(RigorousParams):
     @property
     def scale(self) -> tuple[int, int]:
         """(numerator, denominator) of the noise's scale, in cases."""
-        return drawable(laplace_scale(self.budget[0], self.max_units))
+        return drawable(laplace_scale(self.budget[0], of_one_cell(self.max_units)))
 
     @property
     def threshold(self) -> int:

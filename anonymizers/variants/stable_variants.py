@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from tracecloak.anonymizers.accounting.calibration import laplace_scale, stability_threshold
 from tracecloak.anonymizers.accounting.composition import Spend
+from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
 from tracecloak.anonymizers.rigorous.params import drawable
@@ -46,7 +47,8 @@ def stable_variants(
     """
     cells = randomness.identify(f"{prefix}/variant", counted.sequences)
     stream = CellStream(randomness, f"{prefix}/count", cells)
-    noisy = counted.counts + discrete_laplace(stream, *drawable(laplace_scale(epsilon, max_units)))
+    scale = drawable(laplace_scale(epsilon, of_one_cell(max_units)))
+    noisy = counted.counts + discrete_laplace(stream, *scale)
     kept = noisy >= stability_threshold(epsilon, delta, max_units)
     return VariantHistogram(
         counted.sequences.filter(pa.array(kept)), np.minimum(noisy[kept], _MAX_COUNT)
@@ -75,7 +77,7 @@ class StableVariants:
         Raises:
             UsageError: Noise so wide cannot be drawn.
         """
-        scale = drawable(laplace_scale(epsilon, max_units))
+        scale = drawable(laplace_scale(epsilon, of_one_cell(max_units)))
         return (Spend("variants", "discrete_laplace", epsilon, delta, scale, max_units),)
 
     def explain(self, epsilon: Fraction, delta: Fraction, max_units: int) -> str:

@@ -16,6 +16,7 @@ import pytest
 from tests.support.keys import randomness, release_key
 from tests.support.real_logs import real_log
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
+from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg, PrivateDfgParams
@@ -182,7 +183,7 @@ def test_honest_noise_on_untruncated_cases_is_worse_than_no_graph(logs_folder: P
     errors = []
     for number in range(N_KEYS):
         stream = CellStream(randomness(number), "honest", cell_numbers(domain))
-        noise = discrete_laplace(stream, *laplace_scale(1, 185 + 1)).tolist()
+        noise = discrete_laplace(stream, *laplace_scale(1, of_count(185 + 1))).tolist()
         noisy = {
             pair: max(0, true.get(pair, 0) + more) for pair, more in zip(pairs, noise, strict=True)
         }

@@ -24,6 +24,7 @@ from tracecloak.anonymizers.accounting.calibration import (
 from tracecloak.anonymizers.accounting.gaussian_loss import gaussian_delta
 from tracecloak.anonymizers.accounting.guessing import guessing_advantage_of
 from tracecloak.anonymizers.accounting.intervals import Interval, is_proven
+from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.schemas.errors import UsageError
 
 MILLIONTH = exact("1e-6")
@@ -173,7 +174,7 @@ def test_a_delta_just_below_that_of_a_threshold_takes_the_next() -> None:
 def test_a_rounded_scale_raises_the_threshold_that_goes_with_it() -> None:
     """The scale of this epsilon does not fit and is rounded up, so the noise reaches further."""
     epsilon = Fraction(2**60 + 1, 2**60)
-    numerator, denominator = laplace_scale(epsilon, 1)
+    numerator, denominator = laplace_scale(epsilon, of_count(1))
     decay = Fraction(denominator, numerator)
     assert decay < epsilon
     with mpmath.workdps(60):
@@ -196,12 +197,12 @@ def test_a_rounded_scale_raises_the_threshold_that_goes_with_it() -> None:
 def test_scales_are_exact_where_they_fit(
     epsilon: str, sensitivity: int, scale: tuple[int, int]
 ) -> None:
-    assert laplace_scale(exact(epsilon), sensitivity) == scale
+    assert laplace_scale(exact(epsilon), of_count(sensitivity)) == scale
 
 
 @given(st.fractions(Fraction(1, 10**8), 10**5), st.integers(1, 10**6))
 def test_scales_are_rounded_up_by_little(epsilon: Fraction, sensitivity: int) -> None:
-    numerator, denominator = laplace_scale(epsilon, sensitivity)
+    numerator, denominator = laplace_scale(epsilon, of_count(sensitivity))
     assert 0 < numerator < 2**50
     assert 0 < denominator < 2**50
     needed = sensitivity / epsilon
@@ -209,9 +210,9 @@ def test_scales_are_rounded_up_by_little(epsilon: Fraction, sensitivity: int) ->
 
 
 def test_a_scale_of_2_to_the_50_is_refused() -> None:
-    assert laplace_scale(Fraction(1, 2**50 - 1), 1) == (2**50 - 1, 1)
+    assert laplace_scale(Fraction(1, 2**50 - 1), of_count(1)) == (2**50 - 1, 1)
     with pytest.raises(UsageError, match=r"scale 2\^50 or more .* raise epsilon"):
-        laplace_scale(Fraction(1, 2**50), 1)
+        laplace_scale(Fraction(1, 2**50), of_count(1))
 
 
 # --- Gaussian scale -------------------------------------------------------------------------------
@@ -230,7 +231,7 @@ def test_on_a_fine_lattice_sigma_is_the_analytic_one(
     epsilon: str, printed: float, sensitivity: Fraction
 ) -> None:
     e = exact(epsilon)
-    sigma = Fraction(*gaussian_scale(e, MILLIONTH, sensitivity))
+    sigma = Fraction(*gaussian_scale(e, MILLIONTH, of_count(sensitivity)))
     assert float(sigma / sensitivity) == pytest.approx(printed, abs=6e-4)
     with mpmath.workdps(40):
         one = mpmath.findroot(lambda s: analytic_delta(s, e) - mpmath.mpf(10) ** -6, printed)
@@ -240,7 +241,7 @@ def test_on_a_fine_lattice_sigma_is_the_analytic_one(
 
 @pytest.mark.parametrize(("epsilon", "printed"), ANALYTIC)
 def test_on_unit_integers_sigma_has_the_rounding_on_top(epsilon: str, printed: float) -> None:
-    sigma = Fraction(*gaussian_scale(exact(epsilon), MILLIONTH, 1))
+    sigma = Fraction(*gaussian_scale(exact(epsilon), MILLIONTH, of_count(1)))
     assert float(sigma) == pytest.approx(math.hypot(printed, 2), abs=6e-4)
 
 
@@ -260,7 +261,7 @@ def test_the_error_of_the_rounding_is_below_what_is_set_aside_for_it() -> None:
 
 @given(st.fractions(Fraction(1, 100), 10**7, max_denominator=100))
 def test_sigma_fits_the_samplers(sensitivity: Fraction) -> None:
-    numerator, denominator = gaussian_scale(Fraction(1), MILLIONTH, sensitivity)
+    numerator, denominator = gaussian_scale(Fraction(1), MILLIONTH, of_count(sensitivity))
     assert 0 < numerator <= 10**8
     assert 0 < denominator <= 10**7
 
@@ -334,11 +335,20 @@ E1, D6 = Fraction(1), MILLIONTH
         (lambda: stability_threshold(E1, 1e-6), "delta must be an exact number"),
         (lambda: stability_threshold(E1, D6, 0), "max_units must be a whole number"),
         (lambda: truncated_noise_bound(E1, D6, -1), "max_units must be a whole number"),
-        (lambda: laplace_scale(E1, True), "sensitivity must be a whole number .* got True"),
-        (lambda: gaussian_scale(E1, D6, 0), "l2_sensitivity must be"),
-        (lambda: gaussian_scale(E1, D6, 1.5), "l2_sensitivity must be an exact .* got 1.5"),
-        (lambda: gaussian_scale(exact("1e-10"), D6, 1), "at least 1e-9"),
-        (lambda: gaussian_scale(E1, D6, 2**49), "use a coarser lattice or raise epsilon"),
+        (
+            lambda: laplace_scale(E1, of_count(True)),
+            "a change must be an exact number above 0, got True",
+        ),
+        (
+            lambda: gaussian_scale(E1, D6, of_count(0)),
+            "a change must be an exact number above 0, got 0",
+        ),
+        (
+            lambda: gaussian_scale(E1, D6, of_count(1.5)),
+            "a change must be an exact number above 0, got 1.5",
+        ),
+        (lambda: gaussian_scale(exact("1e-10"), D6, of_count(1)), "at least 1e-9"),
+        (lambda: gaussian_scale(E1, D6, of_count(2**49)), "use a coarser lattice or raise epsilon"),
         (lambda: discrete_gaussian_delta((0, 1), 1, E1), "sigma must be positive"),
         (lambda: discrete_gaussian_delta((1, 1), 0, E1), "sensitivity must be a whole"),
         (lambda: guessing_advantage_of(E1, 1, "add_remove"), r"delta must be .* \[0, 1\)"),

@@ -29,6 +29,7 @@ from tracecloak.anonymizers.accounting.composition import (
     split,
     total,
 )
+from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.schemas.errors import UsageError
 
 MILLIONTH = exact("1e-6")
@@ -41,7 +42,7 @@ def laplace(scale: int, sensitivity: int = 1, delta: str = "0") -> Spend:
 
 def gaussian(epsilon: str, delta: str, sensitivity: int) -> Spend:
     e, d = exact(epsilon), exact(delta)
-    scale = gaussian_scale(e, d, sensitivity)
+    scale = gaussian_scale(e, d, of_count(sensitivity))
     return Spend("edges", "discrete_gaussian", e, d, scale, sensitivity)
 
 

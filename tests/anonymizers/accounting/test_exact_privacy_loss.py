@@ -36,6 +36,7 @@ from tracecloak.anonymizers.accounting.calibration import (
     stability_threshold,
     truncated_noise_bound,
 )
+from tracecloak.anonymizers.accounting.sensitivity import of_count
 
 ABSENT = "absent"
 NOTHING = Law({ABSENT: (ONE, ONE)}, 0)
@@ -99,12 +100,12 @@ def worst(
 
 
 def laplace_noise(epsilon: Fraction, sensitivity: int, factor: Fraction = Fraction(1)) -> Noise:
-    scale = Fraction(*laplace_scale(epsilon, sensitivity)) * factor
+    scale = Fraction(*laplace_scale(epsilon, of_count(sensitivity))) * factor
     return lambda count: discrete_laplace(scale, reach_of(scale), count)
 
 
 def truncated_noise(epsilon: Fraction, sensitivity: int, bound: int) -> Noise:
-    scale = Fraction(*laplace_scale(epsilon, sensitivity))
+    scale = Fraction(*laplace_scale(epsilon, of_count(sensitivity)))
     return lambda count: truncated_laplace(scale, bound, count)
 
 
@@ -166,7 +167,7 @@ def test_what_is_not_listed_counts_against_the_claim() -> None:
 def test_laplace_noise_is_pure(epsilon: str, sensitivity: int) -> None:
     """In every split of the sensitivity over two counts, up to the mass that is not listed."""
     e = exact(epsilon)
-    scale = Fraction(*laplace_scale(e, sensitivity))
+    scale = Fraction(*laplace_scale(e, of_count(sensitivity)))
     reach = int(20 * scale)
     for first in range(sensitivity // 2 + 1):
         law = discrete_laplace(scale, reach), discrete_laplace(scale, reach, first)
@@ -373,7 +374,7 @@ def test_gaussian_noise_in_two_dimensions(
 ) -> None:
     """Summed over the whole grid; controls: a change longer by 2, and 0.6 of sigma."""
     e, d = exact(epsilon), exact(delta)
-    sigma = gaussian_scale(e, d, norm)
+    sigma = gaussian_scale(e, d, of_count(norm))
     noise = gaussian_noise(sigma)
     none = noise(0).times(noise(0))
     assert delta_between(none, noise(change[0]).times(noise(change[1])), e)[1] <= d

@@ -1,15 +1,16 @@
 """Sensitivities by enumeration: the largest distance of all small neighbours is the stated one.
 
-Logs are bounded and counted by the kernels that the methods use. For random larger logs nothing
-exceeds what is stated.
+Logs are bounded and counted by the kernels that the methods use, and what is stated is what their
+scales of noise are made for. For random larger logs nothing exceeds it.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import astuple
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,25 @@ from tests.support.logs import event_logs, trace_batch
 from tracecloak.anonymizers.accounting import sensitivity
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
 from tracecloak.anonymizers.contract.bounding import ContributionBounds, distinct_activities
+from tracecloak.anonymizers.contract.method import Counter as StatisticCounter
+from tracecloak.anonymizers.logs.attributes import AttributeCounter
+from tracecloak.anonymizers.logs.case_spans import CaseSpans
+from tracecloak.anonymizers.logs.case_starts import CaseStarts
+from tracecloak.anonymizers.logs.step_durations import StepDurations, whole_norm
+from tracecloak.anonymizers.logs.time_range import LogTime, TimeRange
+from tracecloak.anonymizers.trees.counts import PAIR_UNITS, cases_by_ends, clipped_pairs
+from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum
+from tracecloak.anonymizers.variants.markov import sums_sensitivity, whole_sums_sensitivity
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.attributes import Attribute, Declaration
 from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.working_time import WorkingCalendar
+from tracecloak.schemas.models.process_tree import parse_tree
 from tracecloak.schemas.statistics.clipped_flows import CaseNorms, ClippedFlows, cases_with_pairs
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.durations import DurationTable
+from tracecloak.schemas.statistics.relations import ActivityRelations
+from tracecloak.schemas.statistics.variant_flows import FlowCells, VariantFlows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 Cells = Mapping[Hashable, int]
@@ -86,6 +101,70 @@ def activities(most: int) -> Kernel:
     return count
 
 
+ALWAYS = LogTime(
+    WorkingCalendar("UTC", tuple(range(7)), 0, 24, ()),
+    TimeRange.of_dates("1970-01-01", "1970-01-10", "UTC"),
+)
+OF_EVENT, OF_CASE = (Attribute(name, Declaration(values=["x"])) for name in ("role", "case:kind"))
+
+
+def numbered(values: np.ndarray) -> Cells:
+    return dict(enumerate(values.ravel().tolist()))
+
+
+def counted_by(counter: StatisticCounter) -> Kernel:
+    """What a method's own counter counts in clipped cells."""
+
+    def count(traces: TraceBatch) -> Cells:
+        found: Any = counter.count(traces, {}, randomness())
+        return cells_of(found.keys.tolist(), found.values)
+
+    return count
+
+
+def values_of(attribute: Attribute, is_pure: bool, clip_units: int) -> Kernel:
+    return counted_by(AttributeCounter(attribute, is_pure, clip_units))
+
+
+def order(traces: TraceBatch) -> Cells:
+    found, words = ActivityRelations.from_traces(traces), traces.vocabulary
+    counts = found.matrix(words).ravel(), found.cases(words), found.firsts(words)
+    return numbered(np.concatenate(counts))
+
+
+def ends_of_parts(traces: TraceBatch) -> Cells:
+    found = VariantHistogram.from_traces(traces)
+    return numbered(np.concatenate(cases_by_ends(found, 3, [(0, 1), (2,)])))
+
+
+def scaled_pairs(max_pairs: int, norm: Any) -> Kernel:
+    def count(traces: TraceBatch) -> Cells:
+        return numbered(clipped_pairs(VariantHistogram.from_traces(traces), 3, max_pairs, norm))
+
+    return count
+
+
+def fitting(traces: TraceBatch) -> Cells:
+    found = VariantHistogram.from_traces(traces)
+    fits = fitness_sum(parse_tree("->('A', 'B')"), ["A", "B", "C"], found, "share")
+    return {"fits": fits, "rest": found.n_cases * UNITS - fits}
+
+
+def flows_and_cases(traces: TraceBatch) -> Cells:
+    cells = FlowCells.without_positions(3, 3)
+    return numbered(VariantFlows.of(VariantHistogram.from_traces(traces), cells).whole_sums(cells))
+
+
+def clipped_flows_and_cases(clip_squared: int, units: int) -> Kernel:
+    cells = FlowCells.of(3, 3, 1000)
+
+    def count(traces: TraceBatch) -> Cells:
+        flows = VariantFlows.of(VariantHistogram.from_traces(traces), cells)
+        return numbered(flows.sums(cells, math.isqrt(clip_squared * units**2), units))
+
+    return count
+
+
 # --- the largest distance over neighbours ---------------------------------------------------------
 
 
@@ -119,8 +198,12 @@ def distance(one: Cells, two: Cells) -> Sensitivity:
     )
 
 
+def norms_of(found: Sensitivity) -> tuple[int | Fraction, ...]:
+    return found.l0, found.l1, found.l2_squared, found.linf
+
+
 def largest(distances: Iterable[Sensitivity]) -> Sensitivity:
-    return Sensitivity(*(max(column) for column in zip(*map(astuple, distances), strict=True)))
+    return Sensitivity(*(max(column) for column in zip(*map(norms_of, distances), strict=True)))
 
 
 def by_cases(
@@ -184,18 +267,28 @@ def test_a_case_moves_pair_presence_so_far_and_no_farther(length):
     bounds = ContributionBounds(max_trace_length=length)
     every = sequences("AB", length + 1)
     found = by_cases(pair_presence, bounds, every, 3 if length < 3 else 2)
-    assert found == sensitivity.of_pair_presence(length)
+    assert found == sensitivity.of_distinct_cells(length + 1)
 
 
 @pytest.mark.parametrize(
     ("kernel", "stated"),
     [
-        (variants, sensitivity.of_variants()),
-        (trace_lengths, sensitivity.of_trace_lengths()),
-        (norms, sensitivity.of_norms()),
-        (activities(1), sensitivity.of_activities(1)),
-        (activities(2), sensitivity.of_activities(2)),
-        (activities(3), sensitivity.of_activities(3)),
+        (variants, sensitivity.of_one_cell()),
+        (trace_lengths, sensitivity.of_one_cell()),
+        (norms, sensitivity.of_one_cell()),
+        (activities(1), sensitivity.of_distinct_cells(1)),
+        (activities(2), sensitivity.of_distinct_cells(2)),
+        (activities(3), sensitivity.of_distinct_cells(3)),
+        (counted_by(CaseStarts(ALWAYS)), sensitivity.of_distinct_cells(2)),
+        (counted_by(CaseSpans(ALWAYS)), sensitivity.of_distinct_cells(2)),
+        (counted_by(StepDurations(ALWAYS, 4, whole_norm(3), 1)), sensitivity.of_steps(3)),
+        (values_of(OF_EVENT, True, 3), sensitivity.of_events(3)),
+        (values_of(OF_CASE, True, 3), sensitivity.of_one_cell()),
+        (values_of(OF_EVENT, False, 1), sensitivity.of_clipped_cells(1)),
+        (order, sensitivity.of_order(3, 3)),
+        (ends_of_parts, sensitivity.of_distinct_cells(4)),
+        (fitting, sensitivity.of_shares(UNITS)),
+        (flows_and_cases, whole_sums_sensitivity(3, 1)),
     ],
 )
 def test_a_case_moves_counts_of_cases_so_far_and_no_farther(kernel, stated):
@@ -229,16 +322,16 @@ def test_a_long_repetition_attains_the_largest_cell_of_a_large_clip():
 @pytest.mark.parametrize(
     ("kernel", "letters", "length", "of"),
     [
-        (variants, "AB", 2, sensitivity.of_variants),
-        (trace_lengths, "AB", 2, sensitivity.of_trace_lengths),
-        (norms, "AB", 2, sensitivity.of_norms),
+        (variants, "AB", 2, sensitivity.of_one_cell),
+        (trace_lengths, "AB", 2, sensitivity.of_one_cell),
+        (norms, "AB", 2, sensitivity.of_one_cell),
         (directly_follows, "AB", 1, lambda m: sensitivity.of_directly_follows(1, m)),
         (directly_follows, "AB", 2, lambda m: sensitivity.of_directly_follows(2, m)),
         (directly_follows, "AB", 3, lambda m: sensitivity.of_directly_follows(3, m)),
-        (pair_presence, "AB", 2, lambda m: sensitivity.of_pair_presence(2, m)),
-        (pair_presence, "AB", 3, lambda m: sensitivity.of_pair_presence(3, m)),
+        (pair_presence, "AB", 2, lambda m: sensitivity.of_distinct_cells(3, m)),
+        (pair_presence, "AB", 3, lambda m: sensitivity.of_distinct_cells(4, m)),
         (clipped_flows(2, 1), "AB", 4, lambda m: sensitivity.of_clipped_flows(2, m)),
-        (activities(1), "ABC", 2, lambda m: sensitivity.of_activities(1, m)),
+        (activities(1), "ABC", 2, lambda m: sensitivity.of_distinct_cells(1, m)),
     ],
 )
 def test_an_individual_moves_counts_so_far_and_no_farther(kernel, letters, length, of, most):
@@ -252,14 +345,42 @@ def test_an_individual_moves_counts_so_far_and_no_farther(kernel, letters, lengt
 def test_without_the_cap_an_individual_goes_farther():
     # The control of the test before: three cases count where two are stated.
     found = by_individuals(variants, ContributionBounds(), sequences("AB", 2), 3)
-    assert found == sensitivity.of_variants(3) != sensitivity.of_variants(2)
+    assert found == sensitivity.of_one_cell(3) != sensitivity.of_one_cell(2)
+
+
+# What no small log attains, as it takes 1,024 pairs or more, or is rounded up.
+@pytest.mark.parametrize(
+    ("kernel", "stated", "attained"),
+    [
+        (scaled_pairs(2, 1), sensitivity.of_scaled_pairs(2, PAIR_UNITS, 1), "l1 l2_squared linf"),
+        (scaled_pairs(2, 2), sensitivity.of_scaled_pairs(2, PAIR_UNITS, 2), "l2_squared linf"),
+        (values_of(OF_EVENT, False, 2), sensitivity.of_clipped_cells(2), "l2_squared linf"),
+        (clipped_flows_and_cases(3, 64), sums_sensitivity(3, 64, 1), ""),
+    ],
+)
+def test_a_case_moves_no_farther_than_is_stated(kernel, stated, attained):
+    found = by_cases(kernel, ContributionBounds(max_trace_length=3), sequences("ABC", 3), 1)
+    assert not exceeds(found, stated)
+    for norm in attained.split():
+        assert getattr(found, norm) == getattr(stated, norm)
+    assert found.l2_squared > 0.9 * stated.l2_squared
+
+
+def test_roots_are_rounded_up_before_they_are_multiplied():
+    three = sensitivity.of_distinct_cells(3, 1)
+    assert three.l2**2 > 3 > (three.l2 - Fraction(1, 2**20)) ** 2
+    assert sensitivity.of_distinct_cells(3, 7).l2 == 7 * three.l2
+    assert three.times(1024).l2 == 1024 * three.l2 and three.times(1024).l2_whole == 1774
+    assert three.with_l2_share(Fraction(3, 4)).l2 == 2
+    assert sensitivity.of_clipped_cells(5, 3).l2 == 15
+    assert sensitivity.of_count(Fraction(7, 3)).l2 == Fraction(7, 3)
 
 
 # --- larger logs ----------------------------------------------------------------------------------
 
 
 def exceeds(found: Sensitivity, stated: Sensitivity) -> bool:
-    return any(f > s for f, s in zip(astuple(found), astuple(stated), strict=True))
+    return any(f > s for f, s in zip(norms_of(found), norms_of(stated), strict=True))
 
 
 @given(
@@ -274,14 +395,14 @@ def test_no_individual_of_a_random_log_exceeds_what_is_stated(log, owners, lengt
     bounds = ContributionBounds(("A", "B"), length, most)
     edges = np.array([1])
     kernels: list[tuple[Kernel, Sensitivity]] = [
-        (variants, sensitivity.of_variants(most)),
+        (variants, sensitivity.of_one_cell(most)),
         (directly_follows, sensitivity.of_directly_follows(length, most)),
-        (pair_presence, sensitivity.of_pair_presence(length, most)),
+        (pair_presence, sensitivity.of_distinct_cells(length + 1, most)),
         (clipped_flows(clip, 10), sensitivity.of_clipped_flows(clip, most)),
         (clipped_flows(clip, 10, edges), sensitivity.of_clipped_flows(clip, most)),
-        (trace_lengths, sensitivity.of_trace_lengths(most)),
-        (norms, sensitivity.of_norms(most)),
-        (activities(2), sensitivity.of_activities(2, most)),
+        (trace_lengths, sensitivity.of_one_cell(most)),
+        (norms, sensitivity.of_one_cell(most)),
+        (activities(2), sensitivity.of_distinct_cells(2, most)),
     ]
     whose = {f"c{i}": owner for i, owner in enumerate(owners, 1)}
     whole = bounds.bound(trace_batch(log, "ABC", whose), randomness(key))
@@ -298,14 +419,15 @@ def test_no_individual_of_a_random_log_exceeds_what_is_stated(log, owners, lengt
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: sensitivity.of_variants(0), "max_cases must be at least 1, got 0"),
-        (lambda: sensitivity.of_norms(-1), "max_cases must be at least 1, got -1"),
-        (lambda: sensitivity.of_trace_lengths(0), "max_cases must be at least 1"),
+        (lambda: sensitivity.of_one_cell(0), "max_cases must be at least 1, got 0"),
+        (lambda: sensitivity.of_one_cell(-1), "max_cases must be at least 1, got -1"),
+        (lambda: sensitivity.of_one_cell(0), "max_cases must be at least 1"),
         (lambda: sensitivity.of_directly_follows(0), "max_trace_length must be at least 1, got 0"),
-        (lambda: sensitivity.of_pair_presence(0), "max_trace_length must be at least 1"),
+        (lambda: sensitivity.of_steps(0), "max_trace_length must be at least 1, got 0"),
+        (lambda: sensitivity.of_count(0), "a change must be an exact number above 0, got 0"),
         (lambda: sensitivity.of_clipped_flows(1), "l2_clip must be at least 2 lattice units"),
-        (lambda: sensitivity.of_activities(0), "max_activities must be at least 1"),
-        (lambda: sensitivity.of_activities(3, 0), "max_cases must be at least 1"),
+        (lambda: sensitivity.of_distinct_cells(0), "n_cells must be at least 1"),
+        (lambda: sensitivity.of_distinct_cells(3, 0), "max_cases must be at least 1"),
     ],
 )
 def test_parameters_out_of_range_are_refused(call, message):

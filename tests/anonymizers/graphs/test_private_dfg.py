@@ -21,6 +21,7 @@ from tests.support.logs import MINUTE, Event, Log, event_batch, naive_pairs, tra
 from tests.support.rounds import Recording, run_rounds
 from tracecloak.anonymizers.accounting.calibration import gaussian_scale, laplace_scale
 from tracecloak.anonymizers.accounting.composition import total
+from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract.in_memory import anonymise, bound, group_into_traces
 from tracecloak.anonymizers.graphs.private_dfg import (
     UNITS,
@@ -146,8 +147,8 @@ def calibrated(params: PrivateDfgParams, norm: int) -> tuple[int, int]:
     """The scale for a norm of one unit."""
     epsilon, delta = params.shares["edges"]
     if params.is_pure:
-        return laplace_scale(epsilon, norm)
-    return gaussian_scale(epsilon, delta, norm)
+        return laplace_scale(epsilon, of_count(norm))
+    return gaussian_scale(epsilon, delta, of_count(norm))
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
@@ -290,9 +291,9 @@ def test_the_noise_drawn_has_the_scale_of_the_edges_share(name: str) -> None:
     clip = clip_of(rounds.decisions, params)
     epsilon, delta = params.shares["edges"]
     if params.is_pure:
-        assert scale == laplace_scale(epsilon, params.max_trace_length + 1)
+        assert scale == laplace_scale(epsilon, of_count(params.max_trace_length + 1))
     else:
-        assert scale == gaussian_scale(epsilon, delta, clip * params.max_units)
+        assert scale == gaussian_scale(epsilon, delta, of_count(clip * params.max_units))
     graph = rounds.decisions["edges"].graph
     n_bins = params.n_duration_bins if params.durations else 1
     n = len(graph.names)

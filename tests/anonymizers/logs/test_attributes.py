@@ -22,6 +22,7 @@ from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness
 from tracecloak.anonymizers.accounting.calibration import gaussian_scale
 from tracecloak.anonymizers.accounting.composition import composed_epsilon
+from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.graphs.private_dfg import ClipDecision
 from tracecloak.anonymizers.logs.attributes import (
     UNITS,
@@ -190,7 +191,7 @@ HALF, DELTA = Fraction(1, 2), Fraction(1, 10**6)
 def test_the_noise_fits_the_sensitivity() -> None:
     assert attribute_noise(OF_CASE, HALF, DELTA, None, 3) == SumNoise((6, 1), 1, True)
     assert attribute_noise(OF_EVENT, HALF, Fraction(0), 7, 3) == SumNoise((42, 1), 1, True)
-    scale = gaussian_scale(HALF, DELTA, 3 * 1500)
+    scale = gaussian_scale(HALF, DELTA, of_count(3 * 1500))
     assert attribute_noise(OF_EVENT, HALF, DELTA, 1500, 3) == SumNoise(scale, UNITS, False)
     with pytest.raises(UsageError, match="scale"):
         attribute_noise(OF_EVENT, Fraction(1, 10**8), DELTA, 10**9, 1000)

@@ -24,10 +24,10 @@ from tests.support.logs import MINUTE, Event, Log, cases_of, event_logs, trace_b
 from tests.support.rounds import Recording
 from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
+from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.logs import case_spans
 from tracecloak.anonymizers.logs.case_spans import (
     N_SPAN_BINS,
-    SPAN_SENSITIVITY,
     CaseSpans,
     SpansDecision,
     decide_spans,
@@ -199,7 +199,7 @@ def test_one_case_changes_the_counts_by_2_in_total(others, length):
         change = counts_of(with_cases(others, case), decisions) - before
         assert change.min() >= 0
         n_kept = min(len(case), length or len(case))
-        assert change.sum() == (SPAN_SENSITIVITY if n_kept > 1 else 0)
+        assert change.sum() == (2 if n_kept > 1 else 0)
 
 
 def test_two_cases_of_a_unit_change_them_by_4_in_total():
@@ -210,13 +210,17 @@ def test_two_cases_of_a_unit_change_them_by_4_in_total():
         change = counts_of(with_cases(OTHERS, *pair)) - before
         changes.add((int(change.sum()), int(change.max())))
     assert changes == {(0, 0), (2, 1), (4, 1), (4, 2)}
-    assert max(changes)[0] == 2 * SPAN_SENSITIVITY
+    assert max(changes)[0] == 2 * 2
 
 
 @pytest.mark.parametrize("units", [1, 2, 5])
 def test_the_noise_has_the_scale_of_the_sensitivity(monkeypatch, units):
     epsilon = Fraction(1, 7)
-    assert spans_scale(epsilon, units) == laplace_scale(epsilon, 2 * units) == (14 * units, 1)
+    assert (
+        spans_scale(epsilon, units)
+        == laplace_scale(epsilon, of_count(2 * units))
+        == (14 * units, 1)
+    )
     used = []
     real = case_spans.noisy_counts
 

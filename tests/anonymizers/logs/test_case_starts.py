@@ -22,6 +22,7 @@ from tests.support.keys import randomness, release_key
 from tests.support.logs import trace_batch
 from tests.support.rounds import Recording
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
+from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.logs import case_starts
 from tracecloak.anonymizers.logs.case_starts import (
     CaseStarts,
@@ -170,8 +171,8 @@ def test_one_case_moves_the_sums_by_2_at_most(monkeypatch, n_cases_noisy):
         assert moved.min() >= 0
         changes.add(moved.sum())
     assert changes == {2} and len(silent.sums) == 2 and silent.scales == {(6, 1)}
-    assert starts_scale(Fraction(1, 3), 1) == laplace_scale(Fraction(1, 3), 2) == (6, 1)
-    assert starts_scale(Fraction(1, 3), 4) == laplace_scale(Fraction(1, 3), 8)
+    assert starts_scale(Fraction(1, 3), 1) == laplace_scale(Fraction(1, 3), of_count(2)) == (6, 1)
+    assert starts_scale(Fraction(1, 3), 4) == laplace_scale(Fraction(1, 3), of_count(8))
 
 
 def test_noise_that_cannot_be_drawn_is_refused():

@@ -25,6 +25,7 @@ from tests.support.logs import MINUTE, Event, Log, cases_of, event_logs, trace_b
 from tests.support.rounds import Recording
 from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.calibration import gaussian_scale, laplace_scale
+from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.logs.step_durations import (
     UNITS,
     DurationsDecision,
@@ -193,9 +194,11 @@ def test_the_noise_is_calibrated_to_the_clip_and_the_unit():
     epsilon, delta = Fraction(38, 100), Fraction(1, 10**6)
     for units in (1, 3):
         noise = durations_noise(epsilon, delta, 5000, units)
-        assert noise == SumNoise(gaussian_scale(epsilon, delta, 5000 * units), UNITS, False)
+        assert noise == SumNoise(
+            gaussian_scale(epsilon, delta, of_count(5000 * units)), UNITS, False
+        )
         noise = durations_noise(epsilon, Fraction(0), whole_norm(20), units)
-        assert noise == SumNoise(laplace_scale(epsilon, 38 * units), 1, True)
+        assert noise == SumNoise(laplace_scale(epsilon, of_count(38 * units)), 1, True)
     with pytest.raises(UsageError, match="raise epsilon"):
         durations_noise(Fraction(1, 10**9), delta, 10**9, 1)
 

@@ -555,9 +555,9 @@ def test_a_unit_changes_the_bought_counts_by_what_is_said(k: int) -> None:
         for n in range(1, 6)
         for case in itertools.product(names, repeat=n)
     ]
-    assert max(changes) == params.rule_query.sensitivity
+    assert max(changes) == params.rule_query.sensitivity.l1
     several = SacofaParams(**{**BOUGHT, "max_prefix_length": k, "max_cases_per_individual": 3})
-    assert several.rule_query.sensitivity == 3 * max(changes)
+    assert several.rule_query.sensitivity.l1 == 3 * max(changes)
 
 
 def test_only_the_first_events_of_a_case_are_counted_where_rules_are_bought() -> None:

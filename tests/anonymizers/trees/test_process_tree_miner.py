@@ -16,6 +16,7 @@ from tests.support.logs import Variant, histogram, trace_batch
 from tests.support.trees import language
 from tracecloak.anonymizers.accounting.calibration import gaussian_scale, laplace_scale
 from tracecloak.anonymizers.accounting.composition import total
+from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.noise.samplers import discrete_laplace
 from tracecloak.anonymizers.trees.counts import PAIR_UNITS
@@ -113,12 +114,12 @@ def test_every_draw_has_the_noise_of_what_one_unit_changes(
     epsilon, delta = params.shares["pairs"]
     if params.is_pure:  # L1 norm 5 of the pairs of one case
         assert kind == "laplace"
-        assert scale == Fraction(*laplace_scale(epsilon, 5 * PAIR_UNITS * units))
+        assert scale == Fraction(*laplace_scale(epsilon, of_count(5 * PAIR_UNITS * units)))
     else:
         least = Fraction(math.isqrt(5 * PAIR_UNITS**2 * units**2))
         assert kind == "gaussian" and delta == params.budget[1]
-        assert scale >= Fraction(*gaussian_scale(epsilon, delta, least))
-        assert scale <= Fraction(*gaussian_scale(epsilon, delta, least + 1))
+        assert scale >= Fraction(*gaussian_scale(epsilon, delta, of_count(least)))
+        assert scale <= Fraction(*gaussian_scale(epsilon, delta, of_count(least + 1)))
     # What fits and what does not: one case adds 1 to both together.
     assert fitness_scale == UNITS * units / params.shares["fitness"][0]
     [(scores, chosen_with, sensitivity, monotone)] = method.chosen

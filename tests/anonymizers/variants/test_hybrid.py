@@ -18,6 +18,7 @@ from tests.support.logs import Variant, histogram, trace_batch, variant_counts
 from tests.support.privacy_loss import delta_between, discrete_laplace
 from tracecloak.anonymizers.accounting.calibration import laplace_scale, stability_threshold
 from tracecloak.anonymizers.accounting.composition import total
+from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.variants import auto as auto_variants
 from tracecloak.anonymizers.variants import hybrid as hybrid_variants
@@ -147,7 +148,7 @@ def test_the_histogram_adds_laplace_noise_and_cuts_at_the_threshold(
     least = stability_threshold(1, DELTA, max_units)
     variants = counted({("A",): least - 1, ("B",): least, ("C", "A"): least + 5})
     kept = stable_variants(variants, Fraction(1), DELTA, max_units, randomness(), "test")
-    assert asked == [laplace_scale(1, max_units)]
+    assert asked == [laplace_scale(1, of_count(max_units))]
     found = variants_of(released(kept, VOCABULARY))
     assert found == {("B",): least, ("C", "A"): least + 5}
 
@@ -284,7 +285,10 @@ def test_the_noise_is_looked_at_and_the_rest_is_spent_on_one_way(
     monkeypatch.setattr(auto_variants, "stable_variants", histogram_of)
     AutoVariants().answer(counted(log), domain(2), epsilon, DELTA, randomness())
     assert ways == [(way, rest, DELTA)]
-    assert asked == [laplace_scale(Fraction(3, 160), 2), laplace_scale(Fraction(1, 160), 2)]
+    assert asked == [
+        laplace_scale(Fraction(3, 160), of_count(2)),
+        laplace_scale(Fraction(1, 160), of_count(2)),
+    ]
 
 
 # --- methods --------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from tests.support.logs import Variant, histogram, trace_batch, variant_counts
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.accounting.gaussian_loss import gaussian_delta
+from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.variants import markov as markov_variants
@@ -234,7 +235,7 @@ def test_pure_noise_has_the_scale_of_the_longest_case(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(markov_variants, "discrete_laplace", none)
     PURE.answer(counted({("A",): 3}), domain(9, 2), Fraction(1, 2), Fraction(0), randomness())
-    assert asked == [laplace_scale(Fraction(1, 2), (9 + 2) * 2)]
+    assert asked == [laplace_scale(Fraction(1, 2), of_count((9 + 2) * 2))]
 
 
 def test_the_lattice_is_coarser_where_noise_is_wide_and_too_wide_is_refused() -> None:

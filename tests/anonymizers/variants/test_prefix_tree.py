@@ -26,6 +26,7 @@ from tests.support.privacy_loss import discrete_gaussian as gaussian_law
 from tests.support.privacy_loss import discrete_laplace as laplace_law
 from tracecloak.anonymizers.accounting.calibration import gaussian_scale
 from tracecloak.anonymizers.accounting.composition import total
+from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.noise.samplers import discrete_gaussian, discrete_laplace
 from tracecloak.anonymizers.variants import prefix_tree as prefix_tree_variants
@@ -119,7 +120,7 @@ def sensitivity(scale: tuple[int, int], epsilon: Fraction, delta: Fraction) -> F
     low, high = ZERO, Fraction(1000)
     while high - low > MILLIONTH / 2:
         middle = (low + high) / 2
-        fits = Fraction(*gaussian_scale(epsilon, delta, middle)) <= Fraction(*scale)
+        fits = Fraction(*gaussian_scale(epsilon, delta, of_count(middle))) <= Fraction(*scale)
         low, high = (middle, high) if fits else (low, middle)
     return high
 
