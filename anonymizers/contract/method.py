@@ -97,6 +97,9 @@ class Anonymizer(Protocol):
         exact_noise: Whether all noise comes from exact samplers.
         verifies: Whether the promise is one of the released log, which `verify` checks on the files
             before they are committed.
+        sums: What all that is released follows from: sums of directly-follows `pairs` or of `cells`
+            of histograms, of which the `Noise` is told, so that audits look at them before anything
+            is made of them; sums that are `released` as they are; or `none`.
         examples: Parameters that show the method: the first in the catalogue, all of them in the
             contract's tests and in audits. Together they go through every round.
     """
@@ -107,6 +110,7 @@ class Anonymizer(Protocol):
     operations: ClassVar[tuple[Operation, ...]]
     exact_noise: ClassVar[bool]
     verifies: ClassVar[bool] = False
+    sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "none"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
 
     @property

@@ -14,7 +14,7 @@ Canonne, Kamath and Steinke (NeurIPS 2020) for the noise; Balle and Wang (ICML 2
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -34,9 +34,8 @@ from tracecloak.anonymizers.accounting.sensitivity import (
 )
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.graphs.noisy_graph import released_graph
-from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.noise.samplers import CellStream, discrete_gaussian, discrete_laplace
-from tracecloak.anonymizers.noise.sums import SumNoise
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
 from tracecloak.anonymizers.rigorous.bought import (
     ActivitiesOfCases,
     NormsOfCases,
@@ -227,18 +226,13 @@ class PrivateDfg(contract.Anonymizer):
         Operation("condensation", "event", "concept:name"),
     )
     exact_noise: ClassVar[bool] = True
+    sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "pairs"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"epsilon": "1", "vocabulary": ("A", "B", "C"), "l2_clip": "4"},
         {"epsilon": "20", "delta": "1e-5", "durations": True, "n_duration_bins": 4},
         {"epsilon": "2", "delta": "0", "vocabulary": ("A", "B"), "max_trace_length": 3},
         {"epsilon": "9", "vocabulary": ("A", "B"), "max_cases_per_individual": 2},
     )
-
-    # Audits put deliberately broken noise in their places, to show that they would notice, and
-    # look at the noisy sums before they are made a graph.
-    gaussian: Callable[..., np.ndarray] = staticmethod(discrete_gaussian)
-    laplace: Callable[..., np.ndarray] = staticmethod(discrete_laplace)
-    publish: Callable[..., Any] = staticmethod(released_graph)
 
     def bounds(self, params: PrivateDfgParams) -> ContributionBounds:
         """Returns the public caps."""
@@ -353,7 +347,6 @@ class PrivateDfg(contract.Anonymizer):
                 params.max_activities,
                 params.max_units,
                 randomness,
-                self.gaussian,
             )
         if round_name == "clip":
             clip = choose_clip(
@@ -377,10 +370,8 @@ class PrivateDfg(contract.Anonymizer):
         borders = params.borders_us
         domain = possible_pairs(vocabulary, 1 if borders is None else len(borders) + 1)
         noise = params.noise(clip_of(decisions, params))
-        stream = CellStream(randomness, "edge sum", cell_numbers(domain))
-        add = self.laplace if params.is_pure else self.gaussian
-        noisy = flows.dense(domain) + add(stream, *noise.scale)
-        return GraphDecision(*self.publish(noisy, domain, vocabulary, borders, noise))
+        noisy = noisy_sums(flows.dense(domain), noise, "edge sum", domain, randomness)
+        return GraphDecision(*released_graph(noisy, domain, vocabulary, borders, noise))
 
     def writes(self, params: PrivateDfgParams) -> tuple[str, ...]:
         """Returns the names of the products."""

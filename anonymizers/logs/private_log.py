@@ -62,8 +62,7 @@ from tracecloak.anonymizers.logs.time_range import (
     choose_time_range,
 )
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.noise.samplers import discrete_gaussian
-from tracecloak.anonymizers.noise.sums import Adding, SumNoise, add_noise, adding, noisy_sums
+from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
 from tracecloak.anonymizers.rigorous.bought import (
     ActivitiesOfCases,
     LengthDecision,
@@ -205,8 +204,7 @@ class PrivateLog(contract.Anonymizer):
         Operation("substitution", "event", "time:timestamp"),
     )
     exact_noise: ClassVar[bool] = True
-    # Adds the noise to all but the variants; replaced by audits and by the controls of tests.
-    add_noise: Adding = staticmethod(add_noise)
+    sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "cells"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {
             "epsilon": "1",
@@ -397,8 +395,7 @@ class PrivateLog(contract.Anonymizer):
             UsageError: A bought vocabulary has too many cells.
         """
         if round_name == KNOWN:
-            with adding(self.add_noise):
-                return self._decide_known(statistics, params, randomness)
+            return self._decide_known(statistics, params, randomness)
         if round_name == CLIP:
             quantile = Fraction(params.clip_quantile)
             clip = choose_clip(
@@ -409,8 +406,7 @@ class PrivateLog(contract.Anonymizer):
                 randomness,
             )
             return ClipDecision(int(clip * UNITS))
-        with adding(self.add_noise):
-            return self._decide_log(statistics, _unfolded(decisions), params, randomness)
+        return self._decide_log(statistics, _unfolded(decisions), params, randomness)
 
     def _decide_known(
         self, statistics: Mapping[str, Any], params: PrivateLogParams, randomness: Randomness
@@ -425,7 +421,6 @@ class PrivateLog(contract.Anonymizer):
                 params.max_activities,
                 units,
                 randomness,
-                discrete_gaussian,
             )
         if "length" in shares:
             quantile = Fraction(params.length_quantile)

@@ -18,8 +18,10 @@ from typing import ClassVar
 import numpy as np
 
 from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
+from tracecloak.anonymizers.noise.drawing import select
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.noise.samplers import CellStream, permute_and_flip
+from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.bought import choose_quantile
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.errors import UsageError
@@ -230,7 +232,8 @@ def choose_time_range(
     length = _LENGTHS[choose_quantile(cases, epsilon / 2, _SHARE, max_units, randomness, purpose)]
     scores = counted.within(length)
     stream = CellStream(randomness, f"{TIME_RANGE} place", cell_numbers(np.arange(len(scores))))
-    place = permute_and_flip(stream, scores, epsilon / 2, Fraction(max_units), monotone=True)
+    changed = of_one_cell(max_units)  # of the cases in a window
+    place = select(stream, scores, epsilon / 2, Fraction(changed.linf), monotone=True)
     begin = place * -(-length // _PLACES)
     margin = -(-length * (_WIDENED - 1) // 2)
     first, last = max(begin - margin, 0), min(begin + length + margin, N_MONTHS)

@@ -1,3 +1,11 @@
+from .drawing import EXACT as EXACT
+from .drawing import Drawn as Drawn
+from .drawing import Noise as Noise
+from .drawing import Recording as Recording
+from .drawing import draw_gaussian as draw_gaussian
+from .drawing import draw_laplace as draw_laplace
+from .drawing import draw_truncated_laplace as draw_truncated_laplace
+from .drawing import select as select
 from .published import choose_harmful as choose_harmful
 from .published import laplace_by_inversion as laplace_by_inversion
 from .published import positive_excess as positive_excess
@@ -11,14 +19,7 @@ from .randomness import hex_ids as hex_ids
 from .randomness import text_digest as text_digest
 from .randomness import uniform as uniform
 from .samplers import CellStream as CellStream
-from .samplers import discrete_gaussian as discrete_gaussian
-from .samplers import discrete_laplace as discrete_laplace
-from .samplers import permute_and_flip as permute_and_flip
-from .samplers import truncated_discrete_laplace as truncated_discrete_laplace
-from .sums import Adding as Adding
 from .sums import SumNoise as SumNoise
-from .sums import add_noise as add_noise
-from .sums import adding as adding
 from .sums import backed_off as backed_off
 from .sums import noisy_counts as noisy_counts
 from .sums import noisy_sums as noisy_sums

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracecloak.anonymizers.noise.randomness import Randomness
+if TYPE_CHECKING:
+    from tracecloak.anonymizers.noise.drawing import Noise
+    from tracecloak.anonymizers.noise.randomness import Randomness
 
 # How far a float64 exp(-x) may be off before a comparison made with it is wrong. Callers give x
 # with an error that moves exp(-x) by less than 2^-48, and `numpy.exp` is taken to be right within
@@ -42,12 +45,17 @@ class CellStream:
 
     def __init__(self, randomness: Randomness, purpose: str, cells: np.ndarray) -> None:
         self._randomness = randomness
-        self._purpose = purpose
+        self.purpose = purpose
         self._cells = cells
         self._counters = np.zeros(len(cells), np.int64)
 
     def __len__(self) -> int:
         return len(self._cells)
+
+    @property
+    def noise(self) -> Noise:
+        """What draws from it."""
+        return self._randomness.noise
 
     def words(self, rows: np.ndarray) -> np.ndarray:
         """Returns uint64[m, 2], the next 128 bits of each row, and moves these rows on by one.
@@ -57,7 +65,7 @@ class CellStream:
         """
         counters = self._counters[rows]
         self._counters[rows] = counters + 1
-        return self._randomness.words(self._purpose, self._cells.take(rows, axis=0), counters)
+        return self._randomness.words(self.purpose, self._cells.take(rows, axis=0), counters)
 
 
 def enclose_exp(exponent: Fraction, bits: int) -> tuple[int, int]:

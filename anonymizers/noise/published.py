@@ -10,8 +10,9 @@ import math
 
 import numpy as np
 
+from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, uniform
-from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
+from tracecloak.anonymizers.noise.samplers import CellStream
 
 
 def truncated_laplace(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
@@ -26,7 +27,7 @@ def truncated_laplace(stream: CellStream, numerator: int, denominator: int) -> n
         numerator: Of the scale.
         denominator: Of the scale.
     """
-    drawn = discrete_laplace(stream, numerator, denominator)
+    drawn = draw_laplace(stream, numerator, denominator)
     sizes = sizes_of(drawn)
     is_negative = stream.words(np.arange(len(stream)))[:, 0] >> np.uint64(63)
     return np.where(is_negative, -sizes, sizes)
@@ -67,7 +68,7 @@ def positive_laplace(
     n_rounds = 0
     while len(rest):
         stream = CellStream(randomness, f"{purpose}/{n_rounds}", cells[rest])
-        tried = np.maximum(counts[rest], 1) + discrete_laplace(stream, numerator, denominator)
+        tried = np.maximum(counts[rest], 1) + draw_laplace(stream, numerator, denominator)
         noisy[rest] = tried
         rest = rest[tried < 1]
         n_rounds += 1
@@ -104,7 +105,7 @@ def choose_harmful(
         return np.zeros(0, np.int64)
     stream = CellStream(randomness, f"{purpose}/number", np.zeros((1, 2), np.uint64))
     # What is left over modulo n + 1 has the law of a size on condition that it is at most n.
-    n_chosen = int(sizes_of(discrete_laplace(stream, numerator, denominator))[0]) % (n + 1)
+    n_chosen = int(sizes_of(draw_laplace(stream, numerator, denominator))[0]) % (n + 1)
     words = randomness.words(f"{purpose}/which", cells)
     return np.sort(np.lexsort((words[:, 1], words[:, 0]))[:n_chosen])
 

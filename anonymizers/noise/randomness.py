@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from tracecloak.anonymizers.noise.drawing import EXACT, Noise
 from tracecloak.schemas.arrays.hashing import text_words
 from tracecloak.schemas.errors import UsageError
 
@@ -72,12 +73,22 @@ class Randomness:
 
     A cell is two 64-bit words: either the identity of a case (`identify`), or small integers chosen
     by the method (`cell_numbers`). One purpose never mixes the two kinds.
+
+    Attributes:
+        input_digest: Of what went in.
+        noise: What draws the noise; exact, but in audits and in the controls of tests.
     """
 
     def __init__(
-        self, key: ReleaseKey, release_id: str, input_digest: str, config_digest: str
+        self,
+        key: ReleaseKey,
+        release_id: str,
+        input_digest: str,
+        config_digest: str,
+        noise: Noise = EXACT,
     ) -> None:
         self.input_digest = input_digest
+        self.noise = noise
         self._unit_key = key, release_id, config_digest
         # Lengths in front keep the parts apart: ("ab", "c") is not ("a", "bc").
         parts = b"".join(
@@ -96,6 +107,12 @@ class Randomness:
         """
         key, release_id, config_digest = self._unit_key
         return Randomness(key, release_id, "", config_digest)
+
+    def with_noise(self, noise: Noise) -> Randomness:
+        """Returns the same stream with something else to draw the noise."""
+        other: Randomness = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, noise=noise)
+        return other
 
     def _purpose(self, name: str) -> KeyedBlocks:
         if name not in self._blocks:

@@ -5,22 +5,20 @@ domain alike. `backed_off` is arithmetic on its result and costs nothing: a row 
 leaves little is drawn towards what the rows around it say.
 
 Noise is added in one place, `noisy_sums`. There an audit looks at the sums before anything is made
-of them, and there the controls of its tests put wrong noise (`adding`).
+of them (`drawing.Noise.made`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
 
+from tracecloak.anonymizers.noise.drawing import draw_gaussian, draw_laplace
+from tracecloak.anonymizers.noise.keyed_stream import CellStream
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.noise.samplers import CellStream, discrete_gaussian, discrete_laplace
 from tracecloak.schemas.statistics.clipped_cells import ClippedCells
 
 _Z95 = 1.96
@@ -86,15 +84,10 @@ def whole(rows: np.ndarray, totals: np.ndarray) -> np.ndarray:
     return down + (rank < missing[:, None])
 
 
-# (exact sums in lattice units, their noise, what it is for, their cells, the release's randomness)
-# -> the sums with noise.
-Adding = Callable[[np.ndarray, SumNoise, str, np.ndarray, Randomness], np.ndarray]
-
-
-def add_noise(
+def noisy_sums(
     sums: np.ndarray, noise: SumNoise, purpose: str, domain: np.ndarray, randomness: Randomness
 ) -> np.ndarray:
-    """Returns int64[n], sums with exact noise on each, keyed by its cell.
+    """Returns int64[n], sums with noise on each, keyed by its cell.
 
     Args:
         sums: int64[n], exact, in lattice units.
@@ -104,28 +97,10 @@ def add_noise(
         randomness: The release's.
     """
     stream = CellStream(randomness, purpose, cell_numbers(domain))
-    draw = discrete_laplace if noise.is_laplace else discrete_gaussian
-    return sums + draw(stream, *noise.scale)
-
-
-_adding: ContextVar[Adding] = ContextVar("adding", default=add_noise)
-
-
-@contextmanager
-def adding(add: Adding) -> Iterator[None]:
-    """Within it, and in no other thread, `noisy_sums` is this function."""
-    token = _adding.set(add)
-    try:
-        yield
-    finally:
-        _adding.reset(token)
-
-
-def noisy_sums(
-    sums: np.ndarray, noise: SumNoise, purpose: str, domain: np.ndarray, randomness: Randomness
-) -> np.ndarray:
-    """Returns what `add_noise` does, or what is in its place; see `adding`."""
-    return _adding.get()(sums, noise, purpose, domain, randomness)
+    draw = draw_laplace if noise.is_laplace else draw_gaussian
+    noisy = sums + draw(stream, *noise.scale)
+    randomness.noise.made(purpose, domain, noisy, noise)
+    return noisy
 
 
 def noisy_counts(

@@ -19,8 +19,9 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_order
+from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
+from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.queries.order_rules import OrderRules
 from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -78,7 +79,7 @@ class RuleQuery:
         exact = [relations.matrix(vocabulary).ravel(), relations.cases(vocabulary)]
         counts = np.concatenate([*exact, relations.firsts(vocabulary)])
         stream = CellStream(randomness, f"{name}/rule", cell_numbers(np.arange(len(counts))))
-        noisy = counts + discrete_laplace(stream, *self.scale)
+        noisy = counts + draw_laplace(stream, *self.scale)
 
         # From here on nothing exact is looked at.
         pairs, cases, firsts = noisy[: n * n].reshape(n, n), noisy[-2 * n : -n], noisy[-n:]

@@ -13,7 +13,7 @@ Sundararajan, 2009).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from tracecloak.anonymizers import contract
@@ -47,6 +47,7 @@ class LaplaceDfg(contract.Anonymizer):
         Operation("condensation", "event", "concept:name"),
     )
     exact_noise: ClassVar[bool] = True
+    sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "pairs"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"epsilon": "1"},
         {"epsilon": "1", "vocabulary": ("A", "B", "C"), "max_trace_length": 4},
@@ -59,9 +60,6 @@ class LaplaceDfg(contract.Anonymizer):
         },
         {"epsilon": "2", "budget": "honest", "vocabulary": ("A", "B"), "max_trace_length": 3},
     )
-
-    # Audits look at the noisy counts before they are made a graph.
-    publish: Callable[..., Any] = staticmethod(clipped_graph)
 
     def bounds(self, params: PairQueryParams) -> ContributionBounds:
         """Returns the public caps."""
@@ -112,7 +110,7 @@ class LaplaceDfg(contract.Anonymizer):
         """
         pairs = PairCounts.of(statistics["pairs"], statistics["names"], params)
         noisy = laplace_query(pairs, params, randomness, self.name)
-        graph, _ = self.publish(noisy, pairs.domain, pairs.vocabulary, None, noise_of(params))
+        graph, _ = clipped_graph(noisy, pairs.domain, pairs.vocabulary, None, noise_of(params))
         return DfgDecision(graph)
 
     def writes(self, params: PairQueryParams) -> tuple[str, ...]:

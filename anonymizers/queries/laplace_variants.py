@@ -22,9 +22,10 @@ from pydantic import Field
 from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.contract.counters import CollectNames, CountVariants
+from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import truncated_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, discrete_laplace
+from tracecloak.anonymizers.noise.samplers import LARGEST_TERM
 from tracecloak.anonymizers.queries.prefix_method import (
     Form,
     LevelMethod,
@@ -66,7 +67,7 @@ class LaplaceVariantsParams(LevelParams):
             self.p_harmful,
             prunes_ended=prunes_all,
             prunes_last=prunes_all,
-            draw=truncated_laplace if self.form == "truncated" else discrete_laplace,
+            draw=truncated_laplace if self.form == "truncated" else draw_laplace,
             named="p_harmful",
         )
 

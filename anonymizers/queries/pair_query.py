@@ -24,9 +24,10 @@ from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import of_count, of_directly_follows
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
+from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import truncated_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
+from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.cells import excess_of_pairs, possible_pairs
 from tracecloak.anonymizers.rigorous.params import Exact, drawable, guarantee_of
@@ -268,9 +269,11 @@ def laplace_query(
         randomness: The release's.
         name: What the purpose begins with.
     """
-    draw = truncated_laplace if params.is_cut_off else discrete_laplace
+    draw = truncated_laplace if params.is_cut_off else draw_laplace
     stream = CellStream(randomness, f"{name}/pair", cell_numbers(pairs.domain))
-    return pairs.counts + draw(stream, *params.scale)
+    noisy = pairs.counts + draw(stream, *params.scale)
+    randomness.noise.made(f"{name}/pair", pairs.domain, noisy, noise_of(params))
+    return noisy
 
 
 def noise_of(params: PairQueryParams) -> SumNoise:

@@ -23,9 +23,10 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import positive_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream, discrete_laplace
+from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream
 from tracecloak.schemas.arrays.merging import offsets_of, ranges, sum_groups
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -66,7 +67,7 @@ class LevelQuery:
     prunes_last: bool = True
     max_candidates: int = MAX_CANDIDATES
     when_full: Literal["refuse", "keep largest"] = "refuse"
-    draw: Sampler = discrete_laplace
+    draw: Sampler = draw_laplace
     is_positive: bool = False
     harmful_threshold: int | None = None
     keeps_uncounted: bool = False

@@ -37,9 +37,10 @@ import numpy as np
 from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.contract.counters import CollectNames, CountVariants
+from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import sizes_of
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
+from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.queries.order_rules import OrderRules
 from tracecloak.anonymizers.queries.prefix_method import (
     LevelMethod,
@@ -105,7 +106,7 @@ class RuleJudge:
             self.randomness, f"{self.name}/harmful", cell_numbers(np.array([depth]))
         )
         # Of a geometric number the remainder of a division by N + 1 has the same law on 0 … N.
-        size = sizes_of(discrete_laplace(stream, *self.scale))[0] % (len(violations) + 1)
+        size = sizes_of(draw_laplace(stream, *self.scale))[0] % (len(violations) + 1)
         words = self.randomness.words(f"{self.name}/chosen", cells)
         order = np.lexsort((words[:, 1], words[:, 0]))
         counted = np.minimum(violations[order], self.largest)

@@ -11,8 +11,9 @@ from pydantic import Field
 
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.sensitivity import of_count
+from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import truncated_laplace
-from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, discrete_laplace
+from tracecloak.anonymizers.noise.samplers import LARGEST_TERM
 from tracecloak.anonymizers.queries.bought_rules import RuleQuery
 from tracecloak.anonymizers.queries.order_rules import NamedRules
 from tracecloak.anonymizers.queries.prefix_method import Form, LevelParams
@@ -152,7 +153,7 @@ class SacofaParams(LevelParams):
             self.least_harmless,
             prunes_ended=prunes_all,
             prunes_last=prunes_all,
-            draw=truncated_laplace if self.form == "truncated" else discrete_laplace,
+            draw=truncated_laplace if self.form == "truncated" else draw_laplace,
             is_positive=self.form == "positive",
             harmful_threshold=self.least_harmful,
             keeps_uncounted=self.keeps_uncounted,

@@ -19,7 +19,7 @@ The Laplace query has: a play-out of counts that are epsilon-differentially priv
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
@@ -34,6 +34,7 @@ from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.counters import CollectNames
+from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import (
     choose_harmful,
     positive_excess,
@@ -42,7 +43,7 @@ from tracecloak.anonymizers.noise.published import (
     truncated_laplace,
 )
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
+from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.queries.pair_query import (
     PairCounts,
     PairQueryParams,
@@ -168,6 +169,7 @@ def exponential_query(
     noisy[kept] = make_positive(
         randomness, f"{name}/pair", cells[kept], pairs.counts[kept], *params.scale
     )
+    randomness.noise.made(f"{name}/pair", pairs.domain, noisy, noise_of(params))
     return noisy
 
 
@@ -197,9 +199,7 @@ def walked_laplace(
     noisy = counts + truncated_laplace(
         CellStream(randomness, f"{purpose}/first", cells), numerator, denominator
     )
-    last = discrete_laplace(
-        CellStream(randomness, f"{purpose}/last", cells), numerator, denominator
-    )
+    last = draw_laplace(CellStream(randomness, f"{purpose}/last", cells), numerator, denominator)
     return np.where(noisy > 0, noisy, 1 + sizes_of(last))
 
 
@@ -216,6 +216,7 @@ class Sapa(contract.Anonymizer):
         Operation("suppression", "event", "time:timestamp"),
     )
     exact_noise: ClassVar[bool] = True
+    sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "pairs"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"epsilon": "1"},
         {"epsilon": "1", "query": "laplace", "vocabulary": ("A", "B"), "max_trace_length": 4},
@@ -228,9 +229,6 @@ class Sapa(contract.Anonymizer):
             "max_trace_length": 3,
         },
     )
-
-    # Audits look at the noisy counts in place of the cases that are played out from them.
-    publish: Callable[..., Any] = staticmethod(lambda *_: (None, None))
 
     def bounds(self, params: SapaParams) -> ContributionBounds:
         """Returns the public caps."""
@@ -314,9 +312,6 @@ class Sapa(contract.Anonymizer):
         else:
             noisy = exponential_query(pairs, statistics["distances"], params, randomness, self.name)
         words = pairs.vocabulary
-        shown, _ = self.publish(noisy, pairs.domain, words, None, noise_of(params))
-        if shown is not None:
-            return VariantsDecision(shown)
         offsets, codes = play_out(
             pairs.sources,
             pairs.targets,

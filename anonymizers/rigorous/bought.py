@@ -6,7 +6,6 @@ Each choice is a round of its own with its own share of epsilon and delta.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
@@ -18,8 +17,9 @@ from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.calibration import gaussian_scale
 from tracecloak.anonymizers.accounting.sensitivity import of_count, of_distinct_cells
 from tracecloak.anonymizers.contract.bounding import distinct_activities
+from tracecloak.anonymizers.noise.drawing import draw_gaussian, select
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.noise.samplers import CellStream, permute_and_flip
+from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
@@ -140,7 +140,7 @@ def choose_quantile(
     scores = -np.maximum(np.maximum(before - goal, goal - reached), 0)
     stream = CellStream(randomness, purpose, cell_numbers(np.arange(len(scores))))
     changed = of_count(max(q, scale - q)).of_cases(max_units)
-    return permute_and_flip(stream, scores, epsilon, Fraction(changed.linf))
+    return select(stream, scores, epsilon, Fraction(changed.linf))
 
 
 def vocabulary_scale(
@@ -181,12 +181,11 @@ def choose_vocabulary(
     max_activities: int,
     max_units: int,
     randomness: Randomness,
-    noise: Callable[..., np.ndarray],
 ) -> VocabularyDecision:
     """Chooses the activities whose noisy number of cases reaches the threshold."""
     stream = CellStream(randomness, "activity", randomness.identify("activity", counted.names))
     scale = vocabulary_scale(epsilon, delta, max_activities, max_units)
-    noisy = counted.counts + noise(stream, *scale)
+    noisy = counted.counts + draw_gaussian(stream, *scale)
     chosen = noisy >= vocabulary_threshold(epsilon, delta, max_activities, max_units)
     names = [name for name in counted.names.filter(pa.array(chosen)).to_pylist() if name != OTHER]
     return VocabularyDecision(ActivityVocabulary.public(names))

@@ -35,8 +35,9 @@ from tracecloak.anonymizers.accounting.calibration import (
 )
 from tracecloak.anonymizers.accounting.composition import Mechanism, Spend, composed_epsilon
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count, of_one_cell
+from tracecloak.anonymizers.noise.drawing import draw_gaussian, draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.noise.samplers import CellStream, discrete_gaussian, discrete_laplace
+from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.anonymizers.streams.matrix_mechanism import LARGEST_VALUE, Participation, Strategy
 from tracecloak.schemas.errors import UsageError
@@ -153,7 +154,7 @@ class ContinualNoise:
             rows = noisy[start : start + rows_at_once]
             identities = cells_of_values(first + start, rows, cells, randomness, what)
             stream = CellStream(randomness, what, identities)
-            draw = discrete_laplace if self.is_laplace else discrete_gaussian
+            draw = draw_laplace if self.is_laplace else draw_gaussian
             rows += draw(stream, *self.scale).reshape(rows.shape)
         return noisy
 

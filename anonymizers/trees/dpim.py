@@ -14,7 +14,7 @@ the paper states. The token-weighted fitness of its code has none below 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
@@ -25,8 +25,9 @@ from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.counters import CollectNames, CountVariants
+from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers
-from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE, CellStream, discrete_laplace
+from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE, CellStream
 from tracecloak.anonymizers.trees.counts import Part, cases_with_pair
 from tracecloak.anonymizers.trees.cuts import PartEnds, Relation, build_tree
 from tracecloak.anonymizers.trees.dpim_params import DpimParams
@@ -47,7 +48,6 @@ _ROWS = 1 << 20  # noise of so many pairs is drawn at a time
 class _Round:
     """What a round has: the log, and randomness that is its own."""
 
-    method: Dpim
     variants: VariantHistogram
     names: Sequence[str]
     params: DpimParams
@@ -70,13 +70,13 @@ class _Round:
             n = min(n_at_once, n_pairs - begun)
             cells = first + begun * n_cells + np.arange(n * n_cells)
             stream = CellStream(self.randomness, "dpim/select", cell_numbers(cells))
-            noise = self.method.laplace(stream, *scale).reshape(n, n_cells)
+            noise = draw_laplace(stream, *scale).reshape(n, n_cells)
             for row in noise:
                 noisy = np.where(is_left, flat + row, np.iinfo(np.int64).min)
                 is_left[int(np.argmax(noisy))] = False
         cells = first + n_cells * n_cells + np.arange(n_cells)
         stream = CellStream(self.randomness, "dpim/select", cell_numbers(cells))
-        noisy = flat + self.method.laplace(stream, *scale)
+        noisy = flat + draw_laplace(stream, *scale)
         return Relation(noisy.reshape(counts.shape), ~is_left.reshape(counts.shape))
 
     def tree(self, relation: Relation, n_pairs: int) -> ProcessTree:
@@ -104,7 +104,6 @@ class _Round:
             scale,
             self.randomness,
             f"dpim/ends/{self.number}/{number}",
-            self.method.laplace,
         )
         least = clearly_above_zero(scale)
         return [
@@ -119,7 +118,7 @@ class _Round:
         """Returns the noisy mean fitness of the cases, whose number is public."""
         cell = cell_numbers(np.array([self.number]))
         stream = CellStream(self.randomness, "dpim/fitness", cell)
-        noise = int(self.method.laplace(stream, *self.params.fitness_scale)[0])
+        noise = int(draw_laplace(stream, *self.params.fitness_scale)[0])
         fits = fitness_sum(tree, self.names, self.variants, "share")
         return (fits + noise) / (self.variants.n_cases * UNITS)
 
@@ -147,9 +146,6 @@ class Dpim(contract.Anonymizer):
         {"epsilon": "100", "bounds_from_log": True, "vocabulary": ("A", "B")},
         {"epsilon": "2", "vocabulary": ("A", "B"), "size_bounds": (2, 5)},
     )
-
-    # Audits put deliberately broken noise in its place, to show that they would notice.
-    laplace: Callable[..., np.ndarray] = staticmethod(discrete_laplace)
 
     def bounds(self, params: DpimParams) -> ContributionBounds:
         """Returns the public caps."""
@@ -250,7 +246,7 @@ class Dpim(contract.Anonymizer):
             counts = cases_with_pair(variants, len(names))
             low, high = params.sizes(len(names), int((counts > 0).sum()))
             for number in range(params.n_rounds):
-                own = _Round(self, variants, names, params, randomness, number)
+                own = _Round(variants, names, params, randomness, number)
                 cell = cell_numbers(np.array([number]))
                 words = randomness.words("dpim/size", cell)[:, 0]
                 n_pairs = low + int(below(words, high - low + 1)[0])

@@ -26,13 +26,10 @@ from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import of_count, of_shares
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
+from tracecloak.anonymizers.noise.drawing import draw_laplace, select
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.noise.samplers import (
-    CellStream,
-    discrete_gaussian,
-    discrete_laplace,
-    permute_and_flip,
-)
+from tracecloak.anonymizers.noise.samplers import CellStream
+from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
 from tracecloak.anonymizers.rigorous.bought import (
     ActivitiesOfCases,
     VocabularyDecision,
@@ -101,17 +98,13 @@ class ProcessTreeMiner(contract.Anonymizer):
         Operation("condensation", "event", "concept:name"),
     )
     exact_noise: ClassVar[bool] = True
+    sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "cells"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"epsilon": "1", "vocabulary": ("A", "B", "C"), "max_pairs": 4},
         {"epsilon": "20", "delta": "1e-5", "n_sizes": 4},
         {"epsilon": "2", "delta": "0", "vocabulary": ("A", "B"), "ends_share": "0"},
         {"epsilon": "9", "vocabulary": ("A", "B"), "max_cases_per_individual": 2},
     )
-
-    # Audits put deliberately broken noise in their places, to show that they would notice.
-    gaussian: Callable[..., np.ndarray] = staticmethod(discrete_gaussian)
-    laplace: Callable[..., np.ndarray] = staticmethod(discrete_laplace)
-    select: Callable[..., int] = staticmethod(permute_and_flip)
 
     def bounds(self, params: ProcessTreeParams) -> ContributionBounds:
         """Returns the public caps."""
@@ -215,7 +208,6 @@ class ProcessTreeMiner(contract.Anonymizer):
                 params.max_activities,
                 params.max_units,
                 randomness,
-                self.gaussian,
             )
         if params.vocabulary is None:
             bought: VocabularyDecision = decisions["vocabulary"]
@@ -240,7 +232,7 @@ class ProcessTreeMiner(contract.Anonymizer):
             np.int64,
         )
         cells = cell_numbers(np.arange(len(candidates)))
-        chosen = self.select(
+        chosen = select(
             CellStream(randomness, "process-tree/selection", cells),
             scores,
             params.shares["selection"][0],
@@ -260,10 +252,10 @@ class ProcessTreeMiner(contract.Anonymizer):
     ) -> Relation:
         """Returns the noisy counts of all pairs in cases, all but that of start and end."""
         exact = clipped_pairs(variants, n_names, params.max_pairs, 1 if params.is_pure else 2)
-        add = self.laplace if params.is_pure else self.gaussian
-        cells = cell_numbers(np.arange(exact.size))
-        noise = add(CellStream(randomness, "process-tree/pairs", cells), *params.pairs_scale)
-        counts = (exact + noise.reshape(exact.shape)) // PAIR_UNITS
+        noise = SumNoise(params.pairs_scale, PAIR_UNITS, params.is_pure)
+        cells = np.arange(exact.size)
+        noisy = noisy_sums(exact.ravel(), noise, "process-tree/pairs", cells, randomness)
+        counts = noisy.reshape(exact.shape) // PAIR_UNITS
         holds = np.ones(exact.shape, bool)
         holds[-1, -1] = False
         return Relation(counts, holds)
@@ -282,7 +274,7 @@ class ProcessTreeMiner(contract.Anonymizer):
 
         What is read of the log is what the questions about ends are answered with.
         """
-        ends = _Ends(self, variants, params, randomness)
+        ends = _Ends(variants, params, randomness)
         found = {normalise(flower(names)): None}
         above_noise = params.pairs_deviation * math.sqrt(2 * math.log(relation.counts.size))
         n_clear = int((relation.holds & (relation.counts > above_noise)).sum())
@@ -308,7 +300,7 @@ class ProcessTreeMiner(contract.Anonymizer):
         fits = fitness_sum(tree, names, variants, "share")
         sums = np.array([fits, variants.n_cases * UNITS - fits], np.int64)
         stream = CellStream(randomness, "process-tree/fitness", cell_numbers(np.arange(2)))
-        fitting, rest = (sums + self.laplace(stream, *params.fitness_scale)).tolist()
+        fitting, rest = (sums + draw_laplace(stream, *params.fitness_scale)).tolist()
         return fitting / (fitting + rest) if fitting + rest > 0 else None
 
     def writes(self, params: ProcessTreeParams) -> tuple[str, ...]:
@@ -327,12 +319,10 @@ class _Ends:
 
     def __init__(
         self,
-        method: ProcessTreeMiner,
         variants: VariantHistogram,
         params: ProcessTreeParams,
         randomness: Randomness,
     ) -> None:
-        self.method = method
         self.variants = variants
         self.params = params
         self.randomness = randomness
@@ -376,7 +366,6 @@ class _Ends:
             scale,
             self.randomness,
             f"process-tree/ends/{len(self.known)}",
-            self.method.laplace,
         )
         self.known[parts] = found, clearly_above_zero(scale)
         return self.known[parts]

@@ -13,7 +13,7 @@ much, and together more than the budget. Here the halving goes over all question
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -21,8 +21,9 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.sensitivity import of_distinct_cells
+from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
+from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.trees.counts import Part, cases_by_ends
 from tracecloak.anonymizers.trees.cuts import EndsOfParts, PartEnds
 from tracecloak.schemas.models.process_tree import Operator
@@ -72,7 +73,6 @@ def noisy_ends(
     scale: tuple[int, int],
     randomness: Randomness,
     purpose: str,
-    laplace: Callable[..., np.ndarray] = discrete_laplace,
 ) -> NoisyEnds:
     """Counts and adds noise to every activity of the parts; those of no part stay 0.
 
@@ -83,14 +83,13 @@ def noisy_ends(
         scale: Of discrete Laplace noise; `scale_of` gives it.
         randomness: The release's.
         purpose: One of its own for each question.
-        laplace: The sampler.
     """
     asked = np.array(sorted(code for part in parts for code in part), np.int64)
     starts, ends = (np.zeros(n_activities, np.int64) for _ in range(2))
     counted = cases_by_ends(variants, n_activities, parts)
     for found, exact, which in zip((starts, ends), counted, ("start", "end"), strict=True):
         stream = CellStream(randomness, f"{purpose}/{which}", cell_numbers(asked))
-        found[asked] = exact[asked] + laplace(stream, *scale)
+        found[asked] = exact[asked] + draw_laplace(stream, *scale)
     return NoisyEnds(starts, ends)
 
 

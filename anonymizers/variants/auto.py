@@ -16,8 +16,9 @@ import numpy as np
 from tracecloak.anonymizers.accounting.calibration import laplace_scale, stability_threshold
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import of_count, of_one_cell
+from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
+from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.params import BOUGHT_SHARE, drawable
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.markov import MarkovVariants
@@ -148,7 +149,7 @@ class AutoVariants:
         def noise(number: str) -> int:
             cell = cell_numbers(np.zeros(1, np.int64))
             stream = CellStream(randomness, f"{self.name}/choice/{number}", cell)
-            return int(discrete_laplace(stream, *self._scale(number, epsilon, max_units))[0])
+            return int(draw_laplace(stream, *self._scale(number, epsilon, max_units))[0])
 
         return way_of(
             balance(counted, threshold) + noise("balance"), counted.n_cases + noise("cases")

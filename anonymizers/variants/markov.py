@@ -32,13 +32,9 @@ from tracecloak.anonymizers.accounting.sensitivity import (
     of_directly_follows,
     of_one_cell,
 )
+from tracecloak.anonymizers.noise.drawing import draw_gaussian, draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.noise.samplers import (
-    LARGEST_SCALE,
-    CellStream,
-    discrete_gaussian,
-    discrete_laplace,
-)
+from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE, CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.bought import choose_quantile, norm_grid
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
@@ -193,7 +189,7 @@ class MarkovVariants:
         clip_units = math.isqrt(clip * units**2)
         scale = gaussian_scale(rest, delta, sums_sensitivity(clip, units, domain.max_units))
         stream = CellStream(randomness, f"{self._prefix}/sum", cell_numbers(cells.possible))
-        noisy = flows.sums(cells, clip_units, units) + discrete_gaussian(stream, *scale)
+        noisy = flows.sums(cells, clip_units, units) + draw_gaussian(stream, *scale)
         return noisy, SumNoise(scale, units, False)
 
     def _choose_clip(
@@ -262,7 +258,7 @@ class MarkovVariantsPure(MarkovVariants):
             laplace_scale(epsilon, whole_sums_sensitivity(domain.max_length, domain.max_units))
         )
         stream = CellStream(randomness, f"{self._prefix}/sum", cell_numbers(cells.possible))
-        noisy = flows.whole_sums(cells) + discrete_laplace(stream, *scale)
+        noisy = flows.whole_sums(cells) + draw_laplace(stream, *scale)
         return noisy, SumNoise(scale, 1, True)
 
 

@@ -18,7 +18,6 @@ from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text, split
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.noise.samplers import discrete_gaussian
 from tracecloak.anonymizers.rigorous.bought import (
     ActivitiesOfCases,
     LengthsOfCases,
@@ -204,7 +203,6 @@ class VariantLog(contract.Anonymizer):
                 params.max_activities,
                 params.max_units,
                 randomness,
-                discrete_gaussian,
             )
         if round_name == "length":
             quantile = Fraction(params.length_quantile)

@@ -22,13 +22,9 @@ import pyarrow as pa
 from tracecloak.anonymizers.accounting.calibration import gaussian_scale, laplace_scale
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import of_distinct_cells, of_one_cell
+from tracecloak.anonymizers.noise.drawing import draw_gaussian, draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.noise.samplers import (
-    LARGEST_TERM,
-    CellStream,
-    discrete_gaussian,
-    discrete_laplace,
-)
+from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream
 from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.schemas.arrays.merging import offsets_of, ranges, sum_groups
@@ -63,7 +59,7 @@ class NodeNoise:
     @property
     def variance(self) -> float:
         """Of the continuous noise of this scale, for the weights of least squares."""
-        factor = 2 if self.draw is discrete_laplace else 1
+        factor = 2 if self.draw is draw_laplace else 1
         return factor * float(Fraction(*self.scale)) ** 2
 
 
@@ -187,8 +183,8 @@ def tree_noise(domain: Domain, epsilon: Fraction, delta: Fraction) -> TreeNoise 
     Returns:
         None where no noise can be drawn that is wide enough.
     """
-    laplace = _noise_of(domain, epsilon, delta, discrete_laplace)
-    gaussian = _noise_of(domain, epsilon, delta, discrete_gaussian) if delta else None
+    laplace = _noise_of(domain, epsilon, delta, draw_laplace)
+    gaussian = _noise_of(domain, epsilon, delta, draw_gaussian) if delta else None
     if laplace is None or gaussian is None:
         return laplace or gaussian
     return gaussian if gaussian.prefix.variance < laplace.prefix.variance else laplace
@@ -208,7 +204,7 @@ def _noise_of(
         else 2 * ((of_one_cell(m), Fraction(1)),)
     )  # no prefix can grow: all is for ends
     try:
-        if draw is discrete_laplace:
+        if draw is draw_laplace:
             scales = [laplace_scale(epsilon * share, changed) for changed, share in parts]
         else:
             scales = [
@@ -230,7 +226,7 @@ def _noise_of(
 
 def _least(draw: Sampler, scale: tuple[int, int], n_nodes: int) -> int:
     """Returns the threshold; of so many nodes without cases about half a one passes."""
-    if draw is discrete_laplace:
+    if draw is draw_laplace:
         width = math.log(n_nodes)
     else:
         width = NormalDist().inv_cdf(1 - 1 / (2 * n_nodes))

@@ -25,8 +25,9 @@ from tracecloak.anonymizers.accounting.calibration import laplace_interval, lapl
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.accounting.intervals import DIGITS, Interval
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
+from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream, discrete_laplace
+from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream
 from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.schemas.arrays.sequences import encode_sequences
@@ -127,7 +128,7 @@ class SparseHistogram:
         thresholds = self.thresholds(domain, epsilon)
         cells = randomness.identify("sparse-histogram variant", counted.sequences)
         stream = CellStream(randomness, "sparse-histogram count", cells)
-        noisy = counted.counts + discrete_laplace(stream, *thresholds.scale)
+        noisy = counted.counts + draw_laplace(stream, *thresholds.scale)
         kept = np.flatnonzero(noisy >= _least(counted, thresholds))
         junk, values = _junk(thresholds, randomness)
         is_free = np.asarray(pc.invert(pc.is_in(junk, value_set=counted.sequences)))
@@ -308,6 +309,6 @@ def _sequence(
 def _geometric(stream: CellStream, scale: tuple[int, int]) -> int:
     """Returns G with P(G >= k) = exp(-k / scale): discrete Laplace noise that is not negative."""
     while True:
-        value = int(discrete_laplace(stream, *scale)[0])
+        value = int(draw_laplace(stream, *scale)[0])
         if value >= 0:
             return value

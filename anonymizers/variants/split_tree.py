@@ -15,8 +15,9 @@ import numpy as np
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
+from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
+from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.schemas.arrays.merging import offsets_of, ranges, sum_groups
@@ -173,7 +174,7 @@ def grow(
         leaves = np.flatnonzero(is_leaf)
         noisy = np.zeros(counts.size, np.int64)
         noise = CellStream(randomness, "privtree leaf", below_them[leaves])
-        noisy[leaves] = counts.ravel()[leaves] + discrete_laplace(noise, *scale)
+        noisy[leaves] = counts.ravel()[leaves] + draw_laplace(noise, *scale)
         depths = np.full(len(nodes), depth)
         levels.append((parents, activities, depths, is_leaf, noisy.reshape(counts.shape)))
         nodes, cells = children.ravel()[chosen], below_them[chosen]
@@ -192,7 +193,7 @@ def _passes(
     counts: np.ndarray, depth: int, rule: SplitRule, cells: np.ndarray, randomness: Randomness
 ) -> np.ndarray:
     """bool[n], the decisions on prefixes of one length."""
-    noise = discrete_laplace(CellStream(randomness, "privtree split", cells), *rule.scale)
+    noise = draw_laplace(CellStream(randomness, "privtree split", cells), *rule.scale)
     return rule.biased(counts, depth) + noise > 0
 
 

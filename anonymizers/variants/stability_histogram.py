@@ -9,7 +9,7 @@ and Mandayam (PoPETs 2022); for event logs, TraVaS (Rafiei, Wangelik and van der
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
@@ -27,12 +27,9 @@ from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.counters import CollectNames, CountVariants
+from tracecloak.anonymizers.noise.drawing import draw_laplace, draw_truncated_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.noise.samplers import (
-    CellStream,
-    discrete_laplace,
-    truncated_discrete_laplace,
-)
+from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.params import RigorousParams, drawable, guarantee_of
 from tracecloak.anonymizers.variants.generator import VariantsDecision, log_of
 from tracecloak.schemas.events.traces import TraceBatch
@@ -91,15 +88,12 @@ class VariantHistogramMethod(contract.Anonymizer):
         Operation("suppression", "event", "time:timestamp"),
     )
     exact_noise: ClassVar[bool] = True
+    sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "released"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"epsilon": "1"},
         {"epsilon": "8", "delta": "1e-5", "max_cases_per_individual": 2},
         {"epsilon": "4", "vocabulary": ("A", "B"), "max_trace_length": 2},
     )
-
-    # Audits put deliberately broken noise in their places, to show that they would notice.
-    laplace: Callable[..., np.ndarray] = staticmethod(discrete_laplace)
-    truncated: Callable[..., np.ndarray] = staticmethod(truncated_discrete_laplace)
 
     def bounds(self, params: VariantHistogramParams) -> ContributionBounds:
         """Returns the public caps; none is needed for the guarantee per case."""
@@ -155,9 +149,9 @@ class VariantHistogramMethod(contract.Anonymizer):
         cells = randomness.identify("variant", counted.sequences)
         stream = CellStream(randomness, "variant count", cells)
         if params.noise == "truncated":
-            noise = self.truncated(stream, *params.scale, params.threshold - 1)
+            noise = draw_truncated_laplace(stream, *params.scale, params.threshold - 1)
         else:
-            noise = self.laplace(stream, *params.scale)
+            noise = draw_laplace(stream, *params.scale)
         noisy = counted.counts + noise
         # Names that only unreleased variants have go no further, nor does their number.
         released = most_frequent_first(

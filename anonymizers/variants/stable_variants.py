@@ -14,8 +14,9 @@ import pyarrow as pa
 from tracecloak.anonymizers.accounting.calibration import laplace_scale, stability_threshold
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
+from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
+from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -48,7 +49,7 @@ def stable_variants(
     cells = randomness.identify(f"{prefix}/variant", counted.sequences)
     stream = CellStream(randomness, f"{prefix}/count", cells)
     scale = drawable(laplace_scale(epsilon, of_one_cell(max_units)))
-    noisy = counted.counts + discrete_laplace(stream, *scale)
+    noisy = counted.counts + draw_laplace(stream, *scale)
     kept = noisy >= stability_threshold(epsilon, delta, max_units)
     return VariantHistogram(
         counted.sequences.filter(pa.array(kept)), np.minimum(noisy[kept], _MAX_COUNT)

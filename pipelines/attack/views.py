@@ -7,7 +7,7 @@ without noise.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.anonymizers.contract.method import Anonymizer, Products
+from tracecloak.anonymizers.noise.drawing import Noise
+from tracecloak.anonymizers.noise.keyed_stream import CellStream
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.schemas.events.attributes import Attribute
@@ -127,80 +129,109 @@ class NoisyHistograms:
         return seen
 
 
+def with_noise(method: Anonymizer, change: Callable[[Noise], Noise]) -> Anonymizer:
+    """Returns the method deciding with other noise: what comes of the noise that it is given."""
+    other: Any = copy.copy(method)
+
+    def decide(
+        round_name: str,
+        statistics: Mapping[str, Any],
+        decisions: Mapping[str, Any],
+        params: Any,
+        randomness: Randomness,
+    ) -> Any:
+        noise = change(randomness.noise)
+        return method.decide(
+            round_name, statistics, decisions, params, randomness.with_noise(noise)
+        )
+
+    other.decide = decide
+    return other
+
+
+@dataclass(frozen=True)
+class _Telling(Noise):
+    """Draws as another does, and keeps the sums that it is told of."""
+
+    inner: Noise
+    told: dict[str, tuple[np.ndarray, np.ndarray, SumNoise]]
+
+    def laplace(self, *given: Any) -> np.ndarray:
+        return self.inner.laplace(*given)
+
+    def gaussian(self, *given: Any) -> np.ndarray:
+        return self.inner.gaussian(*given)
+
+    def truncated_laplace(self, *given: Any) -> np.ndarray:
+        return self.inner.truncated_laplace(*given)
+
+    def select(self, *given: Any, **named: Any) -> int:
+        return self.inner.select(*given, **named)
+
+    def made(self, purpose: str, domain: np.ndarray, noisy: np.ndarray, noise: SumNoise) -> None:
+        self.told[purpose] = noisy, domain, noise
+
+
+class Silent(Noise):
+    """Adds nothing; what is chosen is chosen as ever."""
+
+    def laplace(self, stream: CellStream, *given: Any) -> np.ndarray:
+        """Returns zeros."""
+        return np.zeros(len(stream), np.int64)
+
+    def gaussian(self, stream: CellStream, *given: Any) -> np.ndarray:
+        """Returns zeros."""
+        return np.zeros(len(stream), np.int64)
+
+    def truncated_laplace(self, stream: CellStream, *given: Any) -> np.ndarray:
+        """Returns zeros."""
+        return np.zeros(len(stream), np.int64)
+
+
 def before_publication(method: Anonymizer) -> Anonymizer:
-    """Returns the method with its noisy sums for products, or as it is if it shows none.
+    """Returns the method with its noisy sums for products, or as it is if it tells of none.
 
     A log that is drawn from noisy histograms is not drawn then: they are shown in its place, with
     its variants and their numbers of cases.
     """
-    shown = copy.copy(method)
-    if hasattr(shown, "publish"):
-        shown.publish = lambda *sums: (NoisySums(*sums), None)
-        return shown
-    if hasattr(method, "noisy_relation"):
-        return _with_noisy_pairs(method)
-    add = getattr(method, "add_noise", None)
-    if add is None:
+    if method.sums in ("none", "released"):
         return method
-    noisy: dict[str, NoisyCells] = {}
-
-    def noting(
-        sums: np.ndarray, noise: SumNoise, purpose: str, domain: np.ndarray, randomness: Randomness
-    ) -> np.ndarray:
-        made: np.ndarray = add(sums, noise, purpose, domain, randomness)
-        noisy[purpose] = NoisyCells(made / noise.units, domain, noise.width / noise.units)
-        return made
-
-    def products(decisions: Mapping[str, Any], params: Any) -> Products:
-        last = decisions[method.rounds(params)[-1]]
-        seen = {"variants": last.variants, "noisy histograms": NoisyHistograms(dict(noisy))}
-        noisy.clear()  # the next release has its own
-        return Products(seen)
-
-    replaced = {"add_noise": noting, "products": products, "log": "none", "original": method}
-    for name, value in replaced.items():
-        setattr(shown, name, value)
-    return shown
-
-
-def _with_noisy_pairs(method: Any) -> Anonymizer:
-    """Returns a miner of trees that shows the noisy pairs which its candidates follow from."""
-    shown = copy.copy(method)
-    noisy: dict[str, NoisyCells] = {}
-
-    def noting(variants: VariantHistogram, n_names: int, params: Any, randomness: Any) -> Any:
-        relation = method.noisy_relation(variants, n_names, params, randomness)
-        counts = relation.counts.ravel().astype(float)
-        noisy["pairs"] = NoisyCells(counts, np.arange(len(counts)), params.pairs_deviation)
-        return relation
+    told: dict[str, tuple[np.ndarray, np.ndarray, SumNoise]] = {}
+    shown: Any = with_noise(method, lambda noise: _Telling(noise, told))
 
     def products(decisions: Mapping[str, Any], params: Any) -> Products:
         seen = {**method.products(decisions, params).by_name}
-        seen["noisy histograms"] = NoisyHistograms(dict(noisy))
-        noisy.clear()  # the next release has its own
+        if method.sums == "pairs":
+            names = next(iter(seen.values())).names
+            ((noisy, domain, noise),) = told.values()
+            borders = getattr(params, "borders_us", None)
+            seen = {"sums": NoisySums(noisy, domain, ActivityVocabulary(names), borders, noise)}
+        else:
+            if method.log == "generated":
+                seen["variants"] = decisions[method.rounds(params)[-1]].variants
+            histograms = {
+                purpose: NoisyCells(noisy / noise.units, domain, noise.width / noise.units)
+                for purpose, (noisy, domain, noise) in told.items()
+            }
+            seen["noisy histograms"] = NoisyHistograms(histograms)
+        told.clear()  # the next release has its own
         return Products(seen)
 
-    shown.noisy_relation, shown.products, shown.original = noting, products, method
+    shown.products, shown.log, shown.original = products, "none", method
     return shown
 
 
 def without_noise(method: Anonymizer) -> Anonymizer | None:
-    """Returns the method with zeros for noise, or None if its noise cannot be replaced.
+    """Returns the method with zeros for noise; what is chosen is chosen as ever.
 
-    What is bought and how variants are made may keep theirs.
+    None where what it releases without noise are not the counts of the log: a log that is drawn.
     """
-    if hasattr(method, "original"):  # the method that it is a view of
-        original = without_noise(method.original)
-        return None if original is None else before_publication(original)
-    names = [name for name in ("laplace", "gaussian", "truncated") if hasattr(method, name)]
-    silent = copy.copy(method)
-    for name in names:
-        setattr(silent, name, lambda stream, *_: np.zeros(len(stream), np.int64))
-    if hasattr(silent, "add_noise"):
-        silent.add_noise = lambda sums, *_: sums
-    elif not names:
+    original = getattr(method, "original", None)  # the method that it is a view of
+    if original is not None:
+        return before_publication(with_noise(original, lambda noise: Silent()))
+    if method.sums == "none" and method.log != "none":
         return None
-    return silent
+    return with_noise(method, lambda noise: Silent())
 
 
 def is_log_seen(method: Anonymizer, params: Any) -> bool:

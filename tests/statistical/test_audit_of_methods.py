@@ -271,7 +271,7 @@ def mostly(part: str, **others: Any) -> dict[str, Any]:
 
 
 def audit_of_part(
-    purpose: str, method: PrivateLog, n: int, confidence: float = 1 - 1e-6
+    purpose: str, method: Anonymizer, n: int, confidence: float = 1 - 1e-6
 ) -> tuple[float, float]:
     """The bound, and the part's own share of epsilon."""
     part, others, told = PARTS[purpose]
@@ -315,7 +315,7 @@ def test_a_third_of_the_noise_on_the_pairs_of_a_tree_is_found() -> None:
         "epsilon": "2", "delta": "0", "vocabulary": ("A",), "n_sizes": 1, "max_pairs": 3,
         "max_trace_length": 4, "selection_share": "0.01", "ends_share": "0",
     }  # fmt: skip
-    methods = (ProcessTreeMiner(), True), (broken_methods.MinerWithAThirdOfTheNoise(), False)
+    methods = (ProcessTreeMiner(), True), (broken_methods.miner_with_a_third_of_the_noise(), False)
     for method, is_right in methods:
         found = audit(method, example, "repeats", 600, 0.999)
         assert (found.epsilon <= 2) == is_right, found

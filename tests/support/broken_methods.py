@@ -7,28 +7,29 @@ they do is right. Their noise is keyed like the right one, but for the one that 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tests.support import broken_noise
 from tracecloak.anonymizers.audit.difference_attack import plain_tree
-from tracecloak.anonymizers.contract.method import Counter
+from tracecloak.anonymizers.contract.method import Anonymizer, Counter
 from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg
 from tracecloak.anonymizers.logs.attributes import AttributeCounter
 from tracecloak.anonymizers.logs.private_log import PrivateLog, PrivateLogParams
 from tracecloak.anonymizers.logs.step_durations import StepDurations
+from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.noise.published import laplace_by_inversion
 from tracecloak.anonymizers.noise.randomness import Randomness, uniform
 from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
-from tracecloak.anonymizers.noise.sums import SumNoise, add_noise
 from tracecloak.anonymizers.trees.process_tree_miner import ProcessTreeMiner
 from tracecloak.anonymizers.trees.process_tree_params import ProcessTreeParams
 from tracecloak.anonymizers.variants.stability_histogram import (
     VariantHistogramMethod,
     VariantHistogramParams,
 )
+from tracecloak.pipelines.attack.views import with_noise
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -37,7 +38,7 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 _NO_CLIP = 1 << 30
 
 # (stream, numerator, denominator of the scale that the guarantee demands) -> noise of each row.
-Noise = Callable[[CellStream, int, int], np.ndarray]
+Sampler = Callable[[CellStream, int, int], np.ndarray]
 
 
 def raw_float(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
@@ -78,7 +79,7 @@ def reused(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
     return broken_noise.right(np.random.default_rng(0), numerator / denominator, len(stream))
 
 
-NOISES: Mapping[str, Noise] = {
+NOISES: Mapping[str, Sampler] = {
     "truncated float": truncated_float,
     "one-sided": one_sided,
     "understated sensitivity": understated_sensitivity,
@@ -87,46 +88,46 @@ NOISES: Mapping[str, Noise] = {
 }
 
 
-def variant_histogram_with(noise: Noise) -> VariantHistogramMethod:
+@dataclass(frozen=True)
+class LaplaceBy(Noise):
+    """What is drawn exactly but for the Laplace noise, which is this.
+
+    Attributes:
+        sampler: Draws it.
+        told: What the purposes of such noise begin with; all others have the right one.
+    """
+
+    sampler: Sampler
+    told: str = ""
+
+    def laplace(self, stream: CellStream, *scale: Any) -> np.ndarray:
+        if stream.purpose.startswith(self.told):
+            return self.sampler(stream, *scale)
+        return super().laplace(stream, *scale)
+
+
+def variant_histogram_with(sampler: Sampler) -> Anonymizer:
     """Returns `variant-histogram` with this noise on its counts."""
-
-    class Broken(VariantHistogramMethod):
-        laplace = staticmethod(noise)
-
-    return Broken()
+    return with_noise(VariantHistogramMethod(), lambda _: LaplaceBy(sampler))
 
 
-def private_dfg_with(noise: Noise) -> PrivateDfg:
+def private_dfg_with(sampler: Sampler) -> Anonymizer:
     """Returns `private-dfg` with this noise on its sums where delta is 0."""
-
-    class Broken(PrivateDfg):
-        laplace = staticmethod(noise)
-
-    return Broken()
+    return with_noise(PrivateDfg(), lambda _: LaplaceBy(sampler))
 
 
-def private_log_with_half_the_noise(told: str) -> PrivateLog:
+def private_log_with_half_the_noise(told: str) -> Anonymizer:
     """Returns `private-log` with half the scale on the histograms whose purposes begin so."""
-
-    def half(
-        sums: np.ndarray, noise: SumNoise, purpose: str, domain: np.ndarray, randomness: Randomness
-    ) -> np.ndarray:
-        if purpose.startswith(told):
-            noise = replace(noise, scale=(noise.scale[0], 2 * noise.scale[1]))
-        return add_noise(sums, noise, purpose, domain, randomness)
-
-    class Broken(PrivateLog):
-        add_noise = staticmethod(half)
-
-    return Broken()
+    return with_noise(PrivateLog(), lambda _: LaplaceBy(understated_sensitivity, told))
 
 
-class MinerWithAThirdOfTheNoise(ProcessTreeMiner):
-    """`process-tree` with a third of the scale of every Laplace noise."""
+def miner_with_a_third_of_the_noise() -> Anonymizer:
+    """Returns `process-tree` with a third of the scale of every Laplace noise."""
 
-    @staticmethod
-    def laplace(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
+    def third(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
         return discrete_laplace(stream, numerator, 3 * denominator)
+
+    return with_noise(ProcessTreeMiner(), lambda _: LaplaceBy(third))
 
 
 class MinerOfTheExactLog(ProcessTreeMiner):

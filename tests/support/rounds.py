@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from tracecloak.anonymizers.contract.in_memory import bound
 from tracecloak.anonymizers.contract.input_digest import InputDigest
 from tracecloak.anonymizers.contract.method import Anonymizer
+from tracecloak.anonymizers.noise.drawing import EXACT, Noise
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.schemas.events.traces import TraceBatch
 
@@ -55,11 +56,12 @@ def run_rounds(
     key: ReleaseKey,
     passed_on: Callable[[Any], Any] = lambda value: value,
     kind: type[Randomness] = Randomness,
+    noise: Noise = EXACT,
 ) -> Rounds:
     """Runs all rounds; `passed_on` is what becomes of statistics and decisions on their way."""
     traces = as_wanted(traces, method, params)
     digest = InputDigest.merge([InputDigest.from_traces(batch, key) for batch in traces]).hex
-    randomness = kind(key, RELEASE_ID, digest, CONFIG_DIGEST)
+    randomness = kind(key, RELEASE_ID, digest, CONFIG_DIGEST).with_noise(noise)
     run = Rounds({}, {}, randomness)
     decisions = run.decisions
     traces = bound(traces, method, params, randomness)

@@ -159,8 +159,8 @@ def no_noise() -> Iterator[None]:
         return np.zeros(len(stream), np.int64)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(continual, "discrete_gaussian", zeros)
-        patch.setattr(continual, "discrete_laplace", zeros)
+        patch.setattr(continual, "draw_gaussian", zeros)
+        patch.setattr(continual, "draw_laplace", zeros)
         yield
 
 

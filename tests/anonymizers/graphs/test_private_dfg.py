@@ -6,7 +6,6 @@ import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -19,6 +18,7 @@ from hypothesis import strategies as st
 from tests.support.keys import randomness, release_key
 from tests.support.logs import MINUTE, Event, Log, event_batch, naive_pairs, trace_batch
 from tests.support.rounds import Recording, run_rounds
+from tests.support.silence import Silence
 from tracecloak.anonymizers.accounting.calibration import gaussian_scale, laplace_scale
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.accounting.sensitivity import of_count
@@ -30,7 +30,10 @@ from tracecloak.anonymizers.graphs.private_dfg import (
     PrivateDfgParams,
     clip_of,
 )
+from tracecloak.anonymizers.noise import drawing
+from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.noise.randomness import cell_numbers
+from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.bought import VocabularyDecision
 from tracecloak.anonymizers.rigorous.cells import possible_pairs
 from tracecloak.schemas.arrays.columnar import encode
@@ -58,23 +61,36 @@ def edges_of(graph: Any) -> dict[tuple[str, str], int]:
     return found
 
 
-@dataclass
+class Noting(Silence):
+    """Keeps the sums that it is told of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sums: list[np.ndarray] = []
+
+    def made(self, purpose: str, domain: np.ndarray, noisy: np.ndarray, noise: SumNoise) -> None:
+        self.sums.append(noisy)
+
+
+class Telling(Noise):
+    """Draws as ever, and keeps the sums that it is told of."""
+
+    def __init__(self) -> None:
+        self.sums: list[np.ndarray] = []
+
+    made = Noting.made
+
+
 class Silent(PrivateDfg):
-    """Notes the sums and the scale, draws nothing, publishes nothing: what noise would be added to.
+    """Draws zeros, and notes the sums and the scales: what noise would be added to."""
 
-    Attributes:
-        scales: Of every draw.
-    """
+    def __init__(self) -> None:
+        self.noise = Noting()
 
-    scales: list[tuple[int, int]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        def draw(stream: Any, numerator: int, denominator: int) -> np.ndarray:
-            self.scales.append((numerator, denominator))
-            return np.zeros(len(stream), np.int64)
-
-        self.gaussian = self.laplace = draw  # type: ignore[misc]
-        self.publish = lambda noisy, *rest: (noisy, None)  # type: ignore[misc]
+    @property
+    def scales(self) -> list[tuple[int, int]]:
+        """Of every draw."""
+        return [scale.as_integer_ratio() for _, _, scale in self.noise.draws]
 
     def sums(
         self, traces: TraceBatch, params: PrivateDfgParams, decisions: Mapping[str, Any]
@@ -83,8 +99,8 @@ class Silent(PrivateDfg):
         [bounded] = bound([traces], self, params, randomness())
         [(name, counter)] = self.requires("edges", params).items()
         statistics = {name: counter.kind.merge([counter.count(bounded, decisions, randomness())])}
-        decided: Any = self.decide("edges", statistics, decisions, params, randomness())
-        return decided.graph
+        self.decide("edges", statistics, decisions, params, randomness().with_noise(self.noise))
+        return self.noise.sums[-1]
 
 
 # --- sensitivity, by enumeration ------------------------------------------------------------------
@@ -274,20 +290,10 @@ def test_every_possible_cell_gets_noise_seen_or_not(name: str) -> None:
 @pytest.mark.parametrize("name", NOISY)
 def test_the_noise_drawn_has_the_scale_of_the_edges_share(name: str) -> None:
     params = params_of("8", **NOISY[name])
-    drawn = []
-
-    def drawing(sampler: Any) -> Any:
-        def draw(stream: Any, *scale: int) -> np.ndarray:
-            drawn.append((len(stream), scale))
-            return sampler(stream, *scale)
-
-        return draw
-
-    method = PrivateDfg()
-    method.gaussian = drawing(PrivateDfg.gaussian)  # type: ignore[misc]
-    method.laplace = drawing(PrivateDfg.laplace)  # type: ignore[misc]
-    rounds = run_rounds([trace_batch(LOG)], method, params, release_key())
-    n_cells, scale = drawn[-1]
+    recording = drawing.Recording()
+    rounds = run_rounds([trace_batch(LOG)], METHOD, params, release_key(), noise=recording)
+    drawn = [one for one in recording.drawn if one.law != "selection"]
+    n_cells, scale = drawn[-1].n, drawn[-1].scale.as_integer_ratio()
     clip = clip_of(rounds.decisions, params)
     epsilon, delta = params.shares["edges"]
     if params.is_pure:
@@ -304,11 +310,9 @@ def test_the_noise_drawn_has_the_scale_of_the_edges_share(name: str) -> None:
 def test_different_cells_and_keys_draw_different_noise() -> None:
     noises = []
     for number in (0, 1):
-        method = PrivateDfg()
-        method.publish = lambda noisy, *rest: (noisy, None)  # type: ignore[misc]
-        params = params_of(vocabulary=("A", "B", "C"), l2_clip="3")
-        rounds = run_rounds([], method, params, release_key(number))
-        noises.append(rounds.decisions["edges"].graph)
+        params, noise = params_of(vocabulary=("A", "B", "C"), l2_clip="3"), Telling()
+        run_rounds([], METHOD, params, release_key(number), noise=noise)
+        noises += noise.sums
     assert len(set(noises[0].tolist())) == len(noises[0])  # sigma is 13,000
     assert not set(noises[0].tolist()) & set(noises[1].tolist())
 

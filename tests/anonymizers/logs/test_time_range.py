@@ -174,7 +174,7 @@ class Seen:
             return 0
 
         monkeypatch.setattr(time_range, "choose_quantile", quantile)
-        monkeypatch.setattr(time_range, "permute_and_flip", flip)
+        monkeypatch.setattr(time_range, "select", flip)
 
 
 @pytest.mark.parametrize("length", [0, 3, 9, 20])

@@ -30,8 +30,8 @@ from tests.support.privacy_loss import discrete_laplace as laplace_law
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.audit.bounds import epsilon_lower_bound
 from tracecloak.anonymizers.contract.in_memory import anonymise
+from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import truncated_laplace
-from tracecloak.anonymizers.noise.samplers import discrete_laplace
 from tracecloak.anonymizers.queries.laplace_variants import LaplaceVariants, LaplaceVariantsParams
 from tracecloak.anonymizers.queries.prefix_method import (
     chance_of_nothing,
@@ -178,7 +178,7 @@ def test_each_form_draws_its_noise_at_its_scale() -> None:
         for given in (PUBLISHED, {**PUBLISHED, "profile": "paper"}, {**HONEST, "epsilon": "2"})
     )
     assert reference.query.draw is truncated_laplace
-    assert paper.query.draw is honest.query.draw is discrete_laplace
+    assert paper.query.draw is honest.query.draw is draw_laplace
     assert Fraction(*reference.scale) == Fraction(*paper.scale) == 1
     assert Fraction(*honest.scale) == Fraction(3, 2)
     shared = params_of(**{**HONEST, "max_cases_per_individual": 4})

@@ -25,8 +25,9 @@ from tests.support.privacy_loss import ONE, Law, delta_between
 from tests.support.privacy_loss import discrete_laplace as laplace_law
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.contract.in_memory import anonymise
+from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
+from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.queries.laplace_levels import LaplaceLevels
 from tracecloak.anonymizers.queries.prefix_query import LevelQuery, trace_variant_query
 from tracecloak.anonymizers.variants.generator import Domain
@@ -375,4 +376,4 @@ def test_as_a_method_it_releases_the_log_of_its_variants() -> None:
 
 
 def test_the_noise_is_exact_discrete_laplace() -> None:
-    assert LevelQuery(1, (1, 1), 1).draw is discrete_laplace
+    assert LevelQuery(1, (1, 1), 1).draw is draw_laplace

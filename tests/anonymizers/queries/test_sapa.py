@@ -383,14 +383,9 @@ def test_audits_do_not_refute_the_honest_epsilon() -> None:
 def test_the_cases_follow_from_the_noisy_counts_that_audits_look_at() -> None:
     params = params_of()
     run = run_rounds([trace_batch(LOG)], METHOD, params, release_key())
-    shown = METHOD.products(
-        {
-            "variants": before_publication(METHOD).decide(
-                "variants", run.statistics["variants"], {}, params, run.randomness
-            )
-        },
-        params,
-    ).by_name["variants"]
+    view = before_publication(METHOD)
+    decided = view.decide("variants", run.statistics["variants"], {}, params, run.randomness)
+    shown = view.products({"variants": decided}, params).by_name["sums"]
     offsets, codes = sapa.play_out(
         shown.domain // (shown.vocabulary.end + 1),
         shown.domain % (shown.vocabulary.end + 1),

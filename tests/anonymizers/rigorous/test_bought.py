@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 from tests.support.chi_square import ALPHA, p_value_of_law
 from tests.support.keys import randomness
 from tests.support.logs import MINUTE, naive_pairs, trace_batch
-from tracecloak.anonymizers.noise.samplers import discrete_gaussian
+from tests.support.silence import Silence
+from tracecloak.anonymizers.noise.drawing import EXACT
 from tracecloak.anonymizers.rigorous import bought
 from tracecloak.anonymizers.rigorous.bought import (
     ActivitiesOfCases,
@@ -215,22 +216,18 @@ BUDGET = Fraction(1), Fraction(1, 10**6)
 
 
 def choose(counts: dict[str, int], number: int = 0, **given_: Any) -> list[str]:
-    noise = given_.pop("noise", discrete_gaussian)
-    chosen = choose_vocabulary(counted(counts), *BUDGET, 4, 1, randomness(number), noise)
+    keyed = randomness(number).with_noise(given_.pop("noise", EXACT))
+    chosen = choose_vocabulary(counted(counts), *BUDGET, 4, 1, keyed)
     return chosen.vocabulary.names.to_pylist()
 
 
 def test_activities_from_the_threshold_on_are_chosen() -> None:
     threshold = vocabulary_threshold(*BUDGET, 4, 1)
-    drawn = []
-
-    def none(stream: Any, *scale: int) -> np.ndarray:
-        drawn.append(scale)
-        return np.zeros(len(stream), np.int64)
-
+    silence = Silence()
     counts = {"below": threshold - 1, "at": threshold, "above": threshold + 1, OTHER: 10**9}
-    assert choose(counts, noise=none) == sorted([OTHER, "above", "at"])
-    assert drawn == [vocabulary_scale(*BUDGET, 4, 1)]
+    assert choose(counts, noise=silence) == sorted([OTHER, "above", "at"])
+    (drawn,) = silence.draws
+    assert drawn[2] == Fraction(*vocabulary_scale(*BUDGET, 4, 1))
 
 
 def test_popular_activities_pass_and_lonely_ones_do_not() -> None:

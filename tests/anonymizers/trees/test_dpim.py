@@ -14,8 +14,11 @@ import pytest
 from tests.anonymizers.trees.test_process_tree_miner import siblings
 from tests.support.keys import randomness, release_key
 from tests.support.logs import Variant, histogram, trace_batch
+from tests.support.silence import Silence
 from tests.support.trees import language
 from tracecloak.anonymizers.contract.in_memory import anonymise
+from tracecloak.anonymizers.noise.drawing import Noise
+from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.trees.counts import cases_with_pair
 from tracecloak.anonymizers.trees.dpim import Dpim
 from tracecloak.anonymizers.trees.dpim_params import DpimParams
@@ -24,6 +27,8 @@ from tracecloak.anonymizers.trees.process_tree_miner import TreeDecision
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.models.process_tree import flower, normalise
+from tracecloak.schemas.published.tree import ReleasedTree
+from tracecloak.schemas.statistics.variants import VariantHistogram
 
 METHOD = Dpim()
 PAPER = {tuple("RHMD"): 63, tuple("RHSD"): 25, tuple("RHD"): 12}
@@ -37,13 +42,21 @@ class Recording(Dpim):
     """Notes every draw; adds no noise."""
 
     def __init__(self) -> None:
-        self.draws: list[tuple[int, Fraction]] = []
+        self.noise: Noise = Silence()
 
-        def draw(stream: Any, numerator: int, denominator: int) -> np.ndarray:
-            self.draws.append((len(stream), Fraction(numerator, denominator)))
-            return np.zeros(len(stream), np.int64)
+    @property
+    def draws(self) -> list[tuple[int, Fraction]]:
+        assert isinstance(self.noise, Silence)
+        return [(n, scale) for _, n, scale in self.noise.draws]
 
-        self.laplace = draw  # type: ignore[misc]
+    def mined(
+        self,
+        variants: VariantHistogram,
+        vocabulary: ActivityVocabulary,
+        params: DpimParams,
+        randomness: Randomness,
+    ) -> ReleasedTree:
+        return super().mined(variants, vocabulary, params, randomness.with_noise(self.noise))
 
 
 def mined(
@@ -219,14 +232,16 @@ def test_equal_keys_give_equal_trees_and_rounds_have_noise_of_their_own() -> Non
     assert found[4] == mined(PAPER, params, number=4).text and len(set(found)) > 2
     values: list[np.ndarray] = []
 
-    class Noting(Dpim):
-        @staticmethod
-        def laplace(stream: Any, *scale: int) -> np.ndarray:
-            values.append(Dpim.laplace(stream, *scale))
+    class Noting(Noise):
+        def laplace(self, *given: Any) -> np.ndarray:
+            values.append(super().laplace(*given))
             return values[-1]
 
+    method = Recording()
+    method.noise = Noting()
+
     never = params_of("3", fitness_threshold="1", stop_probability="0.01", size_bounds=(2, 2))
-    mined({tuple("ABCD"): 3000, tuple("DCBA"): 3000}, never, Noting())
+    mined({tuple("ABCD"): 3000, tuple("DCBA"): 3000}, never, method)
     rows = [value.tobytes() for value in values if len(value) > 20]
     assert len(rows) > 4 and len(set(rows)) == len(rows)
 

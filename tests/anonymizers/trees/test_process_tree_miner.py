@@ -13,12 +13,13 @@ import pytest
 from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness, release_key
 from tests.support.logs import Variant, histogram, trace_batch
+from tests.support.silence import Silence
 from tests.support.trees import language
 from tracecloak.anonymizers.accounting.calibration import gaussian_scale, laplace_scale
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract.in_memory import anonymise
-from tracecloak.anonymizers.noise.samplers import discrete_laplace
+from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.trees.counts import PAIR_UNITS
 from tracecloak.anonymizers.trees.cuts import Relation
 from tracecloak.anonymizers.trees.fitness import UNITS
@@ -28,6 +29,7 @@ from tracecloak.anonymizers.trees.questions import HalvedBudget, noisy_ends, sca
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.models.process_tree import flower, normalise, parse_tree
+from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 METHOD = ProcessTreeMiner()
@@ -61,25 +63,16 @@ class Recording(ProcessTreeMiner):
     """Notes every draw and the choice; adds no noise and takes the best."""
 
     def __init__(self) -> None:
-        self.draws: list[tuple[str, int, Fraction]] = []
-        self.chosen: list[tuple[np.ndarray, Fraction, Fraction, bool]] = []
+        self.noise = Silence()
 
-        def draw(kind: str) -> Any:
-            def of(stream: Any, numerator: int, denominator: int) -> np.ndarray:
-                self.draws.append((kind, len(stream), Fraction(numerator, denominator)))
-                return np.zeros(len(stream), np.int64)
-
-            return of
-
-        def select(
-            stream: Any, scores: np.ndarray, epsilon: Fraction, sensitivity: Fraction, *,
-            monotone: bool,
-        ) -> int:  # fmt: skip
-            self.chosen.append((scores, epsilon, sensitivity, monotone))
-            return int(np.argmax(scores))
-
-        self.gaussian, self.laplace = draw("gaussian"), draw("laplace")  # type: ignore[misc]
-        self.select = select  # type: ignore[misc]
+    def mined(
+        self,
+        variants: VariantHistogram,
+        vocabulary: ActivityVocabulary,
+        params: ProcessTreeParams,
+        randomness: Randomness,
+    ) -> ReleasedTree:
+        return super().mined(variants, vocabulary, params, randomness.with_noise(self.noise))
 
 
 # --- what is spent --------------------------------------------------------------------------------
@@ -109,7 +102,7 @@ def test_every_draw_has_the_noise_of_what_one_unit_changes(
     params, method = params_of("2", max_pairs=5, ends_share="0", **given), Recording()
     variants = histogram({tuple("ABC"): 50, tuple("ACB"): 50}, ALL)
     method.mined(variants, VOCABULARY, params, randomness())
-    [(kind, n_cells, scale), (last, n_sums, fitness_scale)] = method.draws
+    [(kind, n_cells, scale), (last, n_sums, fitness_scale)] = method.noise.draws
     assert n_cells == (len(ALL) + 1) ** 2 and (last, n_sums) == ("laplace", 2)
     epsilon, delta = params.shares["pairs"]
     if params.is_pure:  # L1 norm 5 of the pairs of one case
@@ -122,7 +115,7 @@ def test_every_draw_has_the_noise_of_what_one_unit_changes(
         assert scale <= Fraction(*gaussian_scale(epsilon, delta, of_count(least + 1)))
     # What fits and what does not: one case adds 1 to both together.
     assert fitness_scale == UNITS * units / params.shares["fitness"][0]
-    [(scores, chosen_with, sensitivity, monotone)] = method.chosen
+    [(scores, chosen_with, sensitivity, monotone)] = method.noise.chosen
     assert chosen_with == params.shares["selection"][0]
     assert sensitivity == UNITS * units and monotone and len(scores) > 3
 
@@ -138,7 +131,7 @@ def test_four_cuts_beside_each_other_stay_within_one_budget() -> None:
     )
     assert language(tree.tree, 3) == set(counts)
     share = params.shares["ends"][0]
-    asked = [scale for kind, n, scale in method.draws if (kind, n) == ("laplace", 2)][:-1]
+    asked = [scale for kind, n, scale in method.noise.draws if (kind, n) == ("laplace", 2)][:-1]
     costs = [1 / scale for scale in asked]  # of starts or of ends, each of one part of two
     assert len(costs) >= 8 and sum(costs) < share
     assert sum(costs) == share * (1 - Fraction(1, 2 ** (len(costs) // 2)))
@@ -266,9 +259,8 @@ def test_noise_on_pairs_is_that_of_the_sampler() -> None:
     variants = histogram({tuple("AB"): 100}, ALL)
     relation: Relation = METHOD.noisy_relation(variants, len(ALL), params, randomness(1))
     assert not relation.holds[-1, -1] and relation.holds.sum() == relation.holds.size - 1
-    other = ProcessTreeMiner()
-    other.laplace = lambda *given: np.zeros(len(given[0]), np.int64)  # type: ignore[misc]
-    exact = other.noisy_relation(variants, len(ALL), params, randomness(1)).counts
+    silent = randomness(1).with_noise(Silence())
+    exact = METHOD.noisy_relation(variants, len(ALL), params, silent).counts
     assert sorted(exact[exact > 0].tolist()) == [100, 100, 100]
     error = relation.counts - exact
-    assert METHOD.laplace is discrete_laplace and 3 < np.std(error) < 3 * params.pairs_deviation
+    assert 3 < np.std(error) < 3 * params.pairs_deviation

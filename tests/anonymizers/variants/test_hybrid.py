@@ -144,7 +144,7 @@ def test_the_histogram_adds_laplace_noise_and_cuts_at_the_threshold(
         asked.append(scale)
         return np.zeros(len(stream), np.int64)
 
-    monkeypatch.setattr(stable, "discrete_laplace", none)
+    monkeypatch.setattr(stable, "draw_laplace", none)
     least = stability_threshold(1, DELTA, max_units)
     variants = counted({("A",): least - 1, ("B",): least, ("C", "A"): least + 5})
     kept = stable_variants(variants, Fraction(1), DELTA, max_units, randomness(), "test")
@@ -279,7 +279,7 @@ def test_the_noise_is_looked_at_and_the_rest_is_spent_on_one_way(
     # 25 of 50 cases from the threshold on: a balance of 0.
     log: dict[Variant, int] = {("A",): least + 24, ("B",): 50 - (least + 24)}
     assert 0 < log["B",] < least and balance(counted(log), least) == 0
-    monkeypatch.setattr(auto_variants, "discrete_laplace", of)
+    monkeypatch.setattr(auto_variants, "draw_laplace", of)
     monkeypatch.setattr(auto_variants, "MarkovVariants", spy("chain", MarkovVariants))
     monkeypatch.setattr(auto_variants, "PrivTree", spy("tree", PrivTree))
     monkeypatch.setattr(auto_variants, "stable_variants", histogram_of)

@@ -173,7 +173,7 @@ def test_the_noise_keeps_epsilon_and_delta_at_the_clip(
         asked["scale"] = scale
         return np.zeros(len(stream), np.int64)
 
-    monkeypatch.setattr(markov_variants, "discrete_gaussian", none)
+    monkeypatch.setattr(markov_variants, "draw_gaussian", none)
     monkeypatch.setattr(MarkovVariants, "_choose_clip", lambda *_: 9)
     where = domain(max_units=max_units)
     cells = cells_of(where)
@@ -233,7 +233,7 @@ def test_pure_noise_has_the_scale_of_the_longest_case(monkeypatch: pytest.Monkey
         asked.append(scale)
         return np.zeros(len(stream), np.int64)
 
-    monkeypatch.setattr(markov_variants, "discrete_laplace", none)
+    monkeypatch.setattr(markov_variants, "draw_laplace", none)
     PURE.answer(counted({("A",): 3}), domain(9, 2), Fraction(1, 2), Fraction(0), randomness())
     assert asked == [laplace_scale(Fraction(1, 2), of_count((9 + 2) * 2))]
 

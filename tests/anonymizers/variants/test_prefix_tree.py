@@ -28,7 +28,7 @@ from tracecloak.anonymizers.accounting.calibration import gaussian_scale
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract.in_memory import anonymise
-from tracecloak.anonymizers.noise.samplers import discrete_gaussian, discrete_laplace
+from tracecloak.anonymizers.noise.drawing import draw_gaussian, draw_laplace
 from tracecloak.anonymizers.variants import prefix_tree as prefix_tree_variants
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.method import VariantLog, VariantLogParams
@@ -108,7 +108,7 @@ def loss(change: Mapping[Variant, int], of: Domain, epsilon: Fraction, delta: Fr
     lost = ZERO
     for kind, changed in zip((noise.prefix, noise.end), nodes(change, of.max_length), strict=True):
         for n in changed.values():
-            if kind.draw is discrete_laplace:
+            if kind.draw is draw_laplace:
                 lost += n / Fraction(*kind.scale) / epsilon
             else:  # at least this sensitivity has this scale
                 lost += Fraction(n) ** 2 / sensitivity(kind.scale, epsilon, delta) ** 2
@@ -165,13 +165,13 @@ def test_gaussian_noise_grows_with_the_cases_of_a_unit() -> None:
 def test_gaussian_noise_is_taken_where_it_is_less() -> None:
     """By hand, at 25 levels: 24 / .9 sqrt(2) = 37.7 against 4.225 sqrt(24 / .9) = 21.8."""
     noise = tree_noise(domain("AB", 25), Fraction(1), MILLIONTH)
-    assert noise is not None and noise.prefix.draw is noise.end.draw is discrete_gaussian
+    assert noise is not None and noise.prefix.draw is noise.end.draw is draw_gaussian
     assert math.sqrt(noise.prefix.variance) == pytest.approx(21.9, abs=0.1)
     pure = tree_noise(domain("AB", 25), Fraction(1), ZERO)
-    assert pure is not None and pure.prefix.draw is pure.end.draw is discrete_laplace
+    assert pure is not None and pure.prefix.draw is pure.end.draw is draw_laplace
     assert pure.prefix.scale == (80, 3) and pure.end.scale == (10, 1)
     short = tree_noise(domain("AB", 2), Fraction(1), MILLIONTH)
-    assert short is not None and short.prefix.draw is discrete_laplace
+    assert short is not None and short.prefix.draw is draw_laplace
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
@@ -184,7 +184,7 @@ def test_half_a_node_without_cases_is_kept(
     noise = tree_noise(of, epsilon, delta)
     assert noise is not None
     for kind, n_nodes in ((noise.prefix, n_names + 2), (noise.end, max(n_names + 2, 12))):
-        law = laplace_law if kind.draw is discrete_laplace else gaussian_law
+        law = laplace_law if kind.draw is draw_laplace else gaussian_law
         scale = Fraction(*kind.scale)
         chances = law(scale, int(30 * scale) if delta == 0 else int(9 * scale)).chances
 
@@ -224,7 +224,7 @@ def test_the_noise_has_its_law(delta: Fraction, is_end: bool) -> None:
         sample.update(levels[0].counts.astype(int).tolist())
     assert sample.total() == N_KEYS * (N_NAMES + 1)
     kind = noise.end if is_end else noise.prefix
-    law, reach = (laplace_law, 40) if kind.draw is discrete_laplace else (gaussian_law, 12)
+    law, reach = (laplace_law, 40) if kind.draw is draw_laplace else (gaussian_law, 12)
     assert law is (gaussian_law if delta else laplace_law)
 
     def fits(scale: Fraction) -> float:
@@ -393,7 +393,7 @@ def test_the_noise_of_a_node_is_its_own() -> None:
     """One more case under A moves only what lies on its path or hangs on it by least squares."""
     of = domain("AB", 2)
     noise = TreeNoise(
-        NodeNoise(discrete_laplace, (1, 1), -(10**6)), NodeNoise(discrete_laplace, (2, 1), -(10**6))
+        NodeNoise(draw_laplace, (1, 1), -(10**6)), NodeNoise(draw_laplace, (2, 1), -(10**6))
     )
     before = {("A", "B"): 500, ("B", "A"): 600}
     after = {**before, ("A",): 7}

@@ -23,6 +23,8 @@ from tests.support.releasing import csv_log, tracecloak
 from tracecloak.anonymizers.contract.in_memory import bound
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.logs.private_log import PrivateLog
+from tracecloak.anonymizers.noise.drawing import Noise
+from tracecloak.anonymizers.noise.keyed_stream import CellStream
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.variants.stability_histogram import VariantHistogramMethod
@@ -36,7 +38,7 @@ from tracecloak.pipelines.attack.neighbours import (
 from tracecloak.pipelines.attack.releases import Releases, Watch, changed_cells
 from tracecloak.pipelines.attack.report import INTERNAL
 from tracecloak.pipelines.attack.run import _reruns, attack
-from tracecloak.pipelines.attack.views import before_publication, is_log_seen, seen_in
+from tracecloak.pipelines.attack.views import before_publication, is_log_seen, seen_in, with_noise
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.attributes import Attribute, Declaration
 from tracecloak.schemas.events.traces import TraceBatch
@@ -410,12 +412,15 @@ def test_the_cells_that_a_unit_is_in_are_watched() -> None:
 def test_noise_of_histograms_that_comes_again_is_found(is_reused: bool) -> None:
     """Equal noise of a cell other than 0 comes again by chance too, but not in all the cells."""
 
-    class Reusing(PrivateLog):
-        add_noise = staticmethod(
-            lambda sums, noise, *_: sums + np.random.default_rng(0).integers(-9, 9, len(sums))
-        )
+    def same(stream: CellStream, *_: int) -> np.ndarray:
+        return np.random.default_rng(0).integers(-9, 9, len(stream))
 
-    method = Reusing() if is_reused else PrivateLog()
+    class Reusing(Noise):
+        laplace = gaussian = staticmethod(same)  # type: ignore[assignment]
+
+    method: Anonymizer = PrivateLog()
+    if is_reused:
+        method = with_noise(method, lambda _: Reusing())
     log = trace_batch({f"c{i}": "A B C D E" for i in range(50)})
     params = method.Params(
         epsilon="1", vocabulary=tuple("ABCDE"), max_trace_length=5, l2_clip="4",

@@ -1,0 +1,47 @@
+"""Noise of nothing but zeros, which notes what was asked for: what noise would be added to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from tracecloak.anonymizers.noise.drawing import Noise
+from tracecloak.anonymizers.noise.keyed_stream import CellStream
+
+
+@dataclass
+class Silence(Noise):
+    """Adds nothing, and takes the best of what there is to choose from.
+
+    Attributes:
+        draws: (law, how many numbers, scale) of every draw.
+        chosen: (scores, epsilon, sensitivity, monotone) of every choice.
+    """
+
+    draws: list[tuple[str, int, Fraction]] = field(default_factory=list)
+    chosen: list[tuple[np.ndarray, Fraction, Fraction, bool]] = field(default_factory=list)
+
+    def _zeros(self, law: str, stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
+        self.draws.append((law, len(stream), Fraction(numerator, denominator)))
+        return np.zeros(len(stream), np.int64)
+
+    def laplace(self, stream: CellStream, *scale: Any) -> np.ndarray:
+        return self._zeros("laplace", stream, *scale)
+
+    def gaussian(self, stream: CellStream, *scale: Any) -> np.ndarray:
+        return self._zeros("gaussian", stream, *scale)
+
+    def select(
+        self,
+        stream: CellStream,
+        scores: np.ndarray,
+        epsilon: Fraction,
+        sensitivity: Fraction,
+        *,
+        monotone: bool = False,
+    ) -> int:
+        self.chosen.append((scores, epsilon, sensitivity, monotone))
+        return int(np.argmax(scores))
