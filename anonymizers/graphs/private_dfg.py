@@ -25,8 +25,7 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers import contract
-from tracecloak.anonymizers.accounting.calibration import gaussian_scale, laplace_scale
-from tracecloak.anonymizers.accounting.composition import Spend, decimal_text, split
+from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import (
     Sensitivity,
     of_clipped_flows,
@@ -37,26 +36,28 @@ from tracecloak.anonymizers.graphs.noisy_graph import released_graph
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
 from tracecloak.anonymizers.rigorous.bought import (
-    ActivitiesOfCases,
     NormsOfCases,
-    VocabularyDecision,
-    choose_clip,
-    choose_vocabulary,
+    clip_part,
     in_vocabulary,
+    known_vocabulary,
     norm_grid,
-    vocabulary_scale,
-    vocabulary_threshold,
+    vocabulary_part,
 )
 from tracecloak.anonymizers.rigorous.cells import excess_of_pairs, possible_pairs
-from tracecloak.anonymizers.rigorous.params import (
-    BOUGHT_SHARE,
-    Exact,
-    RigorousParams,
-    drawable,
-    guarantee_of,
+from tracecloak.anonymizers.rigorous.params import Exact, RigorousParams, guarantee_of
+from tracecloak.anonymizers.rigorous.parts import (
+    Given,
+    Part,
+    Shares,
+    counters_of,
+    decided,
+    divided,
+    sentences_of,
+    spends_of,
 )
+from tracecloak.anonymizers.rigorous.sum_noise import gaussian_sums, laplace_sums, spend_of
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+from tracecloak.schemas.events.vocabulary import OTHER
 from tracecloak.schemas.published.durations import ReleasedDurations
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.guarantee import Guarantee
@@ -66,8 +67,6 @@ from tracecloak.schemas.statistics.durations import duration_borders
 
 # Lattice steps of one occurrence: scaled cases lose less than a step in each pair.
 UNITS = 1024
-# `gaussian_scale` rounds up to 8 digits, by at most 1e-7; twice that covers what is rounded.
-_SCALE_ROUNDING = Fraction(2, 10**7)
 
 
 class PrivateDfgParams(RigorousParams):
@@ -111,20 +110,21 @@ class PrivateDfgParams(RigorousParams):
         return not self.is_pure and self.l2_clip is None
 
     @property
-    def shares(self) -> dict[str, tuple[Fraction, Fraction]]:
+    def parts(self) -> tuple[Part, ...]:
+        """What epsilon is divided among: a round each."""
+        bought = []
+        if self.vocabulary is None:
+            other = "; all others count as __other__"
+            bought.append(vocabulary_part(self.max_activities, self.max_units, other))
+        if self.buys_clip:
+            norms = NormsOfCases(self.n_duration_bins if self.durations else None)
+            bought.append(clip_part(norms, UNITS, Fraction(self.clip_quantile), self.max_units))
+        return (*bought, edges_part(self))
+
+    @property
+    def shares(self) -> Shares:
         """(epsilon, delta) of each part; they add up to those of the release."""
-        epsilon, delta = self.budget
-        bought = [
-            name
-            for name, buys in (("vocabulary", self.vocabulary is None), ("clip", self.buys_clip))
-            if buys
-        ]
-        rest = 1 - BOUGHT_SHARE * len(bought)
-        shares = split(epsilon, delta, {**dict.fromkeys(bought, BOUGHT_SHARE), "edges": rest})
-        if "clip" in shares:  # chosen without a delta, whose share the edges take
-            shares["edges"] = (shares["edges"][0], shares["edges"][1] + shares["clip"][1])
-            shares["clip"] = (shares["clip"][0], Fraction(0))
-        return shares
+        return divided(self.parts, *self.budget, rest="edges")
 
     @property
     def borders_us(self) -> np.ndarray | None:
@@ -137,21 +137,25 @@ class PrivateDfgParams(RigorousParams):
             return of_directly_follows(clip_units - 1, self.max_units)
         return of_clipped_flows(clip_units, self.max_units)
 
-    def noise(self, clip_units: int) -> SumNoise:
+    def edges_noise(self, epsilon: Fraction, delta: Fraction, clip_units: int) -> SumNoise:
         """The noise of one sum.
 
         Args:
+            epsilon: Of all sums.
+            delta: Likewise.
             clip_units: Largest norm of a case in lattice steps: L2, or with delta 0 L1.
 
         Raises:
             UsageError: Noise so wide cannot be drawn.
         """
-        epsilon, delta = self.shares["edges"]
+        changed = self.sensitivity(clip_units)
         if self.is_pure:
-            scale = laplace_scale(epsilon, self.sensitivity(clip_units))
-        else:
-            scale = gaussian_scale(epsilon, delta, self.sensitivity(clip_units))
-        return SumNoise(drawable(scale), self.units, self.is_pure)
+            return laplace_sums(epsilon, changed, self.units)
+        return gaussian_sums(epsilon, delta, changed, self.units)
+
+    def noise(self, clip_units: int) -> SumNoise:
+        """The noise of one sum at the share of the sums, see `edges_noise`."""
+        return self.edges_noise(*self.shares["edges"], clip_units)
 
     @property
     def public_clip_units(self) -> int | None:
@@ -165,17 +169,6 @@ class PrivateDfgParams(RigorousParams):
     def units(self) -> int:
         """Lattice steps of one occurrence."""
         return 1 if self.is_pure else UNITS
-
-
-@dataclass(frozen=True)
-class ClipDecision(contract.Decision):
-    """The clip that was bought.
-
-    Attributes:
-        clip_units: In lattice steps.
-    """
-
-    clip_units: int
 
 
 @dataclass(frozen=True)
@@ -248,26 +241,7 @@ class PrivateDfg(contract.Anonymizer):
         Raises:
             UsageError: Noise as wide as some part may need cannot be drawn.
         """
-        parts = []
-        for name, (epsilon, delta) in params.shares.items():
-            if name == "vocabulary":
-                vocabulary_scale(epsilon, delta, params.max_activities, params.max_units)
-                parts.append(Spend("vocabulary", "approximate", epsilon, delta))
-            elif name == "clip":
-                parts.append(Spend("clip", "pure", epsilon, delta))
-            else:
-                clip = params.public_clip_units
-                kind: Any = "discrete_laplace" if params.is_pure else "discrete_gaussian"
-                # Of a bought clip the ratio of scale to sensitivity is known beforehand, but for
-                # how much the scale is rounded up.
-                changed = params.sensitivity(UNITS if clip is None else clip)
-                sensitivity = Fraction(changed.l1 if params.is_pure else changed.l2)
-                if clip is None:
-                    sensitivity *= 1 + _SCALE_ROUNDING
-                    params.noise(math.ceil(math.sqrt(norm_grid()[-1]) * UNITS))  # or is refused
-                noise = params.noise(UNITS if clip is None else clip)
-                parts.append(Spend("edges", kind, epsilon, delta, noise.scale, sensitivity))
-        return tuple(parts)
+        return spends_of(params.parts, params.shares)
 
     def guarantee(self, params: PrivateDfgParams) -> Guarantee:
         """Returns the promise."""
@@ -286,44 +260,11 @@ class PrivateDfg(contract.Anonymizer):
 
     def explain(self, params: PrivateDfgParams) -> tuple[str, ...]:
         """Returns a sentence a round, and the error to expect."""
-        sentences = []
-        for name, (epsilon, delta) in params.shares.items():
-            spent = f"; spends epsilon {decimal_text(epsilon)}, delta {decimal_text(delta)}"
-            if name == "vocabulary":
-                least = vocabulary_threshold(
-                    epsilon, delta, params.max_activities, params.max_units
-                )
-                sentences.append(
-                    f"vocabulary: chooses activities of about {least:,} cases or more; all others "
-                    f"count as __other__{spent}"
-                )
-            elif name == "clip":
-                sentences.append(
-                    "clip: chooses the norm that about a share of "
-                    f"{decimal_text(Fraction(params.clip_quantile))} of the cases reaches{spent}"
-                )
-            else:
-                sentences.append(f"edges: {self._edges_sentence(params)}{spent}")
-        return tuple(sentences)
-
-    def _edges_sentence(self, params: PrivateDfgParams) -> str:
-        clip = params.public_clip_units
-        kind = "discrete Laplace" if params.is_pure else "discrete Gaussian"
-        if clip is None:
-            return f"{kind} noise in proportion to the bought clip on every possible pair"
-        noise = params.noise(clip)
-        return (
-            f"{kind} noise of scale {noise.width / noise.units:.1f} occurrences on every possible "
-            f"pair; expect each count within {noise.half_width} of the sum (95 %)"
-        )
+        return sentences_of(params.parts, params.shares)
 
     def requires(self, round_name: str, params: PrivateDfgParams) -> Mapping[str, contract.Counter]:
         """Returns the counters of a round."""
-        if round_name == "vocabulary":
-            return {"activities": ActivitiesOfCases(params.max_activities)}
-        if round_name == "clip":
-            return {"norms": NormsOfCases(params.n_duration_bins if params.durations else None)}
-        return {"flows": _Flows(params)}
+        return counters_of(params.parts, round_name)
 
     def decide(
         self,
@@ -338,40 +279,8 @@ class PrivateDfg(contract.Anonymizer):
         Raises:
             UsageError: The vocabulary has too many possible pairs.
         """
-        if round_name == "vocabulary":
-            epsilon, delta = params.shares["vocabulary"]
-            return choose_vocabulary(
-                statistics["activities"],
-                epsilon,
-                delta,
-                params.max_activities,
-                params.max_units,
-                randomness,
-            )
-        if round_name == "clip":
-            clip = choose_clip(
-                statistics["norms"],
-                params.shares["clip"][0],
-                Fraction(params.clip_quantile),
-                params.max_units,
-                randomness,
-            )
-            return ClipDecision(math.floor(clip * UNITS))
-        return self._decide_edges(statistics["flows"], decisions, params, randomness)
-
-    def _decide_edges(
-        self,
-        flows: ClippedFlows,
-        decisions: contract.Decisions,
-        params: PrivateDfgParams,
-        randomness: Randomness,
-    ) -> GraphDecision:
-        vocabulary = _vocabulary(decisions, params)
-        borders = params.borders_us
-        domain = possible_pairs(vocabulary, 1 if borders is None else len(borders) + 1)
-        noise = params.noise(clip_of(decisions, params))
-        noisy = noisy_sums(flows.dense(domain), noise, "edge sum", domain, randomness)
-        return GraphDecision(*released_graph(noisy, domain, vocabulary, borders, noise))
+        made = decided(params.parts, round_name, params.shares, statistics, decisions, randomness)
+        return made[round_name]
 
     def writes(self, params: PrivateDfgParams) -> tuple[str, ...]:
         """Returns the names of the products."""
@@ -388,8 +297,37 @@ class PrivateDfg(contract.Anonymizer):
         return contract.Products(products)
 
 
-def _vocabulary(decisions: contract.Decisions, params: PrivateDfgParams) -> ActivityVocabulary:
-    if params.vocabulary is None:
-        bought: VocabularyDecision = decisions["vocabulary"]
-        return bought.vocabulary
-    return ActivityVocabulary.public(params.vocabulary)
+def edges_part(params: PrivateDfgParams) -> Part:
+    """Returns the part that the sums of pairs are."""
+    clip = params.public_clip_units  # None while it is to be bought
+
+    def spends(epsilon: Fraction, delta: Fraction) -> tuple[Spend, ...]:
+        if clip is None:
+            largest = math.ceil(math.sqrt(norm_grid()[-1]) * UNITS)
+            params.edges_noise(epsilon, delta, largest)  # or is refused
+        noise = params.edges_noise(epsilon, delta, clip or UNITS)
+        return (spend_of("edges", epsilon, delta, noise, is_any_clip=clip is None),)
+
+    def sentence(epsilon: Fraction, delta: Fraction) -> str:
+        kind = "discrete Laplace" if params.is_pure else "discrete Gaussian"
+        if clip is None:
+            return f"{kind} noise in proportion to the bought clip on every possible pair"
+        noise = params.edges_noise(epsilon, delta, clip)
+        return (
+            f"{kind} noise of scale {noise.width / noise.units:.1f} occurrences on every possible "
+            f"pair; expect each count within {noise.half_width} of the sum (95 %)"
+        )
+
+    def decide(given: Given) -> GraphDecision:
+        vocabulary = known_vocabulary(params.vocabulary, given.decisions)
+        borders = params.borders_us
+        domain = possible_pairs(vocabulary, 1 if borders is None else len(borders) + 1)
+        chosen = clip_of(given.decisions, params)
+        noise = params.edges_noise(given.epsilon, given.delta, chosen)
+        flows: ClippedFlows = given.statistics["flows"]
+        noisy = noisy_sums(flows.dense(domain), noise, "edge sum", domain, given.randomness)
+        return GraphDecision(*released_graph(noisy, domain, vocabulary, borders, noise))
+
+    counters = {"flows": _Flows(params)}
+    # The weight is what the others leave.
+    return Part("edges", Fraction(0), spends, sentence, decide, counters, "edges", takes_delta=True)

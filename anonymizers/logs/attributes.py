@@ -26,28 +26,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from tracecloak.anonymizers import contract
-from tracecloak.anonymizers.accounting.composition import Mechanism, Spend
+from tracecloak.anonymizers.accounting.calibration import laplace_interval
+from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import of_clipped_cells, of_events, of_one_cell
+from tracecloak.anonymizers.logs.step_durations import noise_text
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_counts, variance_of
-from tracecloak.anonymizers.rigorous.bought import in_vocabulary, within_length
+from tracecloak.anonymizers.rigorous.bought import in_vocabulary, known_vocabulary, within_length
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
-from tracecloak.anonymizers.rigorous.sum_noise import gaussian_sums, laplace_sums
+from tracecloak.anonymizers.rigorous.parts import Given, Part
+from tracecloak.anonymizers.rigorous.sum_noise import gaussian_sums, laplace_sums, spend_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
 
+if TYPE_CHECKING:
+    from tracecloak.anonymizers.logs.params import PrivateLogParams
+
 # Lattice steps of one occurrence where vectors are clipped in L2.
 UNITS = 1024
-# `gaussian_scale` rounds up to 8 digits, by at most 1e-7; twice that covers what is rounded.
-_SCALE_ROUNDING = Fraction(2, 10**7)
 
 
 @dataclass(frozen=True)
@@ -164,21 +168,19 @@ def attribute_spend(
     Raises:
         UsageError: Noise so wide cannot be drawn, or an attribute of cases is given a delta.
     """
-    what = f"attribute {attribute.name}"
+    what = part_name(attribute)
     if attribute.is_of_case:
         if delta != 0:
             raise UsageError(f"{what} spends no delta; give its share to another part")
-        scale = attribute_noise(attribute, epsilon, delta, None, max_units).scale
-        return Spend(what, "discrete_laplace", epsilon, delta, scale, max_units)
-    rounding = Fraction(0)
-    if clip_units is None and delta > 0:
-        clip_units, rounding = UNITS, _SCALE_ROUNDING
+        noise = attribute_noise(attribute, epsilon, delta, None, max_units)
+        return spend_of(what, epsilon, delta, noise)
+    is_any_clip = clip_units is None and delta > 0
+    if is_any_clip:
+        clip_units = UNITS
     if clip_units is None:
         raise UsageError(f"{what} needs clip_units where delta is 0")
     noise = attribute_noise(attribute, epsilon, delta, clip_units, max_units)
-    sensitivity = clip_units * max_units * (1 + rounding)
-    kind: Mechanism = "discrete_laplace" if noise.is_laplace else "discrete_gaussian"
-    return Spend(what, kind, epsilon, delta, noise.scale, sensitivity)
+    return spend_of(what, epsilon, delta, noise, is_any_clip=is_any_clip)
 
 
 @dataclass(frozen=True)
@@ -301,3 +303,38 @@ def attribute_of_traces(
     nowhere = np.zeros(len(cases), np.int64)
     of_cases = sample_attribute(decision, attribute, first, cases, nowhere, randomness)
     return of_cases.take(pa.array(row))
+
+
+def attribute_part(attribute: Attribute, params: PrivateLogParams, weight: Fraction) -> Part:
+    """Returns the part of `private-log` that one declared attribute is."""
+    is_pure, units = params.delta == 0, params.max_units
+    clip = params.max_trace_length if is_pure else params.public_clip_units
+
+    def spends(epsilon: Fraction, delta: Fraction) -> tuple[Spend, ...]:
+        return (attribute_spend(attribute, epsilon, delta, clip, units),)
+
+    def sentence(epsilon: Fraction, delta: Fraction) -> str:
+        noise = attribute_noise(attribute, epsilon, delta, clip or UNITS, units)
+        if attribute.is_of_case:
+            within = laplace_interval(Fraction(*noise.scale))
+            return f"counts cases by first activity and value, each within {within:,} (95 %)"
+        return f"counts events by activity and value, {noise_text(noise, clip)}"
+
+    def decide(given: Given) -> AttributeDecision:
+        chosen = clip
+        if clip is None and not attribute.is_of_case:
+            chosen = given.decisions["clip"].clip_units
+        noise = attribute_noise(attribute, given.epsilon, given.delta, chosen, units)
+        n_activities = len(known_vocabulary(params.vocabulary, given.decisions))
+        counted: ClippedCells = given.statistics[attribute.name]
+        return decide_attribute(attribute, counted, n_activities, noise, given.randomness)
+
+    counters = {attribute.name: AttributeCounter(attribute, is_pure, clip)}
+    takes_delta = not (is_pure or attribute.is_of_case)
+    name = part_name(attribute)
+    return Part(name, weight, spends, sentence, decide, counters, takes_delta=takes_delta)
+
+
+def part_name(attribute: Attribute) -> str:
+    """Returns the name of an attribute's part."""
+    return f"attribute {attribute.name}"

@@ -13,12 +13,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from tracecloak.anonymizers import contract
-from tracecloak.anonymizers.accounting.calibration import laplace_scale
+from tracecloak.anonymizers.accounting.calibration import laplace_interval
+from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import of_distinct_cells
 from tracecloak.anonymizers.logs.time_bins import (
     estimated_shares,
@@ -29,11 +30,15 @@ from tracecloak.anonymizers.logs.time_bins import (
 from tracecloak.anonymizers.logs.time_range import LogTime
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
-from tracecloak.anonymizers.rigorous.bought import in_vocabulary, within_length
-from tracecloak.anonymizers.rigorous.params import drawable
+from tracecloak.anonymizers.rigorous.bought import in_vocabulary, known_vocabulary, within_length
+from tracecloak.anonymizers.rigorous.parts import Given, Part
+from tracecloak.anonymizers.rigorous.sum_noise import laplace_sums, spend_of
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
+
+if TYPE_CHECKING:
+    from tracecloak.anonymizers.logs.params import PrivateLogParams
 
 # A case counts among all and among those of its last activity.
 _CELLS_OF_CASE = 2
@@ -95,13 +100,13 @@ class SpansDecision(contract.Decision):
     longest_us: int
 
 
-def spans_scale(epsilon: Fraction, max_units: int) -> tuple[int, int]:
-    """Returns the scale of the discrete Laplace noise on each count.
+def spans_noise(epsilon: Fraction, max_units: int) -> SumNoise:
+    """Returns the discrete Laplace noise on each count.
 
     Raises:
         UsageError: Noise so wide cannot be drawn.
     """
-    return drawable(laplace_scale(epsilon, of_distinct_cells(_CELLS_OF_CASE, max_units)))
+    return laplace_sums(epsilon, of_distinct_cells(_CELLS_OF_CASE, max_units))
 
 
 def decide_spans(
@@ -133,7 +138,7 @@ def decide_spans(
     """
     n, k = len(vocabulary), N_SPAN_BINS
     borders = step_borders(k)
-    noise = SumNoise(spans_scale(epsilon, max_units), 1, True)
+    noise = spans_noise(epsilon, max_units)
     noisy = noisy_counts(counted, (n + 1) * k, noise, "case span", randomness).reshape(n + 1, k)
     deviation = math.sqrt(variance_of(noise))
     is_possible = np.concatenate([[0], borders]) <= longest_us
@@ -170,3 +175,27 @@ def sample_spans(
     chance = np.minimum(uniform(words[:, 0]), 1 - 1e-9)
     bins = np.searchsorted(ends, last + chance, side="right") - last.astype(np.int64) * N_SPAN_BINS
     return times_in_bins(bins, decision.borders_us, decision.longest_us, uniform(words[:, 1]))
+
+
+def spans_part(params: PrivateLogParams, weight: Fraction) -> Part:
+    """Returns the part of `private-log`."""
+    units = params.max_units
+
+    def spends(epsilon: Fraction, delta: Fraction) -> tuple[Spend, ...]:
+        return (spend_of("spans", epsilon, delta, spans_noise(epsilon, units)),)
+
+    def sentence(epsilon: Fraction, delta: Fraction) -> str:
+        within = laplace_interval(Fraction(*spans_noise(epsilon, units).scale))
+        return f"counts cases by time from first to last event, each within {within:,} (95 %)"
+
+    def decide(given: Given) -> SpansDecision:
+        return decide_spans(
+            given.statistics["spans"],
+            known_vocabulary(params.vocabulary, given.decisions),
+            params.log_time.working_time(given.decisions).total_us,
+            given.epsilon,
+            units,
+            given.randomness,
+        )
+
+    return Part("spans", weight, spends, sentence, decide, {"spans": CaseSpans(params.log_time)})

@@ -15,20 +15,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from tracecloak.anonymizers import contract
-from tracecloak.anonymizers.accounting.calibration import laplace_scale
+from tracecloak.anonymizers.accounting.calibration import laplace_interval
+from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import of_distinct_cells
 from tracecloak.anonymizers.logs.time_range import LogTime
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_sums, variance_of
-from tracecloak.anonymizers.rigorous.params import drawable
+from tracecloak.anonymizers.rigorous.parts import Given, Part
+from tracecloak.anonymizers.rigorous.sum_noise import laplace_sums, spend_of
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.working_time import HOURS_OF_WEEK, WorkingTime
 from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
+
+if TYPE_CHECKING:
+    from tracecloak.anonymizers.logs.params import PrivateLogParams
 
 _HOURS_OF_DAY = 24
 _HOURS_OF_BLOCK = 6
@@ -94,13 +99,13 @@ class StartsDecision(contract.Decision):
     rates: np.ndarray
 
 
-def starts_scale(epsilon: Fraction, max_units: int) -> tuple[int, int]:
-    """Returns the scale of the discrete Laplace noise on each count of starts.
+def starts_noise(epsilon: Fraction, max_units: int) -> SumNoise:
+    """Returns the discrete Laplace noise on each count of starts.
 
     Raises:
         UsageError: Noise so wide cannot be drawn.
     """
-    return drawable(laplace_scale(epsilon, of_distinct_cells(_CELLS_OF_CASE, max_units)))
+    return laplace_sums(epsilon, of_distinct_cells(_CELLS_OF_CASE, max_units))
 
 
 def decide_starts(
@@ -130,8 +135,8 @@ def decide_starts(
     Raises:
         UsageError: Noise so wide cannot be drawn.
     """
-    scale = starts_scale(epsilon, max_units)
-    cases = n_cases_noisy * scale[1] / scale[0]  # in scales of the noise
+    noise = starts_noise(epsilon, max_units)
+    cases = n_cases_noisy * noise.scale[1] / noise.scale[0]  # in scales of the noise
     counts = counted.dense(np.arange(time.n_days + HOURS_OF_WEEK))
     begins, ends = time.slots_us
     slot_day, slot_hour = time.days_and_hours(begins)
@@ -142,13 +147,13 @@ def decide_starts(
     by_date = [days // length for length in _BUCKET_DAYS]
     level = _finest(by_date, open_days, cases / _LEAST_CASES_BY_DATE)
     buckets = _noisy_shares(
-        counts[: time.n_days], open_days, by_date[level:], scale, "starts by date", randomness
+        counts[: time.n_days], open_days, by_date[level:], noise, "starts by date", randomness
     )
     by_hour = _labels_of_hours()
     fineness = _finest(by_hour, open_hours, cases / _LEAST_CASES_BY_HOUR)
     labels = by_hour[fineness]
     cells = _noisy_shares(
-        counts[time.n_days :], open_hours, by_hour[fineness:], scale, "starts by hour", randomness
+        counts[time.n_days :], open_hours, by_hour[fineness:], noise, "starts by hour", randomness
     )
     open_cells = np.bincount(labels, open_hours, len(cells))
     rates = np.divide(cells, open_cells, out=np.zeros(len(cells)), where=open_cells > 0)
@@ -188,7 +193,7 @@ def _noisy_shares(
     counts: np.ndarray,
     open_us: np.ndarray,
     labels: list[np.ndarray],
-    scale: tuple[int, int],
+    noise: SumNoise,
     purpose: str,
     randomness: Randomness,
 ) -> np.ndarray:
@@ -198,7 +203,7 @@ def _noisy_shares(
         counts: int64[n], exact counts of the finest cells.
         open_us: float64[n], their working time.
         labels: Cells of the finest ones, the wanted labelling first, then coarser ones.
-        scale: Of the noise on each wanted cell that has working time.
+        noise: On each wanted cell that has working time.
         purpose: What the noise is for.
         randomness: The release's.
     """
@@ -206,7 +211,6 @@ def _noisy_shares(
     n_cells = int(wanted.max()) + 1
     open_cells = np.bincount(wanted, open_us, n_cells)
     domain = np.flatnonzero(open_cells)
-    noise = SumNoise(scale, 1, True)
     sums = np.bincount(wanted, counts, n_cells)[domain]
     noisy = noisy_sums(sums, noise, purpose, domain, randomness)
     variance = variance_of(noise)
@@ -255,3 +259,25 @@ def sample_starts(
     slot = np.searchsorted(reached, uniform(words[:, 0]) * reached[-1], side="right")
     slot = np.minimum(slot, len(begins) - 1)
     return begins[slot] + below(words[:, 1], lengths[slot])
+
+
+def starts_part(params: PrivateLogParams, weight: Fraction) -> Part:
+    """Returns the part of `private-log`."""
+    units = params.max_units
+
+    def spends(epsilon: Fraction, delta: Fraction) -> tuple[Spend, ...]:
+        return (spend_of("starts", epsilon, delta, starts_noise(epsilon, units)),)
+
+    def sentence(epsilon: Fraction, delta: Fraction) -> str:
+        within = laplace_interval(Fraction(*starts_noise(epsilon, units).scale))
+        return (
+            "counts starts by date and by hour of the week, in buckets as wide as the number of "
+            f"cases asks for; each within {within:,} cases (95 %)"
+        )
+
+    def decide(given: Given) -> StartsDecision:
+        time, n_cases = params.log_time.working_time(given.decisions), given.decisions["sizes"]
+        counted: ClippedCells = given.statistics["starts"]
+        return decide_starts(counted, time, n_cases, given.epsilon, units, given.randomness)
+
+    return Part("starts", weight, spends, sentence, decide, {"starts": CaseStarts(params.log_time)})

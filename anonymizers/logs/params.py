@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any, Literal
@@ -11,12 +12,27 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import Field
 
-from tracecloak.anonymizers.logs.attributes import UNITS
-from tracecloak.anonymizers.logs.step_durations import DEFAULT_BINS, excess_of_durations
+from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.logs.attributes import UNITS, attribute_part
+from tracecloak.anonymizers.logs.case_spans import spans_part
+from tracecloak.anonymizers.logs.case_starts import starts_part
+from tracecloak.anonymizers.logs.sizes import sizes_part
+from tracecloak.anonymizers.logs.step_durations import (
+    DEFAULT_BINS,
+    durations_part,
+    excess_of_durations,
+    steps_clip_part,
+)
 from tracecloak.anonymizers.logs.time_bins import MIN_BINS
-from tracecloak.anonymizers.logs.time_range import LogTime, TimeRange
-from tracecloak.anonymizers.rigorous.params import Exact, RigorousParams
-from tracecloak.anonymizers.variants.generator import VariantGenerator
+from tracecloak.anonymizers.logs.time_range import LogTime, TimeRange, time_range_part
+from tracecloak.anonymizers.rigorous.bought import (
+    known_vocabulary,
+    length_part,
+    vocabulary_part,
+)
+from tracecloak.anonymizers.rigorous.params import BOUGHT_SHARE, Exact, RigorousParams
+from tracecloak.anonymizers.rigorous.parts import Part
+from tracecloak.anonymizers.variants.generator import Domain, VariantGenerator, variants_part
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.attributes import Attribute, Declarations, declared
 from tracecloak.schemas.events.vocabulary import OTHER
@@ -38,16 +54,9 @@ GENERATORS: Plugins[VariantGenerator] = Plugins(
     make=lambda kind: kind(),
 )
 
-# Relative to each other; `bought` is for each thing that is, `attributes` for all of them together.
-DEFAULT_SPLIT = {
-    "variants": Fraction(42, 100),
-    "durations": Fraction(28, 100),
-    "spans": Fraction(10, 100),
-    "starts": Fraction(10, 100),
-    "sizes": Fraction(5, 100),
-    "attributes": Fraction(20, 100),
-    "bought": Fraction(5, 100),
-}
+# The rounds: what is known of the log before anything else is counted, the clip, and the log.
+KNOWN, CLIP, LOG = ROUNDS = ("known", "clip", "log")
+
 # Shares are decimals of so many places, so that every part's epsilon is a finite decimal.
 _PLACES = 10**6
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -136,8 +145,10 @@ class PrivateLogParams(RigorousParams):
         if (self.first_date is None) != (self.last_date is None):
             raise ValueError("first_date and last_date go together")
         for name, weight in self.budget_split.items():
-            if name not in DEFAULT_SPLIT:
-                raise ValueError(f"budget_split has parts {', '.join(DEFAULT_SPLIT)}, not {name!r}")
+            if name not in default_split():
+                raise ValueError(
+                    f"budget_split has parts {', '.join(default_split())}, not {name!r}"
+                )
             if not weight > 0:
                 raise ValueError(f"budget_split: the weight of {name} must be above 0")
         if self.products == "variants" and (self.attributes or self.budget_split):
@@ -219,15 +230,17 @@ class PrivateLogParams(RigorousParams):
         return None if self.l2_clip is None else int(Fraction(self.l2_clip) * UNITS)
 
     @property
+    def parts(self) -> tuple[Part, ...]:
+        """What epsilon is divided among, and in which rounds."""
+        split = {**default_split(), **{n: Fraction(w) for n, w in self.budget_split.items()}}
+        made = (part for kind in KINDS for part in kind.parts(self, split[kind.split]))
+        return tuple(replace(part, round=part.round or LOG) for part in made)
+
+    @property
     def bought(self) -> tuple[str, ...]:
-        """What is not public, by the names of its decisions."""
-        found = {
-            "vocabulary": self.vocabulary is None,
-            "length": self.max_trace_length is None,
-            "time_range": self.is_timed and self.first_date is None,
-            "clip": self.buys_clip,
-        }
-        return tuple(name for name, buys in found.items() if buys)
+        """What is not public, by the names of its parts."""
+        kinds = (kind for kind in KINDS if kind.split == BOUGHT)
+        return tuple(part.name for kind in kinds for part in kind.parts(self, Fraction(1)))
 
     @property
     def shares(self) -> dict[str, tuple[Fraction, Fraction]]:
@@ -236,31 +249,98 @@ class PrivateLogParams(RigorousParams):
         Of delta, parts that need none have 0.
         """
         epsilon, delta = self.budget
-        share = _rounded(self._relative())
-        uses_delta = [name for name in share if self._uses_delta(name)]
-        of_delta = _rounded({name: share[name] for name in uses_delta})
+        parts = self.parts
+        weights = {part.name: part.weight for part in parts}
+        if not self.is_timed:  # weights are shares then
+            weights["variants"] += 1 - sum(weights.values(), Fraction(0))
+        share = _rounded(weights)
+        of_delta = _rounded({part.name: share[part.name] for part in parts if part.takes_delta})
         return {
             name: (epsilon * own, delta * of_delta.get(name, Fraction(0)))
             for name, own in share.items()
         }
 
-    def _relative(self) -> dict[str, Fraction]:
-        split = {**DEFAULT_SPLIT, **{n: Fraction(w) for n, w in self.budget_split.items()}}
-        weights = {name: split["bought"] for name in self.bought}
-        if not self.is_timed:
-            weights["variants"] = 1 - sum(weights.values(), Fraction(0))
-            return weights
-        weights |= {
-            name: split[name] for name in ("sizes", "variants", "durations", "spans", "starts")
-        }
-        for attribute in self.declared:
-            weights[f"attribute {attribute.name}"] = split["attributes"] / len(self.declared)
-        return weights
 
-    def _uses_delta(self, part: str) -> bool:
-        if part == "durations" or part.startswith("attribute "):
-            return self.delta > 0 and not part.startswith("attribute case:")
-        return part in ("vocabulary", "variants")
+@dataclass(frozen=True)
+class Kind:
+    """Parts that have one weight in `budget_split`.
+
+    Attributes:
+        split: Its name there.
+        weight: By default.
+        parts: Those that parameters have, given the weight.
+    """
+
+    split: str
+    weight: Fraction
+    parts: Callable[[PrivateLogParams, Fraction], tuple[Part, ...]]
+
+
+def _where(
+    holds: Callable[[PrivateLogParams], bool], part: Callable[[PrivateLogParams, Fraction], Part]
+) -> Callable[[PrivateLogParams, Fraction], tuple[Part, ...]]:
+    return lambda params, weight: (part(params, weight),) if holds(params) else ()
+
+
+def _timed(
+    part: Callable[[PrivateLogParams, Fraction], Part],
+) -> Callable[[PrivateLogParams, Fraction], tuple[Part, ...]]:
+    return _where(lambda params: params.is_timed, part)
+
+
+def _bought(
+    holds: Callable[[PrivateLogParams], bool], part: Callable[[PrivateLogParams, Fraction], Part]
+) -> Kind:
+    return Kind(BOUGHT, BOUGHT_SHARE, _where(holds, part))
+
+
+def _vocabulary(params: PrivateLogParams, weight: Fraction) -> Part:
+    return vocabulary_part(params.max_activities, params.max_units, "", weight, KNOWN)
+
+
+def _length(params: PrivateLogParams, weight: Fraction) -> Part:
+    quantile = Fraction(params.length_quantile)
+    return length_part(quantile, params.max_units, "does not exceed", weight, KNOWN)
+
+
+def _variants(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
+    def domain_of(decisions: contract.Decisions) -> Domain:
+        length = params.max_trace_length or decisions["length"].max_trace_length
+        return Domain(known_vocabulary(params.vocabulary, decisions), length, params.max_units)
+
+    if not params.is_timed:
+        weight = Fraction(0)  # and then what the others leave
+    part = variants_part(params.generator, domain_of, params.max_units, weight)
+    return (replace(part, round=LOG),)
+
+
+def _attributes(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
+    each = weight / max(len(params.declared), 1)
+    return tuple(attribute_part(attribute, params, each) for attribute in params.declared)
+
+
+BOUGHT = "bought"
+# All that a release can have.
+KINDS: tuple[Kind, ...] = (
+    _bought(lambda params: params.vocabulary is None, _vocabulary),
+    _bought(lambda params: params.max_trace_length is None, _length),
+    _bought(
+        lambda params: params.is_timed and params.first_date is None,
+        lambda params, weight: time_range_part(params, weight, KNOWN),
+    ),
+    _bought(lambda params: params.buys_clip, steps_clip_part),
+    Kind("sizes", Fraction(5, 100), _timed(lambda params, own: sizes_part(params, own, KNOWN))),
+    Kind("variants", Fraction(42, 100), _variants),
+    Kind("durations", Fraction(28, 100), _timed(durations_part)),
+    Kind("spans", Fraction(10, 100), _timed(spans_part)),
+    Kind("starts", Fraction(10, 100), _timed(starts_part)),
+    Kind("attributes", Fraction(20, 100), _attributes),
+)
+
+
+def default_split() -> dict[str, Fraction]:
+    """Returns the weights in `budget_split` where none are given, relative to each other."""
+    return {kind.split: kind.weight for kind in KINDS}
 
 
 def _rounded(weights: Mapping[str, Fraction]) -> dict[str, Fraction]:

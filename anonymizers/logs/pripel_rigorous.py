@@ -11,7 +11,6 @@ out. That looks at what is released alone and costs nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,10 +18,11 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers import contract
-from tracecloak.anonymizers.logs.params import PrivateLogParams
-from tracecloak.anonymizers.logs.private_log import LOG, LogDecision, PrivateLog
+from tracecloak.anonymizers.logs.params import LOG, PrivateLogParams
+from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM
+from tracecloak.anonymizers.rigorous.parts import PartsDecision
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
 
 
@@ -85,7 +85,7 @@ class PripelRigorous(PrivateLog):
         decisions: contract.Decisions,
         params: Any,
         randomness: Randomness,
-    ) -> contract.Decision:
+    ) -> PartsDecision:
         """Decides a round as `private-log` does, and prunes what comes of it.
 
         Raises:
@@ -94,8 +94,8 @@ class PripelRigorous(PrivateLog):
         decided = super().decide(round_name, statistics, decisions, params, randomness)
         if round_name != LOG:
             return decided
-        assert isinstance(decided, LogDecision)
-        return replace(decided, variants=pruned(decided.variants, params.p_harmful))
+        kept = pruned(decided.parts["variants"], params.p_harmful)
+        return PartsDecision({**decided.parts, "variants": kept})
 
 
 def pruned(variants: ReleasedVariants, least: int) -> ReleasedVariants:

@@ -22,11 +22,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import of_clipped_cells, of_count, of_steps
 from tracecloak.anonymizers.logs.time_bins import (
     estimated_shares,
@@ -37,15 +38,25 @@ from tracecloak.anonymizers.logs.time_bins import (
 from tracecloak.anonymizers.logs.time_range import LogTime
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
-from tracecloak.anonymizers.rigorous.bought import in_vocabulary, norm_grid, within_length
+from tracecloak.anonymizers.rigorous.bought import (
+    clip_part,
+    in_vocabulary,
+    known_vocabulary,
+    norm_grid,
+    within_length,
+)
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
-from tracecloak.anonymizers.rigorous.sum_noise import gaussian_sums, laplace_sums
+from tracecloak.anonymizers.rigorous.parts import Given, Part
+from tracecloak.anonymizers.rigorous.sum_noise import gaussian_sums, laplace_sums, spend_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.events.working_time import WorkingTime
 from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
 from tracecloak.schemas.statistics.clipped_flows import CaseNorms
+
+if TYPE_CHECKING:
+    from tracecloak.anonymizers.logs.params import PrivateLogParams
 
 UNITS = 1024
 """Lattice steps of one occurrence where cases are clipped."""
@@ -317,3 +328,55 @@ def sample_durations(
         rows = decision.reached[sources[part], targets[part]]
         bins[part] = (rows <= chance[part, None]).sum(axis=1)
     return times_in_bins(bins, decision.borders_us, decision.longest_us, uniform(words[:, 1]))
+
+
+def steps_clip_part(params: PrivateLogParams, weight: Fraction) -> Part:
+    """Returns the part of `private-log` that buys the clip."""
+    norms = StepNorms(params.log_time, params.n_duration_bins)
+    return clip_part(norms, UNITS, Fraction(params.clip_quantile), params.max_units, weight)
+
+
+def durations_part(params: PrivateLogParams, weight: Fraction) -> Part:
+    """Returns the part of `private-log`."""
+    units, n_bins = params.max_units, params.n_duration_bins
+    clip = params.public_clip_units  # None while it is to be bought
+    if params.delta == 0:
+        assert params.max_trace_length is not None
+        clip = whole_norm(params.max_trace_length)
+
+    def spends(epsilon: Fraction, delta: Fraction) -> tuple[Spend, ...]:
+        if clip is None:
+            largest = int(math.sqrt(norm_grid()[-1])) + 1
+            durations_noise(epsilon, delta, largest * UNITS, units)  # or is refused
+        noise = durations_noise(epsilon, delta, clip or UNITS, units)
+        return (spend_of("durations", epsilon, delta, noise, is_any_clip=clip is None),)
+
+    def sentence(epsilon: Fraction, delta: Fraction) -> str:
+        noise = durations_noise(epsilon, delta, clip or UNITS, units)
+        return f"counts steps by pair of activities and time, {noise_text(noise, clip)}"
+
+    def decide(given: Given) -> DurationsDecision:
+        chosen = given.decisions["clip"].clip_units if clip is None else clip
+        return decide_durations(
+            given.statistics["durations"],
+            known_vocabulary(params.vocabulary, given.decisions),
+            n_bins,
+            params.log_time.working_time(given.decisions).total_us,
+            durations_noise(given.epsilon, given.delta, chosen, units),
+            given.randomness,
+        )
+
+    lattice = 1 if params.delta == 0 else UNITS
+    counter = StepDurations(params.log_time, n_bins, "clip" if clip is None else clip, lattice)
+    takes_delta = params.delta > 0
+    return Part(
+        *("durations", weight, spends, sentence, decide, {"durations": counter}),
+        takes_delta=takes_delta,
+    )
+
+
+def noise_text(noise: SumNoise, clip: int | None) -> str:
+    """Returns what noise means for a sum; of a bought clip, in its proportion."""
+    if clip is None:
+        return f"with noise of {noise.width / UNITS:.1f} times the bought clip"
+    return f"each within {noise.half_width:,} of the sum (95 %)"

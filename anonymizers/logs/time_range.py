@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -22,12 +22,16 @@ from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.drawing import select
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.anonymizers.rigorous.bought import choose_quantile
+from tracecloak.anonymizers.rigorous.bought import bought_part, choose_quantile
+from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.local_time import DAY_US, LocalClock, date_of, day_start_us
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.working_time import WorkingCalendar, WorkingTime
+
+if TYPE_CHECKING:
+    from tracecloak.anonymizers.logs.params import PrivateLogParams
 
 TIME_RANGE = "time_range"
 """The name of the round that buys the range."""
@@ -256,3 +260,17 @@ def _month_start_us(month: int, time_zone: str) -> int:
     year, of_year = divmod(month, 12)
     date = date_of("month", f"{_FIRST_YEAR + year}-{of_year + 1:02}-01")
     return day_start_us(date, time_zone)
+
+
+def time_range_part(params: PrivateLogParams, weight: Fraction, round_name: str) -> Part:
+    """Returns the part of `private-log` that buys the range."""
+
+    def decide(given: Given) -> TimeRangeDecision:
+        counted, calendar = given.statistics["months"], params.log_time.calendar
+        return choose_time_range(
+            counted, given.epsilon, params.max_units, calendar, given.randomness
+        )
+
+    sentence = "chooses a range of months around most cases, and half of it more"
+    counters = {"months": MonthsOfCases(params.calendar_time_zone)}
+    return bought_part(TIME_RANGE, sentence, decide, counters, weight, round_name)

@@ -1,26 +1,29 @@
-"""What a method chooses on the log and pays for: the vocabulary and the clip.
+"""What a method chooses on the log and pays for: the vocabulary, the length and the clip.
 
-Each choice is a round of its own with its own share of epsilon and delta.
+Each choice is a part with its own share of epsilon and delta.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.calibration import gaussian_scale
+from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import of_count, of_distinct_cells
 from tracecloak.anonymizers.contract.bounding import distinct_activities
 from tracecloak.anonymizers.noise.drawing import draw_gaussian, select
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.anonymizers.rigorous.params import drawable
+from tracecloak.anonymizers.rigorous.params import BOUGHT_SHARE, drawable
+from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.statistics.activity_counts import ActivityCounts
@@ -48,6 +51,27 @@ def in_vocabulary(traces: TraceBatch, decisions: contract.Decisions) -> TraceBat
     if "vocabulary" not in decisions:
         return traces
     return traces.recode_public(decisions["vocabulary"].vocabulary)
+
+
+def known_vocabulary(
+    public: Sequence[str] | None, decisions: contract.Decisions
+) -> ActivityVocabulary:
+    """Returns the activities, public or bought."""
+    if public is not None:
+        return ActivityVocabulary.public(public)
+    bought: VocabularyDecision = decisions["vocabulary"]
+    return bought.vocabulary
+
+
+@dataclass(frozen=True)
+class ClipDecision(contract.Decision):
+    """The clip that was bought.
+
+    Attributes:
+        clip_units: In lattice steps.
+    """
+
+    clip_units: int
 
 
 @dataclass(frozen=True)
@@ -247,3 +271,118 @@ def within_length(traces: TraceBatch, decisions: contract.Decisions) -> TraceBat
     if "length" not in decisions:
         return traces
     return traces.truncate(decisions["length"].max_trace_length)
+
+
+def bought_part(
+    name: str,
+    sentence: str,
+    decide: Callable[[Given], Any],
+    counters: Mapping[str, contract.Counter],
+    weight: Fraction = BOUGHT_SHARE,
+    round_name: str = "",
+) -> Part:
+    """Returns a part that chooses something without a delta.
+
+    Args:
+        name: What is chosen; the name of its round too, unless one is given.
+        sentence: What it does.
+        decide: Chooses.
+        counters: What is counted for it.
+        weight: See `Part`.
+        round_name: Where it is chosen.
+    """
+
+    def spends(epsilon: Fraction, delta: Fraction) -> tuple[Spend, ...]:
+        return (Spend(name, "pure", epsilon, delta),)
+
+    return Part(
+        name, weight, spends, lambda epsilon, delta: sentence, decide, counters, round_name or name
+    )
+
+
+def vocabulary_part(
+    max_activities: int,
+    max_units: int,
+    what_else: str = "",
+    weight: Fraction = BOUGHT_SHARE,
+    round_name: str = "vocabulary",
+) -> Part:
+    """Returns the part that buys the vocabulary.
+
+    Args:
+        max_activities: Distinct activities of a case that count.
+        max_units: Cases of one unit.
+        what_else: Said after the sentence.
+        weight: See `Part`.
+        round_name: Where it is bought.
+    """
+
+    def spends(epsilon: Fraction, delta: Fraction) -> tuple[Spend, ...]:
+        vocabulary_scale(epsilon, delta, max_activities, max_units)  # or is refused
+        return (Spend("vocabulary", "approximate", epsilon, delta),)
+
+    def sentence(epsilon: Fraction, delta: Fraction) -> str:
+        least = vocabulary_threshold(epsilon, delta, max_activities, max_units)
+        return f"chooses activities of about {least:,} cases or more{what_else}"
+
+    def decide(given: Given) -> VocabularyDecision:
+        counted, budget = given.statistics["activities"], (given.epsilon, given.delta)
+        return choose_vocabulary(counted, *budget, max_activities, max_units, given.randomness)
+
+    counters = {"activities": ActivitiesOfCases(max_activities)}
+    return Part("vocabulary", weight, spends, sentence, decide, counters, round_name, True)
+
+
+def length_part(
+    quantile: Fraction,
+    max_units: int,
+    verb: str,
+    weight: Fraction = BOUGHT_SHARE,
+    round_name: str = "length",
+) -> Part:
+    """Returns the part that buys the length at which cases are cut.
+
+    Args:
+        quantile: Share of the cases that it shall not cut.
+        max_units: Cases of one unit.
+        verb: What the cases of that share do, in words.
+        weight: See `Part`.
+        round_name: Where it is bought.
+    """
+
+    def decide(given: Given) -> LengthDecision:
+        lengths: TraceLengths = given.statistics["lengths"]
+        return choose_length(lengths, given.epsilon, quantile, max_units, given.randomness)
+
+    share = decimal_text(quantile)
+    sentence = f"chooses the length that about a share of {share} of the cases {verb}"
+    return bought_part(
+        "length", sentence, decide, {"lengths": LengthsOfCases()}, weight, round_name
+    )
+
+
+def clip_part(
+    norms: contract.Counter,
+    units: int,
+    quantile: Fraction,
+    max_units: int,
+    weight: Fraction = BOUGHT_SHARE,
+) -> Part:
+    """Returns the part that buys the norm to which cases are scaled down.
+
+    Args:
+        norms: Counts cases by norm.
+        units: Lattice steps of one occurrence.
+        quantile: Share of the cases whose norm it shall reach.
+        max_units: Cases of one unit.
+        weight: See `Part`.
+    """
+
+    def decide(given: Given) -> ClipDecision:
+        counted: CaseNorms = given.statistics["norms"]
+        clip = choose_clip(counted, given.epsilon, quantile, max_units, given.randomness)
+        return ClipDecision(math.floor(clip * units))
+
+    share = decimal_text(quantile)
+    sentence = f"chooses the norm that about a share of {share} of the cases reaches"
+    return bought_part("clip", sentence, decide, {"norms": norms}, weight)

@@ -6,6 +6,7 @@ can be looked at without a log. `anonymizers.variants.method` makes a method of 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Protocol
@@ -15,6 +16,8 @@ import numpy as np
 from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, hex_ids
+from tracecloak.anonymizers.rigorous.bought import in_vocabulary, within_length
+from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.schemas.arrays.merging import ranges
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -82,6 +85,53 @@ class VariantGenerator(Protocol):
             randomness: The release's; every purpose begins with the generator's name.
         """
         ...
+
+
+@dataclass(frozen=True)
+class VariantsWithin:
+    """Cases by variant, over the vocabulary and within the length that were bought, if any were."""
+
+    kind: ClassVar[type[VariantHistogram]] = VariantHistogram
+
+    def count(
+        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
+    ) -> VariantHistogram:
+        """Counts a batch."""
+        return VariantHistogram.from_traces(
+            within_length(in_vocabulary(traces, decisions), decisions)
+        )
+
+
+def variants_part(
+    generator: VariantGenerator,
+    domain_of: Callable[[contract.Decisions], Domain],
+    max_units: int,
+    weight: Fraction = Fraction(1),
+) -> Part:
+    """Returns the part that a generator is.
+
+    Args:
+        generator: Makes the variants.
+        domain_of: What it may know, from what was decided before.
+        max_units: Cases of one unit.
+        weight: See `Part`.
+    """
+
+    def decide(given: Given) -> ReleasedVariants:
+        counted: VariantHistogram = given.statistics["variants"]
+        domain, budget = domain_of(given.decisions), (given.epsilon, given.delta)
+        return generator.answer(counted, domain, *budget, given.randomness)
+
+    return Part(
+        "variants",
+        weight,
+        lambda epsilon, delta: generator.spends(epsilon, delta, max_units),
+        lambda epsilon, delta: generator.explain(epsilon, delta, max_units),
+        decide,
+        {"variants": VariantsWithin()},
+        "variants",
+        takes_delta=True,
+    )
 
 
 _SECOND_US = 1_000_000

@@ -7,7 +7,6 @@ public or bought; all of the rest of the budget is the generator's.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
@@ -15,30 +14,30 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers import contract
-from tracecloak.anonymizers.accounting.composition import Spend, decimal_text, split
+from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.rigorous.bought import (
-    ActivitiesOfCases,
-    LengthsOfCases,
-    choose_length,
-    choose_vocabulary,
-    in_vocabulary,
-    vocabulary_threshold,
-    within_length,
+from tracecloak.anonymizers.rigorous.bought import known_vocabulary, length_part, vocabulary_part
+from tracecloak.anonymizers.rigorous.params import Exact, RigorousParams, guarantee_of
+from tracecloak.anonymizers.rigorous.parts import (
+    Part,
+    Shares,
+    counters_of,
+    decided,
+    divided,
+    sentences_of,
+    spends_of,
 )
-from tracecloak.anonymizers.rigorous.params import BOUGHT_SHARE, Exact, RigorousParams, guarantee_of
 from tracecloak.anonymizers.variants.generator import (
     Domain,
     VariantGenerator,
     VariantsDecision,
     log_of,
+    variants_part,
 )
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.published.manifest import Operation
-from tracecloak.schemas.statistics.variants import VariantHistogram
 
 
 class VariantLogParams(RigorousParams):
@@ -59,40 +58,20 @@ class VariantLogParams(RigorousParams):
         return self
 
     @property
-    def shares(self) -> dict[str, tuple[Fraction, Fraction]]:
+    def bought_parts(self) -> tuple[Part, ...]:
+        """What is bought, a round each."""
+        parts = []
+        if self.vocabulary is None:
+            parts.append(vocabulary_part(self.max_activities, self.max_units))
+        if self.max_trace_length is None:
+            quantile = Fraction(self.length_quantile)
+            parts.append(length_part(quantile, self.max_units, "reaches"))
+        return tuple(parts)
+
+    @property
+    def shares(self) -> Shares:
         """(epsilon, delta) of each round; they add up to those of the release."""
-        epsilon, delta = self.budget
-        bought = [
-            name
-            for name, buys in (
-                ("vocabulary", self.vocabulary is None),
-                ("length", self.max_trace_length is None),
-            )
-            if buys
-        ]
-        rest = 1 - BOUGHT_SHARE * len(bought)
-        shares = split(epsilon, delta, {**dict.fromkeys(bought, BOUGHT_SHARE), "variants": rest})
-        if "length" in shares:  # chosen without a delta, whose share the variants take
-            shares["variants"] = (
-                shares["variants"][0],
-                shares["variants"][1] + shares["length"][1],
-            )
-            shares["length"] = (shares["length"][0], Fraction(0))
-        return shares
-
-
-@dataclass(frozen=True)
-class _Variants:
-    """Cases by variant, over the vocabulary and within the length that were decided."""
-
-    kind: ClassVar[type[VariantHistogram]] = VariantHistogram
-
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> VariantHistogram:
-        return VariantHistogram.from_traces(
-            within_length(in_vocabulary(traces, decisions), decisions)
-        )
+        return divided(self.bought_parts, *self.budget, rest="variants")
 
 
 class VariantLog(contract.Anonymizer):
@@ -132,20 +111,15 @@ class VariantLog(contract.Anonymizer):
         """Returns the rounds: one for each thing bought, and the variants."""
         return tuple(params.shares)
 
-    def _budget(self, params: VariantLogParams) -> tuple[Fraction, Fraction]:
-        return params.shares["variants"]
+    def _parts(self, params: VariantLogParams) -> tuple[Part, ...]:
+        def domain(decisions: contract.Decisions) -> Domain:
+            return domain_of(decisions, params)
+
+        return (*params.bought_parts, variants_part(self._generator, domain, params.max_units))
 
     def spends(self, params: VariantLogParams) -> tuple[Spend, ...]:
         """Returns the parts."""
-        parts = []
-        for name, (epsilon, delta) in params.shares.items():
-            if name == "vocabulary":
-                parts.append(Spend(name, "approximate", epsilon, delta))
-            elif name == "length":
-                parts.append(Spend(name, "pure", epsilon, delta))
-            else:
-                parts.extend(self._generator.spends(epsilon, delta, params.max_units))
-        return tuple(parts)
+        return spends_of(self._parts(params), params.shares)
 
     def guarantee(self, params: VariantLogParams) -> Guarantee:
         """Returns the promise."""
@@ -161,29 +135,11 @@ class VariantLog(contract.Anonymizer):
 
     def explain(self, params: VariantLogParams) -> tuple[str, ...]:
         """Returns a sentence a round."""
-        sentences = []
-        for name, (epsilon, delta) in params.shares.items():
-            spent = f"; spends epsilon {decimal_text(epsilon)}, delta {decimal_text(delta)}"
-            if name == "vocabulary":
-                least = vocabulary_threshold(
-                    epsilon, delta, params.max_activities, params.max_units
-                )
-                said = f"chooses activities of about {least:,} cases or more"
-            elif name == "length":
-                share = decimal_text(Fraction(params.length_quantile))
-                said = f"chooses the length that about a share of {share} of the cases reaches"
-            else:
-                said = self._generator.explain(epsilon, delta, params.max_units)
-            sentences.append(f"{name}: {said}{spent}")
-        return tuple(sentences)
+        return sentences_of(self._parts(params), params.shares)
 
     def requires(self, round_name: str, params: VariantLogParams) -> Mapping[str, contract.Counter]:
         """Returns the counters of a round."""
-        if round_name == "vocabulary":
-            return {"activities": ActivitiesOfCases(params.max_activities)}
-        if round_name == "length":
-            return {"lengths": LengthsOfCases()}
-        return {"variants": _Variants()}
+        return counters_of(self._parts(params), round_name)
 
     def decide(
         self,
@@ -194,25 +150,11 @@ class VariantLog(contract.Anonymizer):
         randomness: Randomness,
     ) -> contract.Decision:
         """Decides a round."""
-        epsilon, delta = params.shares[round_name]
-        if round_name == "vocabulary":
-            return choose_vocabulary(
-                statistics["activities"],
-                epsilon,
-                delta,
-                params.max_activities,
-                params.max_units,
-                randomness,
-            )
-        if round_name == "length":
-            quantile = Fraction(params.length_quantile)
-            return choose_length(
-                statistics["lengths"], epsilon, quantile, params.max_units, randomness
-            )
-        domain = domain_of(decisions, params)
-        return VariantsDecision(
-            self._generator.answer(statistics["variants"], domain, epsilon, delta, randomness)
-        )
+        parts = self._parts(params)
+        made = decided(parts, round_name, params.shares, statistics, decisions, randomness)
+        if round_name == "variants":
+            return VariantsDecision(made[round_name])
+        return made[round_name]
 
     def writes(self, params: VariantLogParams) -> tuple[str, ...]:
         """Returns the name of the product."""
@@ -238,10 +180,7 @@ class VariantLog(contract.Anonymizer):
 
 def domain_of(decisions: contract.Decisions, params: VariantLogParams) -> Domain:
     """Returns the domain, public or bought."""
-    if params.vocabulary is None:
-        vocabulary = decisions["vocabulary"].vocabulary
-    else:
-        vocabulary = ActivityVocabulary.public(params.vocabulary)
+    vocabulary = known_vocabulary(params.vocabulary, decisions)
     length = params.max_trace_length
     if length is None:
         length = decisions["length"].max_trace_length

@@ -208,7 +208,7 @@ def before_publication(method: Anonymizer) -> Anonymizer:
             seen = {"sums": NoisySums(noisy, domain, ActivityVocabulary(names), borders, noise)}
         else:
             if method.log == "generated":
-                seen["variants"] = decisions[method.rounds(params)[-1]].variants
+                seen["variants"] = decisions[method.rounds(params)[-1]].parts["variants"]
             histograms = {
                 purpose: NoisyCells(noisy / noise.units, domain, noise.width / noise.units)
                 for purpose, (noisy, domain, noise) in told.items()

@@ -25,7 +25,6 @@ from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract.in_memory import anonymise, bound, group_into_traces
 from tracecloak.anonymizers.graphs.private_dfg import (
     UNITS,
-    ClipDecision,
     PrivateDfg,
     PrivateDfgParams,
     clip_of,
@@ -34,7 +33,7 @@ from tracecloak.anonymizers.noise import drawing
 from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.noise.randomness import cell_numbers
 from tracecloak.anonymizers.noise.sums import SumNoise
-from tracecloak.anonymizers.rigorous.bought import VocabularyDecision
+from tracecloak.anonymizers.rigorous.bought import ClipDecision, VocabularyDecision
 from tracecloak.anonymizers.rigorous.cells import possible_pairs
 from tracecloak.schemas.arrays.columnar import encode
 from tracecloak.schemas.errors import UsageError

@@ -23,7 +23,6 @@ from tests.support.keys import randomness
 from tracecloak.anonymizers.accounting.calibration import gaussian_scale
 from tracecloak.anonymizers.accounting.composition import composed_epsilon
 from tracecloak.anonymizers.accounting.sensitivity import of_count
-from tracecloak.anonymizers.graphs.private_dfg import ClipDecision
 from tracecloak.anonymizers.logs.attributes import (
     UNITS,
     AttributeCounter,
@@ -36,7 +35,7 @@ from tracecloak.anonymizers.logs.attributes import (
     sample_attribute,
 )
 from tracecloak.anonymizers.noise.sums import SumNoise
-from tracecloak.anonymizers.rigorous.bought import LengthDecision, VocabularyDecision
+from tracecloak.anonymizers.rigorous.bought import ClipDecision, LengthDecision, VocabularyDecision
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.attributes import Attribute, Declaration
