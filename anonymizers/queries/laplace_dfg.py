@@ -110,8 +110,8 @@ class LaplaceDfg(contract.Anonymizer):
         """
         pairs = PairCounts.of(statistics["pairs"], statistics["names"], params)
         noisy = laplace_query(pairs, params, randomness, self.name)
-        graph, _ = clipped_graph(noisy, pairs.domain, pairs.vocabulary, None, noise_of(params))
-        return DfgDecision(graph)
+        words = pairs.vocabulary
+        return DfgDecision(clipped_graph(noisy, pairs.domain, words, noise_of(params)))
 
     def writes(self, params: PairQueryParams) -> tuple[str, ...]:
         """Returns the name of the product."""

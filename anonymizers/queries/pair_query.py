@@ -296,21 +296,19 @@ def clipped_graph(
     noisy: np.ndarray,
     domain: np.ndarray,
     vocabulary: ActivityVocabulary,
-    borders_us: None,
     noise: SumNoise,
-) -> tuple[ReleasedGraph, None]:
-    """Returns the graph of the counts above 0, and no durations.
+) -> ReleasedGraph:
+    """Returns the graph of the counts above 0.
 
     Args:
         noisy: int64[n_pairs], counts with noise.
         domain: int64[n_pairs], ascending: the pairs, `source * (end + 1) + target`.
         vocabulary: What the codes mean.
-        borders_us: None: pairs have no durations.
         noise: What was added to each count, which the intervals are made of.
     """
     kept = np.flatnonzero(noisy > 0)
     counts, n_codes = noisy[kept], vocabulary.end + 1
-    graph = ReleasedGraph(
+    return ReleasedGraph(
         vocabulary.names,
         (domain[kept] // n_codes).astype(np.int32),
         (domain[kept] % n_codes).astype(np.int32),
@@ -318,7 +316,6 @@ def clipped_graph(
         np.maximum(counts - noise.half_width, 0),
         counts + noise.half_width,
     )
-    return graph, None
 
 
 def honest_guarantee(params: PairQueryParams, afterwards: str) -> Guarantee:

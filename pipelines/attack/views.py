@@ -7,7 +7,7 @@ without noise.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,8 +129,50 @@ class NoisyHistograms:
         return seen
 
 
-def with_noise(method: Anonymizer, change: Callable[[Noise], Noise]) -> Anonymizer:
-    """Returns the method deciding with other noise: what comes of the noise that it is given."""
+@dataclass(frozen=True)
+class _Forwarding(Noise):
+    """Draws as one does, and tells others of the sums."""
+
+    draws: Noise
+    told: tuple[Noise, ...]
+
+    def laplace(self, *given: Any) -> np.ndarray:
+        return self.draws.laplace(*given)
+
+    def gaussian(self, *given: Any) -> np.ndarray:
+        return self.draws.gaussian(*given)
+
+    def truncated_laplace(self, *given: Any) -> np.ndarray:
+        return self.draws.truncated_laplace(*given)
+
+    def select(self, *given: Any, **named: Any) -> int:
+        return self.draws.select(*given, **named)
+
+    def made(self, *given: Any) -> None:
+        for other in self.told:
+            other.made(*given)
+
+
+@dataclass(frozen=True)
+class _Keeping(Noise):
+    """Keeps the sums that it is told of, by what they are for."""
+
+    sums: dict[str, tuple[np.ndarray, np.ndarray, SumNoise]]
+
+    def made(self, purpose: str, domain: np.ndarray, noisy: np.ndarray, noise: SumNoise) -> None:
+        self.sums[purpose] = noisy, domain, noise
+
+
+def with_noise(
+    method: Anonymizer, draws: Noise | None = None, told: Noise | None = None
+) -> Anonymizer:
+    """Returns the method deciding with other noise.
+
+    Args:
+        method: The method, or a form of it.
+        draws: Draws the noise; by default what the method would be given.
+        told: Is told of the sums, beside what the method would be given.
+    """
     other: Any = copy.copy(method)
 
     def decide(
@@ -140,36 +182,14 @@ def with_noise(method: Anonymizer, change: Callable[[Noise], Noise]) -> Anonymiz
         params: Any,
         randomness: Randomness,
     ) -> Any:
-        noise = change(randomness.noise)
+        given = randomness.noise
+        noise = _Forwarding(draws or given, (given,) if told is None else (given, told))
         return method.decide(
             round_name, statistics, decisions, params, randomness.with_noise(noise)
         )
 
     other.decide = decide
     return other
-
-
-@dataclass(frozen=True)
-class _Telling(Noise):
-    """Draws as another does, and keeps the sums that it is told of."""
-
-    inner: Noise
-    told: dict[str, tuple[np.ndarray, np.ndarray, SumNoise]]
-
-    def laplace(self, *given: Any) -> np.ndarray:
-        return self.inner.laplace(*given)
-
-    def gaussian(self, *given: Any) -> np.ndarray:
-        return self.inner.gaussian(*given)
-
-    def truncated_laplace(self, *given: Any) -> np.ndarray:
-        return self.inner.truncated_laplace(*given)
-
-    def select(self, *given: Any, **named: Any) -> int:
-        return self.inner.select(*given, **named)
-
-    def made(self, purpose: str, domain: np.ndarray, noisy: np.ndarray, noise: SumNoise) -> None:
-        self.told[purpose] = noisy, domain, noise
 
 
 class Silent(Noise):
@@ -197,7 +217,7 @@ def before_publication(method: Anonymizer) -> Anonymizer:
     if method.sums in ("none", "released"):
         return method
     told: dict[str, tuple[np.ndarray, np.ndarray, SumNoise]] = {}
-    shown: Any = with_noise(method, lambda noise: _Telling(noise, told))
+    shown: Any = with_noise(method, told=_Keeping(told))
 
     def products(decisions: Mapping[str, Any], params: Any) -> Products:
         seen = {**method.products(decisions, params).by_name}
@@ -228,10 +248,10 @@ def without_noise(method: Anonymizer) -> Anonymizer | None:
     """
     original = getattr(method, "original", None)  # the method that it is a view of
     if original is not None:
-        return before_publication(with_noise(original, lambda noise: Silent()))
+        return before_publication(with_noise(original, Silent()))
     if method.sums == "none" and method.log != "none":
         return None
-    return with_noise(method, lambda noise: Silent())
+    return with_noise(method, Silent())
 
 
 def is_log_seen(method: Anonymizer, params: Any) -> bool:

@@ -108,17 +108,17 @@ class LaplaceBy(Noise):
 
 def variant_histogram_with(sampler: Sampler) -> Anonymizer:
     """Returns `variant-histogram` with this noise on its counts."""
-    return with_noise(VariantHistogramMethod(), lambda _: LaplaceBy(sampler))
+    return with_noise(VariantHistogramMethod(), LaplaceBy(sampler))
 
 
 def private_dfg_with(sampler: Sampler) -> Anonymizer:
     """Returns `private-dfg` with this noise on its sums where delta is 0."""
-    return with_noise(PrivateDfg(), lambda _: LaplaceBy(sampler))
+    return with_noise(PrivateDfg(), LaplaceBy(sampler))
 
 
 def private_log_with_half_the_noise(told: str) -> Anonymizer:
     """Returns `private-log` with half the scale on the histograms whose purposes begin so."""
-    return with_noise(PrivateLog(), lambda _: LaplaceBy(understated_sensitivity, told))
+    return with_noise(PrivateLog(), LaplaceBy(understated_sensitivity, told))
 
 
 def miner_with_a_third_of_the_noise() -> Anonymizer:
@@ -127,7 +127,7 @@ def miner_with_a_third_of_the_noise() -> Anonymizer:
     def third(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
         return discrete_laplace(stream, numerator, 3 * denominator)
 
-    return with_noise(ProcessTreeMiner(), lambda _: LaplaceBy(third))
+    return with_noise(ProcessTreeMiner(), LaplaceBy(third))
 
 
 class MinerOfTheExactLog(ProcessTreeMiner):

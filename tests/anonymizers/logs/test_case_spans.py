@@ -32,7 +32,7 @@ from tracecloak.anonymizers.logs.case_spans import (
     SpansDecision,
     decide_spans,
     sample_spans,
-    spans_scale,
+    spans_noise,
 )
 from tracecloak.anonymizers.logs.time_bins import step_borders
 from tracecloak.anonymizers.logs.time_range import LogTime, TimeRange
@@ -217,7 +217,7 @@ def test_two_cases_of_a_unit_change_them_by_4_in_total():
 def test_the_noise_has_the_scale_of_the_sensitivity(monkeypatch, units):
     epsilon = Fraction(1, 7)
     assert (
-        spans_scale(epsilon, units)
+        spans_noise(epsilon, units).scale
         == laplace_scale(epsilon, of_count(2 * units))
         == (14 * units, 1)
     )
@@ -235,7 +235,7 @@ def test_the_noise_has_the_scale_of_the_sensitivity(monkeypatch, units):
 
 def test_noise_that_cannot_be_drawn_is_refused():
     with pytest.raises(UsageError, match="raise epsilon"):
-        spans_scale(Fraction(1, 2**45), 1)
+        spans_noise(Fraction(1, 2**45), 1)
 
 
 def test_every_cell_has_noise_of_its_own_whatever_the_log():

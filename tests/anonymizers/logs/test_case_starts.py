@@ -29,7 +29,7 @@ from tracecloak.anonymizers.logs.case_starts import (
     StartsDecision,
     decide_starts,
     sample_starts,
-    starts_scale,
+    starts_noise,
 )
 from tracecloak.anonymizers.logs.time_range import LogTime, TimeRange
 from tracecloak.anonymizers.noise.sums import SumNoise
@@ -171,13 +171,17 @@ def test_one_case_moves_the_sums_by_2_at_most(monkeypatch, n_cases_noisy):
         assert moved.min() >= 0
         changes.add(moved.sum())
     assert changes == {2} and len(silent.sums) == 2 and silent.scales == {(6, 1)}
-    assert starts_scale(Fraction(1, 3), 1) == laplace_scale(Fraction(1, 3), of_count(2)) == (6, 1)
-    assert starts_scale(Fraction(1, 3), 4) == laplace_scale(Fraction(1, 3), of_count(8))
+    assert (
+        starts_noise(Fraction(1, 3), 1).scale
+        == laplace_scale(Fraction(1, 3), of_count(2))
+        == (6, 1)
+    )
+    assert starts_noise(Fraction(1, 3), 4).scale == laplace_scale(Fraction(1, 3), of_count(8))
 
 
 def test_noise_that_cannot_be_drawn_is_refused():
     with pytest.raises(UsageError, match="raise epsilon"):
-        starts_scale(Fraction(1, 2**45), 1)
+        starts_noise(Fraction(1, 2**45), 1)
 
 
 def test_every_cell_with_working_time_has_noise_of_its_own_whatever_the_log():
@@ -252,11 +256,11 @@ def test_coarser_counts_help_where_there_is_much_noise():
     days = np.random.default_rng(5).integers(0, 364, n)
     counts = np.bincount(days, minlength=time.n_days)
     truth = np.bincount(weeks, counts) / n
-    open_us = np.ones(time.n_days)
+    open_us, noise = np.ones(time.n_days), SumNoise((20, 1), 1, True)
 
     def error(labels: list[np.ndarray]) -> float:
         found = [
-            case_starts._noisy_shares(counts, open_us, labels, (20, 1), "test", randomness(i))
+            case_starts._noisy_shares(counts, open_us, labels, noise, "test", randomness(i))
             for i in range(20)
         ]
         return float(np.mean([np.abs(shares - truth).sum() / 2 for shares in found]))

@@ -19,8 +19,15 @@ from tracecloak.anonymizers.accounting.composition import decimal_text, total
 from tracecloak.anonymizers.accounting.guessing import epsilon_of_guessing_advantage
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.logs.amun_rigorous import AmunRigorous
-from tracecloak.anonymizers.logs.params import DEFAULT_SPLIT, GENERATORS, PrivateLogParams
-from tracecloak.anonymizers.logs.private_log import CLIP, KNOWN, LOG, PrivateLog
+from tracecloak.anonymizers.logs.params import (
+    CLIP,
+    GENERATORS,
+    KNOWN,
+    LOG,
+    PrivateLogParams,
+    default_split,
+)
+from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.pipelines.measure.utility import case_duration_distance_days, hour_of_week_distance
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.local_time import DAY_US, HOUR_US
@@ -72,7 +79,7 @@ ATTRIBUTES = {
     public=st.sets(st.sampled_from(["vocabulary", "max_trace_length", "dates", "l2_clip"])),
     attributes=st.sets(st.sampled_from(sorted(ATTRIBUTES))),
     split=st.dictionaries(
-        st.sampled_from(sorted(DEFAULT_SPLIT)), st.decimals("0.05", "2", places=3).map(str)
+        st.sampled_from(sorted(default_split())), st.decimals("0.05", "2", places=3).map(str)
     ),
     variants=st.sampled_from(["auto", *GENERATORS]),
     products=st.sampled_from(["log", "variants"]),

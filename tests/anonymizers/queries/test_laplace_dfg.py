@@ -19,17 +19,19 @@ from tests.support.logs import Log, naive_pairs, trace_batch
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.audit.bounds import clopper_pearson
 from tracecloak.anonymizers.contract.in_memory import anonymise, bound
+from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.queries.laplace_dfg import LaplaceDfg
 from tracecloak.anonymizers.queries.pair_query import (
     PairCounts,
     PairQueryParams,
+    clipped_graph,
     laplace_query,
     noise_of,
 )
 from tracecloak.anonymizers.rigorous.cells import possible_pairs
 from tracecloak.pipelines.attack.neighbours import made_up_pairs
 from tracecloak.pipelines.attack.run import audit_pair
-from tracecloak.pipelines.attack.views import before_publication
+from tracecloak.pipelines.attack.views import before_publication, with_noise
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.published.graph import ReleasedGraph
@@ -116,13 +118,12 @@ def test_a_released_count_is_the_noisy_one_if_it_is_above_0() -> None:
 
     noted: list[np.ndarray] = []
 
-    class Noting(LaplaceDfg):
-        @staticmethod
-        def publish(noisy: np.ndarray, *rest: Any) -> Any:
+    class Noting(Noise):
+        def made(self, purpose: str, domain: np.ndarray, noisy: np.ndarray, *_: Any) -> None:
             noted.append(noisy)
-            return LaplaceDfg.publish(noisy, *rest)
 
-    made = anonymise([trace_batch(LOG)], Noting(), params, release_key(3), "release", "config")
+    method = with_noise(METHOD, told=Noting())
+    made = anonymise([trace_batch(LOG)], method, params, release_key(3), "release", "config")
     graph, [noisy] = made.products.by_name["dfg"], noted
     assert (noisy < 0).any() and (noisy == 0).any()
     n_codes = pairs.vocabulary.end + 1
@@ -149,9 +150,7 @@ def test_intervals_hold_the_truth_95_times_in_100(given: dict[str, Any]) -> None
     n = 20_000
     pairs = PairCounts(ActivityVocabulary.public("AB"), np.arange(n), np.zeros(n, np.int64))
     noise = laplace_query(pairs, params, randomness(), "i")
-    graph, _ = LaplaceDfg.publish(
-        np.array([1000]), np.array([1]), pairs.vocabulary, None, noise_of(params)
-    )
+    graph = clipped_graph(np.array([1000]), np.array([1]), pairs.vocabulary, noise_of(params))
     half = int(graph.highs[0]) - 1000
     assert 0.03 < (np.abs(noise) > half).mean() < 0.055
 

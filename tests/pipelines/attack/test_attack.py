@@ -420,7 +420,7 @@ def test_noise_of_histograms_that_comes_again_is_found(is_reused: bool) -> None:
 
     method: Anonymizer = PrivateLog()
     if is_reused:
-        method = with_noise(method, lambda _: Reusing())
+        method = with_noise(method, Reusing())
     log = trace_batch({f"c{i}": "A B C D E" for i in range(50)})
     params = method.Params(
         epsilon="1", vocabulary=tuple("ABCDE"), max_trace_length=5, l2_clip="4",
