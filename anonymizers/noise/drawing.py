@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import pyarrow as pa
 
 from tracecloak.anonymizers.noise import samplers
 
@@ -65,7 +66,14 @@ class Noise:
         """Returns what `samplers.permute_and_flip` does."""
         return samplers.permute_and_flip(stream, scores, epsilon, sensitivity, monotone=monotone)
 
-    def made(self, purpose: str, domain: np.ndarray, noisy: np.ndarray, noise: SumNoise) -> None:
+    def made(
+        self,
+        purpose: str,
+        domain: np.ndarray,
+        noisy: np.ndarray,
+        noise: SumNoise,
+        names: pa.Array | None = None,
+    ) -> None:
         """Is told of sums with noise, before anything is made of them.
 
         Args:
@@ -73,6 +81,7 @@ class Noise:
             domain: int64[n], their cells.
             noisy: int64[n], the sums with noise in lattice steps.
             noise: What was added.
+            names: Of pairs of activities, what their codes mean, if what is released does not say.
         """
 
 
@@ -162,12 +171,19 @@ class Recording(Noise):
         self.drawn.append(Drawn(stream.purpose, "selection", len(stream), scale, sensitivity))
         return self.inner.select(stream, scores, epsilon, sensitivity, monotone=monotone)
 
-    def made(self, purpose: str, domain: np.ndarray, noisy: np.ndarray, noise: SumNoise) -> None:
+    def made(
+        self,
+        purpose: str,
+        domain: np.ndarray,
+        noisy: np.ndarray,
+        noise: SumNoise,
+        names: pa.Array | None = None,
+    ) -> None:
         """Notes what the last call was made to cover, and passes it on."""
         last = self.drawn[-1]
         if last.purpose == purpose and noise.sensitivity is not None:
             self.drawn[-1] = replace(last, sensitivity=noise.sensitivity)
-        self.inner.made(purpose, domain, noisy, noise)
+        self.inner.made(purpose, domain, noisy, noise, names)
 
 
 def draw_laplace(

@@ -272,7 +272,8 @@ def laplace_query(
     draw = truncated_laplace if params.is_cut_off else draw_laplace
     stream = CellStream(randomness, f"{name}/pair", cell_numbers(pairs.domain))
     noisy = pairs.counts + draw(stream, *params.scale)
-    randomness.noise.made(f"{name}/pair", pairs.domain, noisy, noise_of(params))
+    names = pairs.vocabulary.names
+    randomness.noise.made(f"{name}/pair", pairs.domain, noisy, noise_of(params), names)
     return noisy
 
 

@@ -169,7 +169,8 @@ def exponential_query(
     noisy[kept] = make_positive(
         randomness, f"{name}/pair", cells[kept], pairs.counts[kept], *params.scale
     )
-    randomness.noise.made(f"{name}/pair", pairs.domain, noisy, noise_of(params))
+    names = pairs.vocabulary.names
+    randomness.noise.made(f"{name}/pair", pairs.domain, noisy, noise_of(params), names)
     return noisy
 
 

@@ -129,6 +129,10 @@ class NoisyHistograms:
         return seen
 
 
+# Noisy sums, their cells, what was added and what the codes of pairs mean.
+_Told = tuple[np.ndarray, np.ndarray, SumNoise, pa.Array | None]
+
+
 @dataclass(frozen=True)
 class _Forwarding(Noise):
     """Draws as one does, and tells others of the sums."""
@@ -157,10 +161,17 @@ class _Forwarding(Noise):
 class _Keeping(Noise):
     """Keeps the sums that it is told of, by what they are for."""
 
-    sums: dict[str, tuple[np.ndarray, np.ndarray, SumNoise]]
+    sums: dict[str, _Told]
 
-    def made(self, purpose: str, domain: np.ndarray, noisy: np.ndarray, noise: SumNoise) -> None:
-        self.sums[purpose] = noisy, domain, noise
+    def made(
+        self,
+        purpose: str,
+        domain: np.ndarray,
+        noisy: np.ndarray,
+        noise: SumNoise,
+        names: pa.Array | None = None,
+    ) -> None:
+        self.sums[purpose] = noisy, domain, noise, names
 
 
 def with_noise(
@@ -216,14 +227,15 @@ def before_publication(method: Anonymizer) -> Anonymizer:
     """
     if method.sums in ("none", "released"):
         return method
-    told: dict[str, tuple[np.ndarray, np.ndarray, SumNoise]] = {}
+    told: dict[str, _Told] = {}
     shown: Any = with_noise(method, told=_Keeping(told))
 
     def products(decisions: Mapping[str, Any], params: Any) -> Products:
         seen = {**method.products(decisions, params).by_name}
         if method.sums == "pairs":
-            names = next(iter(seen.values())).names
-            ((noisy, domain, noise),) = told.values()
+            ((noisy, domain, noise, names),) = told.values()
+            if names is None:
+                names = next(iter(seen.values())).names
             borders = getattr(params, "borders_us", None)
             seen = {"sums": NoisySums(noisy, domain, ActivityVocabulary(names), borders, noise)}
         else:
@@ -231,7 +243,7 @@ def before_publication(method: Anonymizer) -> Anonymizer:
                 seen["variants"] = decisions[method.rounds(params)[-1]].parts["variants"]
             histograms = {
                 purpose: NoisyCells(noisy / noise.units, domain, noise.width / noise.units)
-                for purpose, (noisy, domain, noise) in told.items()
+                for purpose, (noisy, domain, noise, _) in told.items()
             }
             seen["noisy histograms"] = NoisyHistograms(histograms)
         told.clear()  # the next release has its own

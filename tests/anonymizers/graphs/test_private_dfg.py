@@ -32,7 +32,6 @@ from tracecloak.anonymizers.graphs.private_dfg import (
 from tracecloak.anonymizers.noise import drawing
 from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.noise.randomness import cell_numbers
-from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.bought import ClipDecision, VocabularyDecision
 from tracecloak.anonymizers.rigorous.cells import possible_pairs
 from tracecloak.schemas.arrays.columnar import encode
@@ -67,7 +66,7 @@ class Noting(Silence):
         super().__init__()
         self.sums: list[np.ndarray] = []
 
-    def made(self, purpose: str, domain: np.ndarray, noisy: np.ndarray, noise: SumNoise) -> None:
+    def made(self, purpose: str, domain: np.ndarray, noisy: np.ndarray, *_: Any) -> None:
         self.sums.append(noisy)
 
 

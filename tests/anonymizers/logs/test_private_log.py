@@ -172,7 +172,7 @@ def test_what_is_not_public_is_bought() -> None:
         ({"working_hours": "18-8"}, "from_hour"),
         ({"working_days": "mon,holiday"}, "working_days"),
         ({"calendar_time_zone": "Mars/North"}, "Mars/North"),
-        ({"budget_split": {"luck": "1"}}, "budget_split has parts variants"),
+        ({"budget_split": {"luck": "1"}}, "budget_split has parts bought, sizes, variants"),
         ({"budget_split": {"starts": "0"}}, "the weight of starts must be above 0"),
         ({"budget_split": {"variants": "1e-9"}}, "leaves too little for the variants"),
         ({"products": "variants", "budget_split": {"starts": "1"}}, "are for products: log"),
