@@ -12,3 +12,4 @@ from .composition import total as total
 from .guessing import epsilon_of_guessing_advantage as epsilon_of_guessing_advantage
 from .guessing import guessing_advantage_of as guessing_advantage_of
 from .intervals import Interval as Interval
+from .sensitivity import Sensitivity as Sensitivity

@@ -32,7 +32,6 @@ _MAX_DECIMALS = 400
 _MAX_EPSILON = 10**6
 
 _MIN_GAUSSIAN_EPSILON = Fraction(1, 10**9)
-_ONE_COUNT_GRID = 1000
 
 
 def exact(value: str | int | Decimal | Fraction) -> Fraction:
@@ -303,8 +302,8 @@ def gaussian_scale(
 
     Returns:
         (numerator, denominator): sigma, rounded up to 8 digits. It is sqrt(s^2 + 4): less than
-        1.00001 times s from s = 500 on, but a third more than the noise of
-        `discrete_gaussian_scale_of_one_count` at sensitivity 1 and epsilon 2.
+        1.00001 times s from s = 500 on, but a third more than one count needs by
+        `discrete_gaussian_delta` at sensitivity 1 and epsilon 2.
 
     Raises:
         UsageError: A parameter is out of range, or sigma would be 2^50 or more.
@@ -352,31 +351,6 @@ def discrete_gaussian_delta(
         raise UsageError(f"sigma must be positive, got {sigma[0]}/{sigma[1]}")
     bound = discrete_gaussian_interval(Fraction(*sigma), k, epsilon).float_above()
     return min(max(bound, 0.0), 1.0)
-
-
-def discrete_gaussian_scale_of_one_count(
-    epsilon: Fraction | int, delta: Fraction | int
-) -> tuple[int, int]:
-    """Returns sigma for one whole number that one unit changes by at most 1.
-
-    It also serves any number of counts if one unit changes just one of them, by 1.
-
-    Args:
-        epsilon: Above 0.
-        delta: In (0, 1/2].
-
-    Returns:
-        (numerator, denominator): the multiple of 1/1000 at which a bisection of
-        `discrete_gaussian_delta` crosses delta, from above.
-    """
-    epsilon, delta = check_epsilon(epsilon), _check_delta(delta)
-
-    def is_enough(thousandths: int) -> bool:
-        sigma = (thousandths, _ONE_COUNT_GRID)
-        return Fraction(discrete_gaussian_delta(sigma, 1, epsilon)) <= delta
-
-    sigma = Fraction(smallest(is_enough, 1, "sigma"), _ONE_COUNT_GRID)
-    return sigma.numerator, sigma.denominator
 
 
 def laplace_interval(scale: Fraction, confidence: float = 0.95) -> int:

@@ -116,15 +116,6 @@ class ContinualNoise:
             return math.sqrt(2) * math.exp(-1 / (2 * width)) / -math.expm1(-1 / width)
         return width
 
-    @property
-    def rho(self) -> Fraction | None:
-        """Zero-concentrated privacy loss of Gaussian noise, rounded up by the norm alone.
-
-        sensitivity^2 / (2 sigma^2), which discrete Gaussian noise keeps as well as continuous
-        (Canonne, Kamath, Steinke 2020); None for Laplace noise.
-        """
-        return None if self.is_laplace else (self.sensitivity / Fraction(*self.scale)) ** 2 / 2
-
     def add(
         self, first: int, values: np.ndarray, cells: np.ndarray, randomness: Randomness, what: str
     ) -> np.ndarray:

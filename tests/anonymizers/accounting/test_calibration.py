@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from tracecloak.anonymizers.accounting import calibration
 from tracecloak.anonymizers.accounting.calibration import (
     discrete_gaussian_delta,
-    discrete_gaussian_scale_of_one_count,
     exact,
     gaussian_scale,
     laplace_scale,
@@ -275,15 +274,6 @@ def test_the_sum_and_the_continuous_bound_meet(epsilon: str) -> None:
     assert 5e-7 < summed < 2e-6
     assert summed < bounded * (1 + 1e-7)
     assert bounded == pytest.approx(summed, rel=1e-3)
-
-
-def test_one_count_of_a_small_epsilon_is_near_the_continuous_mechanism() -> None:
-    sigma = Fraction(*discrete_gaussian_scale_of_one_count(exact("0.01"), MILLIONTH))
-    with mpmath.workdps(40):
-        one = mpmath.findroot(
-            lambda s: analytic_delta(s, exact("0.01")) - mpmath.mpf(10) ** -6, 250
-        )
-    assert float(sigma) == pytest.approx(float(one), rel=1e-3)
 
 
 # --- guessing advantage ---------------------------------------------------------------------------

@@ -29,7 +29,6 @@ from tests.support.privacy_loss import (
 )
 from tracecloak.anonymizers.accounting.calibration import (
     discrete_gaussian_delta,
-    discrete_gaussian_scale_of_one_count,
     exact,
     gaussian_scale,
     laplace_scale,
@@ -342,7 +341,8 @@ def gaussian_noise(sigma: tuple[int, int]) -> Noise:
 )
 def test_one_count_needs_just_this_gaussian_noise(epsilon: str, thousandths: int) -> None:
     e, d = exact(epsilon), exact("0.000001")
-    assert Fraction(*discrete_gaussian_scale_of_one_count(e, d)) == Fraction(thousandths, 1000)
+    assert discrete_gaussian_delta((thousandths, 1000), 1, e) <= d
+    assert discrete_gaussian_delta((thousandths - 1, 1000), 1, e) > d
     enough, short = gaussian_noise((thousandths, 1000)), gaussian_noise((thousandths - 1, 1000))
     assert delta_between(enough(0), enough(1), e)[1] <= d
     assert delta_between(short(0), short(1), e)[0] > d

@@ -248,8 +248,7 @@ def test_the_spend_keeps_what_is_promised_and_wastes_nothing(
     assert 0.97 * epsilon < composed_epsilon([spend], delta) <= float(epsilon) * (1 + 1e-8)
     assert noise.reservation() == Reservation(epsilon, delta, None, epsilon, delta)
     # The conversion of concentrated privacy holds a larger epsilon.
-    assert noise.rho is not None
-    rho = float(noise.rho)
+    rho = float((noise.sensitivity / Fraction(*noise.scale)) ** 2 / 2)
     assert rho + 2 * math.sqrt(rho * math.log(1 / float(delta))) > epsilon
 
 
@@ -257,7 +256,6 @@ def test_reservation_of_pure_windows_with_w_events() -> None:
     """Ten steps make four stretches of three; what one step of them spends is a third."""
     noise = pure_windows(10, Participation(2, 3, per_step=True))
     assert noise.scale == (6, 1)
-    assert noise.rho is None
     assert noise.reservation() == Reservation(ONE, Fraction(0), 3, Fraction(4), Fraction(0))
     shorter = pure_windows(3, Participation(2, 3, per_step=True)).reservation()
     assert shorter.horizon_epsilon == 1
