@@ -288,7 +288,8 @@ def audit_of_part(
 def test_half_the_noise_on_one_part_of_a_timed_log_is_found(purpose: str) -> None:
     """How close the right noise comes to its share takes more releases: see the next test."""
     broken = broken_methods.private_log_with_half_the_noise(purpose)
-    assert audit_of_part(purpose, broken, 500, 0.999)[0] > 2
+    n = 700 if purpose == "case span" else 500  # one cell of many tells
+    assert audit_of_part(purpose, broken, n, 0.999)[0] > 2
 
 
 @pytest.mark.slow
@@ -362,7 +363,7 @@ def test_a_threshold_that_is_too_low_is_found() -> None:
     method = broken_methods.LowThreshold()
     params = method.Params(epsilon="1")
     pair = pair_of(method, params, "one case of a variant of its own")
-    found = audit_pair(pair, method, params, 1e-6, 600, 1 - 1e-6, keys=keys())
+    found = audit_pair(pair, method, params, 1e-6, 1000, 1 - 1e-6, keys=keys())
     assert found.epsilon > 1
     a, b = (
         Releases([log], method, params, keys(i)).sample(1500, Watch(pair.variants))
