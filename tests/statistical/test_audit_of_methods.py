@@ -284,7 +284,15 @@ def audit_of_part(
     return audit(method, example, told, n, confidence).epsilon, share
 
 
-@pytest.mark.parametrize("purpose", PARTS)
+@pytest.mark.parametrize(
+    "purpose",
+    [
+        pytest.param(
+            purpose, marks=[] if "/" in purpose or "cases" in purpose else pytest.mark.slow
+        )
+        for purpose in PARTS
+    ],
+)
 def test_half_the_noise_on_one_part_of_a_timed_log_is_found(purpose: str) -> None:
     """How close the right noise comes to its share takes more releases: see the next test."""
     broken = broken_methods.private_log_with_half_the_noise(purpose)

@@ -754,7 +754,8 @@ def check_numbers(chosen: dict[str, Any]) -> tuple[str, ...]:
     return config.method, *(part["what"] for part in in_ledger), unit
 
 
-def test_ten_thousand_random_configurations_promise_what_they_spend_and_are_charged() -> None:
+@pytest.mark.parametrize("n", [2000, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_random_configurations_promise_what_they_spend_and_are_charged(n: int) -> None:
     """Catches a share that is rounded, forgotten, or charged otherwise than it is promised."""
     rng = np.random.default_rng(20260711)
     pool = [
@@ -763,7 +764,7 @@ def test_ten_thousand_random_configurations_promise_what_they_spend_and_are_char
     ]
     seen: dict[tuple[str, ...], int] = {}
     n_refused = 0
-    for _ in range(10_000):
+    for _ in range(n):
         chosen = random_configuration(rng, pool)
         try:
             kind = check_numbers(chosen)
@@ -776,8 +777,8 @@ def test_ten_thousand_random_configurations_promise_what_they_spend_and_are_char
         seen[kind] = seen.get(kind, 0) + 1
     # Every way to spend was there, and often: a histogram, and graphs that buy what is not given.
     assert len(seen) == 2 * (1 + 4)
-    assert min(seen.values()) > 300
-    assert n_refused < 1000
+    assert min(seen.values()) > 0.03 * n
+    assert n_refused < 0.1 * n
 
 
 @pytest.mark.parametrize(
