@@ -37,16 +37,18 @@ class GuaranteeError(TracecloakError):
     exit_code = 5
 
 
-def missing_extra(what: str, library: str, extra: str) -> UsageError:
+def missing_extra(what: str, library: str, extra: str, instead: str = "") -> UsageError:
     """Returns the error that a library of an extra is not installed.
 
     Args:
         what: What needs it, as the subject of a sentence in the singular.
         library: The library's name.
         extra: The name under which setup.py has it.
+        instead: What does without it, in the imperative; empty if nothing does.
     """
     # A name alone would make pip look for it on the package index, where tracecloak is not.
     return UsageError(
         f"{what} needs {library}, which is not installed: "
         f"run pip install '.[{extra}]' in a checkout of tracecloak"
+        + (f", or {instead}" if instead else "")
     )

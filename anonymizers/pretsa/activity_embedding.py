@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import missing_extra
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # As the authors of the embedding distance do, gensim's default sizes.
@@ -50,9 +50,8 @@ def event_distances(
     try:
         from gensim.models import Word2Vec  # slow to import, and few releases need it
     except ImportError:
-        raise UsageError(
-            "the distance embedding needs the package gensim; install it (pip install "
-            "'tracecloak[embedding]'), or use distance levenshtein"
+        raise missing_extra(
+            "distance embedding", "gensim", "embedding", "use distance levenshtein"
         ) from None
 
     start = randomness.words("pretsa/embedding", cell_numbers(np.zeros(1)))[0, 0]

@@ -319,7 +319,7 @@ def test_the_pipelines_are_built_for_dataflow(tmp_path: Path, with_client: None,
 @pytest.mark.parametrize("kind", BUILD)
 def test_the_job_that_dataflow_would_be_given_is_described(tmp_path: Path, kind: str) -> None:
     """By Beam's own runner, as far as it goes without the service; as a template for the stream."""
-    pytest.importorskip("google.cloud.dataflow", reason="needs tracecloak[gcp]")
+    pytest.importorskip("google.cloud.dataflow", reason="needs the extra gcp")
     more = ["--streaming", TEMPLATE] if kind == "stream" else []
     found = options("DataflowRunner", *ORDINARY, DRY, *more, must_end=False)
     check_ready(found)
