@@ -325,7 +325,8 @@ def edges_part(params: PrivateDfgParams) -> Part:
         chosen = clip_of(given.decisions, params)
         noise = params.edges_noise(given.epsilon, given.delta, chosen)
         flows: ClippedFlows = given.statistics["flows"]
-        noisy = noisy_sums(flows.dense(domain), noise, "edge sum", domain, given.randomness)
+        sums, names = flows.dense(domain), vocabulary.names
+        noisy = noisy_sums(sums, noise, "edge sum", domain, given.randomness, names)
         return GraphDecision(*released_graph(noisy, domain, vocabulary, borders, noise))
 
     counters = {"flows": _Flows(params)}

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
+import pyarrow as pa
 
 from tracecloak.anonymizers.noise.drawing import draw_gaussian, draw_laplace
 from tracecloak.anonymizers.noise.keyed_stream import CellStream
@@ -85,7 +86,12 @@ def whole(rows: np.ndarray, totals: np.ndarray) -> np.ndarray:
 
 
 def noisy_sums(
-    sums: np.ndarray, noise: SumNoise, purpose: str, domain: np.ndarray, randomness: Randomness
+    sums: np.ndarray,
+    noise: SumNoise,
+    purpose: str,
+    domain: np.ndarray,
+    randomness: Randomness,
+    names: pa.Array | None = None,
 ) -> np.ndarray:
     """Returns int64[n], sums with noise on each, keyed by its cell.
 
@@ -95,11 +101,12 @@ def noisy_sums(
         purpose: What the noise is for; one of its own for each histogram.
         domain: int64[n], their cells, distinct and not negative.
         randomness: The release's.
+        names: What the codes of the cells mean, for who is told of the sums; None: nothing.
     """
     stream = CellStream(randomness, purpose, cell_numbers(domain))
     draw = draw_laplace if noise.is_laplace else draw_gaussian
     noisy = sums + draw(stream, *noise.scale)
-    randomness.noise.made(purpose, domain, noisy, noise)
+    randomness.noise.made(purpose, domain, noisy, noise, names)
     return noisy
 
 

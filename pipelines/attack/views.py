@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.anonymizers.contract.method import Anonymizer, Products
+from tracecloak.anonymizers.contract.method import Anonymizer, Decision, Products
 from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.noise.keyed_stream import CellStream
 from tracecloak.anonymizers.noise.randomness import Randomness
@@ -157,11 +158,16 @@ class _Forwarding(Noise):
             other.made(*given)
 
 
+class _Enough(Exception):  # noqa: N818  # it is no error
+    """All that is wanted of a decision is known."""
+
+
 @dataclass(frozen=True)
 class _Keeping(Noise):
     """Keeps the sums that it is told of, by what they are for."""
 
     sums: dict[str, _Told]
+    is_enough: bool = False  # so that nothing is made of the sums
 
     def made(
         self,
@@ -172,6 +178,8 @@ class _Keeping(Noise):
         names: pa.Array | None = None,
     ) -> None:
         self.sums[purpose] = noisy, domain, noise, names
+        if self.is_enough:
+            raise _Enough
 
 
 def with_noise(
@@ -229,16 +237,27 @@ def before_publication(method: Anonymizer) -> Anonymizer:
         return method
     told: dict[str, _Told] = {}
     shown: Any = with_noise(method, told=_Keeping(told))
+    whole, sums_alone = shown.decide, with_noise(method, told=_Keeping(told, True)).decide
+
+    def decide(
+        round_name: str, statistics: Any, decisions: Any, params: Any, randomness: Randomness
+    ) -> Decision:
+        given = round_name, statistics, decisions, params, randomness
+        if method.sums != "pairs" or round_name != method.rounds(params)[-1]:
+            return whole(*given)
+        # No graph is made of the sums, which takes longer than they do.
+        with suppress(_Enough):
+            return sums_alone(*given)
+        return Decision()
 
     def products(decisions: Mapping[str, Any], params: Any) -> Products:
-        seen = {**method.products(decisions, params).by_name}
+        seen: dict[str, Any]
         if method.sums == "pairs":
             ((noisy, domain, noise, names),) = told.values()
-            if names is None:
-                names = next(iter(seen.values())).names
             borders = getattr(params, "borders_us", None)
             seen = {"sums": NoisySums(noisy, domain, ActivityVocabulary(names), borders, noise)}
         else:
+            seen = {**method.products(decisions, params).by_name}
             if method.log == "generated":
                 seen["variants"] = decisions[method.rounds(params)[-1]].parts["variants"]
             histograms = {
@@ -249,7 +268,8 @@ def before_publication(method: Anonymizer) -> Anonymizer:
         told.clear()  # the next release has its own
         return Products(seen)
 
-    shown.products, shown.log, shown.original = products, "none", method
+    shown.decide, shown.products = decide, products
+    shown.log, shown.original = "none", method
     return shown
 
 
