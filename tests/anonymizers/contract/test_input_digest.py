@@ -104,6 +104,13 @@ def test_one_changed_field_of_one_event_changes_the_digest(log: list[Row], data:
     assert of_rows([*log[:place], changed, *log[place + 1 :]]) != of_rows(log)
 
 
+def test_places_and_times_of_events_do_not_stand_for_each_other() -> None:
+    """All cases of two equal events at small times: combined in one word, 0 with 7 is 1 with 6."""
+    times = [(first, last) for last in range(8) for first in range(last + 1)]
+    found = {of_rows([("1", "A", first), ("1", "A", last)]) for first, last in times}
+    assert len(found) == len(times)
+
+
 # --- what it does not depend on -------------------------------------------------------------------
 
 

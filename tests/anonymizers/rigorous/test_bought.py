@@ -221,6 +221,25 @@ def choose(counts: dict[str, int], number: int = 0, **given_: Any) -> list[str]:
     return chosen.vocabulary.names.to_pylist()
 
 
+@pytest.mark.parametrize(("max_activities", "max_units"), [(1, 1), (2, 1), (9, 4), (50, 3)])
+def test_the_noise_of_the_vocabulary_is_for_all_that_a_unit_adds(
+    monkeypatch: pytest.MonkeyPatch, max_activities: int, max_units: int
+) -> None:
+    """`max_units` to each of `max_activities` counts: never less than that norm, hardly more."""
+    asked = []
+
+    def scale(epsilon: Fraction, delta: Fraction, sensitivity: Fraction) -> tuple[int, int]:
+        asked.append((epsilon, delta, sensitivity))
+        return 1, 1
+
+    monkeypatch.setattr(bought, "gaussian_scale", scale)
+    vocabulary_scale(Fraction(1), Fraction(1, 100), max_activities, max_units)
+    [(epsilon, delta, sensitivity)] = asked
+    assert (epsilon, delta) == (1, Fraction(1, 200))
+    squared = (sensitivity / max_units) ** 2
+    assert max_activities <= squared < max_activities * Fraction(1_000_003, 1_000_000)
+
+
 def test_activities_from_the_threshold_on_are_chosen() -> None:
     threshold = vocabulary_threshold(*BUDGET, 4, 1)
     silence = Silence()
