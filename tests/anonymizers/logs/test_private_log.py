@@ -139,6 +139,19 @@ def test_what_the_parts_spend_is_what_was_asked(
         assert total(METHOD.spends(params_of(**pure, variants=variants))) == (1, 0)
 
 
+@pytest.mark.parametrize("max_cases_per_individual", [None, 3])
+def test_the_noise_of_a_part_is_said_with_the_sensitivity_that_it_is_for(
+    max_cases_per_individual: int | None,
+) -> None:
+    """Sensitivity over scale is the part's epsilon, or as much less as the scale is rounded up."""
+    params = params_of(max_cases_per_individual=max_cases_per_individual)
+    parts = [part for part in METHOD.spends(params) if part.mechanism == "discrete_laplace"]
+    assert {"sizes", "starts", "spans"} <= {part.what for part in parts}
+    for part in parts:
+        ratio = Fraction(part.sensitivity) / Fraction(*part.scale)
+        assert Fraction(999, 1000) * part.epsilon < ratio <= part.epsilon, part.what
+
+
 def test_noise_that_cannot_be_drawn_is_refused_before_anything_runs() -> None:
     with pytest.raises(UsageError, match="epsilon of Gaussian noise must be at least"):
         METHOD.spends(params_of(epsilon="1e-9"))
