@@ -136,10 +136,14 @@ _Told = tuple[np.ndarray, np.ndarray, SumNoise, pa.Array | None]
 
 @dataclass(frozen=True)
 class _Forwarding(Noise):
-    """Draws as one does, and tells others of the sums."""
+    """Draws as one does, and tells others of the sums.
+
+    `is_given`: whether what draws was asked for; then a form within does not draw otherwise.
+    """
 
     draws: Noise
     told: tuple[Noise, ...]
+    is_given: bool
 
     def laplace(self, *given: Any) -> np.ndarray:
         return self.draws.laplace(*given)
@@ -189,7 +193,8 @@ def with_noise(
 
     Args:
         method: The method, or a form of it.
-        draws: Draws the noise; by default what the method would be given.
+        draws: Draws the noise; by default what the method would be given. Of a form of a form it is
+            the outer one that draws.
         told: Is told of the sums, beside what the method would be given.
     """
     other: Any = copy.copy(method)
@@ -202,7 +207,12 @@ def with_noise(
         randomness: Randomness,
     ) -> Any:
         given = randomness.noise
-        noise = _Forwarding(draws or given, (given,) if told is None else (given, told))
+        is_given = isinstance(given, _Forwarding) and given.is_given
+        noise = _Forwarding(
+            given if draws is None or is_given else draws,
+            (given,) if told is None else (given, told),
+            is_given or draws is not None,
+        )
         return method.decide(
             round_name, statistics, decisions, params, randomness.with_noise(noise)
         )
