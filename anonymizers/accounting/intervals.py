@@ -141,8 +141,18 @@ class Interval:
 
     def normal_cdf(self) -> Interval:
         """Probability that a standard normal variable is at most this."""
-        low, high = _normal_cdf(self.low, self.digits).low, _normal_cdf(self.high, self.digits).high
-        return Interval(low, high, self.digits)
+        found = _normal_cdf(self.low, self.digits)
+        if self.low == self.high:
+            return found
+        # One end says enough: to the other the probability rises by less than the distance times
+        # exp(-x^2 / 2) at the end that is nearer to 0, or times 1 where 0 lies between them.
+        zero = Decimal(0)
+        nearest = max(self.low, zero) if self.high > zero else self.high
+        nearest_to_0 = Interval(nearest, nearest, self.digits)
+        peak = (-(nearest_to_0 * nearest_to_0) / 2).exp()
+        width = Interval(zero, _contexts(self.digits)[1].subtract(self.high, self.low), self.digits)
+        risen = found + width * peak
+        return Interval(risen.low, min(risen.high, Decimal(1)), self.digits)
 
     def is_at_most(self, other: Interval | Fraction | int) -> bool | None:
         """Whether this is <= other, or None where the bounds overlap."""
