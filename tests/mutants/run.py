@@ -22,7 +22,6 @@ import resource
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -143,12 +142,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=300, help="of CPU for a mutant")
     parser.add_argument("--slow", action="store_true", help="slow tests as well")
     parser.add_argument("--report", type=Path, default=ROOT / "build" / "mutants.json")
+    parser.add_argument("--within", default="", help="only in sources whose paths begin so")
     parser.add_argument("--again", type=Path, help="only those that survived in this report")
     parser.add_argument("tests", nargs="*", help="in place of those of the mutant's room")
     given = parser.parse_args()
     for name in PRELOADED:
         importlib.import_module(name)
-    mutants = chosen(ROOT, sources(), given.n, given.seed)
+    places = [(path, part) for path, part in sources() if path.startswith(given.within)]
+    mutants = chosen(ROOT, places, given.n, given.seed)
     if given.again:
         survivors = {
             (found["path"], found["line"], found["what"])
@@ -174,7 +175,8 @@ def main() -> None:
             made.append(found)
             told = "survived" if found["survived"] else "killed"
             print(f"{told:8s} {found['path']}:{found['line']} {found['what']}", flush=True)
-    numbers = Counter("survived" if found["survived"] else "killed" for found in made)
+    n_survived = sum(found["survived"] for found in made)
+    numbers = {"killed": len(made) - n_survived, "survived": n_survived}
     given.report.parent.mkdir(parents=True, exist_ok=True)
     report = {"seed": given.seed, **numbers, "mutants": made}
     given.report.write_text(json.dumps(report, indent=2) + "\n")

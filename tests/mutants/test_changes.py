@@ -63,10 +63,11 @@ def test_the_tool_kills_some(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     done = subprocess.run(
         [sys.executable, "-m", "tests.mutants.run", "--n", "3", "--jobs", "1", "--report", report,
+         "--within", "anonymizers/noise/randomness.py",
          "tests/anonymizers/noise/test_randomness.py"],
         cwd=ROOT, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = json.loads(report.read_text())
     assert found["killed"] + found["survived"] == len(found["mutants"]) == 3
-    assert 0 < found["killed"] < 3
+    assert found["killed"] > 0
