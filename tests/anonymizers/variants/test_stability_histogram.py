@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -31,6 +31,7 @@ from tests.support.rounds import run_rounds
 from tracecloak.anonymizers.accounting.calibration import laplace_interval
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.contract.in_memory import Anonymised, anonymise, group_into_traces
+from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.variants.generator import log_of
 from tracecloak.anonymizers.variants.stability_histogram import (
     VariantHistogramMethod,
@@ -97,18 +98,20 @@ def test_the_published_thresholds_reach_the_release(
         assert str(params.threshold) in METHOD.guarantee(params).reality
         assert f" {params.threshold} noisy cases" in METHOD.explain(params)[0]
 
-    class Shifted(VariantHistogramMethod):
-        """No noise, but its arguments are noted."""
+    class Asked(Noise):
+        """No noise, but what is asked for is noted."""
 
-        asked: ClassVar[list[tuple[int, ...]]] = []
+        def __init__(self) -> None:
+            self.asked: list[tuple[int, ...]] = []
 
-        @staticmethod
-        def laplace(stream: Any, *rest: int) -> np.ndarray:
-            Shifted.asked.append(rest)
+        def laplace(self, stream: Any, *rest: Any) -> np.ndarray:
+            self.asked.append(rest)
             return np.zeros(len(stream), np.int64)
 
-        truncated = laplace
+        def truncated_laplace(self, stream: Any, *rest: Any) -> np.ndarray:
+            return self.laplace(stream, *rest)
 
+    silent = Asked()
     counts = {(name,): params.threshold + shift for shift, name in ((-1, "A"), (0, "B"), (1, "C"))}
     for params, asked in (
         (laplace, (*laplace.scale,)),
@@ -116,9 +119,11 @@ def test_the_published_thresholds_reach_the_release(
     ):
         counts = {("A",): params.threshold - 1, ("B",): params.threshold, ("C",): 10**6}
         statistics = {"variants": histogram_of(counts), "names": ActivityVocabulary.of("ABC")}
-        made = Shifted().decide("variants", statistics, {}, params, randomness()).variants
+        made = METHOD.decide(
+            "variants", statistics, {}, params, randomness().with_noise(silent)
+        ).variants
         assert counts_of(made) == {("C",): 10**6, ("B",): params.threshold}
-        assert Shifted.asked.pop() == asked
+        assert silent.asked.pop() == asked
         assert Fraction(*asked[:2]) == 1 / Fraction(epsilon)
 
 
