@@ -81,8 +81,7 @@ soak: .venv/pubsub $(CORE)
 
 # CONTRIBUTING.md says what each tier of tests runs, when, and how long. Each process imports
 # everything, from bytecode even where the caller's Python writes none.
-PYTEST := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/build/pycache \
-  $(BIN)/python -m pytest -n auto --dist worksteal
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal
 # Of the slow tests those that .ci/run asks for: what fast tests have a small twin of.
 CI_SLOW := \
   tests/pipelines/attack/test_attack.py::test_counting_once_changes_no_release_of_any_pair \

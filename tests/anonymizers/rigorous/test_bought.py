@@ -23,6 +23,7 @@ from tests.support.chi_square import ALPHA, p_value_of_law
 from tests.support.keys import randomness
 from tests.support.logs import MINUTE, naive_pairs, trace_batch
 from tests.support.silence import Silence
+from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
 from tracecloak.anonymizers.noise.drawing import EXACT
 from tracecloak.anonymizers.rigorous import bought
 from tracecloak.anonymizers.rigorous.bought import (
@@ -228,7 +229,7 @@ def test_the_noise_of_the_vocabulary_is_for_all_that_a_unit_adds(
     """`max_units` to each of `max_activities` counts: never less than that norm, hardly more."""
     asked = []
 
-    def scale(epsilon: Fraction, delta: Fraction, sensitivity: Fraction) -> tuple[int, int]:
+    def scale(epsilon: Fraction, delta: Fraction, sensitivity: Sensitivity) -> tuple[int, int]:
         asked.append((epsilon, delta, sensitivity))
         return 1, 1
 
@@ -236,7 +237,7 @@ def test_the_noise_of_the_vocabulary_is_for_all_that_a_unit_adds(
     vocabulary_scale(Fraction(1), Fraction(1, 100), max_activities, max_units)
     [(epsilon, delta, sensitivity)] = asked
     assert (epsilon, delta) == (1, Fraction(1, 200))
-    squared = (sensitivity / max_units) ** 2
+    squared = (sensitivity.l2 / max_units) ** 2
     assert max_activities <= squared < max_activities * Fraction(1_000_003, 1_000_000)
 
 
