@@ -84,8 +84,6 @@ soak: .venv/pubsub $(CORE)
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal
 # Of the slow tests those that .ci/run asks for: what fast tests have a small twin of.
 CI_SLOW := \
-  tests/pipelines/attack/test_attack.py::test_counting_once_changes_no_release_of_any_pair \
-  tests/pipelines/release/test_runs_agree.py \
   tests/statistical/test_audit_of_methods.py::test_a_scale_of_85_percent_on_sums_is_found \
   tests/statistical/test_audit_of_methods.py::test_broken_noise_on_variants_is_found \
   tests/statistical/test_audit_of_methods.py::test_many_counts_of_variant_histogram_use_up_their_epsilon \
