@@ -7,7 +7,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.anonymizers.noise.randomness import KeyedBlocks, ReleaseKey
-from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, EVENT_ID, PUBLISH_TIME, TIMESTAMP
+from tracecloak.schemas.events.events import (
+    ACTIVITY,
+    CASE_ID,
+    EVENT_ID,
+    PUBLISH_TIME,
+    SOURCE_ORDER,
+    TIMESTAMP,
+)
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.open_cases import CaseEvents
@@ -46,13 +53,14 @@ class Identities:
             # The words of the two kinds are independent, so two pairs agree with chance 2^-128.
             keys = self._pairs.encrypt(keys[pairs % len(ids)] ^ whose)
         activity, names = _coded(events, ACTIVITY)
-        time = np.asarray(events.column(TIMESTAMP))
+        time, published = (np.asarray(events.column(n)) for n in (TIMESTAMP, PUBLISH_TIME))
         return CaseEvents.of(
             keys,
             whose,
             case,
-            np.asarray(events.column(PUBLISH_TIME)),
-            time,
+            published,
+            published if rule.by_publishing else time,
+            np.asarray(events.column(SOURCE_ORDER)),
             self._event_ids(events.column(EVENT_ID), time, activity, names),
             rule.codes.codes_or_other(names)[activity],
         )

@@ -173,6 +173,11 @@ class StreamConfig(pydantic.BaseModel):
     time_attribute: str | None = None
     """Attribute of the message with the time of the event, before the field."""
 
+    clock: Literal["event", "publishing"] = "event"
+    """Whose clock times the events of a case and orders them: event, their senders'; publishing,
+    the message service's. Events of one time are in the order of their publishing in either case.
+    """
+
     product: Annotated[str, OneOf(lambda: STREAM_PRODUCTS)] = "dfg"
     """What is published of every step."""
     view: View = "window"
@@ -357,6 +362,7 @@ class StreamConfig(pydantic.BaseModel):
             self.end_activity,
             self.release_delay,
             self.start,
+            self.clock == "publishing",
         )
 
     @property

@@ -23,6 +23,7 @@ TIMESTAMP = "timestamp"
 EVENT_ID = "event_id"
 PUBLISH_TIME = "publish_time"
 EVENT_INDEX = "event_index"
+SOURCE_ORDER = "source_order"
 
 # Stamps lie in the years 1 to 9999, which every format can write; differences fit int64 with room.
 MIN_TIME_US = -62_135_596_800_000_000

@@ -47,6 +47,8 @@ class ClosingRule:
         release_delay_us: How long after its end a step still takes cases of which messages are
             late. What comes later than that is not counted.
         origin_us: Where step 0 begins, since 1970 UTC; steps before it have negative numbers.
+        by_publishing: Whether the time of its publishing is taken for the time of an event, for
+            senders whose clocks cannot be relied on.
 
     Raises:
         UsageError: A number is out of range, or an end activity is not in the vocabulary.
@@ -62,6 +64,7 @@ class ClosingRule:
     end_activities: tuple[str, ...] = ()
     release_delay_us: int = DEFAULT_RELEASE_DELAY_US
     origin_us: int = 0
+    by_publishing: bool = False
 
     def __post_init__(self) -> None:
         least = {"max_disorder_us": 0, "release_delay_us": 0, "origin_us": MIN_TIME_US}

@@ -8,8 +8,11 @@ McSherry, Privacy Integrated Queries, SIGMOD 2009).
 
 Two times are kept apart. The time of publishing, which the message service stamps, decides when a
 case closes. The time of the event, which is whatever a sender's clock says, orders the events
-within their case; a clock ahead of the service is set back to it, and a wrong clock concerns the
-case that it reports on.
+within their case; a wrong clock concerns the case that it reports on. Events of one time are in the
+order of their publishing, and of one publishing in the source's own order, such as a partition's.
+Brokers stamp milliseconds, senders publish in batches, and clocks run ahead: an event can be said
+to be after its publishing. Its place among the others is that of its own time; the time that is
+released is cut to the publishing.
 
 The messages of a case are a set: of messages with one event id the first published counts, and of
 all the first `max_trace_length` published. Such sets merge in any order and grouping to the same
@@ -47,7 +50,8 @@ class CaseEvents:
             where cases stand for themselves. A row of both need not have messages.
         case: int32[n_events], row of `keys`.
         publish: int64[n_events], microseconds since 1970-01-01 UTC at which it was published.
-        times: int64[n_events], when the event was, not after `publish`.
+        times: int64[n_events], when the event was, by the sender's clock.
+        orders: int64[n_events], the source's own order of what was published at one moment.
         event_ids: uint64[n_events], hash of what tells the events of a case apart.
         activities: int32[n_events], codes of the rule's vocabulary.
     """
@@ -57,6 +61,7 @@ class CaseEvents:
     case: np.ndarray
     publish: np.ndarray
     times: np.ndarray
+    orders: np.ndarray
     event_ids: np.ndarray
     activities: np.ndarray
 
@@ -64,6 +69,11 @@ class CaseEvents:
     def n_events(self) -> int:
         """Number of messages."""
         return len(self.case)
+
+    @property
+    def ahead_us(self) -> np.ndarray:
+        """int64[n_events], by how much the time of each is later than its publishing, or 0."""
+        return np.maximum(self.times - self.publish, 0)
 
     @classmethod
     def of(
@@ -73,13 +83,14 @@ class CaseEvents:
         case: np.ndarray,
         publish: np.ndarray,
         times: np.ndarray,
+        orders: np.ndarray,
         event_ids: np.ndarray,
         activities: np.ndarray,
     ) -> CaseEvents:
-        """Makes a batch; an event that is said to be after its publishing is set back to it."""
-        publish = np.clip(publish, MIN_TIME_US, MAX_TIME_US)
-        times = np.minimum(np.maximum(times, MIN_TIME_US), publish)
-        return cls(keys, individuals, case.astype(np.int32), publish, times, event_ids, activities)
+        """Makes a batch, with times within the calendar."""
+        publish, times = (np.clip(t, MIN_TIME_US, MAX_TIME_US) for t in (publish, times))
+        case = case.astype(np.int32)
+        return cls(keys, individuals, case, publish, times, orders, event_ids, activities)
 
     @classmethod
     def concat(cls, batches: Sequence[CaseEvents]) -> CaseEvents:
@@ -120,14 +131,14 @@ class CaseEvents:
 
 
 # Columns of events, in the order in which CaseEvents and OpenCases take them.
-_COLUMNS = ("publish", "times", "event_ids", "activities")
+_COLUMNS = ("publish", "times", "orders", "event_ids", "activities")
 
 
 @dataclass(frozen=True, eq=False)
 class OpenCases:
     """The cases of a shard that are not closed yet, and the memory of those that are.
 
-    A value: `add` and `close` return another. Bytes: 24 a case (40 with individuals) and 28 an
+    A value: `add` and `close` return another. Bytes: 24 a case (40 with individuals) and 36 an
     event, of which a case has at most `max_trace_length`; 24 a closed case that is remembered.
 
     Attributes:
@@ -137,6 +148,7 @@ class OpenCases:
         offsets: int64[n_cases+1]; the events of a case are in the order of their publishing.
         publish: int64[n_events].
         times: int64[n_events].
+        orders: int64[n_events].
         event_ids: uint64[n_events], distinct within a case.
         activities: int32[n_events].
         closed_keys: uint64[n_closed, 2], sorted and distinct, none of them in `keys`.
@@ -150,6 +162,7 @@ class OpenCases:
     offsets: np.ndarray
     publish: np.ndarray
     times: np.ndarray
+    orders: np.ndarray
     event_ids: np.ndarray
     activities: np.ndarray
     closed_keys: np.ndarray
@@ -165,6 +178,7 @@ class OpenCases:
             no_keys if by_individual else np.zeros((0, 0), np.uint64),
             no_times,
             np.zeros(1, np.int64),
+            no_times,
             no_times,
             no_times,
             np.zeros(0, np.uint64),
@@ -223,7 +237,7 @@ class OpenCases:
         chosen = _first_messages(case, columns, rule.max_trace_length)
         columns = [column[chosen] for column in columns]
         offsets = offsets_of(np.bincount(case[chosen], minlength=len(touched)))
-        closes, _ = closing(offsets, columns[0], rule.ends[columns[3]], rule)
+        closes, _ = closing(offsets, columns[0], rule.ends[columns[-1]], rule)
 
         is_other = np.ones(self.n_cases, bool)
         is_other[old] = False
@@ -234,7 +248,7 @@ class OpenCases:
         lengths = np.concatenate([self.lengths[others], np.diff(offsets)])[order]
         gathered = ranges(starts, lengths)
         whose = np.concatenate([self.individuals[others], individuals[first[touched]]])
-        publish, times, event_ids, activities = (
+        publish, times, orders, event_ids, activities = (
             np.concatenate([getattr(self, name), column])[gathered]
             for name, column in zip(_COLUMNS, columns, strict=True)
         )
@@ -245,6 +259,7 @@ class OpenCases:
             offsets_of(lengths),
             publish,
             times,
+            orders,
             event_ids,
             activities,
             closed_keys,
@@ -286,8 +301,9 @@ class OpenCases:
         Returns:
             What stays open, and (step, cases) in the order of steps, each of them non-empty. Cases
             are in the order of their keys and bear them, as 32 hex digits, for their ids; events
-            are ordered by time, then by publishing, then by the hash of their ids. Where messages
-            were late, a step comes again, with other cases. A case of a step that was released
+            are ordered by time, then by publishing, by the source's order, and by the hash of their
+            ids; a time after the publishing is cut to it. Where messages were late, a step comes
+            again, with other cases. A case of a step that was released
             before is outside what can be counted: it is closed and not returned.
         """
         boundary = rule.begun(complete_until)
@@ -317,6 +333,7 @@ class OpenCases:
             offsets_of(self.lengths[stay]),
             self.publish[kept],
             self.times[kept],
+            self.orders[kept],
             self.event_ids[kept],
             self.activities[kept],
             closed_keys[order],
@@ -344,14 +361,16 @@ class OpenCases:
         case = np.repeat(place, lengths)
         counted = accepted & (case >= 0)
         case, rows = case[counted], rows[counted]
-        in_order = np.lexsort((self.event_ids[rows], self.publish[rows], self.times[rows], case))
+        keys = (self.event_ids, self.orders, self.publish, self.times)
+        in_order = np.lexsort((*(key[rows] for key in keys), case))
         rows, cases, step = rows[in_order], cases[order], step[order]
         whose = self.individuals[cases]
+        offsets = offsets_of(np.bincount(case, minlength=len(cases)))
         traces = TraceBatch(
             hex_names(self.keys[cases]),
-            offsets_of(np.bincount(case, minlength=len(cases))),
+            offsets,
             self.activities[rows],
-            self.times[rows],
+            _cut(self.times[rows], self.publish[rows], offsets),
             rule.codes,
             hex_names(whose) if whose.shape[1] else None,
         )
@@ -361,6 +380,21 @@ class OpenCases:
             (int(step[head]), traces.take(np.arange(head, stop)))
             for head, stop in zip(heads, stops, strict=True)
         ]
+
+
+def _cut(times: np.ndarray, publish: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """int64[n], times not after their publishing, nor before one of an earlier event of the case.
+
+    Args:
+        times: int64[n], ascending within a case.
+        publish: int64[n].
+        offsets: int64[n_cases+1], of the cases, each with at least one event.
+    """
+    cut = np.minimum(times, publish)
+    values, rank = np.unique(cut, return_inverse=True)
+    # Keys of a later case are larger than all before: their running maximum is that of each case.
+    case = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    return values[np.maximum.accumulate(case * len(values) + rank) - case * len(values)]
 
 
 def hex_names(keys: np.ndarray) -> pa.StringArray:
@@ -399,9 +433,9 @@ def _find(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 def _first_messages(case: np.ndarray, columns: Sequence[np.ndarray], limit: int) -> np.ndarray:
     """Rows of the first `limit` messages of each case, by case and publishing, each event once."""
-    publish, times, event_ids, activities = columns
+    publish, times, orders, event_ids, activities = columns
     # Time and activity decide between messages that should be equal, so that the choice is one.
-    order = np.lexsort((activities, times, event_ids, publish, case))
+    order = np.lexsort((activities, times, event_ids, orders, publish, case))
     by_event = order[np.lexsort((event_ids[order], case[order]))]
     repeats = np.zeros(len(order), bool)
     repeats[by_event[1:]] = (case[by_event[1:]] == case[by_event[:-1]]) & (

@@ -12,6 +12,7 @@ import functools
 import io
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
@@ -31,6 +32,7 @@ from tracecloak.schemas.events.events import (
     MAX_TIME_US,
     MIN_TIME_US,
     PUBLISH_TIME,
+    SOURCE_ORDER,
     TIMESTAMP,
     event_schema,
 )
@@ -48,6 +50,8 @@ _UNITS_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 # Set by Pub/Sub on messages of a topic that has an Avro schema and takes them as JSON: such a
 # number is of the schema's unit.
 _ENCODING = "googclient_schemaencoding"
+# As many as int64 holds.
+_LAST_DIGITS = re.compile(r"[0-9]{1,18}$")
 
 
 class Message(Protocol):
@@ -89,15 +93,17 @@ class MessageFormat:
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of the events: canonical ones, their ids, and when they were published.
+        """The schema of the events: canonical ones, their ids, when and in which order they came.
 
-        An event that has no id is null there. `event_index` is the place in the batch.
+        An event that has no id is null there. `event_index` is the place in the batch,
+        `source_order` that of the source: see `order_in_source`.
         """
         return pa.schema(
             [
                 *event_schema(self._optional),
                 pa.field(EVENT_ID, pa.string()),
                 pa.field(PUBLISH_TIME, pa.int64(), nullable=False),  # microseconds since 1970 UTC
+                pa.field(SOURCE_ORDER, pa.int64(), nullable=False),
             ]
         )
 
@@ -160,7 +166,8 @@ class MessageFormat:
         index = table[EVENT_INDEX].combine_chunks()
         ids = pa.array(rows.event_ids, pa.string()).take(index)
         columns = [column.combine_chunks() for column in table.columns]
-        columns += [ids, pa.array(stamps[np.asarray(index)])]
+        orders = np.array([order_in_source(message) for message in messages], np.int64)
+        columns += [ids, *(pa.array(column[np.asarray(index)]) for column in (stamps, orders))]
         reasons.sort()
         rejected = pa.RecordBatch.from_arrays(
             [
@@ -170,6 +177,17 @@ class MessageFormat:
             schema=MESSAGE_REJECT_SCHEMA,
         )
         return pa.RecordBatch.from_arrays(columns, schema=self.schema), rejected
+
+
+def order_in_source(message: Message) -> int:
+    """Returns the message's place among those that its source published at the same moment.
+
+    It is the number that the source itself gave the message, such as the one at the end of an id
+    of Pub/Sub; 0 where there is none. Unlike the place in a batch that was read it is the same when
+    the message is delivered again.
+    """
+    digits = _LAST_DIGITS.search(str(getattr(message, "message_id", None) or ""))
+    return int(digits[0]) if digits else 0
 
 
 class _Rows:

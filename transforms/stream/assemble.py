@@ -9,6 +9,9 @@ publishing: it decides when a closed case is handed on, never to which step it b
 
 from __future__ import annotations
 
+import logging
+import math
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +20,7 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 from apache_beam.coders import BytesCoder, TupleCoder, VarIntCoder
+from apache_beam.metrics import Metrics
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.trigger import AccumulationMode, AfterWatermark
 from apache_beam.transforms.userstate import (
@@ -38,12 +42,17 @@ from tracecloak.schemas.streams.open_cases import CaseEvents, OpenCases
 from tracecloak.schemas.streams.stream_caps import CountedCases
 from tracecloak.transforms.keys import KeyReference
 
+_LOG = logging.getLogger("tracecloak")
+
 DEFAULT_SHARDS = 16
+METRICS = "tracecloak"
+TIMES_AHEAD = "events timed after their publishing"
 
 # Waiting messages are merged from so many on, or from half as many as the open cases have.
 _MERGE_EVENTS = 1 << 16
 # What a runner's timers and windows can tell apart.
 _GRAIN_US = 1_000
+_WARN_EVERY_S = 60.0
 _NO_TICK = np.iinfo(np.int64).max
 
 
@@ -152,13 +161,37 @@ class _Key(beam.DoFn):
         self._n_shards = n_shards
         self._by_individual = by_individual
 
+        self._ahead = Metrics.counter(METRICS, TIMES_AHEAD)
+        self._warned = -math.inf
+
     def setup(self) -> None:
         self._identities = Identities(self._key.resolve())
 
     def process(self, events: pa.RecordBatch) -> Iterable[tuple[int, tuple[int, int, bytes]]]:
         keyed = self._identities.keyed(events, self._rule, self._by_individual)
+        self._count_ahead(keyed.ahead_us)
         for shard, part in keyed.split(self._n_shards):
             yield shard, (part.n_events, int(part.publish.min()), encode(part))
+
+    def _count_ahead(self, ahead_us: np.ndarray) -> None:
+        """Counts the times that are cut where they are released, and warns now and then.
+
+        What is less than a message service's grain is its rounding, and not worth a word.
+        """
+        n_ahead = int(np.count_nonzero(ahead_us))
+        self._ahead.inc(n_ahead)
+        largest = int(ahead_us.max(initial=0))
+        if largest < _GRAIN_US or time.monotonic() - self._warned < _WARN_EVERY_S:
+            return
+        self._warned = time.monotonic()
+        _LOG.warning(
+            "%d of %d events of a batch are timed after their publishing, by up to %.3f s: their "
+            "order within a case is kept, and a time that is released is cut to the publishing. "
+            "Where senders' clocks cannot be relied on, set clock to publishing",
+            n_ahead,
+            len(ahead_us),
+            largest / 1e6,
+        )
 
 
 class _Assemble(beam.DoFn):

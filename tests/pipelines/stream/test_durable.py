@@ -27,14 +27,14 @@ from tracecloak.transforms.arrow_coder import NAMES
 
 FIELDS = {
     "activity vocabulary": "names",
-    "case events": "keys individuals case publish times event_ids activities",
+    "case events": "keys individuals case publish times orders event_ids activities",
     "clipped flows": "keys values",
     "closed cases": "traces",
     "counted cases": "names steps counts",
     "kept counts": "counts measured",
     "kept variants": "counted fresh measured measured_fresh",
     "open cases": (
-        "keys individuals closes offsets publish times event_ids activities closed_keys "
+        "keys individuals closes offsets publish times orders event_ids activities closed_keys "
         "closed_until released_before"
     ),
     "statistics": "by_name",
@@ -43,23 +43,20 @@ FIELDS = {
 }
 # `Statistics` of some kept counts and of no open cases, as the first version with names wrote it.
 RECORDED = (
-    "c-qBQJ#5oJ6uva3L{)?`v``>}6(N-"
-    "&R3S}CKnxif7&@>4YF+!HT6GdDcB)3DsAI<t3<x1nF)=VOc3|kh(1C%m0|P^c4jtJ@V&2`^v2*z6D*jG7=iYtqd*A)"
-    "OoZ~po<`hCXM9LJpgeK7ilz|qMlr-wk!dG(pk0sIu7%J({z?WbdXuo%{H}KgisD@%$g?n<rvK3pmY+bbqMY+(>v7wR"
-    "vt-"
-    "@+=xurBQZELz})5bbBS!2W}J+j*FwroCt+ew<OZqw`$?|C=s{2bxU&HF^n?wLfaa9^(x+geko{kZ&e8_XtFtZoNu@!"
-    ">{Z2?4iB$hL`F<8vWBvZ`2^pUOJ!MNWi}=H{u#m}+-"
-    "iwN#YZO!StfZ|GWAF%m)s9TOs#Xk^uBlcC23b$#O2hXrdl8Wy$_qIphn;cnA#W_Q)lt+n`Yo>TJZY`vK@Q|6K!3UA<"
-    "+y{u~q;e5B)y`Ui#)rOt3^`s#N{Km&w2?<JfPFqesia|%A6X_D*ChCSzXy%!`v>j}~g#^MXZnQfrl~}4`C>?0tx?3("
-    "UEL6*-g*&yyO0~LJD^<5yp}EZNC@Ka)Wu4`+6UbYpM3WubOCuyh{V;)09qJcIcq>rP0Di_?Q1*x8Kqj1-"
-    "hIR${d9esJ4>fLXB(pvO{t}BZL2~V^8w0t&x{aHpU8g=MRfo?`K(iFkyb1Msv?kdq^a;3!0(x)zjzhH0VzjP>X!(Z?"
-    "{2@lMpRASdv$@IedD4&8yBeZ5x-fw41NXIn-tz&Q+fhKP7|^-_btXiM-gWYS2YhLetn<C^?^$IKt#u_t%S}?q2A(OP"
-    "wKDLv_Rp#1=2!F$cwYsyJ_oe2!)UF`QD+er@geXY43o8LLtkric)oKV_-jKSfqNjJ_sU^s<0NKY(;-"
-    "^)auFQ(vg7OILv<$Mtt7!0?lsgUCwgA9V_M_y4-"
-    ")eQaQB?#dF?p<Ivz&o)qdHt;PZ+2Nz^w7E0BTFU!)l`=e`k{z8s-X-iR4sWEe!pK?)4TA@9j)*UrKS*b6jEqocG$=X"
-    "8p^G6i;a^cKyh+1oXR{8B>ECCB|n^~)SCb2zV2;_y0$*ExKN!$ob6zrx|7w#PR)T-"
-    "5gXI~?xW?*5`(4&UYYFF9P)_W18OT-5gX2OKVHd;B8~7qvb9F^7xV9{-"
-    "fXPeac7EO#$Rnc(d6;^;5qssF71r*VE=QxWUz+37&;{GF0Q|F$^n{{{U7?VQNa"
+    "c-qBQJxmlq6n@7YctJG803uRsE+$am<%EMfjRmEJ1qFqP7+7|fu;Ko4yGJBQLP<$sL5u~ZB_)Lgg$0F$g@uI$1qB6#"
+    "g$0p=_07!g?cTV%GsGy9%<jDT-uJ$FGdr{6IF3`i3D66qbi-}vf=)<d3rix^>hHm4%IzQRByEJTlKwP436{ooGsUn|"
+    "e5_}*l4@C*CrZY$Rok>|Q?oK-N@mG4N;>IZ&n&LZSJbjW+q$XQw6S8;Sfj-!J&IOsRBS$g+ew<0M!B{|yt8i9><HnF"
+    "WPPG;uhocH=BZgEwzaHM`{nqn4K&M!YBlPH9v`mdB?!1dLRM==r9BtYqiCvS@TsgAYmtc%(nywiw5c}QRdZts%fzhc"
+    "=BlYT)RG`%&`}UMM<Z*cDj9lgP}e7Jeps;T(voG^f@q#oT)0OxT&=NKGOgwKaGsNRbhcR*Wy)M660Pe-U6d#D5eG9?"
+    "jfy>Q>VkN_TkOKpkg8_mXJDJ6d;@;%<IINyrJsR5FaEBBj#8huOTcYymZU;6Pw~{&jS}u|BrF<B)jB(uEKMz`b!<L-"
+    "JU%`#Q5ernOcf{dg~DVpSJ+^Moss}{UDXWKR966Qp*@Rd<q@8RwG=%-VLJ(+VBPBgn8x}A577mzrwG4cF0lK{aqx8Q"
+    "@56Q;{Ihlp>oC^16v;SFkblf#bdd9V(2W7^+q8``X@8|YkeJ3t-?^`u3uumFy&tVfRt#PsclKPYH`R0;qO}>LH58)d"
+    "e{%qzkb5AZwRg^PQ}FR4M(<vTUTfcw`NuKmnqs{>7c95Armr;?(0YJ%AViDpd4TuG+mX=OYWiz-7^Br6qD9Xt^1sHh"
+    "rY^)<KLc9%i)gL8AzJPs3pVm<5?TuvzSiy)wcP&$93k(!gx2SPR?p?t){Fhw0G=c7*`-*kc<F1szP#EV3;delBXaj8"
+    "^xiq_J3Nlbt1m>0Ze)TZUvYe$;ZU6}yz8a#iDwwr87Dfg!8Wb-`xA-z7P;GwIIm5|pT~m;z2YBh7QFruzZCWD#TiKB"
+    "=x@;5Yp;99W%^2lKDpzjk&$K)9S126xj%QZIR$zj9&m5aJv2HbQ#7YD@Jct@J*~U+T$0_r6X2ITM3-Lf9o4UJxWeH%"
+    "4$pD;G>1=f_zZ{3+8%#_!)0xcU*m9D+v9I?xM#cT3tJq%#qoDIT-NsZA2?jr_W1i8E^B-ILk^d<J^nWim$g0q35Uzt"
+    "9{-HP&qDUf5Vx;L>EP_E;_#30#5L>xZ=9d^M8rCHb~11_|4m82^%jTy&)_%EFa6a"
 )
 STREAMS: dict[str, dict[str, Any]] = {
     "graphs of individuals": {

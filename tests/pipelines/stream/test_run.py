@@ -189,6 +189,33 @@ def test_within_w_steps_a_cap_is_on_each_step_and_the_whole_horizon_is_paid(
     assert "within any 2 of 6 steps: epsilon 1 " in manifest["guarantee"]["reality"]
 
 
+# --- Clocks that run ahead ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clock", ["event", "publishing"])
+def test_events_ahead_of_their_publishing_come_out_in_their_order(
+    tmp_path: Path, clock: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Sent together, with clocks some seconds ahead: A, B, END, and never A, END, B.
+
+    By publishing's clock all three are of one moment, and the number of the message decides.
+    """
+    sent = []
+    for case in range(40):
+        for i, name in enumerate(("A", "B", "END")):
+            message = Sent(case % 9, f"c{case}", name, f"{9 - i}.{case}", -3 - i).message()
+            message.value.message_id = f"m{100 * case + i}"
+            sent.append(message)
+    config = stream_config(tmp_path, clock=clock)
+    with no_noise():
+        run(config, [sent, *ticking(0, 60)])
+    total: Counter[tuple[str, ...]] = Counter()
+    for release in published(config):
+        total.update(counts_of(release))
+    assert total == {("▶", "A"): 40, ("A", "B"): 40, ("B", "END"): 40, ("END", "■"): 40}
+    assert ("timed after their publishing" in caplog.text) == (clock == "event")
+
+
 # --- The log ----------------------------------------------------------------------------------
 
 

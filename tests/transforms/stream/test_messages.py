@@ -77,7 +77,9 @@ def test_an_event_is_the_same_however_it_is_written() -> None:
     )
     assert rejects == []
     expected = {"case_id": "c1", "activity": "A", "timestamp": NEW_YEAR, "event_id": "e1"}
-    assert rows == [{**expected, "event_index": i, "publish_time": i} for i in range(4)]
+    assert rows == [
+        {**expected, "event_index": i, "publish_time": i, "source_order": 0} for i in range(4)
+    ]
 
 
 @pytest.mark.parametrize(
