@@ -160,7 +160,6 @@ class _Key(beam.DoFn):
         self._key = key
         self._n_shards = n_shards
         self._by_individual = by_individual
-
         self._ahead = Metrics.counter(METRICS, TIMES_AHEAD)
         self._warned = -math.inf
 
@@ -178,19 +177,16 @@ class _Key(beam.DoFn):
 
         What is less than a message service's grain is its rounding, and not worth a word.
         """
-        n_ahead = int(np.count_nonzero(ahead_us))
-        self._ahead.inc(n_ahead)
-        largest = int(ahead_us.max(initial=0))
-        if largest < _GRAIN_US or time.monotonic() - self._warned < _WARN_EVERY_S:
+        self._ahead.inc(int(np.count_nonzero(ahead_us)))
+        rounding = int(ahead_us.max(initial=0)) < _GRAIN_US
+        if rounding or time.monotonic() - self._warned < _WARN_EVERY_S:
             return
         self._warned = time.monotonic()
         _LOG.warning(
-            "%d of %d events of a batch are timed after their publishing, by up to %.3f s: their "
-            "order within a case is kept, and a time that is released is cut to the publishing. "
-            "Where senders' clocks cannot be relied on, set clock to publishing",
-            n_ahead,
-            len(ahead_us),
-            largest / 1e6,
+            "events are timed after their publishing: their order within a case is kept, and a "
+            "time that is released is cut to the publishing. Where senders' clocks cannot be "
+            "relied on, set clock to publishing. The counter '%s' says how many they are",
+            TIMES_AHEAD,
         )
 
 

@@ -55,9 +55,12 @@ def test_a_hospital_is_published_step_by_step(server: None, tmp_path: Path) -> N
     assert summary.exit_code == 0
     releases = PublishedSteps(tmp_path / "releases", RELEASE_ID, EPOCH).views()["total"]
     assert [release.step for release in releases] == list(range(len(releases)))
-    assert summary.steps == [release.step for release in releases]
-    assert len(releases) >= 3
+    # What is stopped between the file of a step and its message leaves the last one to the file.
+    assert summary.steps == list(range(len(summary.steps)))
+    assert len(releases) - len(summary.steps) in (0, 1)
+    assert len(summary.steps) >= 3
     assert summary.repeated == 0
+    releases = releases[: len(summary.steps)]
     newest = releases[-1]
     assert newest.n_steps_left == demo.horizon - len(releases) == summary.n_steps_left
     assert summary.total == total_of(newest)
