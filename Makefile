@@ -88,7 +88,9 @@ CI_SLOW := \
   tests/statistical/test_audit_of_methods.py::test_broken_noise_on_variants_is_found \
   tests/statistical/test_audit_of_methods.py::test_many_counts_of_variant_histogram_use_up_their_epsilon \
   tests/statistical/test_audit_of_methods.py::test_many_sums_of_private_dfg_use_up_their_epsilon_where_delta_is_0 \
-  tests/statistical/test_exact_samplers.py
+  tests/statistical/test_exact_samplers.py \
+  tests/real_logs/test_markov.py tests/real_logs/test_private_log.py \
+  tests/real_logs/test_rigorous.py tests/real_logs/test_pretsa.py
 
 test: .venv/dev $(CORE)
 	$(PYTEST) -m "not slow and not engines"

@@ -17,6 +17,7 @@ import pytest
 
 from tests.support.keys import randomness
 from tests.support.real_logs import source_of
+from tests.support.tiers import at_night
 from tracecloak.anonymizers.trees import cuts as tree_cuts
 from tracecloak.anonymizers.trees.counts import cases_with_pair
 from tracecloak.anonymizers.trees.dpim import Dpim
@@ -88,7 +89,7 @@ def of_every_pair(folder: Path, name: str) -> ReleasedTree:
 # --- at epsilon 1.25 --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [COSELOG, SEPSIS])
+@pytest.mark.parametrize("name", [COSELOG, at_night(SEPSIS)])
 def test_at_epsilon_1_25_trees_fit_and_say_more_than_the_flower(
     logs_folder: Path, name: str
 ) -> None:
@@ -152,7 +153,7 @@ def deviation(folder: Path, name: str, tree: ProcessTree) -> dict[str, float]:
     return dict(zip(MEASURES, (both[0] - both[1]).tolist(), strict=True))
 
 
-@pytest.mark.parametrize("name", FAR)
+@pytest.mark.parametrize("name", [COSELOG, at_night(SEPSIS), HOSPITAL])
 def test_dpim_without_noise_is_near_the_inductive_miner(logs_folder: Path, name: str) -> None:
     """At epsilon 100,000 with every pair, as the authors' code has it without privacy."""
     tree = of_every_pair(logs_folder, name).tree
@@ -185,6 +186,7 @@ class WithFallThrough(tree_cuts._Published):
         return super().of_flower(place)
 
 
+@pytest.mark.slow
 def test_what_makes_the_inductive_miner_simpler_is_that_it_sets_activities_apart(
     logs_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,7 @@ import pytest
 
 from tests.support.keys import release_key
 from tests.support.real_logs import real_log
+from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.pretsa.method import Pretsa
 from tracecloak.pipelines.measure.measures import VariantDistribution, variant_emd
@@ -140,7 +141,10 @@ PROTECTED = {
 }
 
 
-@pytest.mark.parametrize(("name", "k", "t", "distance"), PROTECTED)
+@pytest.mark.parametrize(
+    ("name", "k", "t", "distance"),
+    [at_night(*case) if "embedding" in case else case for case in PROTECTED],
+)
 def test_what_protected_ends_cost(
     logs_folder: Path, name: str, k: int, t: float, distance: str
 ) -> None:
@@ -164,7 +168,7 @@ def test_sepsis_is_released_in_a_twentieth_of_the_authors_time(logs_folder: Path
     assert released(logs_folder, SEPSIS, k=4, t=1.0).seconds < 74 / 20
 
 
-@pytest.mark.parametrize("distance", ["levenshtein", "embedding"])
+@pytest.mark.parametrize("distance", [at_night("levenshtein"), at_night("embedding")])
 def test_bpic_2012_is_released_in_a_minute(logs_folder: Path, distance: str) -> None:
     """Where the authors' code takes more than 6 minutes."""
     found = released(logs_folder, BPIC2012, max_cells=0, k=4, t=0.5, distance=distance)

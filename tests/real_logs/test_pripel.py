@@ -18,6 +18,7 @@ from scipy.optimize import linear_sum_assignment
 
 from tests.support.keys import release_key
 from tests.support.real_logs import real_log
+from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.in_memory import anonymise, decide
 from tracecloak.anonymizers.pripel.enrichment import QueryDecision
 from tracecloak.anonymizers.pripel.method import Pripel
@@ -55,7 +56,7 @@ def steps(traces: TraceBatch) -> set[tuple[int, int, int]]:
 
 
 @pytest.mark.parametrize("query", ["laplace", "sacofa"])
-@pytest.mark.parametrize("name", LEVELS)
+@pytest.mark.parametrize("name", [at_night(n) if "bpic" in n else n for n in LEVELS])
 def test_next_to_no_time_of_the_log_comes_out(logs_folder: Path, name: str, query: str) -> None:
     """The authors' code releases 99 % of the times between events as they are.
 

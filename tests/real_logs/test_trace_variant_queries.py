@@ -19,6 +19,7 @@ import pytest
 
 from tests.support.keys import randomness
 from tests.support.real_logs import real_log
+from tests.support.tiers import at_night
 from tracecloak.anonymizers.queries.laplace_variants import LaplaceVariants
 from tracecloak.anonymizers.queries.order_rules import OrderRules
 from tracecloak.anonymizers.queries.prefix_method import LevelMethod
@@ -180,7 +181,7 @@ def mined(folder: Path, name: str) -> MinedProcess:
 
 
 @pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
-@pytest.mark.parametrize("epsilon", ["1", "0.1"])
+@pytest.mark.parametrize("epsilon", ["1", at_night("0.1")])
 def test_sacofa_is_ahead_of_the_laplace_query_on_coselog(logs_folder: Path, epsilon: str) -> None:
     """At the same epsilon and pruning.
 

@@ -359,7 +359,7 @@ def test_attributes_are_read_back():
 
 
 def test_many_rows_with_attributes_are_written_in_pieces():
-    n = 100_000
+    n = 50_000
     schema = released_schema({"x": pa.int64(), "case:y": pa.string()})
     rows = pa.RecordBatch.from_arrays(
         [
