@@ -25,13 +25,13 @@ from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 class ContributionBounds:
     """Public caps on the cases of a log; None is no cap.
 
-    Does not change times, and does not drop events for their activity: an unknown one is an event
-    of OTHER.
+    Does not change times.
 
     Attributes:
-        vocabulary: The public activities; all others become OTHER.
+        vocabulary: The public activities; all others become OTHER, and no event is lost.
         max_trace_length: Events of a case, at least 1; those after them are cut off.
         max_cases_per_individual: Cases of an individual, at least 1; of more, so many are sampled.
+        closed: Whether there are no others: their events are left out then, wherever they are from.
 
     Raises:
         UsageError: A cap is below 1.
@@ -40,6 +40,7 @@ class ContributionBounds:
     vocabulary: tuple[str, ...] | None = None
     max_trace_length: int | None = None
     max_cases_per_individual: int | None = None
+    closed: bool = False
 
     def __post_init__(self) -> None:
         for name in ("max_trace_length", "max_cases_per_individual"):
@@ -62,7 +63,7 @@ class ContributionBounds:
         if self.max_cases_per_individual is not None:
             traces = _sample_cases(traces, self.max_cases_per_individual, randomness)
         if self.vocabulary is not None:
-            traces = traces.recode_public(ActivityVocabulary.public(self.vocabulary))
+            traces = traces.recode_public(ActivityVocabulary.public(self.vocabulary, self.closed))
         if self.max_trace_length is not None:
             traces = traces.truncate(self.max_trace_length)
         return traces

@@ -16,7 +16,7 @@ the counters see one batch at a time, in any order, so what they draw is keyed b
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NoReturn, Protocol
 
 import pydantic
@@ -29,6 +29,7 @@ from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.published.yields import Yield
 
 
 class Params(pydantic.BaseModel):
@@ -80,9 +81,11 @@ class Products:
 
     Attributes:
         by_name: Products (`schemas.published.product`) by the name of their files.
+        came_out: What the decisions tell of the release that its log and products do not.
     """
 
     by_name: dict[str, Any]
+    came_out: Yield = field(default_factory=Yield)
 
 
 class Anonymizer(Protocol):

@@ -44,7 +44,8 @@ from tracecloak.anonymizers.rigorous.bought import (
     vocabulary_part,
 )
 from tracecloak.anonymizers.rigorous.cells import excess_of_pairs, possible_pairs
-from tracecloak.anonymizers.rigorous.params import Exact, RigorousParams, guarantee_of
+from tracecloak.anonymizers.rigorous.names import ListedParams
+from tracecloak.anonymizers.rigorous.params import DECLARED, Exact, guarantee_of
 from tracecloak.anonymizers.rigorous.parts import (
     Given,
     Part,
@@ -57,7 +58,6 @@ from tracecloak.anonymizers.rigorous.parts import (
 )
 from tracecloak.anonymizers.rigorous.sum_noise import gaussian_sums, laplace_sums, spend_of
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import OTHER
 from tracecloak.schemas.published.durations import ReleasedDurations
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.guarantee import Guarantee
@@ -69,7 +69,7 @@ from tracecloak.schemas.statistics.durations import duration_borders
 UNITS = 1024
 
 
-class PrivateDfgParams(RigorousParams):
+class PrivateDfgParams(ListedParams):
     """Parameters of `private-dfg`."""
 
     l2_clip: Exact | None = Field(None, ge=1, le=100_000)
@@ -77,8 +77,6 @@ class PrivateDfgParams(RigorousParams):
     quantile of the norms is bought with 5 % of epsilon. Noise is proportional to it."""
     clip_quantile: Exact = Field(Decimal("0.8"), gt=0, lt=1, decimal_places=3)
     """Share of the cases whose norm the bought clip shall reach, at most three decimals."""
-    max_activities: int = Field(16, ge=1, le=1000)
-    """Distinct activities of a case that count where the vocabulary is bought."""
     durations: bool = False
     """Spread each pair's count over bins of the time since the predecessor, and release them."""
     n_duration_bins: int = Field(24, ge=3, le=200)
@@ -86,17 +84,15 @@ class PrivateDfgParams(RigorousParams):
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> PrivateDfgParams:
-        if self.delta == 0 and self.vocabulary is None:
-            raise ValueError("delta 0 needs a public vocabulary: names are bought with delta")
         if self.delta == 0 and self.max_trace_length is None:
             raise ValueError("delta 0 needs a public max_trace_length")
         if self.delta == 0 and self.l2_clip is not None:
             raise ValueError("l2_clip is for delta above 0; with delta 0 max_trace_length bounds")
-        if self.vocabulary is not None:
-            n_names = len({*self.vocabulary, OTHER})
-            excess = excess_of_pairs(n_names, self.n_duration_bins if self.durations else 1)
-            if excess:
+        if self.words is not None:
+            n_bins = self.n_duration_bins if self.durations else 1
+            if excess := excess_of_pairs(len(self.words), n_bins):
                 raise ValueError(excess)
+        self.check_names()
         return self
 
     @property
@@ -222,7 +218,13 @@ class PrivateDfg(contract.Anonymizer):
     sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "pairs"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"epsilon": "1", "vocabulary": ("A", "B", "C"), "l2_clip": "4"},
-        {"epsilon": "20", "delta": "1e-5", "durations": True, "n_duration_bins": 4},
+        {
+            "epsilon": "20",
+            "delta": "1e-5",
+            "buy_vocabulary": True,
+            "durations": True,
+            "n_duration_bins": 4,
+        },
         {"epsilon": "2", "delta": "0", "vocabulary": ("A", "B"), "max_trace_length": 3},
         {"epsilon": "9", "vocabulary": ("A", "B"), "max_cases_per_individual": 2},
     )
@@ -254,8 +256,7 @@ class PrivateDfg(contract.Anonymizer):
             f"exact {noise} noise on every possible pair covers it. Threshold, flow conservation "
             "and rounding look at the noisy sums only."
             + (f" Chosen on the log and paid for: {' and '.join(bought)}." if bought else ""),
-            "The names of a public vocabulary, lengths and clips given as parameters are taken to "
-            "be public.",
+            DECLARED,
         )
 
     def explain(self, params: PrivateDfgParams) -> tuple[str, ...]:
@@ -319,7 +320,7 @@ def edges_part(params: PrivateDfgParams) -> Part:
         )
 
     def decide(given: Given) -> GraphDecision:
-        vocabulary = known_vocabulary(params.vocabulary, given.decisions)
+        vocabulary = known_vocabulary(params.words, given.decisions)
         borders = params.borders_us
         domain = possible_pairs(vocabulary, 1 if borders is None else len(borders) + 1)
         chosen = clip_of(given.decisions, params)

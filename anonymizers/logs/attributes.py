@@ -325,7 +325,7 @@ def attribute_part(attribute: Attribute, params: PrivateLogParams, weight: Fract
         if clip is None and not attribute.is_of_case:
             chosen = given.decisions["clip"].clip_units
         noise = attribute_noise(attribute, given.epsilon, given.delta, chosen, units)
-        n_activities = len(known_vocabulary(params.vocabulary, given.decisions))
+        n_activities = len(known_vocabulary(params.words, given.decisions))
         counted: ClippedCells = given.statistics[attribute.name]
         return decide_attribute(attribute, counted, n_activities, noise, given.randomness)
 

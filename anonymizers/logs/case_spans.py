@@ -191,7 +191,7 @@ def spans_part(params: PrivateLogParams, weight: Fraction) -> Part:
     def decide(given: Given) -> SpansDecision:
         return decide_spans(
             given.statistics["spans"],
-            known_vocabulary(params.vocabulary, given.decisions),
+            known_vocabulary(params.words, given.decisions),
             params.log_time.working_time(given.decisions).total_us,
             given.epsilon,
             units,

@@ -30,12 +30,12 @@ from tracecloak.anonymizers.rigorous.bought import (
     length_part,
     vocabulary_part,
 )
-from tracecloak.anonymizers.rigorous.params import BOUGHT_SHARE, Exact, RigorousParams
+from tracecloak.anonymizers.rigorous.names import ListedParams
+from tracecloak.anonymizers.rigorous.params import BOUGHT_SHARE, Exact
 from tracecloak.anonymizers.rigorous.parts import Part
 from tracecloak.anonymizers.variants.generator import Domain, VariantGenerator, variants_part
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.attributes import Attribute, Declarations, declared
-from tracecloak.schemas.events.vocabulary import OTHER
 from tracecloak.schemas.events.working_time import WorkingCalendar
 from tracecloak.schemas.plugins import Plugins
 
@@ -86,7 +86,7 @@ def _weights(value: Any) -> Any:
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 
 
-class PrivateLogParams(RigorousParams):
+class PrivateLogParams(ListedParams):
     """Parameters of `private-log`."""
 
     products: Literal["log", "variants"] = "log"
@@ -97,8 +97,6 @@ class PrivateLogParams(RigorousParams):
     0 privtree."""
     length_quantile: Exact = Field(Decimal("0.95"), gt=0, lt=1, decimal_places=3)
     """Share of the cases that a bought max_trace_length shall not cut."""
-    max_activities: int = Field(16, ge=1, le=1000)
-    """Distinct activities of a case that count where the vocabulary is bought."""
     first_date: str | None = None
     """First date of the log, public, such as 2026-01-01; without it the range of time is bought."""
     last_date: str | None = None
@@ -159,18 +157,16 @@ class PrivateLogParams(RigorousParams):
             raise ValueError(str(error)) from None
         if self.shares["variants"][0] < self.budget[0] / 1000:
             raise ValueError("budget_split leaves too little for the variants: raise their weight")
-        if self.vocabulary is not None:
-            excess = excess_of_durations(len({*self.vocabulary, OTHER}), self.n_duration_bins)
-            if excess and self.is_timed:
+        if self.words is not None and self.is_timed:
+            if excess := excess_of_durations(len(self.words), self.n_duration_bins):
                 raise ValueError(excess)
+        self.check_names()
         return self
 
     def _check_pure(self) -> None:
         if not self.generator.is_pure:
             names = ", ".join(["auto", *sorted(n for n, g in GENERATORS.items() if g.is_pure)])
             raise ValueError(f"delta 0 needs variants that do without: one of {names}")
-        if self.vocabulary is None:
-            raise ValueError("delta 0 needs a public vocabulary: names are bought with delta")
         if self.max_trace_length is None:
             raise ValueError("delta 0 needs a public max_trace_length")
         if self.l2_clip is not None:
@@ -306,7 +302,7 @@ def _length(params: PrivateLogParams, weight: Fraction) -> Part:
 def _variants(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
     def domain_of(decisions: contract.Decisions) -> Domain:
         length = params.max_trace_length or decisions["length"].max_trace_length
-        return Domain(known_vocabulary(params.vocabulary, decisions), length, params.max_units)
+        return Domain(known_vocabulary(params.words, decisions), length, params.max_units)
 
     if not params.is_timed:
         weight = Fraction(0)  # and then what the others leave

@@ -27,7 +27,7 @@ from tracecloak.anonymizers.logs.generated_times import timed
 from tracecloak.anonymizers.logs.params import LOG, ROUNDS, PrivateLogParams
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.rigorous.bought import known_vocabulary
-from tracecloak.anonymizers.rigorous.params import guarantee_of
+from tracecloak.anonymizers.rigorous.params import DECLARED, guarantee_of
 from tracecloak.anonymizers.rigorous.parts import (
     PartsDecision,
     counters_of,
@@ -42,6 +42,7 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.published.variants import ReleasedVariants
+from tracecloak.schemas.published.yields import Yield
 
 # Cases that are released at most where no max_cases is declared: at a tiny epsilon the noise could
 # ask for more than there is room for.
@@ -100,7 +101,7 @@ class PrivateLog(contract.Anonymizer):
             "n_duration_bins": 4,
             "attributes": {"org:resource": {"values": ["R1", "R2"]}},
         },
-        {"epsilon": "40", "delta": "1e-5", "n_duration_bins": 4},
+        {"epsilon": "40", "delta": "1e-5", "buy_vocabulary": True, "n_duration_bins": 4},
         {
             "epsilon": "4",
             "delta": "0",
@@ -147,7 +148,7 @@ class PrivateLog(contract.Anonymizer):
             (timed if params.is_timed else "")
             + params.generator.reality
             + (f" Chosen on the log and paid for: {', '.join(bought)}." if bought else ""),
-            "What is given as a parameter is taken to be public.",
+            DECLARED,
         )
 
     def explain(self, params: PrivateLogParams) -> tuple[str, ...]:
@@ -178,6 +179,7 @@ class PrivateLog(contract.Anonymizer):
             variants: ReleasedVariants = made["variants"]
             n_cases = min(known.get("sizes", variants.n_cases), params.max_cases or _MOST_CASES)
             made["variants"] = variants.resized(n_cases)
+            made["case_share"] = min(1.0, variants.n_cases / n_cases) if n_cases else 1.0
         return PartsDecision(made)
 
     def writes(self, params: PrivateLogParams) -> tuple[str, ...]:
@@ -189,7 +191,7 @@ class PrivateLog(contract.Anonymizer):
     ) -> contract.Products:
         """Returns the variants, where they are all that is released."""
         if params.is_timed:
-            return contract.Products({})
+            return contract.Products({}, Yield(case_share=decisions[LOG].parts["case_share"]))
         return contract.Products({"variants": decisions[LOG].parts["variants"]})
 
     def generate(
@@ -207,7 +209,7 @@ class PrivateLog(contract.Anonymizer):
         if not params.is_timed:
             return traces
         cases = np.arange(piece, variants.n_cases, n_pieces, dtype=np.int64)
-        traces = traces.recode(known_vocabulary(params.vocabulary, drawn))
+        traces = traces.recode(known_vocabulary(params.words, drawn))
         times = drawn["starts"], drawn["durations"], drawn["spans"]
         traces = timed(traces, cases, *times, randomness)
         values = {

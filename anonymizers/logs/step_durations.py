@@ -359,7 +359,7 @@ def durations_part(params: PrivateLogParams, weight: Fraction) -> Part:
         chosen = given.decisions["clip"].clip_units if clip is None else clip
         return decide_durations(
             given.statistics["durations"],
-            known_vocabulary(params.vocabulary, given.decisions),
+            known_vocabulary(params.words, given.decisions),
             n_bins,
             params.log_time.working_time(given.decisions).total_us,
             durations_noise(given.epsilon, given.delta, chosen, units),

@@ -24,6 +24,7 @@ from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import of_count, of_directly_follows
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
+from tracecloak.anonymizers.contract.names import NamesParams
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import truncated_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
@@ -32,7 +33,7 @@ from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.cells import excess_of_pairs, possible_pairs
 from tracecloak.anonymizers.rigorous.params import Exact, drawable, guarantee_of
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
@@ -41,7 +42,7 @@ from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 _LN_2 = Fraction(693_148, 10**6)
 
 
-class PairQueryParams(contract.Params):
+class PairQueryParams(NamesParams):
     """Parameters of the methods that ask for directly-follows pairs."""
 
     epsilon: Exact = Field(gt=0, le=1000)
@@ -53,9 +54,6 @@ class PairQueryParams(contract.Params):
     profile: Literal["paper", "reference"] = "reference"
     """reference: noise that is cut off towards 0, as the authors' code has it, which costs more.
     paper: exact discrete Laplace noise. With budget honest it is always the latter."""
-    vocabulary: tuple[str, ...] | None = None
-    """Public file of activity names, one a line; any other activity counts as __other__. Without
-    it the names are the input's own, and no finite epsilon holds."""
     max_trace_length: int | None = Field(None, ge=1)
     """Events of a case that count; what comes later is cut off. Public. Without it a case can have
     any number of pairs, and no finite epsilon holds."""
@@ -70,10 +68,8 @@ class PairQueryParams(contract.Params):
                 "budget honest needs a public vocabulary and a public max_trace_length: without "
                 "them there is nothing finite to divide epsilon by"
             )
-        if self.vocabulary is not None:
-            excess = excess_of_pairs(len({*self.vocabulary, OTHER}), 1)
-            if excess:
-                raise ValueError(excess)
+        if self.words is not None and (excess := excess_of_pairs(len(self.words), 1)):
+            raise ValueError(excess)
         return self
 
     @property
@@ -90,7 +86,10 @@ class PairQueryParams(contract.Params):
     def bounds(self) -> ContributionBounds:
         """The public caps."""
         return ContributionBounds(
-            self.vocabulary, self.max_trace_length, self.max_cases_per_individual
+            self.vocabulary,
+            self.max_trace_length,
+            self.max_cases_per_individual,
+            self.closed_vocabulary,
         )
 
     @property
@@ -125,13 +124,13 @@ class PairQueryParams(contract.Params):
         """
         if self.is_honest:
             return Fraction(self.epsilon)
-        if self.vocabulary is None or self.max_pairs is None:
+        if self.words is None or self.max_pairs is None:
             return None
         epsilon = Fraction(self.epsilon) / self.max_units * self.max_pairs
         if not self.is_cut_off:
             return epsilon
         # A case has one pair with START and one with END.
-        n_names = len({*self.vocabulary, OTHER})
+        n_names = len(self.words)
         n_distinct = n_names**2 + 2 * min(n_names, self.max_units)
         return epsilon + min(self.max_pairs, n_distinct) * _LN_2
 
@@ -235,9 +234,8 @@ class PairCounts:
         Raises:
             UsageError: The log has so many names that noise on every pair cannot be drawn.
         """
-        vocabulary = names
-        if params.vocabulary is not None:  # which the names are, unless the log is empty
-            vocabulary = ActivityVocabulary.public(params.vocabulary)
+        # Public names are the log's as well, unless it is empty.
+        vocabulary = names if params.words is None else params.words
         domain = possible_pairs(vocabulary, 1)
         keys = counted.sources.astype(np.int64) * (vocabulary.end + 1) + counted.targets
         counts = np.zeros(len(domain), np.int64)

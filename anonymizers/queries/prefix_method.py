@@ -28,7 +28,7 @@ from tracecloak.anonymizers.accounting.calibration import laplace_interval, lapl
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
-from tracecloak.anonymizers.contract.method import Params
+from tracecloak.anonymizers.contract.names import NamesParams
 from tracecloak.anonymizers.noise.published import positive_excess
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.queries.prefix_query import PrefixCounts
@@ -53,7 +53,7 @@ MAX_EVENTS = 1 << 26
 _PLACES = 10**6
 
 
-class LevelParams(Params):
+class LevelParams(NamesParams):
     """Parameters of the published queries by levels of prefixes."""
 
     epsilon: Exact = Field(gt=0, le=100)
@@ -69,9 +69,6 @@ class LevelParams(Params):
     budget: Literal["published", "honest"] = "published"
     """published: every level has all of epsilon. honest: the levels share it, with exact discrete
     Laplace noise, so that epsilon holds for the whole release."""
-    vocabulary: tuple[str, ...] | None = None
-    """Public file of activity names, one a line; any other activity counts as __other__. Without
-    it the names are the log's own, as published, and no epsilon is finite."""
     max_cases_per_individual: int | None = Field(None, ge=1, le=1000)
     """Cases of one individual that count, a random choice of them; epsilon is divided by it. Makes
     the individual the unit of privacy; 1 if individual_id is mapped."""
@@ -90,7 +87,9 @@ class LevelParams(Params):
     @property
     def bounds(self) -> ContributionBounds:
         """The public caps."""
-        return ContributionBounds(self.vocabulary, None, self.max_cases_per_individual)
+        return ContributionBounds(
+            self.vocabulary, None, self.max_cases_per_individual, self.closed_vocabulary
+        )
 
     @property
     def noise_factor(self) -> int:
@@ -154,9 +153,7 @@ def names_of(statistics: Mapping[str, ActivityVocabulary], params: LevelParams) 
     ActivityVocabulary
 ):  # fmt: skip
     """Returns the alphabet: public whatever the log has, or the log's own."""
-    if params.vocabulary is None:
-        return statistics["names"]
-    return ActivityVocabulary.public(params.vocabulary)
+    return statistics["names"] if params.words is None else params.words
 
 
 def decision_of(

@@ -19,7 +19,6 @@ from tracecloak.anonymizers.queries.order_rules import NamedRules
 from tracecloak.anonymizers.queries.prefix_method import Form, LevelParams
 from tracecloak.anonymizers.queries.prefix_query import LevelQuery
 from tracecloak.anonymizers.rigorous.params import Exact, drawable
-from tracecloak.schemas.events.vocabulary import OTHER
 
 # No noisy count reaches it.
 _NEVER = LARGEST_TERM + 1
@@ -95,7 +94,7 @@ class SacofaParams(LevelParams):
     def rule_query(self) -> RuleQuery:
         """What is asked where the rules are bought."""
         return RuleQuery(
-            len({*(self.vocabulary or ()), OTHER}),
+            1 if self.words is None else len(self.words),
             self.max_prefix_length,
             self.max_units,
             Fraction(self.epsilon) * Fraction(self.rules_share),

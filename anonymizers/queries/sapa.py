@@ -58,7 +58,6 @@ from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.anonymizers.variants.generator import VariantsDecision, log_of
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import OTHER
 from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.published.variants import most_frequent_first
@@ -110,9 +109,9 @@ class SapaParams(PairQueryParams):
         spends, scale = super().spends, self.scale
         if self.query == "exponential":
             _ = self.choice_scale  # or is refused
-        elif self.vocabulary is not None:
+        elif self.words is not None:
             # Half of the noises are positive, and about as large as the scale.
-            n_names = len({*self.vocabulary, OTHER})
+            n_names = len(self.words)
             refuse_excess((n_names**2 + 2 * n_names) * scale[0] / scale[1] / 2)
         return spends
 

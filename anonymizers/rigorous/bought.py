@@ -6,7 +6,7 @@ Each choice is a part with its own share of epsilon and delta.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -54,11 +54,11 @@ def in_vocabulary(traces: TraceBatch, decisions: contract.Decisions) -> TraceBat
 
 
 def known_vocabulary(
-    public: Sequence[str] | None, decisions: contract.Decisions
+    public: ActivityVocabulary | None, decisions: contract.Decisions
 ) -> ActivityVocabulary:
     """Returns the activities, public or bought."""
     if public is not None:
-        return ActivityVocabulary.public(public)
+        return public
     bought: VocabularyDecision = decisions["vocabulary"]
     return bought.vocabulary
 

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text, total
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
-from tracecloak.anonymizers.contract.method import Params
+from tracecloak.anonymizers.contract.names import NamesParams
 from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.guarantee import Guarantee
@@ -22,6 +22,8 @@ MAX_DIGITS = 12
 MAX_EXPONENT = 300
 # Without a declared number of cases, delta stays below this.
 MAX_DELTA = Decimal("1e-5")
+# Said of every method that is told what is public.
+DECLARED = "What is declared is public: names that were copied from this log are not protected."
 # What is not given is bought with this share of epsilon and delta.
 BOUGHT_SHARE = Fraction(5, 100)
 
@@ -49,7 +51,7 @@ Exact = Annotated[
 ]
 
 
-class RigorousParams(Params):
+class RigorousParams(NamesParams):
     """Parameters of every method whose epsilon holds for the whole release."""
 
     epsilon: Exact = Field(gt=0, le=1000)
@@ -63,8 +65,7 @@ class RigorousParams(Params):
     """Cases of one individual that count, a random choice of them; noise grows in proportion.
     Makes the individual the unit of privacy; 1 if individual_id is mapped."""
     vocabulary: tuple[str, ...] | None = None
-    """Public file of activity names, one a line; any other activity counts as __other__. `private`
-    buys the names with 5 % of the budget where the method needs them."""
+    """Public file of activity names, one a line; any other activity counts as __other__."""
     max_trace_length: int | None = Field(None, ge=1)
     """Events of a case that count; what comes later is cut off. Public."""
 
@@ -98,7 +99,10 @@ class RigorousParams(Params):
     def bounds(self) -> ContributionBounds:
         """The public caps."""
         return ContributionBounds(
-            self.vocabulary, self.max_trace_length, self.max_cases_per_individual
+            self.vocabulary,
+            self.max_trace_length,
+            self.max_cases_per_individual,
+            self.closed_vocabulary,
         )
 
 

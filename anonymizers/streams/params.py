@@ -21,7 +21,7 @@ from tracecloak.anonymizers.rigorous.params import RigorousParams
 from tracecloak.anonymizers.streams.continual import ContinualNoise
 from tracecloak.anonymizers.streams.matrix_mechanism import MAX_HORIZON, MAX_WINDOWS, Participation
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 
 # Units of one occurrence under Gaussian noise: scaled cases lose less than one in each pair.
 UNITS = 1024
@@ -61,7 +61,7 @@ class StreamParams(RigorousParams, ABC):
         self.check_product()
         if self.view != "window" and self.horizon > MAX_HORIZON:
             raise ValueError(f"horizon must be at most {MAX_HORIZON} steps for sums over steps")
-        if excess := excess_of_pairs(len({*self.vocabulary, OTHER}), 1):
+        if excess := excess_of_pairs(len(self.words), 1):
             raise ValueError(excess)
         if self.view != "window" and 2 * self.n_cells * self.horizon > _MAX_KEPT:
             raise ValueError(
@@ -89,9 +89,10 @@ class StreamParams(RigorousParams, ABC):
 
     @property
     def words(self) -> ActivityVocabulary:
-        """The public vocabulary with OTHER."""
-        assert self.vocabulary is not None
-        return ActivityVocabulary.public(self.vocabulary)
+        """The public names, with OTHER unless they are closed."""
+        words = super().words
+        assert words is not None  # or the parameters were refused
+        return words
 
     @property
     def participation(self) -> Participation:

@@ -34,7 +34,7 @@ from tracecloak.anonymizers.trees.dpim_params import DpimParams
 from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum
 from tracecloak.anonymizers.trees.process_tree_miner import TreeDecision
 from tracecloak.anonymizers.trees.questions import clearly_above_zero, noisy_ends
-from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.models.process_tree import Operator, ProcessTree, flower, normalise
 from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.published.manifest import Operation
@@ -156,9 +156,9 @@ class Dpim(contract.Anonymizer):
         return ("tree",)
 
     def _real_epsilon(self, params: DpimParams) -> Fraction | None:
-        if params.vocabulary is None or params.bounds_from_log:
+        if params.words is None or params.bounds_from_log:
             return None
-        return params.real_epsilon(len({*params.vocabulary, OTHER}))
+        return params.real_epsilon(len(params.words))
 
     def spends(self, params: DpimParams) -> tuple[Spend, ...]:
         """Returns the one part, if a finite epsilon holds."""
@@ -228,9 +228,7 @@ class Dpim(contract.Anonymizer):
     ) -> TreeDecision:
         """Mines until a tree fits, the coin stops it, or there are no rounds left."""
         variants: VariantHistogram = statistics["variants"]
-        vocabulary: ActivityVocabulary = statistics["names"]
-        if params.vocabulary is not None:
-            vocabulary = ActivityVocabulary.public(params.vocabulary)
+        vocabulary: ActivityVocabulary = params.words or statistics["names"]
         return TreeDecision(self.mined(variants, vocabulary, params, randomness))
 
     def mined(

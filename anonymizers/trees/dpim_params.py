@@ -17,17 +17,16 @@ from pydantic import Field
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.sensitivity import of_count, of_shares
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
-from tracecloak.anonymizers.contract.method import Params
+from tracecloak.anonymizers.contract.names import NamesParams
 from tracecloak.anonymizers.rigorous.cells import excess_of_pairs
 from tracecloak.anonymizers.rigorous.params import Exact, drawable
 from tracecloak.anonymizers.trees.fitness import UNITS
-from tracecloak.schemas.events.vocabulary import OTHER
 
 # Of the non-zero pairs, by which the paper sets its bounds on either side, and to what it rounds.
 _AROUND, _ROUND_TO = 15, 5
 
 
-class DpimParams(Params):
+class DpimParams(NamesParams):
     """Parameters of `dpim`."""
 
     epsilon: Exact = Field(gt=0, le=1000_000)
@@ -50,9 +49,6 @@ class DpimParams(Params):
     bounds_from_log: bool = False
     """Set the bounds as in the paper's experiments, by the exact number of pairs in the log less
     and plus 15, rounded to 5. That number is not paid for: no finite epsilon holds."""
-    vocabulary: tuple[str, ...] | None = None
-    """Public file of activity names, one a line; any other activity counts as __other__. Without
-    it the names are the input's own, and no finite epsilon holds."""
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> DpimParams:
@@ -71,16 +67,14 @@ class DpimParams(Params):
                     "size_bounds must be two numbers from 1 up, the smaller first, got "
                     f"{list(self.size_bounds)}"
                 )
-        if self.vocabulary is not None:
-            excess = excess_of_pairs(len({*self.vocabulary, OTHER}), 1)
-            if excess:
-                raise ValueError(excess)
+        if self.words is not None and (excess := excess_of_pairs(len(self.words), 1)):
+            raise ValueError(excess)
         return self
 
     @property
     def bounds(self) -> ContributionBounds:
         """The public caps."""
-        return ContributionBounds(self.vocabulary)
+        return ContributionBounds(self.vocabulary, closed=self.closed_vocabulary)
 
     @property
     def round_epsilon(self) -> Fraction:

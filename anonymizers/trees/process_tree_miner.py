@@ -32,13 +32,13 @@ from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
 from tracecloak.anonymizers.rigorous.bought import (
     ActivitiesOfCases,
-    VocabularyDecision,
     choose_vocabulary,
     in_vocabulary,
+    known_vocabulary,
     vocabulary_scale,
     vocabulary_threshold,
 )
-from tracecloak.anonymizers.rigorous.params import guarantee_of
+from tracecloak.anonymizers.rigorous.params import DECLARED, guarantee_of
 from tracecloak.anonymizers.trees.counts import PAIR_UNITS, Part, clipped_pairs
 from tracecloak.anonymizers.trees.cuts import PartEnds, Relation, Rules, build_tree, top_pairs
 from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum, score_sum
@@ -101,7 +101,7 @@ class ProcessTreeMiner(contract.Anonymizer):
     sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "cells"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"epsilon": "1", "vocabulary": ("A", "B", "C"), "max_pairs": 4},
-        {"epsilon": "20", "delta": "1e-5", "n_sizes": 4},
+        {"epsilon": "20", "delta": "1e-5", "buy_vocabulary": True, "n_sizes": 4},
         {"epsilon": "2", "delta": "0", "vocabulary": ("A", "B"), "ends_share": "0"},
         {"epsilon": "9", "vocabulary": ("A", "B"), "max_cases_per_individual": 2},
     )
@@ -155,8 +155,7 @@ class ProcessTreeMiner(contract.Anonymizer):
             f"trees follow from these counts.{asked} One of them is chosen by permute-and-flip on "
             "a score to which one case adds between 0 and 1, whatever the tree, and its fitness "
             f"is a sum of the same kind.{bought}",
-            "The names of a public vocabulary, the bounds and the sizes of candidates given as "
-            "parameters are taken to be public.",
+            DECLARED,
         )
 
     def explain(self, params: ProcessTreeParams) -> tuple[str, ...]:
@@ -209,11 +208,7 @@ class ProcessTreeMiner(contract.Anonymizer):
                 params.max_units,
                 randomness,
             )
-        if params.vocabulary is None:
-            bought: VocabularyDecision = decisions["vocabulary"]
-            vocabulary = bought.vocabulary
-        else:
-            vocabulary = ActivityVocabulary.public(params.vocabulary)
+        vocabulary = known_vocabulary(params.words, decisions)
         return TreeDecision(self.mined(statistics["variants"], vocabulary, params, randomness))
 
     def mined(

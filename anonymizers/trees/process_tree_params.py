@@ -13,15 +13,15 @@ from tracecloak.anonymizers.accounting.calibration import gaussian_scale, laplac
 from tracecloak.anonymizers.accounting.composition import split
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_scaled_pairs, of_shares
 from tracecloak.anonymizers.rigorous.cells import excess_of_pairs
-from tracecloak.anonymizers.rigorous.params import BOUGHT_SHARE, Exact, RigorousParams, drawable
+from tracecloak.anonymizers.rigorous.names import ListedParams
+from tracecloak.anonymizers.rigorous.params import BOUGHT_SHARE, Exact, drawable
 from tracecloak.anonymizers.trees.counts import PAIR_UNITS
 from tracecloak.anonymizers.trees.fitness import UNITS
-from tracecloak.schemas.events.vocabulary import OTHER
 
 _FITNESS_SHARE = Fraction(5, 100)
 
 
-class ProcessTreeParams(RigorousParams):
+class ProcessTreeParams(ListedParams):
     """Parameters of `process-tree`."""
 
     max_pairs: int = Field(8, ge=2, le=10_000)
@@ -44,19 +44,13 @@ class ProcessTreeParams(RigorousParams):
     """Share of epsilon for what begins and ends the parts of parallel cuts, for all cuts together;
     with 0 the pairs alone say it."""
 
-    max_activities: int = Field(16, ge=1, le=1000)
-    """Distinct activities of a case that count where the vocabulary is bought."""
-
     @pydantic.model_validator(mode="after")
     def _check(self) -> ProcessTreeParams:
-        if self.delta == 0 and self.vocabulary is None:
-            raise ValueError("delta 0 needs a public vocabulary: names are bought with delta")
         if self.min_size > self.max_size:
             raise ValueError("min_size must be at most max_size")
-        if self.vocabulary is not None:
-            excess = excess_of_pairs(len({*self.vocabulary, OTHER}), 1)
-            if excess:
-                raise ValueError(excess)
+        if self.words is not None and (excess := excess_of_pairs(len(self.words), 1)):
+            raise ValueError(excess)
+        self.check_names()
         return self
 
     @property

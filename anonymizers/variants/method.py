@@ -18,7 +18,8 @@ from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.rigorous.bought import known_vocabulary, length_part, vocabulary_part
-from tracecloak.anonymizers.rigorous.params import Exact, RigorousParams, guarantee_of
+from tracecloak.anonymizers.rigorous.names import ListedParams
+from tracecloak.anonymizers.rigorous.params import DECLARED, Exact, guarantee_of
 from tracecloak.anonymizers.rigorous.parts import (
     Part,
     Shares,
@@ -40,21 +41,18 @@ from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.published.manifest import Operation
 
 
-class VariantLogParams(RigorousParams):
+class VariantLogParams(ListedParams):
     """Parameters of the methods that generate variants."""
 
     length_quantile: Exact = Field("0.95", gt=0, lt=1)  # type: ignore[assignment]
     """Share of the cases that a bought max_trace_length shall not cut; without max_trace_length it
     is bought with 5 % of epsilon."""
-    max_activities: int = Field(16, ge=1, le=1000)
-    """Distinct activities of a case that count where the vocabulary is bought."""
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> VariantLogParams:
-        if self.delta == 0 and self.vocabulary is None:
-            raise ValueError("delta 0 needs a public vocabulary: names are bought with delta")
         if self.delta == 0 and self.max_trace_length is None:
             raise ValueError("delta 0 needs a public max_trace_length")
+        self.check_names()
         return self
 
     @property
@@ -100,7 +98,7 @@ class VariantLog(contract.Anonymizer):
         self.examples = (  # type: ignore[misc]
             pure,
             {**pure, "epsilon": "4", "max_cases_per_individual": 2},
-            {"epsilon": "20", "delta": "1e-5"},
+            {"epsilon": "20", "delta": "1e-5", "buy_vocabulary": True},
         )
 
     def bounds(self, params: VariantLogParams) -> ContributionBounds:
@@ -129,8 +127,7 @@ class VariantLog(contract.Anonymizer):
             self.spends(params),
             self._generator.reality
             + (f" Chosen on the log and paid for: {' and '.join(bought)}." if bought else ""),
-            "The names of a public vocabulary and a length given as a parameter are taken to be "
-            "public.",
+            DECLARED,
         )
 
     def explain(self, params: VariantLogParams) -> tuple[str, ...]:
@@ -180,7 +177,7 @@ class VariantLog(contract.Anonymizer):
 
 def domain_of(decisions: contract.Decisions, params: VariantLogParams) -> Domain:
     """Returns the domain, public or bought."""
-    vocabulary = known_vocabulary(params.vocabulary, decisions)
+    vocabulary = known_vocabulary(params.words, decisions)
     length = params.max_trace_length
     if length is None:
         length = decisions["length"].max_trace_length

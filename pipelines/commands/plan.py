@@ -5,13 +5,20 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from tracecloak.pipelines.commands.flags import add_release_flags
+from tracecloak.pipelines.commands.flags import add_release_flags, listed
 from tracecloak.pipelines.commands.table import Given
+from tracecloak.schemas.errors import UsageError
+
+_MOST_CASES = 1_000_000
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds those of the configuration and of the method, as `release` has them."""
     parser.usage = "tracecloak plan [CONFIG.yaml] [FLAG ...] [FLAG OF BEAM ...]"
+    parser.add_argument(
+        "--cases",
+        help="numbers of cases, by commas, for which to say what it would be worth",
+    )
     add_release_flags(parser, argv, config)
 
 
@@ -20,5 +27,14 @@ def run(given: Given) -> int:
     from tracecloak.pipelines.release.config import load
     from tracecloak.pipelines.release.plan import plan_lines
 
-    print("\n".join(plan_lines(load(given.config, given.flags))))
+    flags = dict(given.flags)
+    sizes = _sizes(flags.pop("cases", ""))
+    print("\n".join(plan_lines(load(given.config, flags), sizes)))
     return 0
+
+
+def _sizes(text: str) -> list[int]:
+    sizes = listed(text)
+    if not all(size.isdecimal() and 0 < int(size) <= _MOST_CASES for size in sizes):
+        raise UsageError(f"cases must be whole numbers from 1 to {_MOST_CASES:,}, got {text!r}")
+    return [int(size) for size in sizes]

@@ -8,6 +8,11 @@ from collections.abc import Sequence
 from tracecloak.pipelines.commands.flags import add_release_flags
 from tracecloak.pipelines.commands.table import Given
 
+_WORTH_LITTLE = (
+    "advice    `tracecloak plan` with the same flags says beforehand what a release will be worth; "
+    "more epsilon, fewer parts, a shorter vocabulary or another method may be worth more"
+)
+
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds those of the configuration and of the method."""
@@ -31,4 +36,9 @@ def run(given: Given) -> int:
     done = "already released" if outcome.was_released_before else "released"
     print(f"{done}  {outcome.folder.final}")
     print(f"manifest  {outcome.folder.final}/manifest.json")
+    held = outcome.came_out
+    if held.sentence:
+        print(f"holds     {held.sentence}")
+    if not outcome.was_released_before and (held.is_empty or held.is_poor):
+        print(_WORTH_LITTLE)
     return 0

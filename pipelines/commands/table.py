@@ -31,6 +31,7 @@ class Line:
 COMMANDS: dict[str, Line] = {
     "release": Line("make one release of a log", True, True),
     "plan": Line("show what a release would read, do, spend and write", True, True),
+    "vocabulary": Line("list the activities of a log, to read and to declare (for the operator)"),
     "attack": Line("audit a release's configuration by attacks (for the operator only)", True),
     "stream": Line("publish what closes in a stream of events, step by step", True, True),
     "evaluate": Line("compare a release with its original (for the operator only)"),

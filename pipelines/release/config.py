@@ -229,7 +229,7 @@ def _with_public_inputs(config: ReleaseConfig) -> ReleaseConfig:
     params = dict(config.params)
     vocabulary = params.get("vocabulary")
     if "vocabulary" in known and isinstance(vocabulary, str):
-        params["vocabulary"] = None if vocabulary == "private" else _vocabulary_file(vocabulary)
+        params["vocabulary"] = _vocabulary_file(vocabulary)
     if "model" in known and isinstance(params.get("model"), str):
         from tracecloak.pipelines.release.model_file import read_model_rules
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.release.source import source_of
+from tracecloak.pipelines.release.worth import SIZES, worth_lines
 from tracecloak.transforms.publish.names import DFG_NAME, PARTS, STATEMENT_NAME, log_name, part_name
 
 
-def plan_lines(config: ReleaseConfig) -> Iterator[str]:
+def plan_lines(config: ReleaseConfig, sizes: Sequence[int] = ()) -> Iterator[str]:
     """Yields the plan, a line at a time.
+
+    Args:
+        config: What would be released.
+        sizes: Numbers of cases for which to say what it would be worth; none: some.
 
     Raises:
         UsageError: An input is not there, or its format is not known.
@@ -51,6 +56,11 @@ def plan_lines(config: ReleaseConfig) -> Iterator[str]:
     for sentence in guarantee.not_covered:
         yield f"  Not covered: {sentence}"
     yield ""
+    if guarantee.kind == "rigorous":
+        yield "Is worth, by its noise on logs made up along the names, yours unseen"
+        for line in worth_lines(method, params, tuple(sizes) or SIZES):
+            yield f"  {line}"
+        yield ""
     ledger = config.ledger or "the ledger in the key store"
     for part in method.spends(params):
         epsilon, delta = decimal_text(part.epsilon), decimal_text(part.delta)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import apache_beam as beam
@@ -39,7 +39,9 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.manifest import OutputFile, ReleaseManifest
 from tracecloak.schemas.published.rows import parts_of
+from tracecloak.schemas.published.yields import Yield
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.batch.anonymize import Run
 from tracecloak.transforms.batch.validate import DeadLetter
 from tracecloak.transforms.batch.write import commit
@@ -51,7 +53,7 @@ from tracecloak.transforms.publish.release_files import (
     write_export,
     write_part,
     write_products,
-    write_statement,
+    yield_of_products,
 )
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
@@ -67,11 +69,13 @@ class Outcome:
         folder: The release's folder.
         was_released_before: Whether this run found the release there and did nothing.
         dead_letter: Where malformed records are listed, if there were any.
+        came_out: What the release holds, by its own numbers.
     """
 
     folder: ReleaseFolder
     was_released_before: bool
     dead_letter: str
+    came_out: Yield
 
 
 def run_release(config: ReleaseConfig, beam_arguments: Sequence[str] = ()) -> Outcome:
@@ -127,7 +131,7 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
                 write_internal_statement(
                     config, source, folder, dead_letter, ledger, receipt.key_fingerprint
                 )
-            return Outcome(folder, True, dead_letter.folder)
+            return Outcome(folder, True, dead_letter.folder, _came_out(folder))
 
         is_new = not store.holds_key(output, release_id)
         key = store.reserve(
@@ -156,7 +160,12 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
             raise ended from error
         books.finish(key_fingerprint)
         write_internal_statement(config, source, folder, dead_letter, ledger, key_fingerprint)
-    return Outcome(folder, False, dead_letter.folder)
+    return Outcome(folder, False, dead_letter.folder, _came_out(folder))
+
+
+def _came_out(folder: ReleaseFolder) -> Yield:
+    manifest = folder.committed() or {}
+    return Yield(**manifest.get("came_out", {}))
 
 
 def _settled(
@@ -252,13 +261,14 @@ def _run_in_memory(
         lambda step: _LOG.info("next: %s", step),
     )
     written: list[OutputFile] = []
-    others = [
-        write_statement(folder, manifest),
-        *write_products(folder, manifest, made.products),
-    ]
+    others = write_products(folder, manifest, made.products)
+    came_out = yield_of_products(made.products)
     if method_named(run.method).log != "none":
-        written, more = _write_log(config, [*made.traces, *run.columns], folder, manifest)
+        traces = [*made.traces, *run.columns]
+        written, of_log, more = _write_log(config, traces, folder, manifest)
+        came_out = of_log.beside(came_out)
         others += more
+    manifest = replace(manifest, came_out=came_out)
     commit(folder, manifest, run, PARTS in config.formats, written, others)
 
 
@@ -267,23 +277,25 @@ def _write_log(
     traces: list[TraceBatch],
     folder: ReleaseFolder,
     manifest: ReleaseManifest,
-) -> tuple[list[OutputFile], list[OutputFile]]:
-    """Returns the parts, and what is written beside them or from them."""
+) -> tuple[list[OutputFile], Yield, list[OutputFile]]:
+    """Returns the parts, what they hold, and what is written beside them or from them."""
     names = ActivityVocabulary.merge([batch.vocabulary for batch in traces])
     check_names(config.formats, names)
     parts: dict[int, list[TraceBatch]] = {number: [] for number in range(config.parts)}
-    graph = Pieces(DirectlyFollows)
+    graph, variants = Pieces(DirectlyFollows), Pieces(VariantHistogram)
     for batch in traces:
         graph.add(DirectlyFollows.from_traces(batch))
+        variants.add(VariantHistogram.from_traces(batch))
         for number, cases in parts_of(batch, config.parts):
             parts[number].append(cases)
     written = [write_part(folder, manifest, number, cases) for number, cases in parts.items()]
+    came_out = Yield.of_log(graph.result(), variants.result().n_variants, names)
     others = [write_dfg(folder, graph.result(), names)]
     for kind in config.formats:
         if kind != PARTS:
             others.append(write_export(folder, manifest, kind, config.parts))
             _LOG.info("wrote %s", others[-1].path)
-    return written, others
+    return written, came_out, others
 
 
 def _absolute(path: str) -> str:

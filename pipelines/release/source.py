@@ -21,17 +21,16 @@ def source_of(config: SourceConfig) -> EventSource:
         InputSchemaError: An input does not have the mapped columns.
     """
     mapping = config.mapping
-    if isinstance(config, ReleaseConfig) and _by_individual(config):
-        mapping = replace(mapping, needs_individual=True)
     if isinstance(config, ReleaseConfig):
-        attributes = method_named(config.method).attributes(config.method_params)
-        mapping = replace(mapping, attributes=tuple((a.name, a.column) for a in attributes))
+        method, params = method_named(config.method), config.method_params
+        bounds = method.bounds(params)
+        mapping = replace(
+            mapping,
+            needs_individual=bounds.max_cases_per_individual is not None,
+            attributes=tuple((a.name, a.column) for a in method.attributes(params)),
+            activities=bounds.vocabulary if bounds.closed else None,
+        )
     source = EventSource(tuple(match_files(config.input)), config.source_format, mapping)
     for file in source.files[:_CHECKED_FILES]:
         source.columns_of(file)
     return source
-
-
-def _by_individual(config: ReleaseConfig) -> bool:
-    bounds = method_named(config.method).bounds(config.method_params)
-    return bounds.max_cases_per_individual is not None

@@ -193,6 +193,9 @@ class StreamConfig(pydantic.BaseModel):
     """Public upper bound on the number of cases of all steps, which bounds delta."""
     vocabulary: Annotated[tuple[str, ...], pydantic.BeforeValidator(_vocabulary), _or_text(_TEXTS)]
     """Public file of activity names, one a line; any other activity counts as __other__."""
+    closed_vocabulary: bool = False
+    """Declare that the vocabulary has all activities: no number is spent on __other__ then, and a
+    message with another activity is a reject."""
     max_trace_length: int = Field(50, ge=1)
     """Events of a case that count, public; those published after so many are dropped."""
     l2_clip: Exact | None = None
@@ -363,13 +366,15 @@ class StreamConfig(pydantic.BaseModel):
             self.release_delay,
             self.start,
             self.clock == "publishing",
+            self.closed_vocabulary,
         )
 
     @property
     def layout(self) -> MessageFormat:
         """Where a message says what."""
         filters = tuple(RowFilter(w.column, w.equals, w.begins_with) for w in self.where)
-        mapping = ColumnMapping(**self.columns.model_dump(), filters=filters)
+        closed = self.vocabulary if self.closed_vocabulary else None
+        mapping = ColumnMapping(**self.columns.model_dump(), filters=filters, activities=closed)
         return MessageFormat(
             mapping, self.event_id, self.id_attribute, self.time_attribute, self.message_schema
         )
@@ -451,7 +456,7 @@ def stream_keys() -> dict[str, str]:
 
 def log_keys() -> dict[str, str]:
     """Returns the further parameters of products, with what they say."""
-    known = {*StreamConfig.model_fields, "attributes"}
+    known = {*StreamConfig.model_fields, "attributes", "buy_vocabulary", "max_activities"}
     return {
         name: field.description or ""
         for kind in STREAM_PRODUCTS.values()

@@ -3,7 +3,8 @@
 All formats pass through here, so a case id, a time stamp or a broken record means the same in each.
 What the mapping does not name is dropped. Nothing is repaired: a record without case, without
 activity or without a readable time is rejected with its place and a reason, and never with a value;
-so is one without an individual where individuals are the unit of privacy.
+so is one without an individual where individuals are the unit of privacy, and one whose activity is
+none of those that are declared to be all.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ NO_ACTIVITY = "no activity"
 NO_TIME = "unparsable time"
 NO_RECORD = "malformed record"
 NO_INDIVIDUAL = "no individual"
-REJECT_REASONS = (NO_CASE, NO_ACTIVITY, NO_TIME, NO_RECORD, NO_INDIVIDUAL)
+OTHER_ACTIVITY = "activity outside the closed vocabulary"
+REJECT_REASONS = (NO_CASE, NO_ACTIVITY, NO_TIME, NO_RECORD, NO_INDIVIDUAL, OTHER_ACTIVITY)
 
 # Where a rejected record stands and why; `file` is the file's rank in the sorted list of inputs.
 REJECT_SCHEMA = pa.schema(
@@ -114,6 +116,8 @@ class ColumnMapping:
             individual is the unit of privacy.
         attributes: Name and source column of each attribute that is carried, as text; an event may
             lack its value.
+        activities: All activities that there are; a record with another one is malformed. None
+            allows any.
     """
 
     case_id: str | None = None
@@ -128,6 +132,7 @@ class ColumnMapping:
     filters: tuple[RowFilter, ...] = ()
     needs_individual: bool = False
     attributes: tuple[tuple[str, str], ...] = ()
+    activities: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.timestamp_unit is not None and self.timestamp_unit not in _UNITS_US:
@@ -246,6 +251,9 @@ class ResolvedColumns:
         if self.mapping.needs_individual:
             required = {NO_INDIVIDUAL: text["individual_id"], **required}
         reason = np.full(n, -1, np.int8)
+        if self.mapping.activities is not None:
+            known = pc.is_in(text[ACTIVITY], value_set=pa.array(self.mapping.activities))
+            reason[~np.asarray(known)] = REJECT_REASONS.index(OTHER_ACTIVITY)
         for name, values in required.items():  # the case id's absence is named first
             reason[np.asarray(pc.is_null(values))] = REJECT_REASONS.index(name)
         good = keep & (reason < 0)

@@ -149,16 +149,31 @@ class TraceBatch:
         return replace(self, activities=activities, vocabulary=vocabulary)
 
     def recode_public(self, vocabulary: ActivityVocabulary) -> TraceBatch:
-        """Returns the same cases with the codes of a vocabulary that has OTHER.
+        """Returns the cases with the codes of a public vocabulary.
 
-        Activities that it does not have become OTHER; no event is lost.
-
-        Raises:
-            ValueError: The vocabulary has no OTHER.
+        Activities that it does not have become OTHER. Of a vocabulary without OTHER, which is
+        closed, their events are left out, and cases without any other.
         """
         codes = vocabulary.codes_or_other(self.vocabulary.names)
         activities = codes[self.activities] if self.n_events else self.activities
-        return replace(self, activities=activities, vocabulary=vocabulary)
+        recoded = replace(self, activities=activities, vocabulary=vocabulary)
+        known = activities >= 0
+        return recoded if known.all() else recoded._events_where(known)
+
+    def _events_where(self, kept: np.ndarray) -> TraceBatch:
+        """Returns the events of bool[n_events], and the cases that have any."""
+        case = np.repeat(np.arange(self.n_cases), self.lengths)[kept]
+        lengths = np.bincount(case, minlength=self.n_cases)
+        rows = pa.array(np.flatnonzero(lengths))
+        return TraceBatch(
+            self.case_ids.take(rows),
+            offsets_of(lengths[lengths > 0]),
+            self.activities[kept],
+            self.times[kept],
+            self.vocabulary,
+            None if self.individuals is None else self.individuals.take(rows),
+            _taken(self.attributes, np.flatnonzero(kept)),
+        )
 
     @classmethod
     def from_events(

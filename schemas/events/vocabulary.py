@@ -41,9 +41,9 @@ class ActivityVocabulary:
         return cls(distinct.take(pc.sort_indices(distinct)))
 
     @classmethod
-    def public(cls, names: Iterable[str]) -> ActivityVocabulary:
-        """Makes a vocabulary of public names and OTHER."""
-        return cls.of([*names, OTHER])
+    def public(cls, names: Iterable[str], closed: bool = False) -> ActivityVocabulary:
+        """Makes a vocabulary of public names, and of OTHER unless they are closed."""
+        return cls.of(names if closed else [*names, OTHER])
 
     @classmethod
     def merge(cls, pieces: Sequence[ActivityVocabulary]) -> ActivityVocabulary:
@@ -76,18 +76,6 @@ class ActivityVocabulary:
         """Code of the artificial end, after every case's last activity."""
         return len(self.names) + 1
 
-    @property
-    def other(self) -> int:
-        """Code of OTHER.
-
-        Raises:
-            ValueError: The vocabulary has no OTHER: it is not a public one.
-        """
-        code = pc.index(self.names, OTHER).as_py()
-        if code < 0:
-            raise ValueError(f"the vocabulary has no {OTHER}; make it by ActivityVocabulary.public")
-        return code
-
     @cached_property
     def labels(self) -> list[str]:
         """The names by code, with START and END written as in directly-follows graphs: ▶ and ■."""
@@ -105,20 +93,20 @@ class ActivityVocabulary:
         return np.asarray(codes, np.int32)
 
     def codes_or_other(self, names: pa.Array) -> np.ndarray:
-        """Returns int32[n], the codes of names, that of OTHER for names that are not here.
-
-        Raises:
-            ValueError: The vocabulary has no OTHER.
-        """
+        """Returns int32[n], the codes of names; of one that is not here, that of OTHER, or -1."""
         codes = pc.index_in(names, value_set=self.names)
-        return np.asarray(pc.fill_null(codes, self.other), np.int32)
+        if not codes.null_count:
+            return np.asarray(codes, np.int32)
+        other = pc.index(self.names, OTHER).as_py()
+        return np.asarray(pc.fill_null(codes, other), np.int32)
 
 
 def read_vocabulary(data: bytes) -> tuple[str, ...]:
     """Reads a public file of activities: UTF-8, one name a line, in any order.
 
     A byte order mark in front and line ends of Windows are passed over, and so are lines of nothing
-    but white space. Otherwise a name is the line as it stands, spaces at its ends included.
+    but white space, and those before all others that begin with #: they are remarks. Otherwise a
+    name is the line as it stands, spaces at its ends included.
 
     Returns:
         The names in the order of their lines.
@@ -127,6 +115,7 @@ def read_vocabulary(data: bytes) -> tuple[str, ...]:
         UsageError: A line is no UTF-8, repeats a name or has OTHER, or there is no name at all.
     """
     line_of: dict[str, int] = {}
+    in_remarks = True
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         try:
             name = line.removesuffix(b"\r").decode()
@@ -134,7 +123,8 @@ def read_vocabulary(data: bytes) -> tuple[str, ...]:
             raise UsageError(
                 f"line {number} of the activity vocabulary is not UTF-8; save the file as UTF-8"
             ) from error
-        if not name.strip():
+        in_remarks = in_remarks and name.startswith("#")
+        if in_remarks or not name.strip():
             continue
         if name == OTHER:
             raise UsageError(

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.product import Key
+from tracecloak.schemas.published.yields import Yield, named
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +118,12 @@ class ReleasedGraph:
             for name in ("count", "low", "high")
         )
         return cls(vocabulary.names, codes("source"), codes("target"), counts, lows, highs)
+
+    def came_out(self) -> Yield:
+        """Returns its cases, which are those that begin, its activities and its edges."""
+        n_activities, share = named(self.names, self.throughputs()[: self.start])
+        n_cases = int(self.counts[self.sources == self.start].sum())
+        return Yield(n_cases, None, n_activities, len(self.counts), share)
 
     def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:
         """Returns the counts of each ("pair", …), their sum and the number of ("activities",)."""

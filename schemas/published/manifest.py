@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.yields import Yield
 
 SCHEMA_VERSION = 1
 MANIFEST_NAME = "manifest.json"
@@ -70,6 +71,7 @@ class ReleaseManifest:
         unsafe_barrier: Whether the runner may count again after noise was drawn, as local runners
             may; with keyed noise a repetition gives the same bytes.
         beam_version: Of Apache Beam, or None for a release made without it.
+        came_out: What the release holds, by its own numbers; None before it is known.
     """
 
     release_id: str
@@ -83,6 +85,7 @@ class ReleaseManifest:
     exact_noise: bool
     unsafe_barrier: bool
     beam_version: str | None
+    came_out: Yield | None = None
 
     def to_json(
         self, outputs: Sequence[OutputFile] | None = None, verified: bool = False
@@ -112,6 +115,7 @@ class ReleaseManifest:
         }
         if outputs is not None:
             body["verified"] = verified
+            body["came_out"] = (self.came_out or Yield()).to_json()
             body["tool"]["beam"] = self.beam_version
             body["randomness"]["unsafe_barrier"] = self.unsafe_barrier
             body["outputs"] = [asdict(o) for o in sorted(outputs, key=lambda o: o.path)]

@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from tracecloak.schemas.published.yields import Yield
+
 Key = tuple[str, ...]
 """What a number of a release counts: ("variant", a, b, …), ("pair", a, b), ("total",), …"""
 
@@ -23,6 +25,10 @@ class ReleasedProduct(Protocol):
 
     def to_json(self) -> dict[str, Any]:
         """Returns it as JSON values."""
+        ...
+
+    def came_out(self) -> Yield:
+        """Returns how much of the log it holds, by its own numbers."""
         ...
 
     def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:

@@ -12,8 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from tracecloak.schemas.events.vocabulary import OTHER
 from tracecloak.schemas.models.process_tree import ProcessTree, parse_tree
 from tracecloak.schemas.published.product import Key
+from tracecloak.schemas.published.yields import Yield
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +81,11 @@ class ReleasedTree:
             "activities": self.names.to_pylist(),
             "nodes": self.to_table().to_pylist(),
         }
+
+    def came_out(self) -> Yield:
+        """Returns the activities of the tree; none where it follows from the names alone."""
+        labels = {node.label for node in self.tree.nodes()} - {None, OTHER}
+        return Yield(n_activities=len(labels) if self.is_found else 0)
 
     def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:
         """Returns how many ("activities",) and nodes, ("total",), it has, and ("fitness",)."""

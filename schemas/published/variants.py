@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.published.product import Key
+from tracecloak.schemas.published.yields import Yield, named
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +88,13 @@ class ReleasedVariants:
     def to_json(self) -> dict[str, Any]:
         """Returns the same as JSON values."""
         return {"activities": self.names.to_pylist(), "variants": self.to_table().to_pylist()}
+
+    def came_out(self) -> Yield:
+        """Returns its cases, variants and activities."""
+        weights = np.repeat(self.counts, np.diff(self.offsets)).astype(np.float64)
+        occurrences = np.bincount(self.codes, weights, len(self.names))
+        n_activities, share = named(self.names, occurrences)
+        return Yield(self.n_cases, self.n_variants, n_activities, None, share)
 
     def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:
         """Returns the cases of each ("variant", …), and of all of them as ("total",)."""

@@ -47,6 +47,7 @@ class ClosingRule:
         release_delay_us: How long after its end a step still takes cases of which messages are
             late. What comes later than that is not counted.
         origin_us: Where step 0 begins, since 1970 UTC; steps before it have negative numbers.
+        closed: Whether there are no others; messages of others are rejects.
         by_publishing: Whether the time of its publishing is taken for the time of an event, for
             senders whose clocks cannot be relied on.
 
@@ -65,6 +66,7 @@ class ClosingRule:
     release_delay_us: int = DEFAULT_RELEASE_DELAY_US
     origin_us: int = 0
     by_publishing: bool = False
+    closed: bool = False
 
     def __post_init__(self) -> None:
         least = {"max_disorder_us": 0, "release_delay_us": 0, "origin_us": MIN_TIME_US}
@@ -89,8 +91,8 @@ class ClosingRule:
 
     @cached_property
     def codes(self) -> ActivityVocabulary:
-        """The public vocabulary with OTHER."""
-        return ActivityVocabulary.public(self.vocabulary)
+        """The public vocabulary, with OTHER unless it is closed."""
+        return ActivityVocabulary.public(self.vocabulary, self.closed)
 
     @cached_property
     def ends(self) -> np.ndarray:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
+from functools import reduce
 
 import apache_beam as beam
 from apache_beam import pvalue
@@ -18,7 +20,9 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.manifest import OutputFile, ReleaseManifest
 from tracecloak.schemas.published.rows import parts_of
+from tracecloak.schemas.published.yields import Yield
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.batch.anonymize import Run
 from tracecloak.transforms.batch.count import MergeStatistics
 from tracecloak.transforms.publish.names import PARTS
@@ -30,6 +34,7 @@ from tracecloak.transforms.publish.release_files import (
     write_part,
     write_products,
     write_statement,
+    yield_of_products,
 )
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
@@ -78,7 +83,8 @@ class WriteRelease(beam.PTransform):
         products = self._products | "WriteProducts" >> beam.FlatMap(
             _write_products, self._folder, self._manifest
         )  # PCollection[OutputFile]
-        parts, others = self._write_log(released) if self._has_log else (None, [])
+        beside = self._products | "YieldOfProducts" >> beam.Map(yield_of_products)
+        parts, of_log, others = self._write_log(released) if self._has_log else (None, None, [])
         return (
             pipeline
             | "Commit once" >> beam.Create([self._folder.release_id])
@@ -90,14 +96,18 @@ class WriteRelease(beam.PTransform):
                 self._run,
                 PARTS in self._formats,
                 [] if parts is None else pvalue.AsIter(parts),
+                [] if of_log is None else pvalue.AsIter(of_log),
+                pvalue.AsSingleton(beside),
                 *(pvalue.AsIter(files) for files in (products, *others)),
             )
         )  # PCollection[str]
 
     def _write_log(
         self, released: beam.PCollection[TraceBatch]
-    ) -> tuple[beam.PCollection[OutputFile], list[beam.PCollection[OutputFile]]]:
-        """Returns the parts, and what is written beside them or from them."""
+    ) -> tuple[
+        beam.PCollection[OutputFile], beam.PCollection[Yield], list[beam.PCollection[OutputFile]]
+    ]:
+        """Returns the parts, what they hold, and what is written beside them or from them."""
         pipeline = released.pipeline
         cases = released | "SplitByPart" >> beam.FlatMap(_split, self._n_parts).with_output_types(
             tuple[int, bytes]
@@ -114,8 +124,13 @@ class WriteRelease(beam.PTransform):
         counted = (
             released
             | "CountReleased" >> beam.Map(_count_released).with_output_types(Statistics)
-            | "Released" >> MergeStatistics(graph=DirectlyFollows, names=ActivityVocabulary)
+            | "Released"
+            >> MergeStatistics(
+                graph=DirectlyFollows, variants=VariantHistogram, names=ActivityVocabulary
+            )
         )  # PCollection[Statistics], one element
+        names = counted | "NamesReleased" >> beam.Map(_names_of)
+        came_out = counted | "CameOut" >> beam.Map(_yield_of_log)
         graph = counted | "WriteDfg" >> beam.Map(_write_dfg, self._folder)
         exports = (
             pipeline
@@ -127,11 +142,11 @@ class WriteRelease(beam.PTransform):
                 self._folder,
                 self._manifest,
                 self._n_parts,
-                pvalue.AsSingleton(counted),
+                pvalue.AsSingleton(names),
                 pvalue.AsIter(parts),
             )
         )  # PCollection[OutputFile]
-        return parts, [graph, exports]
+        return parts, came_out, [graph, exports]
 
 
 _NO_CASES = b""
@@ -152,8 +167,8 @@ def _write_part(
 
 
 def _count_released(released: TraceBatch) -> Statistics:
-    graph = DirectlyFollows.from_traces(released)
-    return Statistics({"graph": graph, "names": released.vocabulary})
+    graph, variants = DirectlyFollows.from_traces(released), VariantHistogram.from_traces(released)
+    return Statistics({"graph": graph, "variants": variants, "names": released.vocabulary})
 
 
 def _write_dfg(counted: Statistics, folder: ReleaseFolder) -> OutputFile:
@@ -163,7 +178,17 @@ def _write_dfg(counted: Statistics, folder: ReleaseFolder) -> OutputFile:
 def _write_products(
     products: Products, folder: ReleaseFolder, manifest: ReleaseManifest
 ) -> list[OutputFile]:
-    return [write_statement(folder, manifest), *write_products(folder, manifest, products)]
+    return write_products(folder, manifest, products)
+
+
+def _names_of(counted: Statistics) -> ActivityVocabulary:
+    names: ActivityVocabulary = counted.by_name["names"]
+    return names
+
+
+def _yield_of_log(counted: Statistics) -> Yield:
+    by_name = counted.by_name
+    return Yield.of_log(by_name["graph"], by_name["variants"].n_variants, by_name["names"])
 
 
 def _write_export(
@@ -171,10 +196,10 @@ def _write_export(
     folder: ReleaseFolder,
     manifest: ReleaseManifest,
     n_parts: int,
-    counted: Statistics,
+    names: ActivityVocabulary,
     parts: Iterable[OutputFile],
 ) -> OutputFile:
-    check_names([kind], counted.by_name["names"])
+    check_names([kind], names)
     written = write_export(folder, manifest, kind, n_parts)
     _LOG.info("wrote %s", written.path)
     return written
@@ -187,10 +212,14 @@ def _commit(
     run: Run,
     keeps_parts: bool,
     parts: Iterable[OutputFile],
+    of_log: Iterable[Yield],
+    of_products: Yield,
     *others: Iterable[OutputFile],
 ) -> str:
     others_found = [o for files in others for o in files]
-    commit(folder, manifest, run, keeps_parts, list(parts), others_found)
+    came_out = reduce(Yield.beside, [*of_log, of_products])
+    whole = replace(manifest, came_out=came_out)
+    commit(folder, whole, run, keeps_parts, list(parts), others_found)
     return release_id
 
 
@@ -203,6 +232,8 @@ def commit(
     others: list[OutputFile],
 ) -> None:
     """Commits the written files; a bundle that runs again finds the release and does nothing.
+
+    The statement is written here, as it says what came out.
 
     Raises:
         GuaranteeError: What is promised of the log does not hold of its parts as written; nothing
@@ -222,6 +253,6 @@ def commit(
         _LOG.info("verified the log as written")
     if not keeps_parts:
         folder.remove([part.path for part in parts])
-    outputs = [*(parts if keeps_parts else []), *others]
+    outputs = [*(parts if keeps_parts else []), *others, write_statement(folder, manifest)]
     folder.commit(manifest.to_json(outputs, method.verifies))
     _LOG.info("committed release %s", folder.release_id)

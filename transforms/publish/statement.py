@@ -266,9 +266,9 @@ def _sum_of(spends: Sequence[Mapping[str, Any]], name: str) -> str:
 def publishable_statement(manifest: ReleaseManifest) -> str:
     """Returns the statement that may lie beside the release, as Markdown.
 
-    It depends on the manifest alone, and shows neither its digests nor its versions. Parameters are
-    shown as they are, but a vocabulary and other long values by their length, and those that are
-    empty or were not given are left out.
+    It depends on the manifest alone, what came out included, and shows neither its digests nor its
+    versions. Parameters are shown as they are, but a vocabulary and other long values by their
+    length, and those that are empty or were not given are left out.
 
     Args:
         manifest: The release's; nothing in it was counted on the input.
@@ -283,6 +283,7 @@ def publishable_statement(manifest: ReleaseManifest) -> str:
         {
             "release_id": manifest.release_id,
             "method": manifest.method,
+            "came_out": "" if manifest.came_out is None else manifest.came_out.sentence,
             "operations": "; ".join(_operation(operation) for operation in manifest.operations),
             "given": "; ".join(f"{name} = {_value(name, value)}" for name, value in given.items()),
             "kind": guarantee.kind,

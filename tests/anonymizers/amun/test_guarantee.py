@@ -20,6 +20,7 @@ from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.published.manifest import OutputFile, ReleaseManifest
+from tracecloak.schemas.published.yields import Yield
 
 AMUN = Amun()
 MODES = ("sampling", "filtering", "oversampling")
@@ -217,7 +218,10 @@ def _names(value: object) -> Sequence[str]:
 
 
 def test_the_manifest_has_no_place_for_anything_counted() -> None:
-    """It is made of parameters, before a log is read; its names are these and no more."""
+    """It is made of parameters, before a log is read; its names are these and no more.
+
+    What came out is added at the end, from the files as they are released.
+    """
     params = AmunParams(mode="filtering", profile="reference")
     manifest = ReleaseManifest(
         release_id="r",
@@ -239,6 +243,7 @@ def test_the_manifest_has_no_place_for_anything_counted() -> None:
         *("release_id", "method", "params", "guarantee", "operations", "spends", "randomness"),
         "config_digest",
         "verified",
+        *("came_out", *(field.name for field in dataclasses.fields(Yield))),
         *AmunParams.model_fields,
         *(field.name for field in dataclasses.fields(Guarantee)),
         "sentence",
@@ -247,4 +252,5 @@ def test_the_manifest_has_no_place_for_anything_counted() -> None:
         *("outputs", "path", "sha256", "n_bytes"),
     }
     assert body["randomness"]["exact"] is False
+    assert not any(body["came_out"].values())
     assert body["guarantee"]["epsilon"] is None

@@ -43,7 +43,9 @@ METHOD = PrivateDfg()
 
 
 def params_of(epsilon: str = "1", **given_: Any) -> PrivateDfgParams:
-    return PrivateDfgParams(epsilon=epsilon, **given_)
+    """Parameters by which the vocabulary is bought, unless one is given."""
+    buys = given_.get("vocabulary") is None
+    return PrivateDfgParams(epsilon=epsilon, buy_vocabulary=buys, **given_)
 
 
 def released(log: Log, params: PrivateDfgParams, number: int = 0) -> dict[str, Any]:

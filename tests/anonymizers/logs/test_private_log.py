@@ -104,6 +104,7 @@ def test_the_parts_of_any_configuration_add_up_to_epsilon_and_delta(
     if products == "log":
         chosen["attributes"] = {name: ATTRIBUTES[name] for name in attributes}
         chosen["budget_split"] = split
+    chosen["buy_vocabulary"] = "vocabulary" not in chosen
     params = METHOD.Params(**chosen, products=products)
     asked = (Fraction(epsilon), Fraction(delta))
     shares = params.shares
@@ -124,7 +125,7 @@ def test_the_parts_of_any_configuration_add_up_to_epsilon_and_delta(
 def test_what_the_parts_spend_is_what_was_asked(
     variants: str, products: str, max_cases_per_individual: int | None
 ) -> None:
-    for chosen in (params_of(), METHOD.Params(epsilon="1")):
+    for chosen in (params_of(), METHOD.Params(epsilon="1", buy_vocabulary=True)):
         given_ = {name: getattr(chosen, name) for name in chosen.model_fields_set}
         params = METHOD.Params(
             **given_,
@@ -158,8 +159,13 @@ def test_noise_that_cannot_be_drawn_is_refused_before_anything_runs() -> None:
 
 
 def test_what_is_not_public_is_bought() -> None:
-    assert METHOD.Params(epsilon="1").bought == ("vocabulary", "length", "time_range", "clip")
-    assert METHOD.rounds(METHOD.Params(epsilon="1")) == (KNOWN, CLIP, LOG)
+    assert METHOD.Params(epsilon="1", buy_vocabulary=True).bought == (
+        "vocabulary",
+        "length",
+        "time_range",
+        "clip",
+    )
+    assert METHOD.rounds(METHOD.Params(epsilon="1", buy_vocabulary=True)) == (KNOWN, CLIP, LOG)
     assert params_of().bought == ()
     assert METHOD.rounds(params_of()) == (KNOWN, LOG)
     only = params_of(products="variants")

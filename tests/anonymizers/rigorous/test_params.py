@@ -71,6 +71,7 @@ def random_configurations(n: int, seed: int) -> list[tuple[Method, Any]]:
             given_["l2_clip"] = one_of(None, None, "1", "2.5", "6")
         given_["durations"] = one_of(False, True)
         given_["max_activities"] = one_of(1, 16, 40)
+        given_["buy_vocabulary"] = given_["vocabulary"] is None
         found.append((METHODS[1], PrivateDfgParams(**given_)))
     return found
 
@@ -173,11 +174,11 @@ def test_delta_is_bounded_by_the_declared_number_of_cases(
 ) -> None:
     if is_refused:
         with pytest.raises(pydantic.ValidationError, match=r"delta|0\.5") as raised:
-            method.Params(epsilon="1", delta=delta, max_cases=max_cases)
+            method.Params(epsilon="1", delta=delta, max_cases=max_cases, vocabulary=("A",))
         said = "max_cases is not declared" if max_cases is None else "1/max_cases"
         assert said in str(raised.value) or max_cases == 1
         return
-    params = method.Params(epsilon="1", delta=delta, max_cases=max_cases)
+    params = method.Params(epsilon="1", delta=delta, max_cases=max_cases, vocabulary=("A",))
     assert params.budget == (1, Fraction(delta))
 
 
@@ -224,7 +225,7 @@ def test_the_composed_epsilon_is_never_above_the_sum() -> None:
 
 def test_composition_gains_where_parts_are_bought() -> None:
     """Control of the bound above: the accountant does not just return the sum."""
-    params = PrivateDfgParams(epsilon="1")
+    params = PrivateDfgParams(epsilon="1", buy_vocabulary=True)
     spends = PrivateDfg().spends(params)
     assert len(spends) == 3
     assert 0.85 < composed_epsilon(spends, total(spends)[1]) < 0.96
@@ -270,7 +271,15 @@ def test_a_scale_up_to_the_samplers_limit_is_drawable() -> None:
         (METHODS[0], {"epsilon": "1e-10", "max_cases_per_individual": 1000}),
         (METHODS[1], {"epsilon": "1e-7", "l2_clip": 100_000, "vocabulary": ("A",)}),
         (METHODS[1], {"epsilon": "1e-7", "max_cases_per_individual": 1000, "vocabulary": ("A",)}),
-        (METHODS[1], {"epsilon": "1e-7", "delta": "1e-300", "max_activities": 1000}),
+        (
+            METHODS[1],
+            {
+                "epsilon": "1e-7",
+                "delta": "1e-300",
+                "max_activities": 1000,
+                "buy_vocabulary": True,
+            },
+        ),
         (
             METHODS[1],
             {"epsilon": "1e-9", "delta": "0", "vocabulary": ("A",), "max_trace_length": 5000},

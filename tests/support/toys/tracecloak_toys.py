@@ -22,6 +22,7 @@ from tracecloak.schemas.arrays.merging import Mergeable, Statistics
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.product import Key
 from tracecloak.schemas.published.step import StepRelease
+from tracecloak.schemas.published.yields import Yield
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.formats.base import RawBatch, Reader, Writer, require_columns
 from tracecloak.transforms.formats.csv import iso_utc
@@ -46,6 +47,9 @@ class Sizes:
 
     def to_json(self) -> dict[str, Any]:
         return {"cases": self.counts.tolist()}
+
+    def came_out(self) -> Yield:
+        return Yield(n_cases=int(self.counts.sum()), n_variants=len(self.counts))
 
     def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:
         return {("sizes",): float(len(self.counts))}

@@ -266,9 +266,11 @@ CONFIGURATIONS: dict[str, tuple[Any, ...]] = {
         "--individual_id", "person"),
     "graph, public names": ("--method", "private-dfg", "--epsilon", 2, "--l2_clip", 4,
                             "--vocabulary", "names.txt", "--durations"),
-    "graph, bought names": ("--method", "private-dfg", "--epsilon", 200, "--durations"),
+    "graph, bought names": ("--method", "private-dfg", "--epsilon", 200, "--durations",
+                            "--buy_vocabulary"),
     "graph of individuals, bought names": (
-        "--method", "private-dfg", "--epsilon", 300, "--individual_id", "person"),
+        "--method", "private-dfg", "--epsilon", 300, "--individual_id", "person",
+        "--buy_vocabulary"),
 }  # fmt: skip
 
 

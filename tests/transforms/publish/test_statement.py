@@ -25,6 +25,7 @@ from tracecloak.anonymizers.registry import METHODS
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, Operation, ReleaseManifest
+from tracecloak.schemas.published.yields import Yield
 from tracecloak.transforms.publish.names import STATEMENT_NAME
 from tracecloak.transforms.publish.statement import (
     InternalFacts,
@@ -159,6 +160,16 @@ def test_every_section_is_there_once(manifest, others):
     assert sorted(titles[1:]) == sorted(ALWAYS + others)
     assert all(sections(text)[title] for title in titles)
     assert not sections(text)[""]  # nothing stands above the title
+
+
+def test_what_came_out_is_said_if_it_is_known():
+    def said(manifest):
+        return " ".join(sections(publishable_statement(manifest))["What was released"])
+
+    assert "came out" not in said(MANIFEST)
+    whole = replace(MANIFEST, came_out=Yield(n_cases=5, n_activities=0, n_edges=1))
+    assert "By its own numbers: 5 cases, 0 named activities, 1 edge came out." in said(whole)
+    assert "Nothing of it is of use" in said(whole)
 
 
 def test_what_was_released_and_with_which_parameters():

@@ -1,0 +1,45 @@
+"""`tracecloak vocabulary`: writes the names of a log's activities, for its operator to read."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from tracecloak.pipelines.commands.flags import add_reading_flags, file_to_write
+from tracecloak.pipelines.commands.table import Given
+
+
+def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
+    """Adds those of reading and of the file."""
+    parser.add_argument("--input", required=True, help="paths or globs of the log, by commas")
+    add_reading_flags(parser)
+    parser.add_argument(
+        "--output", help="file to write, for nobody else to read; by default the screen"
+    )
+
+
+def run(given: Given) -> int:
+    """Writes the names, one a line, under what must be said of them."""
+    from tracecloak.pipelines.release.config import load_source
+    from tracecloak.pipelines.release.names import names_of, vocabulary_file
+    from tracecloak.pipelines.release.source import source_of
+
+    flags = dict(given.flags)
+    output = flags.pop("output", None)
+    path = None if output is None else file_to_write("output", output)
+    found = names_of(source_of(load_source(flags)))
+    text = vocabulary_file(found.names)
+    if found.n_broken:
+        sys.stderr.write(
+            f"{found.n_broken} names of activities hold a line break and cannot be in a list of "
+            "one name a line; they are left out\n"
+        )
+    if path is None:
+        sys.stdout.write(text)
+        return 0
+    path.touch(mode=0o600)
+    path.write_text(text, encoding="utf-8")
+    print(f"names     {path}  ({len(found.names)}, private until you have read them)")
+    print("next      strike out what is not public, then: --vocabulary", path)
+    return 0

@@ -1,0 +1,214 @@
+"""What a release will be worth, before it: the method run on made-up logs, which cost nothing.
+
+A made-up log has the declared activities, or some of its own where they are bought, and a number
+of cases that is given. Its process is a plausible one and nobody's: a main path along the names,
+with steps that are left out, gone back to, or the last. What comes out of the method, with noise as
+a release would have it, is compared with what went in. Nothing of any input is read, so a plan can
+say it of every size; a real process that is more regular comes out better, one that is less so
+worse.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tracecloak.anonymizers.contract import in_memory
+from tracecloak.anonymizers.contract.method import Anonymizer
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.schemas.arrays.merging import offsets_of
+from tracecloak.schemas.errors import TracecloakError
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.schemas.published.yields import Yield
+from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+# Sizes of made-up logs where none is given, and how often each is released: the middle one is told.
+SIZES = (100, 1_000, 10_000)
+_RUNS = 3
+
+_LONGEST = 30
+_MADE_UP = tuple(f"activity {i}" for i in range(1, 13))
+# From 2020-01-01 on, cases all over a year, an hour between events.
+_BEGIN_US, _YEAR_US, _HOUR_US = 1_577_836_800_000_000, 31_536_000_000_000, 3_600_000_000
+# A step departs from the main path with up to this probability, another one in every case: then it
+# leaves out the next activity, goes back by one, goes anywhere, or is the last, in these shares.
+_MOST_DEPARTING = 0.4
+_SKIP, _BACK, _ANYWHERE = 0.3, 0.3, 0.3
+# Of the counts of a graph that is off by more nobody can read anything, nor of variants that have
+# less than this share of the cases.
+_USELESS_ERROR, _USELESS_SHARE = 0.9, 0.1
+
+
+@dataclass(frozen=True)
+class Worth:
+    """What came out of a made-up log.
+
+    Attributes:
+        n_cases: Of the made-up log.
+        held: What came out.
+        n_names: Activities of the made-up log.
+        case_share: Of its cases, the share whose variant came out; None without variants.
+        graph_error: Sum of the errors of all directly-follows counts to the sum of the counts, 0 to
+            any number; 1 is what publishing nothing gives. None where no counts came out.
+        refusal: Why nothing came out, or empty.
+    """
+
+    n_cases: int
+    held: Yield
+    n_names: int
+    case_share: float | None
+    graph_error: float | None
+    refusal: str = ""
+
+    @property
+    def is_useless(self) -> bool:
+        """Whether nobody could do anything with it."""
+        if self.held.is_empty:
+            return True
+        error, share = self.graph_error, self.case_share
+        return error is not None and error > _USELESS_ERROR and (share or 0.0) < _USELESS_SHARE
+
+    @property
+    def sentence(self) -> str:
+        """What to expect, in words."""
+        size = f"{self.n_cases:,} cases"
+        if self.refusal:
+            return f"{size}: refused, {self.refusal}"
+        told = []
+        if self.held.n_activities is not None:
+            told.append(f"{self.held.n_activities} of {self.n_names} activities")
+        if self.case_share is not None:
+            told.append(f"variants of {self.case_share:.0%} of the cases")
+        if self.graph_error is not None:
+            told.append(f"counts of the graph off by {self.graph_error:.0%}")
+        verdict = "nothing usable: " if self.is_useless else ""
+        return f"{size}: {verdict}{'; '.join(told) or 'not measured'}"
+
+
+def worth_of(method: Anonymizer, params: Any, n_cases: int) -> Worth:
+    """Runs the method on a made-up log of so many cases, under a fresh key."""
+    bounds = method.bounds(params)
+    names = bounds.vocabulary or _MADE_UP
+    length = min(bounds.max_trace_length or _LONGEST, _LONGEST)
+    by_individual = bounds.max_cases_per_individual is not None
+    traces = made_up_log(names, length, n_cases, by_individual)
+    key = ReleaseKey.generate()
+    try:
+        made = in_memory.anonymise([traces], method, params, key, "made up", "made up")
+    except TracecloakError as error:
+        return Worth(n_cases, Yield(), len(names), None, None, str(error))
+    products = made.products
+    held = reduce(Yield.beside, (p.came_out() for p in products.by_name.values()), Yield())
+    graphs = [p for p in products.by_name.values() if isinstance(p, ReleasedGraph)]
+    true = _pairs(traces)
+    if graphs:
+        return Worth(n_cases, held, len(names), None, _error(true, _pairs_of_graph(graphs[0])))
+    if not made.traces:
+        return Worth(n_cases, held, len(names), None, None)
+    released = _together(made.traces)
+    variants = VariantHistogram.from_traces(released)
+    graph = DirectlyFollows.from_traces(released)
+    held = Yield.of_log(graph, variants.n_variants, released.vocabulary).beside(held)
+    share = _share_of_cases(traces, released)
+    return Worth(n_cases, held, len(names), share, _error(true, _pairs(released)))
+
+
+def worth_lines(method: Anonymizer, params: Any, sizes: tuple[int, ...] = SIZES) -> Iterator[str]:
+    """Yields a line for each size."""
+    for n_cases in sizes:
+        runs = [worth_of(method, params, n_cases)]
+        if runs[0].graph_error is not None:
+            runs += [worth_of(method, params, n_cases) for _ in range(_RUNS - 1)]
+            runs.sort(key=lambda run: run.graph_error or 0.0)
+        yield runs[len(runs) // 2].sentence
+
+
+def made_up_log(
+    names: tuple[str, ...], max_length: int, n_cases: int, by_individual: bool
+) -> TraceBatch:
+    """Returns a log of a plausible process along the names; the same numbers give the same log.
+
+    Args:
+        names: Activities, at least one.
+        max_length: Events of a case at most.
+        n_cases: Cases.
+        by_individual: Whether each case is one individual's.
+    """
+    place = np.zeros(n_cases, np.int64)
+    walks = np.full((n_cases, max_length), -1, np.int64)
+    number = np.arange(1, n_cases + 1, dtype=np.float64)
+    goes_on = np.ones(n_cases, bool)
+    departing = _MOST_DEPARTING * np.modf(number * math.sqrt(2))[0]
+    for step in range(max_length):
+        walks[goes_on, step] = place[goes_on]
+        # Multiples of an irrational number, another one at every step, fill [0, 1) evenly.
+        chance = np.modf(number * math.sqrt(step + 2.5))[0]
+        how = np.where(chance < departing, chance / departing, 1.0)
+        beyond = (how - _SKIP - _BACK) / _ANYWHERE
+        # The square root of what is left goes to the later names more often.
+        anywhere = (np.sqrt(np.clip(beyond, 0, 1)) * len(names)).astype(np.int64)
+        departed = np.select(
+            [how < _SKIP, how < _SKIP + _BACK, beyond < 1],
+            [place + 2, place - 1, np.minimum(anywhere, len(names) - 1)],
+            len(names),
+        )
+        place = np.maximum(np.where(chance < departing, departed, place + 1), 0)
+        goes_on &= place < len(names)
+    kept = walks >= 0
+    vocabulary = ActivityVocabulary.of(names)
+    codes = vocabulary.codes(pa.array(names, pa.string()))
+    lengths = kept.sum(axis=1)
+    starts = _BEGIN_US + (np.modf(number * math.sqrt(1.5))[0] * _YEAR_US).astype(np.int64)
+    times = starts[:, None] + np.arange(max_length) * _HOUR_US
+    ids = pa.array([str(i) for i in range(n_cases)], pa.string())
+    return TraceBatch(
+        ids,
+        offsets_of(lengths),
+        codes[walks[kept]].astype(np.int32),
+        times[kept],
+        vocabulary,
+        ids if by_individual else None,
+    )
+
+
+_Pairs = dict[tuple[str, str], float]
+
+
+def _pairs(traces: TraceBatch) -> _Pairs:
+    graph, labels = DirectlyFollows.from_traces(traces), traces.vocabulary.labels
+    rows = zip(graph.sources, graph.targets, graph.counts.tolist(), strict=True)
+    return {(labels[a], labels[b]): float(count) for a, b, count in rows}
+
+
+def _pairs_of_graph(graph: ReleasedGraph) -> _Pairs:
+    rows = zip(graph.sources, graph.targets, graph.counts.tolist(), strict=True)
+    return {(graph.labels[a], graph.labels[b]): float(count) for a, b, count in rows}
+
+
+def _error(true: _Pairs, found: _Pairs) -> float:
+    off = sum(abs(true.get(pair, 0.0) - found.get(pair, 0.0)) for pair in true.keys() | found)
+    return off / sum(true.values())
+
+
+def _together(batches: list[TraceBatch]) -> TraceBatch:
+    words = ActivityVocabulary.merge([batch.vocabulary for batch in batches])
+    bare = [replace(batch.recode(words), attributes={}, individuals=None) for batch in batches]
+    return TraceBatch.concat(bare)
+
+
+def _share_of_cases(traces: TraceBatch, released: TraceBatch) -> float:
+    """The share of the made-up cases whose variant is among the released ones."""
+    words = ActivityVocabulary.merge([traces.vocabulary, released.vocabulary])
+    true = VariantHistogram.from_traces(traces.recode(words))
+    found = set(VariantHistogram.from_traces(released.recode(words)).sequences.to_pylist())
+    is_found = np.array([sequence in found for sequence in true.sequences.to_pylist()], bool)
+    return float(true.counts[is_found].sum() / true.counts.sum())

@@ -1,0 +1,124 @@
+"""How much came out of a release: a few sums of what is published, which cost no privacy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+
+_HALF = 0.5
+
+
+@dataclass(frozen=True)
+class Yield:
+    """What a release holds, by its released numbers alone; None where it has no such number.
+
+    Attributes:
+        n_cases: Cases, as they were released: a log's, those of variants, or those that begin in
+            a graph.
+        n_variants: Distinct sequences of activities.
+        n_activities: Named activities that occur; OTHER is none.
+        n_edges: Pairs of a directly-follows graph with a count.
+        named_share: Of all occurrences of activities, the share that has a name and is not OTHER.
+        case_share: Of the noisy number of cases, the share that the released variants were found
+            to have, before they were multiplied to that number.
+    """
+
+    n_cases: int | None = None
+    n_variants: int | None = None
+    n_activities: int | None = None
+    n_edges: int | None = None
+    named_share: float | None = None
+    case_share: float | None = None
+
+    @classmethod
+    def of_log(
+        cls, graph: DirectlyFollows, n_variants: int, vocabulary: ActivityVocabulary
+    ) -> Yield:
+        """Returns what a released log holds, by its own graph and number of variants."""
+        n_cases = int(graph.counts[graph.sources == vocabulary.start].sum())
+        inner = graph.targets != vocabulary.end
+        passed = np.bincount(
+            graph.targets[inner], graph.counts[inner].astype(np.float64), len(vocabulary)
+        )
+        n_activities, share = named(vocabulary.names, passed)
+        return cls(n_cases, n_variants, n_activities, None, share)
+
+    def beside(self, other: Yield) -> Yield:
+        """Returns these numbers, and where there is none, those of another part of the release."""
+        own = {f.name: getattr(self, f.name) for f in fields(self)}
+        return Yield(**{n: getattr(other, n) if v is None else v for n, v in own.items()})
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was released that anybody can use: no case, or none with a name."""
+        numbers = (self.n_cases, self.n_variants, self.n_activities, self.n_edges)
+        return self.n_activities == 0 or (any(n is not None for n in numbers) and not any(numbers))
+
+    @property
+    def is_poor(self) -> bool:
+        """Whether what was released stands for less than half of the log."""
+        shares = [share for share in (self.named_share, self.case_share) if share is not None]
+        return not self.is_empty and any(share < _HALF for share in shares)
+
+    @property
+    def sentence(self) -> str:
+        """What came out, in words; empty where there is no number."""
+        told = [
+            _counted(self.n_cases, "case"),
+            _counted(self.n_variants, "variant"),
+            _counted(self.n_activities, "named activity", "named activities"),
+            _counted(self.n_edges, "edge"),
+        ]
+        text = ", ".join(part for part in told if part)
+        if not text:
+            return ""
+        sentences = [f"{text} came out."]
+        if self.named_share is not None and 0 < self.named_share < 1:
+            sentences.append(
+                f"{self.named_share:.0%} of all occurrences have the name of an activity, the "
+                f"others are {OTHER}."
+            )
+        if self.case_share is not None and self.case_share < 1 and not self.is_empty:
+            sentences.append(
+                f"The variants that were found have {self.case_share:.0%} of the noisy number of "
+                "cases, and were multiplied to it: what the other cases did is not in the log."
+            )
+        if self.is_empty:
+            sentences.append(
+                "Nothing of it is of use: the noise is larger than what there was to count."
+            )
+        return " ".join(sentences)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the numbers, shares to four decimals."""
+        body = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {
+            name: round(value, 4) if isinstance(value, float) else value
+            for name, value in body.items()
+        }
+
+
+def named(names: pa.StringArray, occurrences: np.ndarray) -> tuple[int, float | None]:
+    """Returns how many names but OTHER occur, and their share of all occurrences.
+
+    Args:
+        names: string[n].
+        occurrences: int64[n] or float64[n], of each name.
+    """
+    is_other = np.asarray(pc.equal(names, OTHER)) if len(names) else np.zeros(0, bool)
+    total = float(occurrences.sum())
+    share = float(occurrences[~is_other].sum()) / total if total else None
+    return int(np.count_nonzero(occurrences[~is_other] > 0)), share
+
+
+def _counted(number: int | None, one: str, many: str = "") -> str:
+    if number is None:
+        return ""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

@@ -1,0 +1,165 @@
+"""Which activities a release counts by: declared, declared to be all, or bought."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.releasing import csv_log, fix_key, tracecloak
+from tracecloak.anonymizers.registry import METHODS
+from tracecloak.schemas.events.vocabulary import OTHER, read_vocabulary
+
+LISTED = sorted(name for name, m in METHODS.items() if "buy_vocabulary" in m.Params.model_fields)
+NEEDED = {
+    "amun-rigorous": ["--guessing_advantage", "0.4"],
+    "pripel-rigorous": ["--epsilon", "1", "--max_prefix_length", "4"],
+}
+
+
+def log(folder: Path, n_cases: int = 60) -> Path:
+    rows = []
+    for case in range(n_cases):
+        names = ["A", "B", "C"] if case % 3 else ["A", "C"]
+        rows += [(f"c{case}", name, f"2026-01-01T00:0{i}:00Z") for i, name in enumerate(names)]
+    rows.append(("c0", "Visit of Dr Odd", "2026-01-01T00:09:00Z"))
+    return csv_log(folder / "log.csv", rows)
+
+
+def release(folder: Path, method: str, *flags: object) -> int:
+    return tracecloak(
+        "release", "--input", log(folder), "--output", folder / "out", "--key_store",
+        folder / "keys", "--method", method, *NEEDED.get(method, ["--epsilon", "1"]),
+        "--release_id", "r", "--runner", "InMemory", *flags,
+    )  # fmt: skip
+
+
+def released(folder: Path, name: str) -> dict[str, object]:
+    body: dict[str, object] = json.loads((folder / "out/run_id=r" / name).read_text())
+    return body
+
+
+# --- neither declared nor bought --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", LISTED)
+def test_without_a_list_nothing_is_spent_and_the_price_of_buying_is_said(
+    method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert release(tmp_path, method) == 2
+    told = capsys.readouterr().err
+    assert "vocabulary is not declared" in told
+    assert "buy_vocabulary" in told and "`tracecloak vocabulary`" in told
+    assert "% of epsilon, finds activities of about" in told
+    assert not (tmp_path / "keys").exists() and not (tmp_path / "out").exists()
+
+
+def test_it_goes_on_where_buying_is_asked_for_and_says_that_nothing_came_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert release(tmp_path, "private-log", "--buy_vocabulary") == 0
+    said = capsys.readouterr().out
+    assert "0 named activities came out. Nothing of it is of use" in said
+    assert "advice" in said
+    assert released(tmp_path, "manifest.json")["came_out"]["n_activities"] == 0  # type: ignore[index]
+    assert "Nothing of it is of use" in (tmp_path / "out/run_id=r/statement.md").read_text()
+
+
+def test_a_list_and_buying_exclude_each_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = tmp_path / "names.txt"
+    names.write_text("A\n")
+    flags = ["--vocabulary", names, "--buy_vocabulary"]
+    assert release(tmp_path, "private-dfg", *flags) == 2
+    assert "without a declared vocabulary" in capsys.readouterr().err
+
+
+# --- the names of a log -----------------------------------------------------------------------
+
+
+def test_the_names_of_a_log_are_listed_with_nothing_else_and_called_data(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tracecloak("vocabulary", "--input", log(tmp_path)) == 0
+    shown = capsys.readouterr().out
+    head, _, names = shown.partition("\n\n")
+    assert names.splitlines() == ["A", "B", "C", "Visit of Dr Odd"]
+    assert all(line.startswith("# ") for line in head.splitlines())
+    assert "They are data until somebody answers for them" in " ".join(
+        head.replace("# ", "").split()
+    )
+    assert read_vocabulary(shown.encode()) == ("A", "B", "C", "Visit of Dr Odd")
+
+
+def test_what_is_struck_out_is_in_no_byte_of_the_release(tmp_path: Path) -> None:
+    names = tmp_path / "names.txt"
+    assert tracecloak("vocabulary", "--input", log(tmp_path), "--output", names) == 0
+    assert names.stat().st_mode & 0o077 == 0
+    names.write_text(names.read_text().replace("Visit of Dr Odd\n", ""))
+    assert release(tmp_path, "private-dfg", "--epsilon", "50", "--vocabulary", names) == 0
+    for path in (tmp_path / "out").rglob("*"):
+        assert path.is_dir() or b"Odd" not in path.read_bytes()
+    statement = (tmp_path / "out/run_id=r/statement.md").read_text()
+    assert "names that were copied from this log are not protected" in statement
+
+
+def test_a_name_with_a_line_break_cannot_be_listed_and_is_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "odd.jsonl"
+    events = [
+        {"case_id": "1", "activity": name, "timestamp": "2026-01-01T00:00:00Z"}
+        for name in ("A\nB", "C")
+    ]
+    path.write_text("".join(f"{json.dumps(event)}\n" for event in events))
+    assert tracecloak("vocabulary", "--input", path) == 0
+    told = capsys.readouterr()
+    assert "\nC\n" in told.out and "B" not in told.out.partition("\n\n")[2]
+    assert "1 names of activities hold a line break" in told.err
+
+
+# --- a closed list ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["private-dfg", "markov-log"])
+def test_a_closed_list_has_no_others_and_what_is_not_on_it_is_a_reject(
+    method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = tmp_path / "names.txt"
+    names.write_text("A\nB\nC\n")
+    flags = ["--epsilon", "50", "--vocabulary", names, "--closed_vocabulary"]
+    flags += ["--max_trace_length", "4", "--max_error_ratio", "0.01"]
+    assert release(tmp_path, method, *flags) == 0
+    rejects = "".join(
+        path.read_text() for path in (tmp_path / "out/_internal").rglob("*") if path.is_file()
+        and path.suffix != ".md"
+    )  # fmt: skip
+    assert "activity outside the closed vocabulary" in rejects
+    product = released(tmp_path, "dfg.json")
+    assert product["activities"] == ["A", "B", "C"]
+    text = b"".join(p.read_bytes() for p in (tmp_path / "out/run_id=r").rglob("*.json"))
+    assert OTHER.encode() not in text
+
+
+def test_a_closed_list_gives_the_same_bytes_on_beam(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fix_key(monkeypatch)
+    names = tmp_path / "names.txt"
+    names.write_text("A\nB\nC\n")
+    files = []
+    for runner in ("InMemory", "FnApiRunner"):
+        folder = tmp_path / runner
+        folder.mkdir()
+        flags = ["--epsilon", "9", "--vocabulary", names, "--closed_vocabulary"]
+        assert release(folder, "private-dfg", *flags, "--runner", runner) == 0
+        files.append((folder / "out/run_id=r/dfg.json").read_bytes())
+    assert files[0] == files[1]
+
+
+def test_closed_is_said_of_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--closed_vocabulary", "--buy_vocabulary"]
+    assert release(tmp_path, "private-dfg", *flags) == 2
+    assert "closed_vocabulary is about the names of vocabulary" in capsys.readouterr().err

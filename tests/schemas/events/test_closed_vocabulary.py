@@ -1,0 +1,67 @@
+"""A vocabulary that has all names: what is not on it is left out, wherever it comes from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.keys import randomness
+from tests.support.logs import event_logs, read_cases, trace_batch
+from tracecloak.anonymizers.contract.bounding import ContributionBounds
+from tracecloak.anonymizers.contract.in_memory import group_into_traces
+from tracecloak.schemas.events.columns import OTHER_ACTIVITY, ColumnMapping
+from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+
+
+def test_a_record_outside_the_list_is_a_reject_and_the_others_are_read() -> None:
+    columns = pa.RecordBatch.from_pydict(
+        {
+            "case_id": ["1", "1", "2", None],
+            "activity": ["A", "B", "C", "C"],
+            "timestamp": ["2026-01-01T00:00:00Z"] * 4,
+        }
+    )
+    mapping = ColumnMapping(activities=("A", "C"))
+    resolved = mapping.resolve(columns.schema.names, False)
+    events, rejects = resolved.canonicalise(columns, np.arange(4), np.zeros(0, np.int64), 0)
+    assert events.column("activity").to_pylist() == ["A", "C"]
+    assert rejects.column("record").to_pylist() == [1, 3]
+    assert rejects.column("reason").to_pylist() == [OTHER_ACTIVITY, "no case id"]
+
+
+@given(event_logs(), st.sets(st.sampled_from("ABC"), min_size=1))
+def test_a_closed_bound_keeps_the_events_on_the_list_and_their_order(log, names) -> None:
+    from tests.support.logs import cases_of, event_batch
+
+    bounds = ContributionBounds(tuple(sorted(names)), closed=True)
+    [traces] = group_into_traces([event_batch(log)]) or [trace_batch({})]
+    bounded = bounds.bound(traces, randomness().of_units)
+    expected = {
+        case: kept
+        for case, steps in cases_of(log).items()
+        if (kept := [step for step in steps if step[0] in names])
+    }
+    assert read_cases(bounded) == expected
+    assert OTHER not in bounded.vocabulary.names.to_pylist()
+
+
+def test_individuals_and_values_go_with_their_cases() -> None:
+    traces = trace_batch(
+        {"1": "A B", "2": "B", "3": "A"}, individuals={"1": "x", "2": "y", "3": "z"}
+    )
+    known = traces.recode_public(ActivityVocabulary.public(["A"], closed=True))
+    assert known.case_ids.to_pylist() == ["1", "3"]
+    assert known.individuals is not None and known.individuals.to_pylist() == ["x", "z"]
+    assert known.offsets.tolist() == [0, 1, 2]
+
+
+def test_an_open_list_loses_no_event() -> None:
+    traces = trace_batch({"1": "A B", "2": "B"})
+    public = traces.recode_public(ActivityVocabulary.public(["A"]))
+    assert [name for steps in read_cases(public).values() for name, _ in steps] == [
+        "A",
+        OTHER,
+        OTHER,
+    ]

@@ -1,0 +1,91 @@
+"""How much came out of a release."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.support.logs import trace_batch
+from tracecloak.schemas.events.vocabulary import OTHER
+from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.schemas.published.tree import ReleasedTree
+from tracecloak.schemas.published.variants import most_frequent_first
+from tracecloak.schemas.published.yields import Yield
+from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+
+def test_a_log_is_counted_by_its_own_graph() -> None:
+    traces = trace_batch({"1": "a b", "2": "a b", "3": "a", "4": "b b b"})
+    graph = DirectlyFollows.from_traces(traces)
+    n_variants = VariantHistogram.from_traces(traces).n_variants
+    found = Yield.of_log(graph, n_variants, traces.vocabulary)
+    assert found == Yield(4, 3, 2, None, 1.0)
+    assert found.sentence == "4 cases, 3 variants, 2 named activities came out."
+    assert not found.is_empty and not found.is_poor
+
+
+def test_what_nobody_can_name_is_said() -> None:
+    names = pa.array([OTHER, "a"])
+    variants = most_frequent_first(
+        names, np.array([0, 3, 4]), np.array([0, 0, 0, 1], np.int32), np.array([5, 5])
+    )
+    found = variants.came_out()
+    assert (found.n_cases, found.n_variants, found.n_activities) == (10, 2, 1)
+    assert found.named_share == pytest.approx(0.25)
+    assert found.is_poor
+    assert "25% of all occurrences have the name of an activity" in found.sentence
+    only_other = most_frequent_first(
+        names, np.array([0, 1]), np.array([0], np.int32), np.array([7])
+    )
+    assert only_other.came_out().is_empty
+    assert "Nothing of it is of use" in only_other.came_out().sentence
+
+
+def test_a_graph_counts_the_cases_that_begin() -> None:
+    graph = ReleasedGraph(
+        pa.array(["a", "b"]),
+        np.array([0, 1, 2], np.int32),
+        np.array([1, 3, 0], np.int32),
+        np.array([9, 9, 9]),
+        np.zeros(3, np.int64),
+        np.full(3, 20),
+    )
+    assert graph.came_out() == Yield(9, None, 2, 3, 1.0)
+
+
+def test_a_tree_that_was_not_found_holds_nothing() -> None:
+    def tree(is_found: bool) -> Yield:
+        return ReleasedTree(pa.array(["a", "b"]), "X( 'a', 'b' )", is_found, None).came_out()
+
+    assert tree(True).n_activities == 2
+    assert tree(False).is_empty
+
+
+def test_parts_of_a_release_complete_each_other() -> None:
+    log, share = Yield(n_cases=5, n_variants=1, n_activities=1), Yield(n_cases=9, case_share=0.125)
+    both = log.beside(share)
+    assert both == Yield(5, 1, 1, None, None, 0.125)
+    assert both.is_poor
+    assert "have 12% of the noisy number of cases" in both.sentence
+    assert both.to_json() == {
+        "n_cases": 5,
+        "n_variants": 1,
+        "n_activities": 1,
+        "n_edges": None,
+        "named_share": None,
+        "case_share": 0.125,
+    }
+    assert Yield(**both.to_json()) == both
+
+
+@pytest.mark.parametrize("nothing", [Yield(n_cases=0, n_variants=0), Yield(3, 1, 0)])
+def test_nothing_is_called_nothing(nothing: Yield) -> None:
+    assert nothing.is_empty
+    assert "Nothing of it is of use" in nothing.sentence
+
+
+def test_without_numbers_nothing_is_said() -> None:
+    assert Yield().sentence == ""
+    assert not Yield().is_empty and not any(Yield().to_json().values())
