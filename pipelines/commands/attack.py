@@ -44,7 +44,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     parser.add_argument(
         "--report", required=True, help="JSON file to write; FILE.md is written beside it"
     )
-    add_release_flags(parser, argv, config)
+    add_release_flags(parser, argv, config, {"output": "Not looked at: nothing is released."})
 
 
 def _add_linkage_flags(parser: argparse.ArgumentParser) -> None:

@@ -13,6 +13,7 @@ import yaml
 from pydantic import Field
 
 from tracecloak.anonymizers.registry import METHODS, method_named
+from tracecloak.pipelines.release.flag_texts import StrictLoader, given_value
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.batch.shards import DEFAULT_SHARDS
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, formats_of_releases
@@ -208,11 +209,11 @@ def load(path: str | None, flags: Mapping[str, Any]) -> ReleaseConfig:
     """
     body = {} if path is None else read_yaml(path)
     method = flags.get("method", body.get("method"))
-    names = set(method_named(method).Params.model_fields) if method is not None else set()
-    params = {name: value for name, value in flags.items() if name in names}
+    fields = {} if method is None else method_named(method).Params.model_fields
+    params = {n: given_value(n, value, fields[n]) for n, value in flags.items() if n in fields}
     if params:
         body["params"] = {**(body.get("params") or {}), **params}
-    others = {name: value for name, value in flags.items() if name not in names}
+    others = {name: value for name, value in flags.items() if name not in fields}
     config = _with_public_inputs(_checked(ReleaseConfig, body, others))
     _ = config.method_params, config.mapping  # checked before anything else happens
     return config
@@ -288,7 +289,7 @@ def read_yaml(path: str) -> dict[str, Any]:
     """
     try:
         with open(path, encoding="utf-8") as stream:
-            body = yaml.load(stream, Loader=_StrictLoader)
+            body = yaml.load(stream, Loader=StrictLoader)
     except OSError as error:
         raise UsageError(f"configuration {path!r} cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -296,19 +297,6 @@ def read_yaml(path: str) -> dict[str, Any]:
     if not isinstance(body, dict) or not all(isinstance(key, str) for key in body):
         raise UsageError(f"configuration {path!r} must be a mapping of keys to values")
     return body
-
-
-class _StrictLoader(yaml.SafeLoader):
-    """Refuses a key that is given twice, of which YAML would silently take the last."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=deep) for key, _ in node.value]
-        twice = {str(key) for key in keys if keys.count(key) > 1}
-        if twice:
-            raise yaml.constructor.ConstructorError(
-                None, None, f"key given twice: {', '.join(sorted(twice))}", node.start_mark
-            )
-        return super().construct_mapping(node, deep=deep)
 
 
 _WHERE = re.compile(r"^\s*(?P<column>.+?)\s*(?P<sign>\^=|=)\s*(?P<value>.*?)\s*$")

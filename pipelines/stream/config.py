@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 from pydantic import Field
+from pydantic.fields import FieldInfo
 
 from tracecloak.anonymizers.contract.method import Params
 from tracecloak.anonymizers.noise.randomness import text_digest
@@ -24,6 +25,12 @@ from tracecloak.pipelines.release.config import (
     parse_where,
     read_yaml,
     usage_error,
+)
+from tracecloak.pipelines.release.flag_texts import (
+    form_of,
+    given_value,
+    parameter_help,
+    standing,
 )
 from tracecloak.pipelines.runners.names import is_local
 from tracecloak.schemas.errors import UsageError
@@ -50,6 +57,12 @@ _UNITS_US = {
 }
 _DURATION = re.compile(r"\s*(\d{1,12}(?:\.\d{1,6})?)\s*(ms|s|m|h|d|w)\s*")
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
+
+
+# The defaults of durations, as they are written; fields have them in microseconds.
+_DURATIONS = {"max_disorder": "0s", "tombstone": "7d", "release_delay": "60s"}
+# A parameter of private-log that every stream refuses, so it is no flag.
+_NOT_IN_STREAMS = "attributes"
 
 
 def _duration(value: Any) -> int:
@@ -228,9 +241,9 @@ class StreamConfig(pydantic.BaseModel):
     """Public activity that ends a case; may be repeated."""
     tombstone: Duration = 7 * _UNITS_US["d"]
     """How long a closed case is remembered, so that what still comes of it is dropped; at least as
-    long as the subscription can redeliver (default 7d)."""
+    long as the subscription can redeliver."""
     release_delay: Duration = 60 * _SECOND_US
-    """How long after its end a step waits for messages that are late (default 60s)."""
+    """How long after its end a step waits for messages that are late."""
 
     output: str = Field(min_length=1)
     """Folder of all releases, on any Beam file system. It always gets the JSON of every step: that
@@ -403,7 +416,7 @@ def load_stream(path: str | None, flags: Mapping[str, Any]) -> StreamConfig:
         UsageError: The file is no YAML mapping, or a key is unknown, missing or wrong.
     """
     body = {} if path is None else read_yaml(path)
-    own = set(stream_keys())
+    own, fields = _own_fields(), _product_fields()
     columns = {n: value for n, value in flags.items() if n in Columns.model_fields}
     if columns:
         body["columns"] = {**(body.get("columns") or {}), **columns}
@@ -412,7 +425,10 @@ def load_stream(path: str | None, flags: Mapping[str, Any]) -> StreamConfig:
             continue
         if name == "where":
             body[name] = [parse_where(text) for text in value]
-        elif name in own:
+            continue
+        if (field := fields.get(name)) is not None:
+            value = given_value(name, value, field)
+        if name in own:
             body[name] = value
         else:
             body["log_params"] = {**(body.get("log_params") or {}), name: value}
@@ -428,11 +444,11 @@ def stream_json_schema() -> dict[str, Any]:
     """Returns the JSON Schema of the configuration file of a stream."""
     schema = StreamConfig.model_json_schema()
     schema["properties"]["log_params"] |= {
-        "propertyNames": {"enum": [*log_keys(), "attributes"]},
+        "propertyNames": {"enum": [*log_keys(), _NOT_IN_STREAMS]},
     }
     schema["properties"]["product"]["description"] = stream_keys()["product"]
-    for name, text in (("max_disorder", "0s"), ("tombstone", "7d"), ("release_delay", "60s")):
-        schema["properties"][name]["default"] = text  # which the fields have in microseconds
+    for name, text in _DURATIONS.items():
+        schema["properties"][name]["default"] = text
     equals = schema["$defs"]["Where"]["properties"]
     equals["equals"] = {"anyOf": [equals["equals"], {"type": "string"}]}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
@@ -440,21 +456,45 @@ def stream_json_schema() -> dict[str, Any]:
 
 def stream_keys() -> dict[str, str]:
     """Returns the keys of the configuration that are flags, with what they say."""
-    keys = {
-        field.alias or name: field.description or ""
-        for name, field in StreamConfig.model_fields.items()
-        if name not in ("columns", "where", "log_params")
-    }
+    keys = {name: field.description or "" for name, field in _own_fields().items()}
     kinds = (f"{name}: {kind.summary}." for name, kind in STREAM_PRODUCTS.items())
     return {**keys, "product": " ".join([keys["product"], *kinds])}
 
 
 def log_keys() -> dict[str, str]:
     """Returns the further parameters of products, with what they say."""
-    known = {*StreamConfig.model_fields, "attributes"}
+    return {name: field.description or "" for name, field in _further_fields().items()}
+
+
+def stream_helps() -> dict[str, str]:
+    """Returns the help of the flags of the configuration, with what is required or the default."""
+    own, parameters = _own_fields(), _product_fields()
+    helps = {}
+    for name, text in stream_keys().items():
+        form = form_of(name, parameters[name]) if name in parameters else ""
+        default = f"(default {_DURATIONS[name]})" if name in _DURATIONS else standing(own[name])
+        helps[name] = " ".join(f"{text} {form} {default}".split())
+    return helps
+
+
+def log_helps() -> dict[str, str]:
+    """Returns the help of the flags of further parameters of products."""
+    return {name: parameter_help(name, field) for name, field in _further_fields().items()}
+
+
+def _own_fields() -> dict[str, FieldInfo]:
     return {
-        name: field.description or ""
-        for kind in STREAM_PRODUCTS.values()
-        for name, field in kind.Params.model_fields.items()
-        if name not in known
+        field.alias or name: field
+        for name, field in StreamConfig.model_fields.items()
+        if name not in ("columns", "where", "log_params")
     }
+
+
+def _product_fields() -> dict[str, FieldInfo]:
+    kinds = STREAM_PRODUCTS.values()
+    return {name: field for kind in kinds for name, field in kind.Params.model_fields.items()}
+
+
+def _further_fields() -> dict[str, FieldInfo]:
+    known = {*StreamConfig.model_fields, _NOT_IN_STREAMS}
+    return {name: field for name, field in _product_fields().items() if name not in known}
