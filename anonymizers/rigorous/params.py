@@ -61,12 +61,15 @@ class RigorousParams(Params):
     1e-5."""
     max_cases_per_individual: int | None = Field(None, ge=1, le=1000)
     """Cases of one individual that count, a random choice of them; noise grows in proportion.
-    Makes the individual the unit of privacy; 1 if individual_id is mapped."""
+    Makes the individual the unit of privacy. By default 1 if individual_id is mapped; if it is not,
+    the unit is the case."""
     vocabulary: tuple[str, ...] | None = None
-    """Public file of activity names, one a line; any other activity counts as __other__. `private`
-    buys the names with 5 % of the budget where the method needs them."""
+    """Public file of activity names, one a line; any other activity counts as __other__. By
+    default, and with `private`, the names are bought with 5 % of the budget where the method needs
+    them."""
     max_trace_length: int | None = Field(None, ge=1)
-    """Events of a case that count; what comes later is cut off. Public."""
+    """Events of a case that count; what comes later is cut off. Public. By default nothing is cut,
+    or where the method needs a length one is bought."""
 
     @pydantic.model_validator(mode="after")
     def _check_delta(self) -> RigorousParams:

@@ -66,7 +66,8 @@ def add_reading_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--where",
         action="append",
-        help="row filter 'column = value' or 'column ^= prefix'; may be repeated",
+        help="row filter 'column = value' or 'column ^= prefix'; may be repeated, by default all "
+        "records are read",
     )
 
 

@@ -77,17 +77,18 @@ class Columns(_Section):
     timestamp: str | None = None
     """Source column of the time; by default timestamp or time:timestamp."""
     individual_id: str | None = None
-    """Source column of the individual behind the case, if one person can have several cases."""
+    """Source column of the individual behind the case, if one person can have several
+    cases; by default there is none, and cases are protected one by one."""
     resource: str | None = None
-    """Source column of the resource."""
+    """Source column of the resource; by default it is not read."""
     lifecycle: str | None = None
-    """Source column of the lifecycle transition."""
+    """Source column of the lifecycle transition; by default it is not read."""
     time_zone: str = "UTC"
     """IANA time zone of stamps without an offset."""
     timestamp_format: str | None = None
-    """strptime format of stamps that are not ISO 8601."""
+    """strptime format of stamps that are not ISO 8601; by default they are."""
     timestamp_unit: Literal["s", "ms", "us"] | None = None
-    """Unit of numeric stamps since 1970."""
+    """Unit of numeric stamps since 1970; by default stamps are no numbers."""
 
 
 class Where(_Section):
@@ -113,7 +114,7 @@ class SourceConfig(_Section):
     encoding: str = "utf-8"
     """Encoding of CSV."""
     header: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] | None = None
-    """Column names of a CSV without a header line."""
+    """Column names of a CSV without a header line; by default its first line has them."""
     columns: Columns = Columns()
     """Column mapping; undeclared columns are dropped."""
     where: tuple[Where, ...] = ()
@@ -145,7 +146,7 @@ class ReleaseConfig(SourceConfig):
     formats: Annotated[
         tuple[Annotated[str, OneOf(formats_of_releases)], ...], pydantic.BeforeValidator(_listed)
     ] = ("parquet", "xes")
-    """Forms of the released log."""
+    """Forms of the released log; separated by commas as a flag."""
     release_id: str | None = None
     """Name of the release; by default a keyed digest of input and configuration."""
     max_error_ratio: float = Field(0.01, ge=0, le=1)
@@ -156,7 +157,8 @@ class ReleaseConfig(SourceConfig):
     """Folder of keys and receipts; by default TRACECLOAK_KEY_STORE or one in the home folder."""
     worker_keys: str | None = None
     """Folder on a file system that workers elsewhere can read, such as gs://BUCKET/keys, where they
-    find the keys in use; DataflowRunner needs it. Whoever can read it can subtract noise."""
+    find the keys in use; DataflowRunner needs it. Whoever can read it can subtract noise. By
+    default they find them in the key store."""
     ledger: str | None = None
     """SQLAlchemy URL of the ledger of privacy budgets; by default an SQLite file in the key store,
     which does for runs on this machine."""

@@ -170,9 +170,11 @@ class StreamConfig(pydantic.BaseModel):
     """Name of the epoch. Each has a noise key and a budget of its own: the same one again spends
     nothing and publishes the same numbers, another one is another spend."""
     input_subscription: str | None = None
-    """Pub/Sub subscription, projects/PROJECT/subscriptions/NAME."""
+    """Pub/Sub subscription, projects/PROJECT/subscriptions/NAME. Without it, input_topic is needed.
+    """
     input_topic: str | None = None
-    """Pub/Sub topic, in place of a subscription: a new one is made, which sees what comes then."""
+    """Pub/Sub topic, for which a new subscription is made, which sees what comes then. Without it,
+    input_subscription is needed."""
     message_schema: Literal["avro", "json"] | None = Field(None, alias="schema")
     """Kind of the messages: avro, of schemas/files/event.avsc; json, objects. By default either."""
     columns: Columns = Columns()
@@ -182,9 +184,9 @@ class StreamConfig(pydantic.BaseModel):
     event_id: str = EVENT_ID
     """Field with the id of the event, by which one that is delivered twice is known."""
     id_attribute: str | None = None
-    """Attribute of the message with that id, before the field."""
+    """Attribute of the message with that id, before the field; by default none."""
     time_attribute: str | None = None
-    """Attribute of the message with the time of the event, before the field."""
+    """Attribute of the message with the time of the event, before the field; by default none."""
 
     clock: Literal["event", "publishing"] = "event"
     """Whose clock times the events of a case and orders them: event, their senders'; publishing,
@@ -197,13 +199,14 @@ class StreamConfig(pydantic.BaseModel):
     """window: of each step. total: of all steps so far. sliding: of the last sliding_steps
     steps."""
     sliding_steps: int | None = None
-    """Steps of a sliding sum."""
+    """Steps of a sliding sum, needed with view sliding; by default not set."""
     epsilon: Exact
     """Privacy loss of all steps of the horizon together, a decimal above 0."""
     delta: Exact = RigorousParams.model_fields["delta"].default
     """Probability with which epsilon may not hold, for all steps together."""
     max_cases: int | None = None
-    """Public upper bound on the number of cases of all steps, which bounds delta."""
+    """Public upper bound on the number of cases of all steps, which bounds delta; without it, delta
+    is at most 1e-5."""
     vocabulary: Annotated[tuple[str, ...], pydantic.BeforeValidator(_vocabulary), _or_text(_TEXTS)]
     """Public file of activity names, one a line; any other activity counts as __other__."""
     max_trace_length: int = Field(50, ge=1)
@@ -215,10 +218,11 @@ class StreamConfig(pydantic.BaseModel):
     """case: epsilon holds for all steps together. w_event: for what an individual does within any
     w_event_steps steps, where individuals have no bound on their cases over the whole horizon."""
     w_event_steps: int | None = None
-    """Steps within which w_event protects an individual."""
+    """Steps within which w_event protects an individual, needed with it; by default not set."""
     max_cases_per_individual: int | None = None
-    """Cases of one individual that count, over the whole horizon or, with w_event, in each step; 1
-    if individual_id is mapped. Noise grows in proportion."""
+    """Cases of one individual that count, over the whole horizon or, with w_event, in each step. By
+    default 1 if individual_id is mapped; if it is not, the unit is the case. Noise grows in
+    proportion."""
     log_params: dict[str, Any] = Field(default_factory=dict)
     """Further parameters of the product: those of private-log for product log."""
 
@@ -238,7 +242,7 @@ class StreamConfig(pydantic.BaseModel):
     end_activity: Annotated[
         tuple[str, ...], pydantic.BeforeValidator(_as_list), _or_text(_TEXTS)
     ] = ()
-    """Public activity that ends a case; may be repeated."""
+    """Public activity that ends a case; as a flag it may be repeated. By default none does."""
     tombstone: Duration = 7 * _UNITS_US["d"]
     """How long a closed case is remembered, so that what still comes of it is dropped; at least as
     long as the subscription can redeliver."""
@@ -254,23 +258,24 @@ class StreamConfig(pydantic.BaseModel):
     """Forms of the files beside JSON: parquet, and for product log every format of a release
     (default parquet, and xes for product log)."""
     output_topic: str | None = None
-    """Pub/Sub topic that gets the JSON of every step as well."""
+    """Pub/Sub topic that gets the JSON of every step as well; by default none does."""
     dead_letter: str | None = None
     """Folder for the times of messages that cannot be read; by default _internal/ in the output."""
     reject_topic: str | None = None
-    """Pub/Sub topic that gets these as well."""
+    """Pub/Sub topic that gets these as well; by default none does."""
     key_store: str | None = None
     """Folder of keys and receipts; by default TRACECLOAK_KEY_STORE or one in the home folder."""
     worker_keys: str | None = None
     """Folder on a file system that workers elsewhere can read, such as gs://BUCKET/keys, where they
-    find the keys in use; DataflowRunner needs it. Whoever can read it can subtract noise."""
+    find the keys in use; DataflowRunner needs it. Whoever can read it can subtract noise. By
+    default they find them in the key store."""
     ledger: str | None = None
     """SQLAlchemy URL of the ledger of privacy budgets; by default an SQLite file in the key
     store."""
     account: str = "default"
     """Account of the ledger that pays for the whole horizon before anything is read."""
     accounts: str | None = None
-    """YAML file with the caps of the accounts."""
+    """YAML file with the caps of the accounts; without it spending is recorded and not limited."""
     runner: str = STREAMING_RUNNER
     """Beam runner: BundleBasedDirectRunner for one machine, or DataflowRunner."""
     shards: int | None = Field(None, ge=1, le=1 << 16)
