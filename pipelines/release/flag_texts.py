@@ -125,10 +125,13 @@ def shown(name: str, value: Any, indent: str = "") -> Iterator[str]:
         yield f"{indent}{name}:"
         for key, part in value.items():
             yield from shown(str(key), part, indent + "  ")
-    elif _is_list(value) and any(isinstance(part, Mapping) or _is_list(part) for part in value):
+    elif _is_list(value) and any(map(_has_parts, value)):
         yield f"{indent}{name}:"
         for part in value:
-            yield from shown("-", part, indent + "  ")
+            if _is_list(part) and not any(map(_has_parts, part)):
+                yield f"{indent}  - {', '.join(map(_listed, part))}"
+            else:
+                yield from shown("-", part, indent + "  ")
     elif _is_list(value):
         yield f"{indent}{name} = {', '.join(map(_listed, value))}"
     else:
@@ -191,6 +194,10 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, list | tuple)
 
 
+def _has_parts(value: Any) -> bool:
+    return isinstance(value, Mapping | list | tuple)
+
+
 def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
@@ -198,12 +205,11 @@ def _plain(value: Any) -> str:
 def _needs_json(part: Any) -> bool:
     """Whether a part of a list cannot stand between commas."""
     text = part if isinstance(part, str) else ""
-    is_lone = isinstance(part, str) and not text.strip()
+    is_blank = isinstance(part, str) and not text.strip()
     return (
-        isinstance(part, Mapping)
-        or _is_list(part)
+        _has_parts(part)
         or part is None
-        or is_lone
+        or is_blank
         or "," in text
         or text != text.strip()
         or text.startswith(("[", "{", "@"))

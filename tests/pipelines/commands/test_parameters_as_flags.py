@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -252,3 +253,43 @@ def test_a_file_that_is_no_yaml_is_told_with_its_flag(
     given = ["--input", "x", "--output", "out", "--method", "dpim", "--epsilon", 1]
     assert tracecloak("plan", *given, "--size_bounds", f"@{tmp_path / 'bounds.yaml'}") == 2
     assert "is no YAML" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_plan_reads_without_python(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither what Python calls nothing nor how it writes lists, mappings and truth."""
+    log = tmp_path / "log.csv"
+    log.write_text(
+        "case_id,activity,timestamp,person,org:resource,case:age,cost:units,case:diagnosis\n"
+        "c,A,2026-01-01T00:00:00Z,p,R1,3,4,A\n"
+    )
+    for given in METHODS[name].examples:
+        (tmp_path / "release.yaml").write_text(
+            json.dumps({"method": name, "params": dict(given), "input": str(log), "output": "out"})
+        )
+        unit = ["--individual_id=person"] if "max_cases_per_individual" in given else []
+        assert tracecloak("plan", tmp_path / "release.yaml", *unit) == 0
+        text = capsys.readouterr().out
+        assert not re.search(r"\bNone\b|\bTrue\b|\bFalse\b|[\[\]{}]|\('|', '", text)
+        for key, value in given.items():
+            (line,) = (found for found in text.splitlines() if re.match(rf"  {key}( =|:$)", found))
+            if isinstance(value, str | int):
+                assert line == f"  {key} = {plain(value)}" or key in ("epsilon", "delta")
+            elif isinstance(value, tuple):
+                assert line == f"  {key} = {', '.join(map(plain, value))}"
+
+
+def test_a_plan_says_what_is_not_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = csv_log(tmp_path / "log.csv", list(small_rows()))
+    given = ["--input", log, "--output", "out", "--method", "private-log", "--epsilon", 1]
+    parts = '{"org:resource": {values: [R1, "R, 2"]}}'
+    assert tracecloak("plan", *given, "--holidays", "2026-01-01, 2026-12-25") == 0
+    text = capsys.readouterr().out
+    assert "  max_cases = not set\n" in text and "  budget_split = none\n" in text
+    assert "  holidays = 2026-01-01, 2026-12-25\n" in text
+    log.write_text("case_id,activity,timestamp,org:resource\nc,A,2026-01-01T00:00:00Z,R1\n")
+    assert tracecloak("plan", *given, "--attributes", parts) == 0
+    text = capsys.readouterr().out
+    assert '  attributes:\n    org:resource:\n      values = R1, "R, 2"\n' in text
