@@ -89,6 +89,7 @@ CI_SLOW := \
   tests/statistical/test_audit_of_methods.py::test_many_counts_of_variant_histogram_use_up_their_epsilon \
   tests/statistical/test_audit_of_methods.py::test_many_sums_of_private_dfg_use_up_their_epsilon_where_delta_is_0 \
   tests/statistical/test_exact_samplers.py \
+  tests/test_documents.py::test_the_commands_of_the_readme_run_as_they_are_written \
   tests/real_logs/test_markov.py tests/real_logs/test_private_log.py \
   tests/real_logs/test_rigorous.py tests/real_logs/test_pretsa.py
 
@@ -105,7 +106,8 @@ test-engines: .venv/dev $(CORE)
 	$(PYTEST) -m engines
 
 test-docs: .venv/dev $(CORE)
-	$(PYTEST) -n 0 tests/test_packaging.py -k "document or readme or contributing"
+	$(PYTEST) -n 0 -m "not slow" tests/test_documents.py tests/test_packaging.py \
+	  -k "document or readme or contributing"
 
 # Small mistakes in the noise, its accounting and the contract, and whether tests notice them.
 mutants: .venv/dev $(CORE)

@@ -46,22 +46,23 @@ class AmunParams(contract.Params):
 
     prior: Literal["equation_1", "clamped"] | None = None
     """Prior of a relative time: equation_1, or clamped, where the lower end of the window stops at
-    the group's smallest value."""
+    the group's smallest value; by default that of the profile."""
 
     time_precision_us: int | None = Field(None, gt=0, le=10**17)
-    """Microseconds within which a guessed relative time counts as right."""
+    """Microseconds within which a guessed relative time counts as right; by default that of the
+    profile."""
 
     time_unit_us: int | None = Field(None, gt=0, le=10**17)
     """Microseconds of a tick in which relative times are compared for the prior; noise is always
-    drawn in microseconds."""
+    drawn in microseconds. By default that of the profile."""
 
     start_precision_days: _Positive | Literal["authors"] | None = None
     """Days within which a guessed start counts as right, or authors: 1 / (range of starts in
-    days)."""
+    days). By default that of the profile."""
 
     saturated_epsilon: _Positive | Literal["epsilon_d"] | None = None
     """Epsilon of a time whose prior plus g reaches 1, where Equation 3 has no value: a number > 0,
-    or epsilon_d, that of the counts."""
+    or epsilon_d, that of the counts. By default that of the profile."""
 
     zero_prior_epsilon: _Positive = 10.0
     """Epsilon of a time whose prior is 0, where Equation 3 is infinite; only a clamped prior meets
@@ -69,16 +70,17 @@ class AmunParams(contract.Params):
 
     compression: Compression | None = None
     """How times are brought back towards the public range: starts (affinely, durations are left),
-    equation_4 (all relative times shrink by Equation 4), noise (only the noise does), or none."""
+    equation_4 (all relative times shrink by Equation 4), noise (only the noise does), or none. By
+    default that of the profile."""
 
     correlated_times: bool = False
     """Divide the epsilons of times by the length of the longest case (Proposition A.7)."""
 
     log_start: AwareDatetime | None = None
-    """Public start of the first case; None takes it from the log, as the paper does."""
+    """Public start of the first case; by default it is taken from the log, as the paper does."""
 
     log_end: AwareDatetime | None = None
-    """Public start of the last case; None takes it from the log, as the paper does."""
+    """Public start of the last case; by default it is taken from the log, as the paper does."""
 
     @pydantic.model_validator(mode="after")
     def _range_is_not_inverted(self) -> AmunParams:

@@ -100,7 +100,8 @@ class PrivateLogParams(ListedParams):
     first_date: str | None = None
     """First date of the log, public, such as 2026-01-01; without it the range of time is bought."""
     last_date: str | None = None
-    """Last date of the log, public; every released stamp lies in the range."""
+    """Last date of the log, public; every released stamp lies in the range. Without it, as without
+    first_date, the range is bought."""
     calendar_time_zone: str = "UTC"
     """IANA time zone of dates, hours and weekdays; public."""
     working_days: Annotated[tuple[Day, ...] | None, pydantic.BeforeValidator(_listed)] = None
@@ -109,7 +110,7 @@ class PrivateLogParams(ListedParams):
     working_hours: str | None = None
     """Hours between which it is done, such as 8-18; by default all."""
     holidays: Annotated[tuple[str, ...], pydantic.BeforeValidator(_texts)] = ()
-    """Dates without work, such as 2026-12-25."""
+    """Dates without work, such as 2026-12-25; by default none."""
     n_duration_bins: int = Field(DEFAULT_BINS, ge=MIN_BINS, le=200)
     """Bins of the time between two events: none, below a second, evenly in the logarithm, from ten
     years on. More are finer and have more noise."""
@@ -120,13 +121,13 @@ class PrivateLogParams(ListedParams):
     """Share of the cases whose norm the bought clip shall reach; others weigh less."""
     attributes: Declarations = Field(default_factory=dict)
     """Attributes to release, by name, each with all its values or its bounds; a name that begins
-    with case: is one of the case."""
+    with case: is one of the case. By default none is released."""
     budget_split: Annotated[dict[str, Exact], pydantic.BeforeValidator(_weights)] = Field(
         default_factory=dict
     )
-    """Weights of the parts, in place of the defaults: variants 0.42, durations (between events)
-    0.28, spans (of whole cases) 0.1, starts 0.1, sizes 0.05, attributes (all together) 0.2, and
-    bought (each thing that is not public) 0.05."""
+    """Weights of the parts, as a flag also variants=0.5,starts=0.2. By default variants 0.42,
+    durations (between events) 0.28, spans (of whole cases) 0.1, starts 0.1, sizes 0.05, attributes
+    (all together) 0.2, and bought (each thing that is not public) 0.05."""
 
     @pydantic.field_validator("first_date", "last_date", mode="before")
     @classmethod

@@ -35,7 +35,7 @@ class PripelRigorousParams(PrivateLogParams):
     """Smallest number of cases of a released variant, noise included; others are left out, with 1
     none. Higher invents less and loses more. Few variants that are drawn from a model have many."""
     max_trace_length: int | None = Field(None, ge=1)
-    """Follows from max_prefix_length, to which it is equal; not to be given."""
+    """Not to be given; by default it is max_prefix_length."""
 
     @pydantic.model_validator(mode="before")
     @classmethod

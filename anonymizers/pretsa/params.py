@@ -40,15 +40,15 @@ class PretsaCaseParams(contract.Params):
     """With distance embedding, the penalty of an event that is removed, above rho_addition."""
 
     epochs: int | None = Field(None, ge=1, le=10**6)
-    """With distance embedding, how often Word2Vec goes through the log; None takes 1000 for small
-    logs and fewer for large ones, at least 5."""
+    """With distance embedding, how often Word2Vec goes through the log; by default 1000 times for
+    small logs and less often for large ones, at least 5 times."""
 
     starts: Literal["dropped", "kept"] = "dropped"
     """Whether each case begins at the start of 1970, as in the paper's release, which has durations
     alone, or when it did. A start that is kept is exact, and can tell whose case it is."""
 
     duration: Declarations = Field(default_factory=dict)
-    """What is taken for an event's duration instead of the time since its predecessor: one
+    """What is taken for an event's duration; by default the time since its predecessor. Else one
     attribute of events, declared by bounds, which is released with new numbers. Fewer bins are
     coarser. The times of a case then only tell its order, an event a second."""
 

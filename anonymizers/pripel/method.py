@@ -89,7 +89,7 @@ class PripelParams(contract.Params):
     far noisier."""
     attributes: Declarations = Field(default_factory=dict)
     """Attributes to release, by name, each with all its values or its bounds; a name that begins
-    with case: is one of the case."""
+    with case: is one of the case. By default none is released."""
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> PripelParams:

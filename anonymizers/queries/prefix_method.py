@@ -71,7 +71,8 @@ class LevelParams(NamesParams):
     Laplace noise, so that epsilon holds for the whole release."""
     max_cases_per_individual: int | None = Field(None, ge=1, le=1000)
     """Cases of one individual that count, a random choice of them; epsilon is divided by it. Makes
-    the individual the unit of privacy; 1 if individual_id is mapped."""
+    the individual the unit of privacy. By default 1 if individual_id is mapped; if it is not, the
+    unit is the case."""
 
     @pydantic.model_validator(mode="after")
     def _honest_needs_a_vocabulary(self) -> LevelParams:

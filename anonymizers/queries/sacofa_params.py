@@ -39,14 +39,15 @@ class SacofaParams(LevelParams):
     """binary: all harmful prefixes are alike. continuous: one that violates more rules counts for
     more in the choice, and the noise grows by max_violations."""
     max_violations: int | None = Field(None, ge=1, le=1000)
-    """Violated rules of a prefix that count in the continuous score; higher adds noise. Only with
-    the continuous score, and then needed."""
+    """Violated rules of a prefix that count in the continuous score; higher adds noise. Needed
+    with the continuous score, and by default not set, as the binary one has none."""
     rules: Literal["log", "model", "bought"] = "log"
     """log: the rules that all cases of the log keep, as published; no epsilon is finite then.
     model: those of a public process model. bought: learnt with a share of an honest budget."""
     model: NamedRules | None = None
-    """The public process model whose rules are taken: a file of BPMN, PNML, PTML, a process tree
-    as text (.tree), or its rules by name as YAML or JSON."""
+    """The public process model whose rules are taken, needed with rules model and by default not
+    set: a file of BPMN, PNML, PTML, a process tree as text (.tree), or its rules by name as YAML or
+    JSON."""
     rules_share: Exact = Field(Decimal("0.3"), gt=0, lt=1)
     """Share of epsilon that buys the rules, above 0 and below 1; the levels have the rest. Only
     with rules bought. Higher finds more of the true rules and makes the counts noisier."""

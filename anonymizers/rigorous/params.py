@@ -23,7 +23,7 @@ MAX_EXPONENT = 300
 # Without a declared number of cases, delta stays below this.
 MAX_DELTA = Decimal("1e-5")
 # Said of every method that is told what is public.
-DECLARED = "What is declared is public: names that were copied from this log are not protected."
+DECLARED = "What is declared is public: a name copied from this log is not protected."
 # What is not given is bought with this share of epsilon and delta.
 BOUGHT_SHARE = Fraction(5, 100)
 
@@ -63,11 +63,14 @@ class RigorousParams(NamesParams):
     1e-5."""
     max_cases_per_individual: int | None = Field(None, ge=1, le=1000)
     """Cases of one individual that count, a random choice of them; noise grows in proportion.
-    Makes the individual the unit of privacy; 1 if individual_id is mapped."""
+    Makes the individual the unit of privacy. By default 1 if individual_id is mapped; if it is not,
+    the unit is the case."""
     vocabulary: tuple[str, ...] | None = None
-    """Public file of activity names, one a line; any other activity counts as __other__."""
+    """Public file of activity names, one a line; any other activity counts as __other__. By default
+    none is declared, which most methods refuse unless the names are bought."""
     max_trace_length: int | None = Field(None, ge=1)
-    """Events of a case that count; what comes later is cut off. Public."""
+    """Events of a case that count; what comes later is cut off. Public. By default nothing is cut,
+    or where the method needs a length one is bought."""
 
     @pydantic.model_validator(mode="after")
     def _check_delta(self) -> RigorousParams:

@@ -36,7 +36,8 @@ class KnowledgeParams(contract.Params):
 
     resources: Declarations = Field(default_factory=dict)
     """One attribute of events with its values: the resource, which is released with them. It is
-    needed where the perspective has it; any other value is released as none."""
+    needed where the perspective has it, and by default there is none; any other value is released
+    as none."""
 
     initial_time: AwareDatetime = Field(_EPOCH, validate_default=True)
     """When every released case begins: a public instant."""
@@ -84,7 +85,7 @@ class TlkcParams(KnowledgeParams):
     sensitive: Declarations = Field(default_factory=dict)
     """Sensitive attributes of the case, released with it: texts with their values, numbers with
     bounds, of which the quartiles of the log make low, middle and high. What is not declared is
-    released as no value and counts as none. Without any, only k holds."""
+    released as no value and counts as none. By default there is none, and only k holds."""
 
     algorithm: Literal["n_score", "frequent_traces"] = "n_score"
     """What suppression is to cost least: n_score, cases with the element (Algorithm 2), or

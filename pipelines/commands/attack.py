@@ -44,7 +44,12 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     parser.add_argument(
         "--report", required=True, help="JSON file to write; FILE.md is written beside it"
     )
-    add_release_flags(parser, argv, config)
+    add_release_flags(
+        parser,
+        argv,
+        config,
+        {"output": "Not looked at: nothing is released."},
+    )
 
 
 def _add_linkage_flags(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +72,7 @@ def _add_linkage_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sensitive",
         help="attributes of the case as they are released, separated by commas: case:NAME, or "
-        "case:NAME=COLUMN where the original's column is called otherwise",
+        "case:NAME=COLUMN where the original's column is called otherwise; by default none",
     )
     parser.add_argument(
         "--time_unit", choices=list(UNIT_US), help="how exactly times are known (default hours)"

@@ -1,62 +1,202 @@
-"""`tracecloak catalogue`: lists the methods, their parameters and what they promise."""
+"""`tracecloak catalogue`: lists the methods and what they promise, or shows one in full."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tracecloak.pipelines.commands.table import Given
+from tracecloak.schemas.errors import UsageError
+
+# The log that examples are for, and its activities.
+_LOG, _VOCABULARY = "hospital.xes.gz", "activities.txt"
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
-    """Adds the form of the list."""
+    """Adds the method and the form."""
+    parser.add_argument(
+        "method", metavar="METHOD", nargs="?", help="show this one in full; by default list all"
+    )
     parser.add_argument("--json", action="store_true", default=None, help="as JSON")
 
 
 def run(given: Given) -> int:
-    """Prints the list."""
+    """Prints the list, or one method.
+
+    Raises:
+        UsageError: There is no such method.
+    """
     from tracecloak.pipelines.runners.memory import without_collections
 
     with without_collections():
-        lines = list(_json() if given.flags.get("json") else _text())
+        asked = given.flags.get("method")
+        names = _names() if asked is None else [_known(asked)]
+        if given.flags.get("json"):
+            entries = list(map(_entry, names))
+            lines = [json.dumps(entries if asked is None else entries[0], indent=2)]
+        elif asked is None:
+            lines = [line for name in names for line in _listed(name)]
+        else:
+            lines = list(_in_full(names[0]))
     print("\n".join(lines))
     return 0
 
 
-def _json() -> Iterator[str]:
+def _names() -> list[str]:
     from tracecloak.anonymizers.registry import METHODS
 
-    entries = []
-    for name, method in sorted(METHODS.items()):
-        guarantee = method.guarantee(method.Params(**method.examples[0]))
-        entries.append(
-            {
-                "name": name,
-                "summary": method.summary,
-                "guarantee": guarantee.kind,
-                "statement": guarantee.sentence,
-                "example": dict(method.examples[0]),
-                "params": method.Params.model_json_schema()["properties"],
-            }
-        )
-    yield json.dumps(entries, indent=2)
+    return sorted(METHODS)
 
 
-def _text() -> Iterator[str]:
-    import pydantic
+def _known(name: str) -> str:
+    import difflib
 
+    if name in _names():
+        return name
+    close = difflib.get_close_matches(name, _names())
+    meant = f"; did you mean {' or '.join(close)}?" if close else ";"
+    raise UsageError(f"unknown method {name!r}{meant} tracecloak catalogue lists all")
+
+
+def _entry(name: str) -> dict[str, Any]:
     from tracecloak.anonymizers.registry import METHODS
 
-    as_json: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(Any)
-    for name, method in sorted(METHODS.items()):
-        guarantee = method.guarantee(method.Params(**method.examples[0]))
-        yield f"{name}  [{guarantee.kind}]  {method.summary}"
-        shown = ", ".join(f"{flag} {value}" for flag, value in method.examples[0].items())
-        yield f"    {guarantee.sentence}" + (f" (for {shown})" if shown else "")
-        for flag, field in method.Params.model_fields.items():
-            has_one = not field.is_required() and field.default_factory is None
-            default = field.default if has_one else None
-            yield f"    --{flag} (default {as_json.dump_python(default, mode='json')})"
-            yield f"        {' '.join((field.description or '').split())}"
+    method = METHODS[name]
+    guarantee = method.guarantee(method.Params(**method.examples[0]))
+    return {
+        "name": name,
+        "summary": method.summary,
+        "guarantee": guarantee.kind,
+        "statement": guarantee.sentence,
+        "example": dict(method.examples[0]),
+        "params": method.Params.model_json_schema()["properties"],
+    }
+
+
+def _listed(name: str) -> Iterator[str]:
+    from tracecloak.anonymizers.registry import METHODS
+    from tracecloak.pipelines.release.flag_texts import as_json, flag_text, parameter_help
+
+    method = METHODS[name]
+    guarantee = method.guarantee(method.Params(**method.examples[0]))
+    yield f"{name}  [{guarantee.kind}]  {method.summary}"
+    shown = ", ".join(f"{n} {flag_text(as_json(v))}" for n, v in method.examples[0].items())
+    yield f"    {guarantee.sentence}" + (f" (for {shown})" if shown else "")
+    for flag, field in method.Params.model_fields.items():
+        yield f"    --{flag}"
+        yield f"        {parameter_help(flag, field)}"
+
+
+def _in_full(name: str) -> Iterator[str]:
+    from tracecloak.anonymizers.accounting.composition import decimal_text
+    from tracecloak.anonymizers.registry import METHODS
+    from tracecloak.pipelines.demo.hospital import ACTIVITIES
+    from tracecloak.pipelines.release.flag_texts import parameter_help
+
+    method = METHODS[name]
+    example = dict(method.examples[0])
+    if example.get("vocabulary"):
+        example["vocabulary"] = sorted(ACTIVITIES)
+    params = method.Params(**example)
+    guarantee = method.guarantee(params)
+    yield f"{name}: {method.summary}"
+    yield ""
+    yield "Example, on a log that tracecloak sample makes"
+    yield f"  tracecloak sample --cases 2000 --output {_LOG} --vocabulary {_VOCABULARY}"
+    yield f"  {_example(name, example)}"
+    yield ""
+    yield "Does, with the parameters of the example"
+    for sentence in method.explain(params):
+        yield f"  {sentence}"
+    yield ""
+    yield f"Promises, with these ({guarantee.kind}, per {guarantee.unit}, {guarantee.adjacency})"
+    yield f"  {guarantee.sentence}"
+    yield f"  {guarantee.reality}"
+    for sentence in guarantee.not_covered:
+        yield f"  Not covered: {sentence}"
+    yield ""
+    yield "Spends, with these"
+    parts = method.spends(params)
+    for part in parts:
+        epsilon, delta = decimal_text(part.epsilon), decimal_text(part.delta)
+        yield f"  {part.what}: epsilon {epsilon}, delta {delta}"
+    if not parts:
+        yield "  no epsilon that is finite"
+    yield ""
+    yield "Parameters"
+    schemas = method.Params.model_json_schema()["properties"]
+    for flag, field in method.Params.model_fields.items():
+        yield f"  --{flag}  {_kind(flag, schemas[flag])}"
+        yield f"      {parameter_help(flag, field)}"
+
+
+def _example(name: str, example: Mapping[str, Any]) -> str:
+    """The command line of a release with the parameters; the vocabulary is that of the sample."""
+    from tracecloak.pipelines.release.flag_texts import as_json, flag_text
+
+    words = ["tracecloak", "release", "--input", _LOG, "--output", "releases", "--method", name]
+    for flag, value in example.items():
+        text = _VOCABULARY if flag == "vocabulary" else flag_text(as_json(value))
+        words += [f"--{flag}", text]
+    return shlex.join(words)
+
+
+# Limits from here on are those of the arithmetic, and tell nobody anything.
+_SO_LARGE = 10**15
+_TYPES = {
+    "integer": "whole number",
+    "number": "number",
+    "boolean": "true or false",
+    "string": "text",
+    "object": "mapping",
+}
+
+
+def _kind(name: str, schema: Mapping[str, Any]) -> str:
+    """What a parameter's value is, in which range, by its JSON Schema."""
+    from tracecloak.pipelines.release.flag_texts import NAMES_OF_FILES
+
+    if name in NAMES_OF_FILES:
+        return "file"
+    # Exact decimals may be numbers or texts.
+    found = [_one_kind(part) for part in _alternatives(schema)]
+    kinds = [kind for kind in found if kind != "text"] or found
+    return " or ".join(dict.fromkeys(kinds))
+
+
+def _alternatives(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    around = {key: schema[key] for key in ("ge", "le") if key in schema}
+    for part in schema.get("anyOf", [schema]):
+        if "anyOf" in part:
+            yield from _alternatives(part)
+        elif part.get("type") != "null":
+            yield {**around, **part}
+
+
+def _one_kind(schema: Mapping[str, Any]) -> str:
+    if "const" in schema:
+        return str(schema["const"])
+    if "enum" in schema:
+        return f"one of {', '.join(map(str, schema['enum']))}"
+    if "prefixItems" in schema:
+        return ", ".join(_one_kind(part) for part in schema["prefixItems"])
+    if schema.get("type") == "array":
+        return f"list, each {_one_kind(schema['items'])}"
+    if schema.get("format") == "date-time":
+        return "time with its offset, such as 2026-01-01T00:00:00Z"
+    kind = _TYPES[schema.get("type", "object")]
+    limits = (
+        ("above", "exclusiveMinimum"),
+        ("from", "minimum"),
+        ("from", "ge"),
+        ("below", "exclusiveMaximum"),
+        ("to", "maximum"),
+        ("to", "le"),
+    )
+    found = ((word, schema[key]) for word, key in limits if key in schema and kind != "text")
+    return " ".join(
+        [kind, *(f"{word} {limit:,.15g}" for word, limit in found if limit < _SO_LARGE)]
+    )

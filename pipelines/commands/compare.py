@@ -38,8 +38,9 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         type=int,
         nargs="?",
         const=compare.DEFAULT_MINED,
-        help="also mine a process from so many of them and judge it by the log, which takes "
-        f"seconds each (default {compare.DEFAULT_MINED}); needs the extra mining",
+        help="also mine a process from so many of them, "
+        f"{compare.DEFAULT_MINED} if no number is given, and judge it by the log, which takes "
+        "seconds each; by default none; needs the extra mining",
     )
     add_reading_flags(parser)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from tracecloak.schemas.errors import UsageError
 
@@ -12,11 +13,22 @@ _READING = ("input_format", "delimiter", "encoding", "header")
 
 
 def add_release_flags(
-    parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None
+    parser: argparse.ArgumentParser,
+    argv: Sequence[str],
+    config: str | None,
+    told: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Adds the flags of a release; which there are depends on the method that is asked for."""
+    """Adds the flags of a release; which there are depends on the method that is asked for.
+
+    Args:
+        parser: Of the command.
+        argv: What was typed after its name.
+        config: The configuration file, or None.
+        told: Help of flags that mean something else to this command, by name.
+    """
     from tracecloak.anonymizers.registry import METHODS, method_named
     from tracecloak.pipelines.release.config import ReleaseConfig, read_yaml
+    from tracecloak.pipelines.release.flag_texts import key_help, parameter_help
 
     # The method decides which further flags there are, so it is looked for first.
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
@@ -29,32 +41,33 @@ def add_release_flags(
     for name, field in ReleaseConfig.model_fields.items():
         if name not in ("columns", "where", "params", *_READING):
             choices = sorted(METHODS) if name == "method" else None
-            parser.add_argument(f"--{name}", help=help_text(field.description), choices=choices)
+            text = told.get(name, key_help(field))
+            parser.add_argument(f"--{name}", help=help_text(text), choices=choices)
     if method is not None:
         group = parser.add_argument_group(f"parameters of {method}")
         for name, field in method_named(method).Params.model_fields.items():
+            text = help_text(parameter_help(name, field))
             if field.annotation is bool:
-                group.add_argument(
-                    f"--{name}", nargs="?", const="true", help=help_text(field.description)
-                )
+                group.add_argument(f"--{name}", nargs="?", const="true", help=text)
             else:
-                group.add_argument(f"--{name}", help=help_text(field.description))
+                group.add_argument(f"--{name}", help=text)
 
 
 def add_reading_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags that say how a log is read."""
     from tracecloak.pipelines.release.config import Columns, ReleaseConfig
+    from tracecloak.pipelines.release.flag_texts import key_help
 
     for name in _READING:
-        parser.add_argument(
-            f"--{name}", help=help_text(ReleaseConfig.model_fields[name].description)
-        )
+        text = key_help(ReleaseConfig.model_fields[name])
+        parser.add_argument(f"--{name}", help=help_text(text))
     for name, field in Columns.model_fields.items():
-        parser.add_argument(f"--{name}", help=help_text(field.description))
+        parser.add_argument(f"--{name}", help=help_text(key_help(field)))
     parser.add_argument(
         "--where",
         action="append",
-        help="row filter 'column = value' or 'column ^= prefix'; may be repeated",
+        help="row filter 'column = value' or 'column ^= prefix'; may be repeated, by default all "
+        "records are read",
     )
 
 

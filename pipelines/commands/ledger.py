@@ -19,9 +19,15 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         "export: all entries as JSON lines",
     )
     parser.add_argument("--ledger", help="SQLAlchemy URL; by default the file in the key store")
-    parser.add_argument("--key_store", help="folder of keys and receipts, and of that file")
-    parser.add_argument("--accounts", help="YAML file with the caps of the accounts")
-    parser.add_argument("--account", help="show this account only")
+    parser.add_argument(
+        "--key_store",
+        help="folder of keys and receipts, and of that file; by default TRACECLOAK_KEY_STORE or "
+        "one in the home folder",
+    )
+    parser.add_argument(
+        "--accounts", help="YAML file with the caps of the accounts; without it none is shown"
+    )
+    parser.add_argument("--account", help="show this account only; by default all")
     parser.add_argument("--json", action="store_true", default=None, help="show as JSON")
 
 

@@ -70,6 +70,14 @@ def _quiet_beam_import() -> None:
     logging.getLogger().addHandler(handler)
 
 
+class _Help(argparse.HelpFormatter):
+    """Says what is required."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        text = action.help or ""
+        return f"{text} (required)" if action.required and "(required)" not in text else text
+
+
 class _Parser(argparse.ArgumentParser):
     """Reports a wrong command line the way every other error is reported."""
 
@@ -98,7 +106,13 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParse
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     return parser, {
-        name: commands.add_parser(name, help=line.help, description=line.help, allow_abbrev=False)
+        name: commands.add_parser(
+            name,
+            help=line.help,
+            description=line.help,
+            allow_abbrev=False,
+            formatter_class=_Help,
+        )
         for name, line in COMMANDS.items()
     }
 

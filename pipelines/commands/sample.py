@@ -23,7 +23,8 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         f"or {packed}",
     )
     parser.add_argument(
-        "--vocabulary", help="file to write its activities to, which are public, one a line"
+        "--vocabulary",
+        help="file to write its activities to, which are public, one a line; by default none",
     )
 
 

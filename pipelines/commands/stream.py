@@ -12,22 +12,24 @@ from tracecloak.pipelines.commands.table import Given
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds those of the configuration, of the messages and of the products."""
     from tracecloak.pipelines.release.config import Columns
-    from tracecloak.pipelines.stream.config import log_keys, stream_keys
+    from tracecloak.pipelines.release.flag_texts import key_help
+    from tracecloak.pipelines.stream.config import log_helps, stream_helps
 
     parser.usage = "tracecloak stream [CONFIG.yaml] [FLAG ...] [FLAG OF BEAM ...]"
-    for name, text in stream_keys().items():
+    for name, text in stream_helps().items():
         kind = {"action": "append"} if name == "end_activity" else {}
         parser.add_argument(f"--{name}", help=help_text(text), **kind)  # type: ignore[arg-type]
     fields = parser.add_argument_group("fields of messages in JSON")
     for name, field in Columns.model_fields.items():
-        fields.add_argument(f"--{name}", help=help_text(field.description))
+        fields.add_argument(f"--{name}", help=help_text(key_help(field)))
     fields.add_argument(
         "--where",
         action="append",
-        help="filter 'field = value' or 'field ^= prefix'; may be repeated",
+        help="filter 'field = value' or 'field ^= prefix'; may be repeated, by default all "
+        "messages are read",
     )
     group = parser.add_argument_group("parameters of one product alone")
-    for name, text in log_keys().items():
+    for name, text in log_helps().items():
         group.add_argument(f"--{name}", help=help_text(text))
 
 

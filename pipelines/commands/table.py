@@ -41,7 +41,7 @@ COMMANDS: dict[str, Line] = {
     "sample": Line("write a synthetic hospital log of any size"),
     "key": Line("write a fresh release key for pipelines of your own"),
     "ledger": Line("show, verify or export the ledger of privacy budgets"),
-    "catalogue": Line("list the methods, their parameters and what they promise"),
+    "catalogue": Line("list the methods and what they promise, or show one in full"),
 }
 
 

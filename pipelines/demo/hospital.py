@@ -22,7 +22,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy.special import ndtri
 
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
@@ -310,6 +309,8 @@ def _arrive(
     draws: npt.NDArray[np.uint64],
 ) -> npt.NDArray[np.int64]:
     """Returns when `step` happens in cases whose latest event was `before` at `now`."""
+    from scipy.special import ndtri  # the activities alone are known without it
+
     gap = np.exp(process.log_median[step] + process.sigma[step] * ndtri(_uniform(draws)))
     same_draw = process.blood[step] & process.blood[before]
     same_draw &= (draws & np.uint64(0xFF)) < _SAME_DRAW

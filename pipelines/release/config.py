@@ -13,6 +13,7 @@ import yaml
 from pydantic import Field
 
 from tracecloak.anonymizers.registry import METHODS, method_named
+from tracecloak.pipelines.release.flag_texts import StrictLoader, given_value
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.batch.shards import DEFAULT_SHARDS
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, formats_of_releases
@@ -76,17 +77,18 @@ class Columns(_Section):
     timestamp: str | None = None
     """Source column of the time; by default timestamp or time:timestamp."""
     individual_id: str | None = None
-    """Source column of the individual behind the case, if one person can have several cases."""
+    """Source column of the individual behind the case, if one person can have several
+    cases; by default there is none, and cases are protected one by one."""
     resource: str | None = None
-    """Source column of the resource."""
+    """Source column of the resource; by default it is not read."""
     lifecycle: str | None = None
-    """Source column of the lifecycle transition."""
+    """Source column of the lifecycle transition; by default it is not read."""
     time_zone: str = "UTC"
     """IANA time zone of stamps without an offset."""
     timestamp_format: str | None = None
-    """strptime format of stamps that are not ISO 8601."""
+    """strptime format of stamps that are not ISO 8601; by default they are."""
     timestamp_unit: Literal["s", "ms", "us"] | None = None
-    """Unit of numeric stamps since 1970."""
+    """Unit of numeric stamps since 1970; by default stamps are no numbers."""
 
 
 class Where(_Section):
@@ -112,7 +114,7 @@ class SourceConfig(_Section):
     encoding: str = "utf-8"
     """Encoding of CSV."""
     header: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] | None = None
-    """Column names of a CSV without a header line."""
+    """Column names of a CSV without a header line; by default its first line has them."""
     columns: Columns = Columns()
     """Column mapping; undeclared columns are dropped."""
     where: tuple[Where, ...] = ()
@@ -144,7 +146,7 @@ class ReleaseConfig(SourceConfig):
     formats: Annotated[
         tuple[Annotated[str, OneOf(formats_of_releases)], ...], pydantic.BeforeValidator(_listed)
     ] = ("parquet", "xes")
-    """Forms of the released log."""
+    """Forms of the released log; separated by commas as a flag."""
     release_id: str | None = None
     """Name of the release; by default a keyed digest of input and configuration."""
     max_error_ratio: float = Field(0.01, ge=0, le=1)
@@ -155,7 +157,8 @@ class ReleaseConfig(SourceConfig):
     """Folder of keys and receipts; by default TRACECLOAK_KEY_STORE or one in the home folder."""
     worker_keys: str | None = None
     """Folder on a file system that workers elsewhere can read, such as gs://BUCKET/keys, where they
-    find the keys in use; DataflowRunner needs it. Whoever can read it can subtract noise."""
+    find the keys in use; DataflowRunner needs it. Whoever can read it can subtract noise. By
+    default they find them in the key store."""
     ledger: str | None = None
     """SQLAlchemy URL of the ledger of privacy budgets; by default an SQLite file in the key store,
     which does for runs on this machine."""
@@ -208,11 +211,11 @@ def load(path: str | None, flags: Mapping[str, Any]) -> ReleaseConfig:
     """
     body = {} if path is None else read_yaml(path)
     method = flags.get("method", body.get("method"))
-    names = set(method_named(method).Params.model_fields) if method is not None else set()
-    params = {name: value for name, value in flags.items() if name in names}
+    fields = {} if method is None else method_named(method).Params.model_fields
+    params = {n: given_value(n, value, fields[n]) for n, value in flags.items() if n in fields}
     if params:
         body["params"] = {**(body.get("params") or {}), **params}
-    others = {name: value for name, value in flags.items() if name not in names}
+    others = {name: value for name, value in flags.items() if name not in fields}
     config = _with_public_inputs(_checked(ReleaseConfig, body, others))
     _ = config.method_params, config.mapping  # checked before anything else happens
     return config
@@ -288,7 +291,7 @@ def read_yaml(path: str) -> dict[str, Any]:
     """
     try:
         with open(path, encoding="utf-8") as stream:
-            body = yaml.load(stream, Loader=_StrictLoader)
+            body = yaml.load(stream, Loader=StrictLoader)
     except OSError as error:
         raise UsageError(f"configuration {path!r} cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -296,19 +299,6 @@ def read_yaml(path: str) -> dict[str, Any]:
     if not isinstance(body, dict) or not all(isinstance(key, str) for key in body):
         raise UsageError(f"configuration {path!r} must be a mapping of keys to values")
     return body
-
-
-class _StrictLoader(yaml.SafeLoader):
-    """Refuses a key that is given twice, of which YAML would silently take the last."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=deep) for key, _ in node.value]
-        twice = {str(key) for key in keys if keys.count(key) > 1}
-        if twice:
-            raise yaml.constructor.ConstructorError(
-                None, None, f"key given twice: {', '.join(sorted(twice))}", node.start_mark
-            )
-        return super().construct_mapping(node, deep=deep)
 
 
 _WHERE = re.compile(r"^\s*(?P<column>.+?)\s*(?P<sign>\^=|=)\s*(?P<value>.*?)\s*$")

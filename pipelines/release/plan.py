@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.release.config import ReleaseConfig
+from tracecloak.pipelines.release.flag_texts import shown
 from tracecloak.pipelines.release.source import source_of
 from tracecloak.pipelines.release.worth import SIZES, worth_lines
 from tracecloak.transforms.publish.names import DFG_NAME, PARTS, STATEMENT_NAME, log_name, part_name
@@ -45,7 +46,7 @@ def plan_lines(config: ReleaseConfig, sizes: Sequence[int] = ()) -> Iterator[str
     yield ""
     yield f"Does ({method.name}: {method.summary})"
     for name, value in params.resolved().items():
-        yield f"  {name} = {value}"
+        yield from shown(name, value, "  ")
     for sentence in method.explain(params):
         yield f"  {sentence}"
     yield ""

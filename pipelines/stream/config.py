@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 from pydantic import Field
+from pydantic.fields import FieldInfo
 
 from tracecloak.anonymizers.contract.method import Params
 from tracecloak.anonymizers.noise.randomness import text_digest
@@ -24,6 +25,12 @@ from tracecloak.pipelines.release.config import (
     parse_where,
     read_yaml,
     usage_error,
+)
+from tracecloak.pipelines.release.flag_texts import (
+    form_of,
+    given_value,
+    parameter_help,
+    standing,
 )
 from tracecloak.pipelines.runners.names import is_local
 from tracecloak.schemas.errors import UsageError
@@ -50,6 +57,14 @@ _UNITS_US = {
 }
 _DURATION = re.compile(r"\s*(\d{1,12}(?:\.\d{1,6})?)\s*(ms|s|m|h|d|w)\s*")
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
+
+
+# The defaults of durations, as they are written; fields have them in microseconds.
+_DURATIONS = {"max_disorder": "0s", "tombstone": "7d", "release_delay": "60s"}
+# Parameters of private-log that are no flags: no stream carries attributes, and the vocabulary of
+# every stream is declared.
+_REFUSED = "attributes"
+_NOT_IN_STREAMS = (_REFUSED, "buy_vocabulary", "max_activities")
 
 
 def _duration(value: Any) -> int:
@@ -157,9 +172,11 @@ class StreamConfig(pydantic.BaseModel):
     """Name of the epoch. Each has a noise key and a budget of its own: the same one again spends
     nothing and publishes the same numbers, another one is another spend."""
     input_subscription: str | None = None
-    """Pub/Sub subscription, projects/PROJECT/subscriptions/NAME."""
+    """Pub/Sub subscription, projects/PROJECT/subscriptions/NAME. Without it, input_topic is needed.
+    """
     input_topic: str | None = None
-    """Pub/Sub topic, in place of a subscription: a new one is made, which sees what comes then."""
+    """Pub/Sub topic, for which a new subscription is made, which sees what comes then. Without it,
+    input_subscription is needed."""
     message_schema: Literal["avro", "json"] | None = Field(None, alias="schema")
     """Kind of the messages: avro, of schemas/files/event.avsc; json, objects. By default either."""
     columns: Columns = Columns()
@@ -169,9 +186,9 @@ class StreamConfig(pydantic.BaseModel):
     event_id: str = EVENT_ID
     """Field with the id of the event, by which one that is delivered twice is known."""
     id_attribute: str | None = None
-    """Attribute of the message with that id, before the field."""
+    """Attribute of the message with that id, before the field; by default none."""
     time_attribute: str | None = None
-    """Attribute of the message with the time of the event, before the field."""
+    """Attribute of the message with the time of the event, before the field; by default none."""
 
     clock: Literal["event", "publishing"] = "event"
     """Whose clock times the events of a case and orders them: event, their senders'; publishing,
@@ -184,13 +201,14 @@ class StreamConfig(pydantic.BaseModel):
     """window: of each step. total: of all steps so far. sliding: of the last sliding_steps
     steps."""
     sliding_steps: int | None = None
-    """Steps of a sliding sum."""
+    """Steps of a sliding sum, needed with view sliding; by default not set."""
     epsilon: Exact
     """Privacy loss of all steps of the horizon together, a decimal above 0."""
     delta: Exact = RigorousParams.model_fields["delta"].default
     """Probability with which epsilon may not hold, for all steps together."""
     max_cases: int | None = None
-    """Public upper bound on the number of cases of all steps, which bounds delta."""
+    """Public upper bound on the number of cases of all steps, which bounds delta; without it, delta
+    is at most 1e-5."""
     vocabulary: Annotated[tuple[str, ...], pydantic.BeforeValidator(_vocabulary), _or_text(_TEXTS)]
     """Public file of activity names, one a line; any other activity counts as __other__."""
     closed_vocabulary: bool = False
@@ -205,10 +223,11 @@ class StreamConfig(pydantic.BaseModel):
     """case: epsilon holds for all steps together. w_event: for what an individual does within any
     w_event_steps steps, where individuals have no bound on their cases over the whole horizon."""
     w_event_steps: int | None = None
-    """Steps within which w_event protects an individual."""
+    """Steps within which w_event protects an individual, needed with it; by default not set."""
     max_cases_per_individual: int | None = None
-    """Cases of one individual that count, over the whole horizon or, with w_event, in each step; 1
-    if individual_id is mapped. Noise grows in proportion."""
+    """Cases of one individual that count, over the whole horizon or, with w_event, in each step. By
+    default 1 if individual_id is mapped; if it is not, the unit is the case. Noise grows in
+    proportion."""
     log_params: dict[str, Any] = Field(default_factory=dict)
     """Further parameters of the product: those of private-log for product log."""
 
@@ -228,12 +247,12 @@ class StreamConfig(pydantic.BaseModel):
     end_activity: Annotated[
         tuple[str, ...], pydantic.BeforeValidator(_as_list), _or_text(_TEXTS)
     ] = ()
-    """Public activity that ends a case; may be repeated."""
+    """Public activity that ends a case; as a flag it may be repeated. By default none does."""
     tombstone: Duration = 7 * _UNITS_US["d"]
     """How long a closed case is remembered, so that what still comes of it is dropped; at least as
-    long as the subscription can redeliver (default 7d)."""
+    long as the subscription can redeliver."""
     release_delay: Duration = 60 * _SECOND_US
-    """How long after its end a step waits for messages that are late (default 60s)."""
+    """How long after its end a step waits for messages that are late."""
 
     output: str = Field(min_length=1)
     """Folder of all releases, on any Beam file system. It always gets the JSON of every step: that
@@ -244,23 +263,24 @@ class StreamConfig(pydantic.BaseModel):
     """Forms of the files beside JSON: parquet, and for product log every format of a release
     (default parquet, and xes for product log)."""
     output_topic: str | None = None
-    """Pub/Sub topic that gets the JSON of every step as well."""
+    """Pub/Sub topic that gets the JSON of every step as well; by default none does."""
     dead_letter: str | None = None
     """Folder for the times of messages that cannot be read; by default _internal/ in the output."""
     reject_topic: str | None = None
-    """Pub/Sub topic that gets these as well."""
+    """Pub/Sub topic that gets these as well; by default none does."""
     key_store: str | None = None
     """Folder of keys and receipts; by default TRACECLOAK_KEY_STORE or one in the home folder."""
     worker_keys: str | None = None
     """Folder on a file system that workers elsewhere can read, such as gs://BUCKET/keys, where they
-    find the keys in use; DataflowRunner needs it. Whoever can read it can subtract noise."""
+    find the keys in use; DataflowRunner needs it. Whoever can read it can subtract noise. By
+    default they find them in the key store."""
     ledger: str | None = None
     """SQLAlchemy URL of the ledger of privacy budgets; by default an SQLite file in the key
     store."""
     account: str = "default"
     """Account of the ledger that pays for the whole horizon before anything is read."""
     accounts: str | None = None
-    """YAML file with the caps of the accounts."""
+    """YAML file with the caps of the accounts; without it spending is recorded and not limited."""
     runner: str = STREAMING_RUNNER
     """Beam runner: BundleBasedDirectRunner for one machine, or DataflowRunner."""
     shards: int | None = Field(None, ge=1, le=1 << 16)
@@ -408,7 +428,7 @@ def load_stream(path: str | None, flags: Mapping[str, Any]) -> StreamConfig:
         UsageError: The file is no YAML mapping, or a key is unknown, missing or wrong.
     """
     body = {} if path is None else read_yaml(path)
-    own = set(stream_keys())
+    own, fields = _own_fields(), _product_fields()
     columns = {n: value for n, value in flags.items() if n in Columns.model_fields}
     if columns:
         body["columns"] = {**(body.get("columns") or {}), **columns}
@@ -417,7 +437,10 @@ def load_stream(path: str | None, flags: Mapping[str, Any]) -> StreamConfig:
             continue
         if name == "where":
             body[name] = [parse_where(text) for text in value]
-        elif name in own:
+            continue
+        if (field := fields.get(name)) is not None:
+            value = given_value(name, value, field)
+        if name in own:
             body[name] = value
         else:
             body["log_params"] = {**(body.get("log_params") or {}), name: value}
@@ -433,11 +456,11 @@ def stream_json_schema() -> dict[str, Any]:
     """Returns the JSON Schema of the configuration file of a stream."""
     schema = StreamConfig.model_json_schema()
     schema["properties"]["log_params"] |= {
-        "propertyNames": {"enum": [*log_keys(), "attributes"]},
+        "propertyNames": {"enum": [*log_keys(), _REFUSED]},
     }
     schema["properties"]["product"]["description"] = stream_keys()["product"]
-    for name, text in (("max_disorder", "0s"), ("tombstone", "7d"), ("release_delay", "60s")):
-        schema["properties"][name]["default"] = text  # which the fields have in microseconds
+    for name, text in _DURATIONS.items():
+        schema["properties"][name]["default"] = text
     equals = schema["$defs"]["Where"]["properties"]
     equals["equals"] = {"anyOf": [equals["equals"], {"type": "string"}]}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
@@ -445,21 +468,45 @@ def stream_json_schema() -> dict[str, Any]:
 
 def stream_keys() -> dict[str, str]:
     """Returns the keys of the configuration that are flags, with what they say."""
-    keys = {
-        field.alias or name: field.description or ""
-        for name, field in StreamConfig.model_fields.items()
-        if name not in ("columns", "where", "log_params")
-    }
+    keys = {name: field.description or "" for name, field in _own_fields().items()}
     kinds = (f"{name}: {kind.summary}." for name, kind in STREAM_PRODUCTS.items())
     return {**keys, "product": " ".join([keys["product"], *kinds])}
 
 
 def log_keys() -> dict[str, str]:
     """Returns the further parameters of products, with what they say."""
-    known = {*StreamConfig.model_fields, "attributes", "buy_vocabulary", "max_activities"}
+    return {name: field.description or "" for name, field in _further_fields().items()}
+
+
+def stream_helps() -> dict[str, str]:
+    """Returns the help of the flags of the configuration, with what is required or the default."""
+    own, parameters = _own_fields(), _product_fields()
+    helps = {}
+    for name, text in stream_keys().items():
+        form = form_of(name, parameters[name]) if name in parameters else ""
+        default = f"(default {_DURATIONS[name]})" if name in _DURATIONS else standing(own[name])
+        helps[name] = " ".join(f"{text} {form} {default}".split())
+    return helps
+
+
+def log_helps() -> dict[str, str]:
+    """Returns the help of the flags of further parameters of products."""
+    return {name: parameter_help(name, field) for name, field in _further_fields().items()}
+
+
+def _own_fields() -> dict[str, FieldInfo]:
     return {
-        name: field.description or ""
-        for kind in STREAM_PRODUCTS.values()
-        for name, field in kind.Params.model_fields.items()
-        if name not in known
+        field.alias or name: field
+        for name, field in StreamConfig.model_fields.items()
+        if name not in ("columns", "where", "log_params")
     }
+
+
+def _product_fields() -> dict[str, FieldInfo]:
+    kinds = STREAM_PRODUCTS.values()
+    return {name: field for kind in kinds for name, field in kind.Params.model_fields.items()}
+
+
+def _further_fields() -> dict[str, FieldInfo]:
+    known = {*StreamConfig.model_fields, *_NOT_IN_STREAMS}
+    return {name: field for name, field in _product_fields().items() if name not in known}

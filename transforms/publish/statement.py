@@ -268,7 +268,7 @@ def publishable_statement(manifest: ReleaseManifest) -> str:
 
     It depends on the manifest alone, what came out included, and shows neither its digests nor its
     versions. Parameters are shown as they are, but a vocabulary and other long values by their
-    length, and those that are empty or were not given are left out.
+    length, and those that are empty, were not given or are off are left out.
 
     Args:
         manifest: The release's; nothing in it was counted on the input.
@@ -277,7 +277,11 @@ def publishable_statement(manifest: ReleaseManifest) -> str:
         UsageError: Epsilon is finite, but not in (0, 10^6].
     """
     guarantee = manifest.guarantee
-    given = {name: value for name, value in manifest.params.items() if value not in (None, [], {})}
+    given = {
+        name: value
+        for name, value in manifest.params.items()
+        if value not in (None, [], {}) and value is not False
+    }
     return _render(
         "statement.md.j2",
         {

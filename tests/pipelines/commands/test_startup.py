@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.support.releasing import csv_log, small_rows
+from tracecloak.anonymizers.registry import METHODS
 
 HEAVY = ("apache_beam", "scipy", "numpy", "pyarrow", "pydantic", "sqlalchemy")
 # Runs command lines one after the other in a process of its own, and tells after each how it ended
@@ -82,6 +83,7 @@ def test_methods_parameters_plans_and_ledgers_load_neither_beam_nor_scipy(tmp_pa
         ["ledger", "export", *ours],
         ["catalogue"],
         ["catalogue", "--json"],
+        *(["catalogue", name] for name in METHODS),
         ["release", "--method", "private-dfg", "--help"],
         ["release", *places, *amun, "2"],
         ["release", *places, *amun, "0.2", "--shards", "0"],
@@ -91,7 +93,7 @@ def test_methods_parameters_plans_and_ledgers_load_neither_beam_nor_scipy(tmp_pa
         ["plan", *places, "--method", "private-dfg", "--epsilon", "1"],
     ]
     found = loaded_by(*lines)
-    assert [code for code, _ in found] == [0] * 6 + [2] * 3 + [0] * 3
+    assert [code for code, _ in found] == [0] * (6 + len(METHODS)) + [2] * 3 + [0] * 3
     assert {"apache_beam", "scipy"} & {name for _, names in found for name in names} == set()
     assert "pyarrow" in found[-1][1]  # what is loaded is noticed
     assert log.exists() and not (tmp_path / "out").exists()

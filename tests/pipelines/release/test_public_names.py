@@ -102,7 +102,7 @@ def test_what_is_struck_out_is_in_no_byte_of_the_release(tmp_path: Path) -> None
     for path in (tmp_path / "out").rglob("*"):
         assert path.is_dir() or b"Odd" not in path.read_bytes()
     statement = (tmp_path / "out/run_id=r/statement.md").read_text()
-    assert "names that were copied from this log are not protected" in statement
+    assert "a name copied from this log is not protected" in statement
 
 
 def test_a_name_with_a_line_break_cannot_be_listed_and_is_counted(

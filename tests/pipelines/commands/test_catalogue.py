@@ -1,0 +1,127 @@
+"""`tracecloak catalogue`: the list, and one method in full with an example that works."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.releasing import tracecloak
+from tracecloak.anonymizers.registry import METHODS
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the log that examples are for, which is a smaller one here."""
+    folder = tmp_path_factory.mktemp("sample")
+    log, names = folder / "hospital.xes.gz", folder / "activities.txt"
+    assert tracecloak("sample", "--cases", 400, "--output", log, "--vocabulary", names) == 0
+    return folder
+
+
+@pytest.fixture
+def place(sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """That folder to work in, with keys and budgets of the test's own."""
+    monkeypatch.chdir(sample)
+    monkeypatch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path / "keys"))
+    return sample
+
+
+def section(text: str, heading: str) -> list[str]:
+    """The lines below a heading, without the blanks before them."""
+    lines = text.split(f"\n{heading}", 1)[1].split("\n\n")[0].splitlines()[1:]
+    return [line.removeprefix("  ") for line in lines]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_one_method_in_full(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tracecloak("catalogue", name) == 0
+    text = capsys.readouterr().out
+    method = METHODS[name]
+    assert text.startswith(f"{name}: {method.summary}\n")
+    assert "None" not in text and "TODO" not in text
+    guarantee = method.guarantee(method.Params(**method.examples[0]))
+    assert guarantee.kind in text and guarantee.sentence in text
+    parameters = section(text, "Parameters")
+    for flag, field in method.Params.model_fields.items():
+        (at,) = (i for i, line in enumerate(parameters) if line.startswith(f"--{flag}  "))
+        said = " ".join((field.description or "").split())
+        assert said and said in parameters[at + 1]
+        assert ("(required)" in parameters[at + 1]) == field.is_required()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_its_example_works_and_spends_what_it_says(
+    name: str, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tracecloak("catalogue", name)
+    text = capsys.readouterr().out
+    sample, release = map(shlex.split, section(text, "Example"))
+    assert sample[:2] == ["tracecloak", "sample"] and release[:2] == ["tracecloak", "release"]
+    assert {place / word for word in sample if "." in word} == set(place.iterdir())
+    assert tracecloak("plan", *release[2:]) == 0
+    planned = capsys.readouterr().out
+    parts = [line for line in section(text, "Spends") if not line.startswith("no epsilon")]
+    assert [f"  {part}" for part in parts] == [
+        line
+        for line in planned.splitlines()
+        if re.fullmatch(r"  .*: epsilon [\d.]+, delta [\d.]+", line)
+    ]
+    for sentence in section(text, "Does"):
+        assert f"  {sentence}\n" in planned
+    places = ["--output", tmp_path / "out", "--runner", "InMemory"]
+    assert tracecloak(*release[1:], *places) == 0
+
+
+def test_ranges_choices_and_units_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    tracecloak("catalogue", "private-log")
+    text = capsys.readouterr().out
+    for line in (
+        "--epsilon  number above 0 to 1,000",
+        "--delta  number from 0 to 0.5",
+        "--l2_clip  number from 1 to 100,000",
+        "--products  one of log, variants",
+        "--vocabulary  file",
+        "--working_days  list, each one of mon, tue, wed, thu, fri, sat, sun",
+        "--attributes  mapping",
+    ):
+        assert f"  {line}\n" in text
+    tracecloak("catalogue", "dpim")
+    assert "  --size_bounds  whole number, whole number\n" in capsys.readouterr().out
+    tracecloak("catalogue", "amun")
+    text = capsys.readouterr().out
+    assert "  --start_precision_days  number above 0 or authors\n" in text
+    assert "  --time_precision_us  whole number above 0\n" in text
+    assert "  --log_start  time with its offset, such as 2026-01-01T00:00:00Z\n" in text
+
+
+def test_json_of_one_is_its_entry_in_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    tracecloak("catalogue", "--json")
+    entries = json.loads(capsys.readouterr().out)
+    assert tracecloak("catalogue", "tlkc", "--json") == 0
+    assert json.loads(capsys.readouterr().out) in entries
+
+
+def test_the_list_writes_no_python(capsys: pytest.CaptureFixture[str]) -> None:
+    tracecloak("catalogue")
+    text = capsys.readouterr().out
+    assert "None" not in text and "('" not in text
+    assert "vocabulary A,B,C" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("privat-log", "unknown method 'privat-log'; did you mean private-log"),
+        ("xx", "unknown method 'xx'; tracecloak catalogue lists all"),
+    ],
+)
+def test_an_unknown_name_is_told_with_those_that_are_close(
+    name: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tracecloak("catalogue", name) == 2
+    assert told in capsys.readouterr().err

@@ -1,0 +1,89 @@
+"""The help of every command: what is required says so, and what is not says what holds without."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.support.releasing import tracecloak
+from tracecloak.anonymizers.registry import METHODS
+from tracecloak.pipelines.commands.table import COMMANDS
+from tracecloak.pipelines.experiments.run import GRIDS
+
+OF_A_RELEASE = ("release", "plan", "attack")
+LINES = [
+    *([name] for name in COMMANDS),
+    *([name, "--method", method] for name in OF_A_RELEASE for method in METHODS),
+    ["attack", "--linkage"],
+    *(["experiment", name] for name in GRIDS),
+]
+# What says that a flag has no default, and what is so if it is not given.
+_WITHOUT = re.compile(r"\(default\b|\bby default\b|\bwithout it\b|\bnot looked at\b", re.IGNORECASE)
+
+
+def flags_of(text: str) -> dict[str, str]:
+    """The help of each flag that takes a value, from what `--help` prints."""
+    lines = text[text.index("options:") :]
+    found = re.split(r"^  (?=-)", lines, flags=re.MULTILINE)[1:]
+    parts = (re.match(r"--(\w+) (\S+)(.*)", part.split("\n\n")[0], re.DOTALL) for part in found)
+    return {part[1]: " ".join(part[3].split()) for part in parts if part is not None}
+
+
+@pytest.mark.parametrize("line", LINES, ids=" ".join)
+def test_every_flag_says_that_it_is_required_or_what_holds_without_it(
+    line: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    with pytest.raises(SystemExit) as ended:
+        tracecloak(*line, "--help")
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    assert "None" not in text
+    for name, said in flags_of(text).items():
+        assert ("(required)" in said) != bool(_WITHOUT.search(said)), f"{name}: {said}"
+
+
+@pytest.mark.parametrize(
+    ("line", "required"),
+    [
+        (["release"], {"input", "method", "output"}),
+        (["plan", "--method", "dpim"], {"input", "method", "output", "epsilon"}),
+        (["attack"], {"input", "method", "report"}),
+        (["attack", "--linkage"], {"original", "released", "report"}),
+        (["compare"], {"input", "output"}),
+        (["evaluate"], {"original", "released", "output"}),
+        (["experiment"], {"output"}),
+        (["key"], {"output"}),
+        (["ledger"], set()),
+        (
+            ["stream"],
+            {"release_id", "epoch", "epsilon", "vocabulary", "period", "horizon", "start", "gap",
+             "max_lifetime", "output"},
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_required_is(
+    line: list[str],
+    required: set[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    with pytest.raises(SystemExit):
+        tracecloak(*line, "--help")
+    said = flags_of(capsys.readouterr().out)
+    assert {name for name, text in said.items() if "(required)" in text} == required
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_help_of_a_method_calls_required_what_its_parameters_need(
+    method: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    with pytest.raises(SystemExit):
+        tracecloak("release", "--method", method, "--help")
+    said = flags_of(capsys.readouterr().out)
+    for name, field in METHODS[method].Params.model_fields.items():
+        if name in said:  # those of yes and no may come without a value
+            assert ("(required)" in said[name]) == field.is_required()

@@ -1,0 +1,295 @@
+"""Whatever a configuration file can say of a method or of a stream's product, flags can say."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pydantic
+import pytest
+import yaml
+from pydantic.fields import FieldInfo
+
+from tests.support.releasing import csv_log, small_rows, tracecloak
+from tracecloak.anonymizers.registry import METHODS
+from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
+from tracecloak.pipelines.release.config import ReleaseConfig
+from tracecloak.pipelines.release.flag_texts import as_json, given_value
+from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.pipelines.stream.run import StreamOutcome
+
+# Values of fields that have no default to take, by name.
+VALUES: Mapping[str, Any] = {
+    "attributes": {
+        "org:resource": {"values": ["R1", "R, 2"]},
+        "case:age": {"bounds": [0, 100], "n_bins": 4, "whole": True, "column": "Age"},
+    },
+    "budget_split": {"variants": "0.5", "starts": "0.2"},
+    "compression": "noise",
+    "duration": {"cost:units": {"bounds": [0.5, 500], "n_bins": 100}},
+    "epochs": 5,
+    "epsilon": "0.25",
+    "first_date": "2026-01-01",
+    "guessing_advantage": "0.2",
+    "holidays": ["2026-01-01", "2026-12-25"],
+    "horizon": 24,
+    "l2_clip": "2.5",
+    "last_date": "2026-12-31",
+    "log_end": "2026-12-31T00:00:00Z",
+    "log_start": "2026-01-01T00:00:00+02:00",
+    "max_cases": 100_000,
+    "max_cases_per_individual": 2,
+    "max_prefix_length": 7,
+    "max_trace_length": 9,
+    "max_violations": 3,
+    "model": {
+        "activities": ["A", "B, C"],
+        "begins": ["A"],
+        "never": [["A", "A"]],
+        "always_follows": [["A", "B, C"]],
+        "always_precedes": [],
+    },
+    "p_harmful": 4,
+    "p_harmless": 3,
+    "prior": "clamped",
+    "resources": {"org:resource": {"values": ["R1", "R2"]}},
+    "saturated_epsilon": 0.7,
+    "sensitive": {"case:diagnosis": {"values": ["A", "B"]}},
+    "size_bounds": [5, 20],
+    "sliding_steps": 7,
+    "start_precision_days": "authors",
+    "time_precision_us": 10,
+    "time_unit_us": 60_000_000,
+    "vocabulary": ["A", "B, C", " D", "[E]"],
+    "w_event_steps": 3,
+    "working_days": ["mon", "tue"],
+    "working_hours": "8-18",
+}
+
+
+def plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def in_line(name: str, value: Any, folder: Path) -> str:
+    """What is plain as it is; lists and mappings as JSON."""
+    return json.dumps(value) if isinstance(value, list | tuple | dict) else plain(value)
+
+
+def as_yaml(name: str, value: Any, folder: Path) -> str:
+    """The same as in a configuration file."""
+    if not isinstance(value, list | tuple | dict):
+        return plain(value)
+    return yaml.safe_dump(json.loads(json.dumps(value)), default_flow_style=True, width=10**6)
+
+
+def of_file(name: str, value: Any, folder: Path) -> str:
+    """Lists and mappings from files of their own."""
+    if not isinstance(value, list | tuple | dict):
+        return plain(value)
+    (folder / f"{name}.yaml").write_text(yaml.safe_dump(json.loads(json.dumps(value))))
+    return f"@{folder / name}.yaml"
+
+
+def by_commas(name: str, value: Any, folder: Path) -> str:
+    """Lists of what has no commas between commas; activities and models from their files."""
+    if name == "vocabulary":
+        (folder / "names.txt").write_text("\n".join(value))
+        return str(folder / "names.txt")
+    if name == "model":
+        (folder / "model.json").write_text(json.dumps(value))
+        return str(folder / "model.json")
+    if isinstance(value, list | tuple) and not any("," in plain(part) for part in value):
+        return ", ".join(map(plain, value))
+    return in_line(name, value, folder)
+
+
+FORMS = pytest.mark.parametrize("form", [in_line, as_yaml, of_file, by_commas])
+
+
+@pytest.fixture
+def planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[list[str]], ReleaseConfig]:
+    """What the command `plan` makes of a command line."""
+    log = csv_log(tmp_path / "log.csv", list(small_rows()))
+    seen: list[ReleaseConfig] = []
+    monkeypatch.setattr(
+        "tracecloak.pipelines.release.plan.plan_lines", lambda config: seen.append(config) or []
+    )
+
+    def run(flags: list[str]) -> ReleaseConfig:
+        assert tracecloak("plan", "--input", log, "--output", tmp_path / "out", *flags) == 0
+        return seen.pop()
+
+    return run
+
+
+@FORMS
+@pytest.mark.parametrize("name", METHODS)
+def test_every_example_is_the_same_as_flags_and_as_a_mapping(
+    name: str,
+    form: Callable[[str, Any, Path], str],
+    tmp_path: Path,
+    planned: Callable[[list[str]], ReleaseConfig],
+) -> None:
+    for given in METHODS[name].examples:
+        flags = [f"--{key}={form(key, value, tmp_path)}" for key, value in given.items()]
+        if "max_cases_per_individual" in given:
+            flags.append("--individual_id=person")
+        found = planned(["--method", name, *flags]).method_params
+        assert found == METHODS[name].Params(**given)
+
+
+def fields() -> list[tuple[str, str, FieldInfo]]:
+    """Every parameter of every method and of every product of a stream."""
+    holders = [*METHODS.items(), *((f"stream {n}", kind) for n, kind in STREAM_PRODUCTS.items())]
+    return [
+        (holder, name, field)
+        for holder, kind in holders
+        for name, field in kind.Params.model_fields.items()
+    ]
+
+
+@FORMS
+def test_every_parameter_of_all_methods_and_products_can_be_a_flag(
+    form: Callable[[str, Any, Path], str], tmp_path: Path
+) -> None:
+    assert len(fields()) > 250
+    for holder, name, field in fields():
+        own = None if field.is_required() else as_json(field.get_default(call_default_factory=True))
+        value = own if own not in (None, [], {}) else VALUES[name]
+        type_: Any = field.annotation
+        alone: type[pydantic.BaseModel] = pydantic.create_model(
+            "Alone", __config__=pydantic.ConfigDict(extra="forbid"), **{name: (type_, field)}
+        )
+        expected = alone(**{name: value})
+        if form is by_commas and name in ("vocabulary", "model"):
+            continue  # whose files are read with the configuration
+        given = given_value(name, form(name, value, tmp_path), field)
+        assert alone(**{name: given}) == expected, (holder, name)
+
+
+@FORMS
+def test_the_parameters_of_a_streams_products_are_the_same_as_flags_and_in_a_file(
+    form: Callable[[str, Any, Path], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[StreamConfig] = []
+
+    def run(config: StreamConfig, _: object) -> StreamOutcome:
+        seen.append(config)
+        return StreamOutcome("nowhere", is_spent=True)
+
+    monkeypatch.setattr("tracecloak.pipelines.stream.run.run_stream", run)
+    common = {
+        "release_id": "ward",
+        "epoch": "1",
+        "input_topic": "projects/p/topics/t",
+        "output": str(tmp_path / "out"),
+        "epsilon": "1",
+        "vocabulary": ["A", "B"],
+        "period": "1h",
+        "horizon": 24,
+        "start": "2026-11-22",
+        "gap": "30m",
+        "max_lifetime": "1d",
+        "end_activity": ["A", "B"],
+    }
+    further = {
+        "working_days": ["mon", "tue"],
+        "holidays": ["2026-01-01"],
+        "budget_split": {"variants": 0.5},
+        "first_date": "2026-01-01",
+        "last_date": "2026-12-31",
+    }
+    for product in (
+        {"product": "dfg", "view": "sliding", "sliding_steps": 7, "l2_clip": 4},
+        {"product": "variants", "guarantee": "w_event", "w_event_steps": 2,
+         "columns": {"individual_id": "person"}},
+        {"product": "log", "formats": ["parquet", "csv"], "log_params": further},
+    ):  # fmt: skip
+        whole: dict[str, Any] = {**common, **product}
+        (tmp_path / "ward.yaml").write_text(yaml.safe_dump(whole))
+        assert tracecloak("stream", tmp_path / "ward.yaml") == 0
+        ends = whole.pop("end_activity")
+        flags = {**whole, **whole.pop("log_params", {}), **whole.pop("columns", {})}
+        flags = {n: v for n, v in flags.items() if n not in ("log_params", "columns")}
+        typed = [f"--end_activity={name}" for name in ends]
+        typed += [
+            f"--{n}={','.join(v) if n == 'formats' else form(n, v, tmp_path)}"
+            for n, v in flags.items()
+        ]
+        assert tracecloak("stream", *typed) == 0
+        assert seen.pop().params == seen[-1].params
+        seen.pop()
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "told"),
+    [
+        ("size_bounds", "[5, 20", "size_bounds: what begins with [ must be JSON, or YAML"),
+        ("size_bounds", "5", "size_bounds"),
+        ("size_bounds", "@none.yaml", "size_bounds: file 'none.yaml' cannot be read"),
+        ("vocabulary", '{"A": 1, "A": 2}', "vocabulary: key given twice: A"),
+        ("vocabulary", "{A: 1, A: 2}", "key given twice: A"),
+    ],
+)
+def test_a_text_that_stands_for_nothing_is_told_with_its_flag(
+    flag: str, value: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = csv_log(tmp_path / "log.csv", list(small_rows()))
+    given = ["--input", log, "--output", "out", "--method", "dpim", "--epsilon", 1]
+    assert tracecloak("plan", *given, f"--{flag}", value) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_yaml_is_told_with_its_flag(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bounds.yaml").write_text("[5, 20")
+    given = ["--input", "x", "--output", "out", "--method", "dpim", "--epsilon", 1]
+    assert tracecloak("plan", *given, "--size_bounds", f"@{tmp_path / 'bounds.yaml'}") == 2
+    assert "is no YAML" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_plan_reads_without_python(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither what Python calls nothing nor how it writes lists, mappings and truth."""
+    log = tmp_path / "log.csv"
+    log.write_text(
+        "case_id,activity,timestamp,person,org:resource,case:age,cost:units,case:diagnosis\n"
+        "c,A,2026-01-01T00:00:00Z,p,R1,3,4,A\n"
+    )
+    for given in METHODS[name].examples:
+        (tmp_path / "release.yaml").write_text(
+            json.dumps({"method": name, "params": dict(given), "input": str(log), "output": "out"})
+        )
+        unit = ["--individual_id=person"] if "max_cases_per_individual" in given else []
+        assert tracecloak("plan", tmp_path / "release.yaml", *unit) == 0
+        text = capsys.readouterr().out
+        assert not re.search(r"\bNone\b|\bTrue\b|\bFalse\b|[\[\]{}]|\('|', '", text)
+        for key, value in given.items():
+            (line,) = (found for found in text.splitlines() if re.match(rf"  {key}( =|:$)", found))
+            if isinstance(value, str | int):
+                assert line == f"  {key} = {plain(value)}" or key in ("epsilon", "delta")
+            elif isinstance(value, tuple):
+                assert line == f"  {key} = {', '.join(map(plain, value))}"
+
+
+def test_a_plan_says_what_is_not_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = csv_log(tmp_path / "log.csv", list(small_rows()))
+    given = ["--input", log, "--output", "out", "--method", "private-log", "--epsilon", 1]
+    parts = '{"org:resource": {values: [R1, "R, 2"]}}'
+    assert tracecloak("plan", *given, "--holidays", "2026-01-01, 2026-12-25") == 0
+    text = capsys.readouterr().out
+    assert "  max_cases = not set\n" in text and "  budget_split = none\n" in text
+    assert "  holidays = 2026-01-01, 2026-12-25\n" in text
+    log.write_text("case_id,activity,timestamp,org:resource\nc,A,2026-01-01T00:00:00Z,R1\n")
+    assert tracecloak("plan", *given, "--attributes", parts) == 0
+    text = capsys.readouterr().out
+    assert '  attributes:\n    org:resource:\n      values = R1, "R, 2"\n' in text

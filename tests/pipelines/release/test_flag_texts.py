@@ -1,0 +1,77 @@
+"""Values as texts of flags and back, and as lines to read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pydantic
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracecloak.pipelines.release.flag_texts import flag_text, given_value, parameter_help, shown
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+class Some(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(use_attribute_docstrings=True)
+
+    names: tuple[str, ...] | None = None
+    """Names."""
+    parts: dict[str, Any] = {"a": 1}
+    """Parts."""
+    size: int
+    """Size."""
+    pair: list[int] = [1, 2]
+    """Pair."""
+    vocabulary: tuple[str, ...] = ()
+    """File."""
+
+
+FIELDS = Some.model_fields
+
+
+@given(st.lists(st.text()))
+def test_a_list_of_texts_comes_back_from_its_flag(names: list[str]) -> None:
+    assert given_value("names", flag_text(names), FIELDS["names"]) == names
+
+
+@given(st.dictionaries(st.text(), JSON))
+def test_a_mapping_comes_back_from_its_flag(parts: dict[str, Any]) -> None:
+    assert given_value("parts", flag_text(parts), FIELDS["parts"]) == parts
+
+
+@given(st.text())
+def test_the_text_of_a_plain_value_is_left_as_it_is(text: str) -> None:
+    assert given_value("size", text, FIELDS["size"]) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "lines"),
+    [
+        (None, ["a = not set"]),
+        ([], ["a = none"]),
+        (True, ["a = true"]),
+        (["x", "y, z", 3], ['a = x, "y, z", 3']),
+        ({"b": {"c": [1, 2]}}, ["a:", "  b:", "    c = 1, 2"]),
+        ([["x", "y"], ["z"]], ["a:", "  - x, y", "  - z"]),
+    ],
+)
+def test_values_as_lines_to_read(value: Any, lines: list[str]) -> None:
+    assert list(shown("a", value)) == lines
+
+
+def test_help_says_the_form_and_what_is_required() -> None:
+    ending = "@FILE, a file of YAML or JSON."
+    assert {name: parameter_help(name, field) for name, field in FIELDS.items()} == {
+        "names": f"Names. Separated by commas, as JSON, or {ending}",
+        "parts": f'Parts. As JSON, or {ending} (default {{"a": 1}})',
+        "size": "Size. (required)",
+        "pair": f"Pair. Separated by commas, as JSON, or {ending} (default 1,2)",
+        "vocabulary": f"File. Instead of that file's path also JSON, or {ending}",
+    }
