@@ -17,7 +17,8 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     parser.usage = "tracecloak plan [CONFIG.yaml] [FLAG ...] [FLAG OF BEAM ...]"
     parser.add_argument(
         "--cases",
-        help="numbers of cases, by commas, for which to say what it would be worth",
+        help="numbers of cases, by commas, for which to say what it would be worth "
+        "(default 100,1000,10000)",
     )
     add_release_flags(parser, argv, config)
 

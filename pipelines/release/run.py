@@ -37,6 +37,7 @@ from tracecloak.schemas.arrays.merging import Pieces
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.counted import yield_of_log
 from tracecloak.schemas.published.manifest import OutputFile, ReleaseManifest
 from tracecloak.schemas.published.rows import parts_of
 from tracecloak.schemas.published.yields import Yield
@@ -289,7 +290,7 @@ def _write_log(
         for number, cases in parts_of(batch, config.parts):
             parts[number].append(cases)
     written = [write_part(folder, manifest, number, cases) for number, cases in parts.items()]
-    came_out = Yield.of_log(graph.result(), variants.result().n_variants, names)
+    came_out = yield_of_log(graph.result(), variants.result().n_variants, names)
     others = [write_dfg(folder, graph.result(), names)]
     for kind in config.formats:
         if kind != PARTS:

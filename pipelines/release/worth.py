@@ -26,6 +26,7 @@ from tracecloak.schemas.arrays.merging import offsets_of
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.counted import yield_of_log
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.yields import Yield
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
@@ -117,7 +118,7 @@ def worth_of(method: Anonymizer, params: Any, n_cases: int) -> Worth:
     released = _together(made.traces)
     variants = VariantHistogram.from_traces(released)
     graph = DirectlyFollows.from_traces(released)
-    held = Yield.of_log(graph, variants.n_variants, released.vocabulary).beside(held)
+    held = yield_of_log(graph, variants.n_variants, released.vocabulary).beside(held)
     share = _share_of_cases(traces, released)
     return Worth(n_cases, held, len(names), share, _error(true, _pairs(released)))
 

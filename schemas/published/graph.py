@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.counted import named
 from tracecloak.schemas.published.product import Key
-from tracecloak.schemas.published.yields import Yield, named
+from tracecloak.schemas.published.yields import Yield
 
 
 @dataclass(frozen=True, eq=False)

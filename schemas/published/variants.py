@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
+from tracecloak.schemas.published.counted import named
 from tracecloak.schemas.published.product import Key
-from tracecloak.schemas.published.yields import Yield, named
+from tracecloak.schemas.published.yields import Yield
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,13 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
-from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
-
 _HALF = 0.5
 
 
@@ -37,19 +30,6 @@ class Yield:
     named_share: float | None = None
     case_share: float | None = None
 
-    @classmethod
-    def of_log(
-        cls, graph: DirectlyFollows, n_variants: int, vocabulary: ActivityVocabulary
-    ) -> Yield:
-        """Returns what a released log holds, by its own graph and number of variants."""
-        n_cases = int(graph.counts[graph.sources == vocabulary.start].sum())
-        inner = graph.targets != vocabulary.end
-        passed = np.bincount(
-            graph.targets[inner], graph.counts[inner].astype(np.float64), len(vocabulary)
-        )
-        n_activities, share = named(vocabulary.names, passed)
-        return cls(n_cases, n_variants, n_activities, None, share)
-
     def beside(self, other: Yield) -> Yield:
         """Returns these numbers, and where there is none, those of another part of the release."""
         own = {f.name: getattr(self, f.name) for f in fields(self)}
@@ -70,6 +50,8 @@ class Yield:
     @property
     def sentence(self) -> str:
         """What came out, in words; empty where there is no number."""
+        from tracecloak.schemas.events.vocabulary import OTHER  # a manifest must load without numpy
+
         told = [
             _counted(self.n_cases, "case"),
             _counted(self.n_variants, "variant"),
@@ -103,19 +85,6 @@ class Yield:
             name: round(value, 4) if isinstance(value, float) else value
             for name, value in body.items()
         }
-
-
-def named(names: pa.StringArray, occurrences: np.ndarray) -> tuple[int, float | None]:
-    """Returns how many names but OTHER occur, and their share of all occurrences.
-
-    Args:
-        names: string[n].
-        occurrences: int64[n] or float64[n], of each name.
-    """
-    is_other = np.asarray(pc.equal(names, OTHER)) if len(names) else np.zeros(0, bool)
-    total = float(occurrences.sum())
-    share = float(occurrences[~is_other].sum()) / total if total else None
-    return int(np.count_nonzero(occurrences[~is_other] > 0)), share
 
 
 def _counted(number: int | None, one: str, many: str = "") -> str:

@@ -18,6 +18,7 @@ from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.counted import yield_of_log
 from tracecloak.schemas.published.manifest import OutputFile, ReleaseManifest
 from tracecloak.schemas.published.rows import parts_of
 from tracecloak.schemas.published.yields import Yield
@@ -188,7 +189,7 @@ def _names_of(counted: Statistics) -> ActivityVocabulary:
 
 def _yield_of_log(counted: Statistics) -> Yield:
     by_name = counted.by_name
-    return Yield.of_log(by_name["graph"], by_name["variants"].n_variants, by_name["names"])
+    return yield_of_log(by_name["graph"], by_name["variants"].n_variants, by_name["names"])
 
 
 def _write_export(

@@ -118,7 +118,7 @@ def planned(
     log = csv_log(tmp_path / "log.csv", list(small_rows()))
     seen: list[ReleaseConfig] = []
     monkeypatch.setattr(
-        "tracecloak.pipelines.release.plan.plan_lines", lambda config: seen.append(config) or []
+        "tracecloak.pipelines.release.plan.plan_lines", lambda config, _: seen.append(config) or []
     )
 
     def run(flags: list[str]) -> ReleaseConfig:
@@ -284,6 +284,7 @@ def test_a_plan_reads_without_python(
 def test_a_plan_says_what_is_not_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = csv_log(tmp_path / "log.csv", list(small_rows()))
     given = ["--input", log, "--output", "out", "--method", "private-log", "--epsilon", 1]
+    given += ["--vocabulary", '["A", "B"]', "--cases", 100]
     parts = '{"org:resource": {values: [R1, "R, 2"]}}'
     assert tracecloak("plan", *given, "--holidays", "2026-01-01, 2026-12-25") == 0
     text = capsys.readouterr().out

@@ -721,6 +721,8 @@ def random_configuration(rng: np.random.Generator, pool: list[tuple[str, str]]) 
     params["max_cases_per_individual"] = (None, 1, 2)[rng.integers(3)]
     if kind in (1, 2):
         params["vocabulary"] = ("A", "B", "C")
+    else:
+        params["buy_vocabulary"] = True
     if kind in (1, 3):
         params["l2_clip"] = str(rng.choice(["4", "6.5"]))
     if rng.random() < 0.3:

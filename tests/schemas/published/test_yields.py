@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.logs import trace_batch
 from tracecloak.schemas.events.vocabulary import OTHER
+from tracecloak.schemas.published.counted import yield_of_log
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.published.variants import most_frequent_first
@@ -20,7 +21,7 @@ def test_a_log_is_counted_by_its_own_graph() -> None:
     traces = trace_batch({"1": "a b", "2": "a b", "3": "a", "4": "b b b"})
     graph = DirectlyFollows.from_traces(traces)
     n_variants = VariantHistogram.from_traces(traces).n_variants
-    found = Yield.of_log(graph, n_variants, traces.vocabulary)
+    found = yield_of_log(graph, n_variants, traces.vocabulary)
     assert found == Yield(4, 3, 2, None, 1.0)
     assert found.sentence == "4 cases, 3 variants, 2 named activities came out."
     assert not found.is_empty and not found.is_poor

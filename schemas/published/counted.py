@@ -1,0 +1,35 @@
+"""Counts of what is released, for what a release says of its size."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+from tracecloak.schemas.published.yields import Yield
+from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+
+
+def yield_of_log(graph: DirectlyFollows, n_variants: int, vocabulary: ActivityVocabulary) -> Yield:
+    """Returns what a released log holds, by its own graph and number of variants."""
+    n_cases = int(graph.counts[graph.sources == vocabulary.start].sum())
+    inner = graph.targets != vocabulary.end
+    passed = np.bincount(
+        graph.targets[inner], graph.counts[inner].astype(np.float64), len(vocabulary)
+    )
+    n_activities, share = named(vocabulary.names, passed)
+    return Yield(n_cases, n_variants, n_activities, None, share)
+
+
+def named(names: pa.StringArray, occurrences: np.ndarray) -> tuple[int, float | None]:
+    """Returns how many names but OTHER occur, and their share of all occurrences.
+
+    Args:
+        names: string[n].
+        occurrences: int64[n] or float64[n], of each name.
+    """
+    is_other = np.asarray(pc.equal(names, OTHER)) if len(names) else np.zeros(0, bool)
+    total = float(occurrences.sum())
+    share = float(occurrences[~is_other].sum()) / total if total else None
+    return int(np.count_nonzero(occurrences[~is_other] > 0)), share
