@@ -469,7 +469,7 @@ def test_boxes_are_drawn_where_the_figures_are() -> None:
         ("amun", ["--epsilons", "1"], "unknown flag --epsilons"),
         ("amun", ["--guessing_advantages", "1"], "guessing_advantages must be above 0"),
         ("amun", ["--pruning", "one"], "pruning must be above 0 and at most 100, got 'one'"),
-        ("amun", ["--profile", "old"], "profile must be one of default, paper, reference"),
+        ("amun", ["--profile", "old"], "profile must be one of paper, reference, got 'old'"),
         ("amun", ["--methods", "sapa"], "methods must be of amun, pripel, sacofa, got 'sapa'"),
         ("amun", ["--repetitions", "0"], "repetitions must be at least 1, got 0"),
         ("amun", ["--seed", "1"], "unknown flag --seed"),
