@@ -74,6 +74,6 @@ def cost_in_times(params: AmunParams) -> str:
     return (
         f"Times: the noise of a step has a mean size of at most {noise_in_ranges(params):.3g}"
         f"{longest} times the range of its transition's steps, the longest less the shortest, and "
-        "as many times more as its case has copies. "
+        "c times that if its case is released c times. "
         + afterwards.get(params.choices.compression, whole)
     )
