@@ -25,12 +25,16 @@ def noise_in_ranges(params: AmunParams) -> float:
     """Returns the mean size of a time's noise before compression, at most, in ranges of its group.
 
     Equation 3 is smallest at the prior (1 - g) / 2, where it is epsilon_d; a time whose prior plus
-    g reaches 1 has the saturated epsilon. Times of a case that is released more than once have as
-    many times the noise, and with `correlated_times` all have the longest case's length times it.
+    g reaches 1 has the saturated epsilon, and one whose clamped prior is 0 has one of its own.
+    Times of a case that is released c times have c times the noise, and with `correlated_times` all
+    have the longest case's length times it.
     """
-    epsilon = epsilon_of_counts(params.guessing_advantage)
-    saturated = params.choices.saturated_epsilon
-    return 1 / (epsilon if saturated == "epsilon_d" else min(epsilon, float(saturated)))
+    epsilons = [epsilon_of_counts(params.guessing_advantage)]
+    if params.choices.saturated_epsilon != "epsilon_d":
+        epsilons.append(float(params.choices.saturated_epsilon))
+    if params.choices.prior == "clamped":
+        epsilons.append(params.zero_prior_epsilon)
+    return 1 / min(epsilons)
 
 
 def cost_in_cases(params: AmunParams) -> str:
@@ -74,6 +78,6 @@ def cost_in_times(params: AmunParams) -> str:
     return (
         f"Times: the noise of a step has a mean size of at most {noise_in_ranges(params):.3g}"
         f"{longest} times the range of its transition's steps, the longest less the shortest, and "
-        "c times that if its case is released c times. "
-        + afterwards.get(params.choices.compression, whole)
+        "c times that if its case is released c times; a start's is of as many ranges of all "
+        "starts. " + afterwards.get(params.choices.compression, whole)
     )

@@ -156,14 +156,16 @@ def test_no_release_moves_more_cases_on_average_than_is_said() -> None:
 
 
 @pytest.mark.parametrize("profile", ["reference", "paper"])
+@pytest.mark.parametrize("zero_prior", [0.1, 10])
 @pytest.mark.parametrize("g", [0.05, 0.2, 0.5])
-def test_no_time_has_a_larger_scale_than_is_said(profile: str, g: float) -> None:
+def test_no_time_has_a_larger_scale_than_is_said(profile: str, g: float, zero_prior: float) -> None:
     """The noise in ranges of the group, of every time of Table 1 and of the hospital."""
-    params = AmunParams(guessing_advantage=g, profile=profile)
-    said = noise_in_ranges(params)
-    assert said == pytest.approx(
-        1 / min(epsilon_of_counts(g), 0.7 if profile == "reference" else np.inf)
+    smallest_epsilon = min(epsilon_of_counts(g), 0.7 if profile == "reference" else np.inf)
+    assert noise_in_ranges(AmunParams(guessing_advantage=g, profile=profile)) == pytest.approx(
+        1 / smallest_epsilon
     )
+    params = AmunParams(guessing_advantage=g, profile=profile, zero_prior_epsilon=zero_prior)
+    said = noise_in_ranges(params)
     for traces in (table_1(), [hospital()]):
         run = run_rounds(traces, Amun(), params, release_key())
         table, scales = run.statistics["sampling"]["times"], run.decisions["sampling"].scales
