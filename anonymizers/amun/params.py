@@ -47,11 +47,11 @@ class AmunParams(contract.Params):
 
     profile: Profile = "reference"
     """Which reading the other parameters default to: reference (the authors' code), or paper, whose
-    compression leaves next to nothing of the times between events."""
+    compression multiplies the times between events by a half at most, mostly far less."""
 
     oversampling_epsilon: OversamplingEpsilon | None = None
     """Epsilon of the counts in mode oversampling: epsilon_d as in the other modes, or
-    proposition_a6, which is a fifth of it and copies five times as many cases."""
+    proposition_a6, which is about a fifth of it and copies about five times as many cases."""
 
     prior: Literal["equation_1", "clamped"] | None = None
     """Prior of a relative time: equation_1, or clamped, where the lower end of the window stops at
