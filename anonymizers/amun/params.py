@@ -51,7 +51,8 @@ class AmunParams(contract.Params):
 
     oversampling_epsilon: OversamplingEpsilon | None = None
     """Epsilon of the counts in mode oversampling: epsilon_d as in the other modes, or
-    proposition_a6, which is about a fifth of it and copies about five times as many cases."""
+    proposition_a6, which is about a fifth of it and copies about five times as many cases. By
+    default that of the profile."""
 
     prior: Literal["equation_1", "clamped"] | None = None
     """Prior of a relative time: equation_1, or clamped, where the lower end of the window stops at
