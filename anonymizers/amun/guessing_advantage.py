@@ -51,6 +51,15 @@ def epsilon_of_oversampling(guessing_advantage: float) -> float:
     return -2 * math.log(u)
 
 
+def advantage_of_oversampling(epsilon: float) -> float:
+    """Equation 9: the guessing advantage that counts which only grow by |Laplace| noise allow.
+
+    The inverse of `epsilon_of_oversampling`; tanh(epsilon / 4) is that of counts that also shrink.
+    """
+    unseen = math.exp(-epsilon)
+    return unseen * math.tanh(epsilon / 4) + 1 - unseen
+
+
 @dataclass(frozen=True)
 class PriorRule:
     """How close a guess must be to count, per group of values, in the ticks of the values.

@@ -9,7 +9,7 @@ predecessor; a start is counted in whole days since the log's first; a noised re
 becomes 0 and the order of a case's events never changes, so no new variant appears (R1); noise is
 rounded to the nearest integer; an epsilon of replicated cases is divided by the number of released
 cases that stem from the same one. The profiles `paper` and `reference` fix the rest
-(`amun_state.PROFILES`).
+(`anonymizers.amun.params.PROFILES`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ import pyarrow as pa
 
 from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.amun.case_moves import draw_moves
+from tracecloak.anonymizers.amun.costs import cost_in_cases, cost_in_times
 from tracecloak.anonymizers.amun.guessing_advantage import (
     PriorKnowledge,
     PriorRule,
+    advantage_of_oversampling,
     epsilon_of_counts,
     epsilon_of_oversampling,
 )
@@ -92,11 +94,26 @@ class Amun(contract.Anonymizer):
                 "Oversampling never lowers a count, so its counts are not differentially private "
                 "for delta below 1 - e^-epsilon."
             )
+            if params.choices.oversampling_epsilon == "epsilon_d":
+                g, allowed = params.guessing_advantage, advantage_of_oversampling(params.epsilon_d)
+                reality.append(
+                    "Its epsilon_d is that of counts which also shrink, as in the authors' code. "
+                    "By Proposition A.6 of the paper that allows, where counts only grow, a "
+                    f"guessing advantage of {allowed:.4f}; for the one claimed the epsilon would "
+                    f"have to be {epsilon_of_oversampling(g):.4f}."
+                )
         if params.mode == "filtering":
             reality.append("Which cases the filter drops depends on the other cases.")
         if params.choices.compression == "noise":
             reality.append(
-                "The compression multiplies the noise, after it was drawn, by at most 1/2."
+                "The compression multiplies the noise, after it was drawn, by at most 1/2, so the "
+                "epsilon of each time is at least twice what is claimed."
+            )
+        if params.choices.prior == "clamped":
+            reality.append(
+                "A transition's smallest time counts as impossible to guess if no longer one is "
+                f"within the precision, and gets epsilon {params.zero_prior_epsilon:g} whatever "
+                "the guessing advantage."
             )
         divided = "; here each was divided by the length of the longest case."
         has_public_range = params.log_start is not None and params.log_end is not None
@@ -107,7 +124,7 @@ class Amun(contract.Anonymizer):
             epsilon=None,
             delta=None,
             claim=(
-                f"epsilon_d = {_epsilon_d(params):.4f} for the control flow and a personalised "
+                f"epsilon_d = {params.epsilon_d:.4f} for the control flow and a personalised "
                 "epsilon for each time, so that an attacker's guessing advantage stays at or below "
                 f"{params.guessing_advantage:g}."
             ),
@@ -133,13 +150,17 @@ class Amun(contract.Anonymizer):
             "sampling": (
                 f"counts durations per transition and starts per day; priors by {c.prior} within "
                 f"{c.time_precision_us / 1e6:g} s; adds Laplace noise with epsilon "
-                f"{_epsilon_d(params):.4f} to the count of each transition, and moves whole cases "
+                f"{params.epsilon_d:.4f} to the count of each transition, and moves whole cases "
                 "until every transition has its noise"
             ),
             "selection": "chooses which cases those are, by keyed ranks",
             "compression": f"brings times back towards the public range ({c.compression})",
         }
         return tuple(f"{name}: {sentences[name]}" for name in self.rounds(params))
+
+    def costs(self, params: AmunParams) -> tuple[str, ...]:
+        """Returns what the profile and the mode cost in cases and in times."""
+        return cost_in_cases(params), cost_in_times(params)
 
     def requires(self, round_name: str, params: AmunParams) -> Mapping[str, contract.Counter]:
         """Returns the counters of a round."""
@@ -200,11 +221,6 @@ class Amun(contract.Anonymizer):
         )
 
 
-def _epsilon_d(params: AmunParams) -> float:
-    g = params.guessing_advantage
-    return epsilon_of_oversampling(g) if params.mode == "oversampling" else epsilon_of_counts(g)
-
-
 def _microseconds(stamp: datetime) -> int:
     return (stamp - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
@@ -247,7 +263,7 @@ def _decide_sampling(
     present = np.flatnonzero(dafsa.contingency_table_of(counts))
     noise = np.zeros(dafsa.n_transitions, np.int64)
     words = randomness.words("amun/count", cell_numbers(present.astype(np.uint64)))
-    noise[present] = laplace_by_inversion(words, 1 / _epsilon_d(params))
+    noise[present] = laplace_by_inversion(words, 1 / params.epsilon_d)
     if np.abs(noise).sum(dtype=np.float64) > _MAX_MOVES:
         raise UsageError(
             f"guessing_advantage={params.guessing_advantage:g} asks for more than {_MAX_MOVES:,} "

@@ -16,6 +16,10 @@ import pydantic
 from pydantic import AwareDatetime, Field
 
 from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.amun.guessing_advantage import (
+    epsilon_of_counts,
+    epsilon_of_oversampling,
+)
 from tracecloak.schemas.events.timeline import StartRange
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.dafsa import Dafsa
@@ -24,8 +28,9 @@ from tracecloak.schemas.statistics.durations import DurationIndex
 DAY_US = 86_400_000_000
 _MINUTE_US = 60_000_000
 
-Profile = Literal["default", "paper", "reference"]
+Profile = Literal["paper", "reference"]
 Compression = Literal["starts", "equation_4", "noise", "none"]
+OversamplingEpsilon = Literal["epsilon_d", "proposition_a6"]
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -38,11 +43,16 @@ class AmunParams(contract.Params):
 
     mode: Literal["sampling", "filtering", "oversampling"] = "sampling"
     """sampling copies and deletes cases; filtering first drops the cases that are too easy to
-    guess; oversampling only copies, by an epsilon of its own (Proposition A.6)."""
+    guess; oversampling only copies, which releases the most cases by far."""
 
-    profile: Profile = "default"
-    """Which reading the other parameters default to: paper, reference (the authors' code), or
-    default (paper with compression of the starts)."""
+    profile: Profile = "reference"
+    """Which reading the other parameters default to: reference (the authors' code), or paper, whose
+    compression multiplies the times between events by a half at most, mostly far less."""
+
+    oversampling_epsilon: OversamplingEpsilon | None = None
+    """Epsilon of the counts in mode oversampling: epsilon_d as in the other modes, or
+    proposition_a6, which is about a fifth of it and copies about five times as many cases. By
+    default that of the profile."""
 
     prior: Literal["equation_1", "clamped"] | None = None
     """Prior of a relative time: equation_1, or clamped, where the lower end of the window stops at
@@ -94,6 +104,14 @@ class AmunParams(contract.Params):
         given = {name: getattr(self, name) for name in Choices.__dataclass_fields__}
         return replace(PROFILES[self.profile], **{k: v for k, v in given.items() if v is not None})
 
+    @property
+    def epsilon_d(self) -> float:
+        """The epsilon that the count of each transition gets."""
+        g = self.guessing_advantage
+        if self.mode == "oversampling" and self.choices.oversampling_epsilon == "proposition_a6":
+            return epsilon_of_oversampling(g)
+        return epsilon_of_counts(g)
+
     def resolved(self) -> dict[str, Any]:
         """Returns the parameters in effect, with the profile's choices filled in."""
         return {**super().resolved(), **asdict(self.choices)}
@@ -103,6 +121,7 @@ class AmunParams(contract.Params):
 class Choices:
     """The choices in which the paper, its examples and its authors' code differ."""
 
+    oversampling_epsilon: OversamplingEpsilon
     prior: str
     time_precision_us: int
     time_unit_us: int
@@ -111,11 +130,25 @@ class Choices:
     compression: str
 
 
-_PAPER = Choices("equation_1", 10_000_000, 1, 1.0, "epsilon_d", "equation_4")
 PROFILES: dict[Profile, Choices] = {
-    "default": replace(_PAPER, compression="starts"),
-    "paper": _PAPER,
-    "reference": Choices("clamped", 10 * _MINUTE_US, _MINUTE_US, "authors", 0.7, "noise"),
+    "paper": Choices(
+        oversampling_epsilon="proposition_a6",
+        prior="equation_1",
+        time_precision_us=10_000_000,
+        time_unit_us=1,
+        start_precision_days=1.0,
+        saturated_epsilon="epsilon_d",
+        compression="equation_4",
+    ),
+    "reference": Choices(
+        oversampling_epsilon="epsilon_d",
+        prior="clamped",
+        time_precision_us=10 * _MINUTE_US,
+        time_unit_us=_MINUTE_US,
+        start_precision_days="authors",
+        saturated_epsilon=0.7,
+        compression="noise",
+    ),
 }
 
 

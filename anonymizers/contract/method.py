@@ -150,6 +150,10 @@ class Anonymizer(Protocol):
         """Returns a sentence for each round or part of one: what it counts, decides and spends."""
         ...
 
+    def costs(self, params: Any) -> tuple[str, ...]:
+        """Returns sentences on what the parameters cost in utility, from public numbers alone."""
+        return ()
+
     def requires(self, round_name: str, params: Any) -> Mapping[str, Counter]:
         """Returns what must be counted for a round, by name."""
         ...

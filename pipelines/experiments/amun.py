@@ -2,7 +2,8 @@
 
 Elkoumy, Pankova and Dumas ("Differentially Private Release of Event Logs for Process Mining"),
 section 4: Amun by sampling, filtering and oversampling beside PRIPEL and SaCoFa, which get Amun's
-mean epsilon; Tables 6 to 8 and Figure 3.
+mean epsilon; Tables 6 to 8 and Figure 3. Beside them, what Amun makes of the number of cases and of
+the steps, which are the times between an event and the one before it in its case.
 """
 
 from __future__ import annotations
@@ -12,9 +13,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tracecloak.anonymizers.amun.guessing_advantage import epsilon_of_counts
+from tracecloak.anonymizers.amun.guessing_advantage import (
+    advantage_of_oversampling,
+    epsilon_of_counts,
+)
 from tracecloak.anonymizers.amun.method import Amun
-from tracecloak.anonymizers.amun.params import DAY_US, AmunParams, ticks_of
+from tracecloak.anonymizers.amun.params import (
+    DAY_US,
+    PROFILES,
+    AmunParams,
+    ticks_of,
+)
 from tracecloak.anonymizers.contract.in_memory import decide
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.pipelines.experiments.compare import Row
@@ -46,7 +55,8 @@ _MODES = {"sampling": "Amun, sampling", "filtering": "Amun, filtering",
           "oversampling": "Amun, oversampling"}  # fmt: skip
 _PRIPEL, _SACOFA = "PRIPEL", "SaCoFa"
 _OF_COUNTS, _OF_TIMES = "epsilon_d", "epsilon_t"
-_PROFILES = ("default", "paper", "reference")
+_PROFILES = tuple(PROFILES)
+_HOUR_US = 3_600_000_000
 # Times at which active cases are counted.
 _N_TIMES = 121
 
@@ -69,7 +79,7 @@ class AmunGrid(Grid):
         Flag("guessing_advantages", "of Amun; the first is that of Figure 3 (default 0.2,0.3,0.4)"),
         Flag("pruning", "thresholds of PRIPEL and SaCoFa in per cent of the cases, of which the "
              "best is shown (default 0.5,1,5)"),
-        Flag("profile", "Amun's reading: default, paper or reference, the authors' code (default "
+        Flag("profile", "Amun's reading: reference, the authors' code, or paper (default "
              "reference)"),
     )  # fmt: skip
 
@@ -85,13 +95,16 @@ class AmunGrid(Grid):
             )
         self._epsilons: dict[tuple[str, str], str] = {}
 
+    def _params(self, advantage: str, mode: str) -> AmunParams:
+        return AmunParams.model_validate(
+            {"guessing_advantage": float(advantage), "mode": mode, "profile": self._profile}
+        )
+
     def epsilon_of_times(self, log: Log, advantage: str) -> str:
         """Returns the mean epsilon of the times, with two decimals as in the paper."""
         key = log.name, advantage
         if key not in self._epsilons:
-            params = AmunParams.model_validate(
-                {"guessing_advantage": float(advantage), "profile": self._profile}
-            )
+            params = self._params(advantage, "sampling")
             self._epsilons[key] = f"{mean_epsilon_of_times(log.traces, params):.2f}"
         return self._epsilons[key]
 
@@ -102,7 +115,8 @@ class AmunGrid(Grid):
             of_counts, of_times = _epsilon_d(g), self.epsilon_of_times(log, advantage)
             for mode, arm in _MODES.items():
                 params = {"guessing_advantage": g, "mode": mode, "profile": self._profile}
-                yield Cell(arm, advantage, of_counts, "amun", params, needs_log=True)
+                own = f"{self._params(advantage, mode).epsilon_d:.4f}"
+                yield Cell(arm, advantage, own, "amun", params, needs_log=True)
             for share in self._pruning:
                 for method, kind, epsilon in (
                     (_PRIPEL, _OF_COUNTS, of_counts),
@@ -133,6 +147,9 @@ class AmunGrid(Grid):
             "edge_frequency_emd": None,
             "edge_time_emd_months": None,
             "active_cases": None,
+            "relative_cases": released.variants.n_cases / log.variants.n_cases,
+            "mean_step_hours": None,
+            "zero_steps": None,
         }
         if released.traces is not None:
             own = log.traces.recode(log.vocabulary)
@@ -143,6 +160,7 @@ class AmunGrid(Grid):
                 _hours(own), _hours(released.traces)
             )
             found["active_cases"] = active_cases(released.traces, _times(log)).tolist()
+            found.update(_of_steps(released.traces))
         return found
 
     def notes(self) -> Sequence[str]:
@@ -155,11 +173,37 @@ class AmunGrid(Grid):
             f"threshold {', '.join(self._pruning)} % of the cases, of which the best median is "
             "shown. All are published methods that have no finite epsilon as a whole, so a small "
             "distance is no merit by itself.",
+            self._columns_of_the_paper(),
             f"Amun runs in its profile {self._profile}. Its counts follow Algorithm 1; the "
             "authors' code leaves out variants that were only copied or only deleted, which makes "
-            "the Jaccard distances of the paper's Table 6 smaller than those here.",
+            "the Jaccard distances of the paper's Table 6 smaller than those here. It also rounds "
+            "the noise of each count up, where here it is rounded to the nearest integer, so "
+            "oversampling copies more cases there, and turns noise around that would make a step "
+            "negative, where here the step becomes 0, so its times are farther from the log's.",
             "SaCoFa releases no times and is in Table 6 alone. Run times are from reading the file "
             "to the released cases in memory, in one process.",
+        )
+
+    def _columns_of_the_paper(self) -> str:
+        """Returns what oversampling is in this profile and in the paper's tables."""
+        own = [(g, self._params(g, "oversampling")) for g in self._advantages]
+        epsilons = ", ".join(f"{params.epsilon_d:.4f} at {g}" for g, params in own)
+        if own[0][1].choices.oversampling_epsilon == "proposition_a6":
+            return (
+                f"In the profile {self._profile} oversampling takes the epsilon of Proposition A.6 "
+                f"({epsilons}). It is not the epsilon_d of the tables, which sampling and "
+                "filtering take, and copies about five times as many cases as that one would. The "
+                "authors' code made the paper's columns of oversampling with epsilon_d, so the "
+                "figures here are several times those; the profile reference repeats them."
+            )
+        allowed = ", ".join(
+            f"{advantage_of_oversampling(params.epsilon_d):.2f} at {g}" for g, params in own
+        )
+        return (
+            f"In the profile {self._profile} oversampling takes epsilon_d ({epsilons}), as "
+            "sampling and filtering do. So does the authors' code, which made the paper's columns "
+            "of oversampling. It is not the epsilon that the paper proves for oversampling: by "
+            f"Proposition A.6 it allows guessing advantages of {allowed}."
         )
 
     def sections(self, log: Log, rows: Sequence[Row], own: Row) -> Iterator[Section]:
@@ -192,6 +236,7 @@ class AmunGrid(Grid):
         yield Section("Table 8: run time, in seconds", "", [self._table(log, columns, None)],
                       "table-8")  # fmt: skip
         yield self._active(log, rows, own)
+        yield self._cost(rows, own)
         columns = self._columns(rows, "variants_lost", _OF_TIMES, (_PRIPEL,))
         yield Section(
             "Lost variants", f"Of {log.variants.n_variants}.", [self._table(log, columns, None)],
@@ -247,6 +292,21 @@ class AmunGrid(Grid):
             rows.append((advantage, *epsilons[kind], *(own[advantage] for own in columns.values())))
         return Table(("g", *([kind] if kind else []), *columns), rows)
 
+    def _cost(self, rows: Sequence[Row], own: Row) -> Section:
+        names = ("relative_cases", "mean_step_hours", "zero_steps")
+        shown_rows = [("the log", NOTHING, *(shown(own.get(name)) for name in names))]
+        for arm in _MODES.values():
+            for advantage in self._advantages:
+                found = [values_of(rows, name, arm=arm, level=advantage) for name in names]
+                shown_rows.append((arm, advantage, *map(quartiles_shown, found)))
+        header = ("", "g", "cases, of the log's", "mean step, in hours", "share of steps of 0")
+        return Section(
+            f"Cost in cases and times of the profile {self._profile}",
+            "A step is the time between an event and the one before it in its case.",
+            [Table(header, shown_rows)],
+            "cost",
+        )
+
     def _active(self, log: Log, rows: Sequence[Row], own: Row) -> Section:
         advantage = self._advantages[0]
         best = self._best(rows, "edge_frequency_emd", _PRIPEL, _OF_TIMES, advantage)
@@ -294,6 +354,17 @@ def mean_epsilon_of_times(traces: TraceBatch, params: AmunParams) -> float:
     spread = scales > 0
     epsilons[spread] = widths[spread] / scales[spread]
     return float((epsilons * table.counts).sum() / table.counts.sum())
+
+
+def _of_steps(traces: TraceBatch) -> Row:
+    """Returns the mean step in hours and the share of steps of 0; None where no case has two."""
+    steps = traces.durations[~traces.is_first]
+    if not len(steps):
+        return {"mean_step_hours": None, "zero_steps": None}
+    return {
+        "mean_step_hours": float(steps.mean()) / _HOUR_US,
+        "zero_steps": float((steps == 0).mean()),
+    }
 
 
 def _epsilon_d(g: float) -> str:

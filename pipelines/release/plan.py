@@ -49,6 +49,12 @@ def plan_lines(config: ReleaseConfig, sizes: Sequence[int] = ()) -> Iterator[str
         yield from shown(name, value, "  ")
     for sentence in method.explain(params):
         yield f"  {sentence}"
+    costs = method.costs(params)
+    if costs:
+        yield ""
+        yield "Costs"
+        for sentence in costs:
+            yield f"  {sentence}"
     yield ""
     guarantee = method.guarantee(params)
     yield f"Promises ({guarantee.kind}, per {guarantee.unit}, {guarantee.adjacency})"

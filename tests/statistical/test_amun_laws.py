@@ -82,13 +82,23 @@ def test_a_sampled_count_moves_by_rounded_laplace_noise() -> None:
     assert p_value_of_law(moved, truncated_laplace(epsilon)) < ALPHA
 
 
-def test_an_oversampled_count_grows_by_the_size_of_noise_of_proposition_a_6() -> None:
-    """Control: the epsilon of sampling, which the authors' code takes here too."""
-    gains, losses = net_moves(AmunParams(guessing_advantage=G, mode="oversampling"))
+@pytest.mark.parametrize(
+    ("profile", "own", "other"),
+    [
+        ("paper", epsilon_of_oversampling(G), epsilon_of_counts(G)),
+        ("reference", epsilon_of_counts(G), epsilon_of_oversampling(G)),
+    ],
+)
+def test_an_oversampled_count_grows_by_the_size_of_noise_of_its_profile(
+    profile: str, own: float, other: float
+) -> None:
+    """Proposition A.6 in the paper's, epsilon_d in the authors'. Control: the other's epsilon."""
+    params = AmunParams(guessing_advantage=G, mode="oversampling", profile=profile)
+    gains, losses = net_moves(params)
     assert not losses.any()
     grown = Counter(gains[:, 0].tolist())
-    assert p_value_of_law(grown, absolute(rounded_laplace(epsilon_of_oversampling(G)))) > ALPHA
-    assert p_value_of_law(grown, absolute(rounded_laplace(epsilon_of_counts(G)))) < ALPHA
+    assert p_value_of_law(grown, absolute(rounded_laplace(own))) > ALPHA
+    assert p_value_of_law(grown, absolute(rounded_laplace(other))) < ALPHA
 
 
 def test_the_noise_of_two_transitions_is_independent() -> None:
@@ -146,7 +156,9 @@ def test_a_time_is_noised_by_the_range_of_its_group_over_epsilon() -> None:
     Controls: both scales 5 % smaller and larger. A few of the cases are copied or deleted; the
     scale of the copied ones is twice that, which the test does not see in 100,000.
     """
-    params = AmunParams(guessing_advantage=G, compression="none", start_precision_days=0.5)
+    params = AmunParams(
+        guessing_advantage=G, profile="paper", compression="none", start_precision_days=0.5
+    )
     [released] = anonymise(two_durations(), AMUN, params, release_key(), "r", "c").traces
     assert abs(released.n_cases - N_CASES) < 100
     durations = released.durations[1::2]
@@ -166,7 +178,9 @@ def test_a_duration_that_noise_makes_negative_becomes_0() -> None:
 
     Negative is half of the first and e^-epsilon / 2 of the others: 5/16. Control: the first only.
     """
-    params = AmunParams(guessing_advantage=G, compression="none", start_precision_days=0.5)
+    params = AmunParams(
+        guessing_advantage=G, profile="paper", compression="none", start_precision_days=0.5
+    )
     [released] = anonymise(two_durations(0), AMUN, params, release_key(), "r", "c").traces
     n_zero = int((released.durations[1::2] == 0).sum())
     assert stats.binomtest(n_zero, released.n_cases, 5 / 16).pvalue > ALPHA
@@ -175,7 +189,9 @@ def test_a_duration_that_noise_makes_negative_becomes_0() -> None:
 
 def test_the_noise_of_different_times_is_independent() -> None:
     """Correlation within 6 / sqrt(n), n = 100,000; control: a noise with itself."""
-    params = AmunParams(guessing_advantage=G, compression="none", start_precision_days=0.5)
+    params = AmunParams(
+        guessing_advantage=G, profile="paper", compression="none", start_precision_days=0.5
+    )
     run = run_rounds(two_durations(), AMUN, params, release_key())
     [traces] = two_durations()
     drawn = Released.of(traces, run.decisions, params, run.randomness)
@@ -198,7 +214,9 @@ def test_replicated_cases_share_their_epsilon() -> None:
     original has noise of scale c * range / epsilon on start and on B. Controls: a scale 15 % larger
     and smaller, and residuals without the division by c.
     """
-    params = AmunParams(guessing_advantage=0.05, compression="none", mode="oversampling")
+    params = AmunParams(
+        guessing_advantage=0.05, profile="paper", compression="none", mode="oversampling"
+    )
     far = 10**15
     base = {"X": (0, far), "Y": (10 * DAY_US, far + WIDTH)}
     rows = [

@@ -14,7 +14,7 @@ import pytest
 from tests.support.keys import release_key
 from tests.support.paper_log import DAY_US, MINUTE_US, table_1, traces_of
 from tests.support.rounds import rows_of, run_rounds
-from tracecloak.anonymizers.amun.guessing_advantage import epsilon_of_prior
+from tracecloak.anonymizers.amun.guessing_advantage import epsilon_of_oversampling, epsilon_of_prior
 from tracecloak.anonymizers.amun.method import Amun, AmunParams
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
@@ -34,7 +34,7 @@ def guarantee(**params: object) -> Guarantee:
 # --- no finite epsilon ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("profile", ["default", "paper", "reference"])
+@pytest.mark.parametrize("profile", ["paper", "reference"])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_the_guarantee_is_published_and_without_an_epsilon(
@@ -50,11 +50,19 @@ def test_the_guarantee_is_published_and_without_an_epsilon(
 
 
 @pytest.mark.parametrize(
-    ("mode", "epsilon"),
-    [("sampling", "1.2381"), ("filtering", "1.2381"), ("oversampling", "0.2833")],
+    ("mode", "profile", "epsilon"),
+    [
+        ("sampling", "paper", "1.2381"),
+        ("filtering", "paper", "1.2381"),
+        ("oversampling", "paper", "0.2833"),
+        ("sampling", "reference", "1.2381"),
+        ("oversampling", "reference", "1.2381"),
+    ],
 )
-def test_the_claim_is_that_of_the_paper(mode: str, epsilon: str) -> None:
-    said = guarantee(mode=mode, guessing_advantage=0.3)
+def test_the_claim_is_that_of_the_paper_or_of_its_authors(
+    mode: str, profile: str, epsilon: str
+) -> None:
+    said = guarantee(mode=mode, profile=profile, guessing_advantage=0.3)
     assert f"epsilon_d = {epsilon}" in said.claim
     assert "0.3" in said.claim
 
@@ -135,11 +143,59 @@ def test_oversampling_never_lowers_a_count_and_says_so() -> None:
     assert max(sizes) > 5
 
 
+@pytest.mark.parametrize(("g", "allowed"), [(0.2, "0.6444"), (0.3, "0.7970")])
+def test_oversampling_by_the_authors_epsilon_says_which_advantage_the_paper_gives_it(
+    g: float, allowed: str
+) -> None:
+    """Equation 9 by hand: with e^-epsilon_d = ((1 - g) / (1 + g))², it is 1 - e^-epsilon_d (1 - g).
+
+    The epsilon that the paper proves is that of its own profile, which says nothing of the kind.
+    """
+    unseen = ((1 - g) / (1 + g)) ** 2
+    assert f"{1 - unseen * (1 - g):.4f}" == allowed
+    said = guarantee(mode="oversampling", profile="reference", guessing_advantage=g).reality
+    assert f"guessing advantage of {allowed}" in said
+    assert f"would have to be {epsilon_of_oversampling(g):.4f}" in said
+    for other in (
+        guarantee(mode="oversampling", profile="paper", guessing_advantage=g),
+        guarantee(mode="sampling", profile="reference", guessing_advantage=g),
+        guarantee(mode="oversampling", oversampling_epsilon="proposition_a6"),
+    ):
+        assert "Proposition A.6" not in other.reality
+
+
+def test_a_smallest_time_that_counts_as_impossible_to_guess_is_said_to_be() -> None:
+    """Ten durations of B from 1 to 10 hours, whatever g: the shortest has a tenth of their range.
+
+    Equation 1 counts a time itself, so in the profile paper the shortest has noise as the others.
+    """
+    rows = [(str(i), "A", i * DAY_US) for i in range(10)]
+    rows += [(str(i), "B", i * DAY_US + (i + 1) * 60 * MINUTE_US) for i in range(10)]
+    for g in (0.05, 0.3):
+        shortest = {}
+        for profile in ("reference", "paper"):
+            params = AmunParams(guessing_advantage=g, profile=profile)
+            run = run_rounds(traces_of(rows), AMUN, params, release_key())
+            n_groups = run.decisions["dafsa"].dafsa.n_transitions + 1
+            times = run.statistics["sampling"]["times"]
+            scales = run.decisions["sampling"].scales
+            first = np.flatnonzero(times.groups < n_groups - 1)[0]
+            assert times.values[first] == 60 * MINUTE_US // params.choices.time_unit_us
+            shortest[profile] = 9 * 60 * MINUTE_US / scales[first]
+        assert shortest["reference"] == pytest.approx(10)
+        assert shortest["paper"] == pytest.approx(epsilon_of_prior(np.array([0.1]), g)[0])
+    said = "gets epsilon 10 whatever the guessing advantage"
+    assert said in guarantee(profile="reference").reality
+    assert said not in guarantee(profile="paper").reality
+    assert "gets epsilon 4 whatever" in guarantee(zero_prior_epsilon=4).reality
+
+
 def test_noise_that_is_shrunk_after_it_was_drawn_is_said_to_be() -> None:
     """A1.9: the released deviation stays below half the range, however small g is."""
     said = "multiplies the noise"
     assert said in guarantee(compression="noise").reality
     assert said in guarantee(profile="reference").reality
+    assert "at least twice what is claimed" in guarantee(profile="reference").reality
     assert said not in guarantee(compression="starts").reality
     rows = [(str(i), "A", i * DAY_US) for i in range(2)]
     params = AmunParams(mode="oversampling", compression="noise", guessing_advantage=1e-3)

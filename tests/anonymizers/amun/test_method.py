@@ -99,7 +99,7 @@ def with_all_letters(rows: list[Row]) -> list[TraceBatch]:
     logs(),
     st.sampled_from(MODES),
     st.sampled_from(COMPRESSIONS),
-    st.sampled_from(["default", "paper", "reference"]),
+    st.sampled_from(["paper", "reference"]),
     st.sampled_from([0.05, 0.3, 0.6]),
     st.integers(0, 10**6),
 )
@@ -249,7 +249,7 @@ def test_a_case_can_vanish_and_leave_nothing() -> None:
     assert max(sizes) > 1
 
 
-@pytest.mark.parametrize("profile", ["default", "paper", "reference"])
+@pytest.mark.parametrize("profile", ["paper", "reference"])
 def test_a_very_long_case_is_released_whole(profile: str) -> None:
     letters = ("ABCAACB" * 1000)[:5_000]
     rows = [("long", letter, i * MINUTE_US) for i, letter in enumerate(letters)]
@@ -275,7 +275,7 @@ EDGE_ROWS = [
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-@pytest.mark.parametrize("profile", ["default", "reference"])
+@pytest.mark.parametrize("profile", ["paper", "reference"])
 def test_stamps_stay_inside_the_calendar(mode: str, compression: str, profile: str) -> None:
     """From the year 1 to 9999, with noise of thousands of years; an overflow would be a warning."""
     params = AmunParams(
@@ -393,7 +393,13 @@ def test_compressed_starts_are_inside_the_public_range(
     rows: list[Row], one: datetime, other: datetime, number: int, g: float
 ) -> None:
     first, last = sorted([one, other])
-    params = AmunParams(mode="oversampling", log_start=first, log_end=last, guessing_advantage=g)
+    params = AmunParams(
+        mode="oversampling",
+        compression="starts",
+        log_start=first,
+        log_end=last,
+        guessing_advantage=g,
+    )
     low, high = ((stamp - EPOCH) // timedelta(microseconds=1) for stamp in (first, last))
     for _, events in release(traces_of(rows), params, number):
         assert low <= events[0][1] <= high
@@ -404,7 +410,7 @@ def test_starts_stay_inside_a_public_range_of_millennia() -> None:
     first, last = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
     low, high = ((stamp - EPOCH) // timedelta(microseconds=1) for stamp in (first, last))
     rows = [(str(i), "A", low + i * (high - low) // 7) for i in range(8)]
-    params = AmunParams(mode="oversampling", log_start=first, log_end=last)
+    params = AmunParams(mode="oversampling", compression="starts", log_start=first, log_end=last)
     for number in range(60):
         starts = [events[0][1] for _, events in release(traces_of(rows), params, number)]
         assert low <= min(starts)
@@ -473,7 +479,9 @@ def test_a_precision_counts_in_full_when_it_is_no_multiple_of_the_unit(
     seconds: list[int], precision: int, unit: int
 ) -> None:
     """Equation 1 on ticks t: the values in (t - p, t + p], where p may be a fraction of a tick."""
-    params = AmunParams(time_precision_us=precision * 10**6, time_unit_us=unit * 10**6)
+    params = AmunParams(
+        prior="equation_1", time_precision_us=precision * 10**6, time_unit_us=unit * 10**6
+    )
     rows = [
         row
         for i, second in enumerate(seconds)

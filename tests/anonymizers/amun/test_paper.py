@@ -319,11 +319,9 @@ def test_the_contingency_table_before_the_filter() -> None:
 # --- profiles -------------------------------------------------------------------------------------
 
 
-def test_the_profile_default_is_the_paper_with_its_starts_compressed() -> None:
-    default, paper = AmunParams().choices, AmunParams(profile="paper").choices
-    assert default.compression == "starts"
-    assert paper.compression == "equation_4"
-    assert {**vars(default), "compression": "equation_4"} == vars(paper)
+def test_the_authors_code_is_the_profile_unless_another_is_named() -> None:
+    assert AmunParams().profile == "reference"
+    assert AmunParams().choices == AmunParams(profile="reference").choices
 
 
 def test_the_profile_paper_is_as_section_3_3_says() -> None:
@@ -331,10 +329,14 @@ def test_the_profile_paper_is_as_section_3_3_says() -> None:
     assert choices.prior == "equation_1"
     assert choices.time_precision_us == 10_000_000  # "the precision [...] is 10 seconds"
     assert choices.start_precision_days == 1  # "for the start timestamp is one day"
+    assert choices.oversampling_epsilon == "proposition_a6"
+    assert choices.saturated_epsilon == "epsilon_d"
+    assert choices.compression == "equation_4"
 
 
 def test_the_profile_reference_is_what_the_authors_run() -> None:
     assert vars(AmunParams(profile="reference").choices) == {
+        "oversampling_epsilon": "epsilon_d",
         "prior": "clamped",
         "time_precision_us": 10 * MINUTE_US,
         "time_unit_us": MINUTE_US,
@@ -345,7 +347,7 @@ def test_the_profile_reference_is_what_the_authors_run() -> None:
     assert AmunParams().zero_prior_epsilon == 10
 
 
-@pytest.mark.parametrize("profile", ["default", "paper", "reference"])
+@pytest.mark.parametrize("profile", ["paper", "reference"])
 def test_what_is_given_takes_the_place_of_the_profiles_choice(profile: str) -> None:
     given = {"prior": "clamped", "compression": "none", "start_precision_days": 2.5}
     params = AmunParams(profile=profile, **given)

@@ -190,6 +190,12 @@ def test_rounds_are_named_once_and_explained_in_order(method: Anonymizer) -> Non
 
 
 @every_method
+def test_what_the_parameters_cost_is_said_in_sentences(method: Anonymizer) -> None:
+    for params in variations(method):
+        assert all(len(said) > 20 and said.endswith(".") for said in method.costs(params))
+
+
+@every_method
 def test_the_guarantee_is_complete_and_json(method: Anonymizer) -> None:
     for params in variations(method):
         said = method.guarantee(params)

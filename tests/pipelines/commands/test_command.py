@@ -207,6 +207,8 @@ def test_the_plan_tells_all_and_writes_nothing(
         "case_id, activity, timestamp",
         "0.8109",
         "No finite epsilon",
+        "Costs\n  Cases: on average at most 0.6 are copied",
+        "  Times: the noise of a step has a mean size of at most 1.43 times the range",
         "log/part-00000",
     ):
         assert told in printed

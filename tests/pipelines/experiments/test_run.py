@@ -22,7 +22,7 @@ import pytest
 from hypothesis import given
 
 from tests.support.logs import Event, event_logs, naive_variants, read_cases, trace_batch
-from tests.support.paper_log import table_1
+from tests.support.paper_log import MINUTE_US, table_1, traces_of
 from tests.support.registered import forget
 from tests.support.releasing import ROOT, csv_log, tracecloak
 from tracecloak.anonymizers.amun.params import AmunParams
@@ -50,6 +50,7 @@ from tracecloak.pipelines.experiments.run import (
     run,
 )
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.manifest import TOOL_VERSION
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
@@ -217,6 +218,24 @@ def test_figures_of_a_release_are_those_of_its_variants() -> None:
     assert found["edge_frequency_emd"] > 0
 
 
+def test_the_steps_of_a_release_are_those_between_its_events() -> None:
+    """Steps of 0, 1 and 5 hours in two cases, and one case of a single event, which has none."""
+    hour = 60 * MINUTE_US
+    rows = [("1", "A", 0), ("1", "B", 0), ("2", "A", 7), ("2", "B", 7 + hour)]
+    [traces] = traces_of([*rows, ("2", "C", 7 + 6 * hour), ("3", "A", 0)])
+    [alone] = traces_of([("1", "A", 0), ("2", "A", 5)])
+    log = Log("log", traces)
+    grid = grid_named("amun", {})
+
+    def found(released: TraceBatch) -> list[float | None]:
+        variants = experiment.VariantHistogram.from_traces(released)
+        row = grid.figures(log, experiment.Released(variants, released, 0.0), grid.of_the_log())
+        return [row[name] for name in ("relative_cases", "mean_step_hours", "zero_steps")]
+
+    assert found(traces) == pytest.approx([1, 2, 1 / 3])
+    assert found(alone.recode(traces.vocabulary)) == [pytest.approx(2 / 3), None, None]
+
+
 def test_every_repetition_has_noise_of_its_own() -> None:
     """20 counts of scale 2 on some fifty prefixes are all alike with probability below 1e-30."""
     wanted = Experiment(sacofa_sapa(epsilons="0.5"), (log_of(),), ["sacofa"], 20, 0)
@@ -307,6 +326,42 @@ def test_tables_6_to_8_and_figure_3(path: Path) -> None:
     assert [image for image in re.findall(r'<img src="(.+?)"', page)] == [
         "figures/figure-3-hospital.svg"
     ]
+
+
+def test_the_cost_of_amuns_profile_in_cases_and_times(path: Path) -> None:
+    """The page has the log's own steps, and of each mode the medians of its releases."""
+    pytest.importorskip("matplotlib")
+    flags = ["--guessing_advantages", "0.3", "--methods", "amun", "--profile", "paper"]
+    assert command("amun", path, *flags, "--repetitions", 3) == 0
+    out = path.parent / "out"
+    rows, page = read_rows(out), (out / "experiment.html").read_text(encoding="utf-8")
+    own = [rows[0][name] for name in ("relative_cases", "mean_step_hours", "zero_steps")]
+    assert own == [1, 1, 0]  # an event an hour
+    table = page.split("<h3>Cost in cases and times of the profile paper")[1].split("</table>")[0]
+    names = ("relative_cases", "mean_step_hours", "zero_steps")
+    for arm, level in [(THE_LOG, ""), ("Amun, sampling", "0.3"), ("Amun, oversampling", "0.3")]:
+        found = [values_of(rows, name, arm=arm, level=level) for name in names]
+        cells = "".join(f"<td>{quartiles_shown(values)}</td>" for values in found)
+        assert f"{cells}</tr>" in table
+        assert arm != "Amun, oversampling" or min(found[0]) > 1
+
+
+def test_the_page_says_which_epsilon_oversampling_takes_beside_the_papers_columns() -> None:
+    """At g = 0.2: epsilon_d 0.8109, by Proposition A.6 an advantage of 0.64; its own is 0.1777."""
+
+    def told(profile: str) -> tuple[str, dict[str, str]]:
+        grid = grid_named("amun", {"guessing_advantages": "0.2", "profile": profile})
+        cells = {cell.arm: cell.epsilon for cell in grid.cells(log_of())}
+        return " ".join(grid.notes()), cells
+
+    notes, cells = told("reference")
+    assert "oversampling takes epsilon_d (0.8109 at 0.2)" in notes
+    assert "guessing advantages of 0.64 at 0.2" in notes
+    assert cells["Amun, oversampling"] == cells["Amun, sampling"] == "0.8109"
+    notes, cells = told("paper")
+    assert "oversampling takes the epsilon of Proposition A.6 (0.1777 at 0.2)" in notes
+    assert "several times those" in notes
+    assert (cells["Amun, oversampling"], cells["Amun, sampling"]) == ("0.1777", "0.8109")
 
 
 def test_rows_that_are_there_are_not_computed_again(
@@ -469,7 +524,7 @@ def test_boxes_are_drawn_where_the_figures_are() -> None:
         ("amun", ["--epsilons", "1"], "unknown flag --epsilons"),
         ("amun", ["--guessing_advantages", "1"], "guessing_advantages must be above 0"),
         ("amun", ["--pruning", "one"], "pruning must be above 0 and at most 100, got 'one'"),
-        ("amun", ["--profile", "old"], "profile must be one of default, paper, reference"),
+        ("amun", ["--profile", "old"], "profile must be one of paper, reference, got 'old'"),
         ("amun", ["--methods", "sapa"], "methods must be of amun, pripel, sacofa, got 'sapa'"),
         ("amun", ["--repetitions", "0"], "repetitions must be at least 1, got 0"),
         ("amun", ["--seed", "1"], "unknown flag --seed"),

@@ -1,0 +1,203 @@
+"""What a release by Amun does to cases and times, and what is said of it before a log is read."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+
+from tests.support.keys import release_key
+from tests.support.paper_log import DAY_US, table_1, traces_of
+from tests.support.rounds import run_rounds
+from tracecloak.anonymizers.amun.costs import (
+    cost_in_cases,
+    cost_in_times,
+    moves_per_transition,
+    noise_in_ranges,
+)
+from tracecloak.anonymizers.amun.guessing_advantage import epsilon_of_counts
+from tracecloak.anonymizers.amun.method import Amun, AmunParams
+from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
+from tracecloak.anonymizers.noise.published import laplace_by_inversion
+from tracecloak.pipelines.demo.hospital import hospital_log
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.traces import TraceBatch
+
+MODES = ("sampling", "filtering", "oversampling")
+N_KEYS = 20
+
+
+# --- the default leaves times that are of use -----------------------------------------------------
+
+
+@functools.cache
+def hospital() -> TraceBatch:
+    """Returns 600 synthetic cases, nearly each with a variant of its own, and very uneven steps."""
+    [rows] = hospital_log(600)
+    resolved = ColumnMapping().resolve(rows.schema.names, xes_names=False)
+    numbers, none = np.arange(rows.num_rows), np.zeros(0, np.int64)
+    [traces] = group_into_traces([resolved.canonicalise(rows, numbers, none, 0)[0]])
+    return traces
+
+
+def steps_of(traces: TraceBatch) -> np.ndarray:
+    return traces.durations[~traces.is_first]
+
+
+def of_releases(params: AmunParams) -> tuple[list[float], list[float]]:
+    """Returns the mean step, as a multiple of the log's, and the share of steps that became 0."""
+    own = steps_of(hospital())
+    factors, zeros = [], []
+    for number in range(N_KEYS):
+        made = anonymise([hospital()], Amun(), params, release_key(number), "r", "c")
+        steps = steps_of(made.traces[0])
+        factors.append(float(steps.mean() / own.mean()))
+        zeros.append(float((steps == 0).mean() - (own == 0).mean()))
+    return factors, zeros
+
+
+# The filter leaves 150 of the 600 cases, whose means vary more.
+MAX_FACTOR = {"sampling": 1.4, "filtering": 2.2, "oversampling": 1.4}
+MAX_ZEROS = 0.1
+
+
+@pytest.mark.parametrize("g", [0.2, 0.3])
+@pytest.mark.parametrize("mode", MODES)
+def test_the_default_releases_times_that_are_near_those_of_the_log(mode: str, g: float) -> None:
+    """Under each of 20 keys: a mean step within a factor of 1.4, and few steps more that are 0."""
+    factors, zeros = of_releases(AmunParams(mode=mode, guessing_advantage=g))
+    assert min(factors) > 1 / MAX_FACTOR[mode]
+    assert max(factors) < MAX_FACTOR[mode]
+    assert max(zeros) < MAX_ZEROS
+
+
+@pytest.mark.parametrize("compression", ["equation_4", "starts"])
+@pytest.mark.parametrize("mode", MODES)
+def test_useless_times_would_be_noticed(mode: str, compression: str) -> None:
+    """Control: as the paper has it the steps vanish, and with starts compressed they explode."""
+    params = AmunParams(mode=mode, guessing_advantage=0.2, profile="paper", compression=compression)
+    factors, zeros = of_releases(params)
+    assert max(factors) < 1 / MAX_FACTOR[mode] or min(factors) > MAX_FACTOR[mode]
+    assert min(zeros) > MAX_ZEROS
+
+
+# --- oversampling by the authors' epsilon ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("profile", "epsilon"), [("reference", 0.8109302162), ("paper", 0.1777249)]
+)
+def test_oversampling_draws_by_the_epsilon_of_its_profile(profile: str, epsilon: float) -> None:
+    """Table 1 has six transitions; each one's noise is Laplace of scale 1 / epsilon, and positive.
+
+    The draws are made again from the words that they are made of. Every transition must gain at
+    least its noise, and one that gains for no other's sake exactly that: so the sizes show which
+    epsilon it was.
+    """
+    params = AmunParams(mode="oversampling", guessing_advantage=0.2, profile=profile)
+    assert params.epsilon_d == pytest.approx(epsilon, abs=1e-6)
+    traces = traces_of([(str(i), "A", i) for i in range(5)])  # one transition, one variant
+    gained = []
+    for number in range(200):
+        run = run_rounds(traces, Amun(), params, release_key(number))
+        sampling = run.decisions["sampling"]
+        assert not sampling.losses.any()
+        words = run.randomness.words("amun/count", np.zeros((1, 2), np.uint64))
+        [gain] = sampling.gains.tolist()
+        assert gain == abs(int(laplace_by_inversion(words, 1 / epsilon)[0]))
+        gained.append(gain)
+    assert np.mean(gained) == pytest.approx(moves_per_transition(params), rel=0.25)
+
+
+def test_the_noise_of_oversampling_can_be_chosen_beside_the_profile() -> None:
+    own = AmunParams(mode="oversampling", oversampling_epsilon="proposition_a6")
+    paper = AmunParams(mode="oversampling", profile="paper")
+    assert own.epsilon_d == paper.epsilon_d < AmunParams(mode="oversampling").epsilon_d / 4
+    other = AmunParams(mode="oversampling", profile="paper", oversampling_epsilon="epsilon_d")
+    assert other.epsilon_d == AmunParams(profile="paper").epsilon_d == epsilon_of_counts(0.3)
+    for mode in ("sampling", "filtering"):
+        assert AmunParams(mode=mode, oversampling_epsilon="proposition_a6").epsilon_d == (
+            epsilon_of_counts(0.3)
+        )
+
+
+# --- what is said beforehand ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("profile", "moves"), [("reference", 1.2), ("paper", 5.6193)])
+def test_the_moves_of_a_transition_are_the_mean_size_of_rounded_noise(
+    profile: str, moves: float
+) -> None:
+    """(1 - g²) / 4g by epsilon_d, which is 1.2 at g = 0.2; by hand the sum over sizes else."""
+    params = AmunParams(mode="oversampling", guessing_advantage=0.2, profile=profile)
+    by_size = sum(np.exp(-params.epsilon_d * (size - 0.5)) for size in range(1, 400))
+    assert moves_per_transition(params) == pytest.approx(by_size)
+    assert moves_per_transition(params) == pytest.approx(moves, abs=1e-3)
+
+
+def test_no_release_moves_more_cases_on_average_than_is_said() -> None:
+    """Of the hospital: 20 releases by oversampling, and gains and losses by sampling."""
+    for mode, profile in [
+        ("oversampling", "reference"),
+        ("oversampling", "paper"),
+        ("sampling", "paper"),
+    ]:
+        params = AmunParams(mode=mode, guessing_advantage=0.2, profile=profile)
+        moves = []
+        for number in range(5):
+            run = run_rounds([hospital()], Amun(), params, release_key(number))
+            sampling = run.decisions["sampling"]
+            n_transitions = run.decisions["dafsa"].dafsa.n_transitions
+            moves.append((sampling.gains.sum() + sampling.losses.sum()) / n_transitions)
+        assert np.mean(moves) < moves_per_transition(params)
+        # Not an empty promise either: cases of the hospital share enough of their transitions.
+        assert np.mean(moves) > moves_per_transition(params) / 10
+
+
+@pytest.mark.parametrize("profile", ["reference", "paper"])
+@pytest.mark.parametrize("zero_prior", [0.1, 10])
+@pytest.mark.parametrize("g", [0.05, 0.2, 0.5])
+def test_no_time_has_a_larger_scale_than_is_said(profile: str, g: float, zero_prior: float) -> None:
+    """The noise in ranges of the group, of every time of Table 1 and of the hospital."""
+    smallest_epsilon = min(epsilon_of_counts(g), 0.7 if profile == "reference" else np.inf)
+    assert noise_in_ranges(AmunParams(guessing_advantage=g, profile=profile)) == pytest.approx(
+        1 / smallest_epsilon
+    )
+    params = AmunParams(guessing_advantage=g, profile=profile, zero_prior_epsilon=zero_prior)
+    said = noise_in_ranges(params)
+    for traces in (table_1(), [hospital()]):
+        run = run_rounds(traces, Amun(), params, release_key())
+        table, scales = run.statistics["sampling"]["times"], run.decisions["sampling"].scales
+        n_groups = run.decisions["dafsa"].dafsa.n_transitions + 1
+        smallest, largest = table.extremes(n_groups)
+        tick = np.where(table.groups == n_groups - 1, DAY_US, params.choices.time_unit_us)
+        ranges = (largest - smallest)[table.groups] * tick
+        assert (scales <= said * ranges * (1 + 1e-6)).all()
+        assert (scales > 0).any()
+
+
+def test_the_sentences_follow_the_parameters() -> None:
+    def of(**given: object) -> AmunParams:
+        return AmunParams.model_validate({"guessing_advantage": 0.2, **given})
+
+    assert "at most 1.2 are copied" in cost_in_cases(of(mode="oversampling"))
+    assert "n + 5.62 T" in cost_in_cases(of(mode="oversampling", profile="paper"))
+    assert "0.6 are copied and 0.6 deleted" in cost_in_cases(of())
+    assert "within 600 s are dropped" in cost_in_cases(of(mode="filtering"))
+    assert "within 10 s are dropped" in cost_in_cases(of(mode="filtering", profile="paper"))
+    assert "dropped" not in cost_in_cases(of())
+    assert "1.43 times the range" in cost_in_times(of())
+    assert "1.23 times the range" in cost_in_times(of(profile="paper"))
+    assert "1.23 times the length of the longest case times the range" in (
+        cost_in_times(of(profile="paper", correlated_times=True))
+    )
+    by_compression = {
+        "noise": "at most half of that noise",
+        "equation_4": "multiplies every step",
+        "starts": "leaves all of that noise",
+        "none": "leaves all of that noise",
+    }
+    for compression, said in by_compression.items():
+        assert said in cost_in_times(of(compression=compression))
+    assert Amun().costs(of()) == (cost_in_cases(of()), cost_in_times(of()))
