@@ -123,17 +123,18 @@ class Books:
     ledger: Ledger
     folder: ReleaseFolder
 
-    def shown(self, key_fingerprint: str) -> Literal["nothing", "release", "other"]:
+    def shown(self, key_fingerprint: str) -> Literal["nothing", "release", "overtaken", "other"]:
         """Returns what a reader finds in the release's place.
 
         Returns:
-            `release`: it is complete, under this key. `other`: files of a commit that was cut off,
-            as it can be where files are moved one by one, or a release under another key.
+            `release`: it is complete, under this key. `overtaken`: it is, under another key.
+            `other`: files of a commit that was cut off, as it can be where files are moved one by
+            one.
         """
         made = self.folder.committed()
         if made is not None:
             is_ours = made["randomness"]["key_fingerprint"] == key_fingerprint
-            return "release" if is_ours else "other"
+            return "release" if is_ours else "overtaken"
         pattern = FileSystems.join(self.folder.final, "**")
         return "other" if FileSystems.match([pattern])[0].metadata_list else "nothing"
 

@@ -34,7 +34,7 @@ from tracecloak.pipelines.runners.names import IN_MEMORY, is_local
 from tracecloak.pipelines.runners.options import check_ready, pipeline_options
 from tracecloak.schemas import errors
 from tracecloak.schemas.arrays.merging import Pieces
-from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
+from tracecloak.schemas.errors import BudgetExhausted, RetryLater, TracecloakError, UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.manifest import OutputFile, ReleaseManifest
@@ -185,10 +185,15 @@ def _settled(
         )
     if shown == "release":
         return after_release(folder, error)
+    if shown == "overtaken":
+        return RetryLater(
+            f"another run, with another key store, released {folder.final} while this one was at "
+            f"work, which released nothing. {_STAYS_SPENT}"
+        )
     if shown == "other":
         return TracecloakError(
-            f"the pipeline failed with {reason_of(error)}, and {folder.final} holds a part of this "
-            f"release or another one. {_STAYS_SPENT}"
+            f"the pipeline failed with {reason_of(error)}, and {folder.final} holds a part of a "
+            f"release. {_STAYS_SPENT}"
         )
     if may_go_on:
         _LOG.warning("a run of this release may still go on. %s", _STAYS_SPENT)
