@@ -63,7 +63,7 @@ class LedgerError(TracecloakError):
     """The ledger cannot be read or written now, so nothing may be released."""
 
 
-class LedgerUnavailable(LedgerError, RetryLater):
+class LedgerUnavailable(LedgerError, RetryLater):  # noqa: N818 - a state, as its base is
     """The ledger is locked, does not answer or has no connection left: that may pass."""
 
     exit_code = RetryLater.exit_code

@@ -19,8 +19,9 @@ _OF_THE_IMPORT = ("apitools not found", "Failed to import GCSFileSystem")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit code.
 
-    0 ok; 2 usage or configuration; 3 input schema; 4 budget exhausted; 5 guarantee cannot be met;
-    6 pipeline failed and nothing was released; 7 released but a later step failed.
+    0 ok; 2 usage or configuration; 3 source; 4 budget exhausted; 5 guarantee cannot be met;
+    6 failed and nothing was released; 7 released but a later step failed; 75 try again later. The
+    README says what each means for whoever schedules the command.
     """
     _quiet_beam_import()
     argv = list(sys.argv[1:] if arguments is None else arguments)
@@ -33,6 +34,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         print(f"tracecloak: {error}", file=sys.stderr)
         return error.exit_code
+    except Exception as error:  # its own text could quote data
+        if wants_traceback:
+            traceback.print_exc()
+        print(
+            f"tracecloak: failed with {reason_of(error)}; --traceback shows where, in an output "
+            "that can hold private data",
+            file=sys.stderr,
+        )
+        return TracecloakError.exit_code
     except KeyboardInterrupt:
         print("tracecloak: interrupted; nothing was released", file=sys.stderr)
         return TracecloakError.exit_code

@@ -97,7 +97,7 @@ def write_internal_statement(
             ledger=ledger.place,
             spent_after=_text(balance.spent_epsilon),
             cap=None if account is None else _text(account.epsilon_cap),
-            inputs=tuple(file.path for file in source.files),
+            inputs=tuple(file.path for file in source.files) or config.input,
             runner=config.runner,
             config_digest=config.digest,
             key_fingerprint=key_fingerprint,

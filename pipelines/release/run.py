@@ -99,10 +99,15 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
     )
     if options is None and beam_arguments:
         raise UsageError(f"runner {IN_MEMORY} takes no flags of Beam, got {beam_arguments[0]}")
+    if options is not None:
+        FileSystems.set_options(options)  # with which inputs elsewhere are looked for
     source = source_of(config)
     store = open_store(config)
     output = _absolute(config.output)
-    fingerprint = store.fingerprint(source.files)
+    # Empty partitions of different days are different inputs, though they hold the same.
+    fingerprint = (
+        store.fingerprint(source.files) if source.files else store.digest("\n".join(config.input))
+    )
     release_id = config.release_id or store.digest(f"{fingerprint}\n{config.digest}")[:16]
     folder = ReleaseFolder(output, release_id)
     dead_letter = DeadLetter(
