@@ -66,20 +66,22 @@ def match_files(patterns: Sequence[str], may_be_none: bool = False) -> list[Sour
         is_here = is_on_this_machine(pattern)
         matched = dict((_matched_here if is_here else _matched_elsewhere)(pattern))
         if not matched and not (may_be_none and _may_be_empty(pattern)):
-            raise InputSchemaError(_nothing_at(pattern))
+            raise InputSchemaError(_nothing_at(pattern, may_be_none))
         sizes.update(matched)
     return [SourceFile(i, path, sizes[path]) for i, path in enumerate(sorted(sizes))]
 
 
-def _nothing_at(pattern: str) -> str:
+def _nothing_at(pattern: str, may_be_none: bool) -> str:
     if _first_wildcard(pattern) is not None:
         return f"input {pattern!r} matches no file; correct the glob or its folder"
     if os.path.isdir(pattern):
         return f"input {pattern!r} is a folder without files"
-    return (
-        f"input {pattern!r} is not there; correct the path, or end it with / if it is a folder "
-        "that may be missing, such as the partition of a day"
-    )
+    told = f"input {pattern!r} is not there; correct the path"
+    if may_be_none:
+        told += (
+            ", or end it with / if it is a partition that may be missing, such as day=2026-11-22/"
+        )
+    return told
 
 
 def _may_be_empty(pattern: str) -> bool:

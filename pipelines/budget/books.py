@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -13,6 +12,7 @@ from apache_beam.io.filesystems import FileSystems
 from tracecloak.pipelines.budget.accounts import load_accounts
 from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.budget.ledger import Ledger
+from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.pipelines.runners.names import is_local
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
@@ -176,15 +176,3 @@ def after_release(folder: ReleaseFolder, error: BaseException) -> AfterReleaseEr
         f"the release in {folder.final} is complete, but a step after it failed: "
         f"{reason_of(error)}. Run the same command again"
     )
-
-
-def reason_of(error: BaseException) -> str:
-    """Returns what an error says that is not about data: our own text, or the system's, or none."""
-    if isinstance(error, TracecloakError):
-        return str(error)
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, OSError) and cause.errno is not None:
-            return f"{type(error).__name__} ({os.strerror(cause.errno)})"
-        cause = cause.__cause__ or cause.__context__
-    return type(error).__name__

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracecloak.pipelines.commands.table import COMMANDS, Given, command_named
+from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.pipelines.runners.memory import without_collections
 from tracecloak.schemas.errors import TracecloakError, UsageError
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +18,6 @@ from tracecloak.pipelines.budget.books import (
     check_worker_keys,
     open_ledger,
     open_store,
-    reason_of,
 )
 from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.release.pipeline import build_release
@@ -30,9 +28,9 @@ from tracecloak.pipelines.release.records import (
     write_internal_statement,
 )
 from tracecloak.pipelines.release.source import source_of
+from tracecloak.pipelines.runners.failures import own_error, reason_of
 from tracecloak.pipelines.runners.names import IN_MEMORY, is_local
 from tracecloak.pipelines.runners.options import check_ready, pipeline_options
-from tracecloak.schemas import errors
 from tracecloak.schemas.arrays.merging import Pieces
 from tracecloak.schemas.errors import BudgetExhausted, RetryLater, TracecloakError, UsageError
 from tracecloak.schemas.events.traces import TraceBatch
@@ -315,27 +313,9 @@ def _absolute(path: str) -> str:
     return path
 
 
-# A worker in another process can hand back an error's text only, with its class in it.
-_CLASS_IN_TEXT = re.compile(r"tracecloak\.schemas\.errors\.(?P<name>\w+): (?P<text>[^\n]*)")
-_STAGE_IN_TEXT = re.compile(r" \[while running '.*")
-
-
 def _translated(error: Exception) -> TracecloakError:
-    """Finds our own error in what a runner made of it; what is not ours is not quoted.
-
-    A foreign error's text may hold data, so only its class is named; the log of the run has the
-    rest.
-    """
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, TracecloakError):
-            return type(cause)(_STAGE_IN_TEXT.sub("", str(cause)))
-        cause = cause.__cause__ or cause.__context__
-    for match in reversed(list(_CLASS_IN_TEXT.finditer(str(error)))):
-        kind = getattr(errors, match["name"], None)
-        if isinstance(kind, type) and issubclass(kind, TracecloakError):
-            return kind(_STAGE_IN_TEXT.sub("", match["text"]))
-    return TracecloakError(
+    """Finds our own error in what a runner made of it; what is not ours is not quoted."""
+    return own_error(error) or TracecloakError(
         f"the pipeline failed with {reason_of(error)}; nothing was released. Run again with "
         "--traceback to see where; that output can hold private data"
     )

@@ -22,9 +22,10 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.streams.steps import StepProduct
-from tracecloak.pipelines.budget.books import check_worker_keys, open_ledger, open_store, reason_of
+from tracecloak.pipelines.budget.books import check_worker_keys, open_ledger, open_store
 from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.budget.ledger import Ledger, Reservation
+from tracecloak.pipelines.runners.failures import own_error, reason_of
 from tracecloak.pipelines.runners.local_streaming import mend_local_streaming
 from tracecloak.pipelines.runners.names import is_durable, is_local
 from tracecloak.pipelines.runners.options import check_ready, pipeline_options, version
@@ -372,12 +373,7 @@ def _absolute(path: str) -> str:
 
 def _translated(error: Exception) -> TracecloakError:
     """Finds our own error in what a runner made of it; what is not ours is not quoted."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, TracecloakError):
-            return type(cause)(str(cause).partition(" [while running '")[0])
-        cause = cause.__cause__ or cause.__context__
-    return TracecloakError(
+    return own_error(error) or TracecloakError(
         f"the stream failed with {reason_of(error)}; what was published stays published, and what "
         "was paid stays spent. Run with --traceback to see where; that output can hold private data"
     )
