@@ -92,6 +92,7 @@ def write_internal_statement(
     try:
         balance = ledger.balance(config.account)
         account = ledger.accounts.get(config.account)
+        is_any_malformed = any(found.is_malformed for found in dead_letter.told()[1])
         facts = InternalFacts(
             account=config.account,
             ledger=ledger.place,
@@ -101,7 +102,7 @@ def write_internal_statement(
             runner=config.runner,
             config_digest=config.digest,
             key_fingerprint=key_fingerprint,
-            dead_letter=dead_letter.folder if FileSystems.exists(dead_letter.folder) else None,
+            dead_letter=dead_letter.folder if is_any_malformed else None,
             configuration=config.model_dump(mode="json"),
         )
         manifest = manifest_of(config, folder, key_fingerprint)

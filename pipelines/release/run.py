@@ -20,6 +20,7 @@ from tracecloak.pipelines.budget.books import (
     open_store,
 )
 from tracecloak.pipelines.release.config import ReleaseConfig
+from tracecloak.pipelines.release.findings import log_findings
 from tracecloak.pipelines.release.pipeline import build_release
 from tracecloak.pipelines.release.records import (
     internal_statement_path,
@@ -33,6 +34,7 @@ from tracecloak.pipelines.runners.names import IN_MEMORY, is_local
 from tracecloak.pipelines.runners.options import check_ready, pipeline_options
 from tracecloak.schemas.arrays.merging import Pieces
 from tracecloak.schemas.errors import BudgetExhausted, RetryLater, TracecloakError, UsageError
+from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.manifest import OutputFile, ReleaseManifest
@@ -153,7 +155,11 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
             raise
         try:
             folder.discard()
-            _run(config, options, source, dead_letter, folder, key)
+            dead_letter.begin()
+            try:
+                _run(config, options, source, dead_letter, folder, key)
+            finally:
+                log_findings(source, dead_letter)
         except BaseException as error:
             # Workers of Beam, in other threads or processes, may not notice an interrupt.
             may_go_on = left_machine or (options is not None and not isinstance(error, Exception))
@@ -246,17 +252,18 @@ def _run_in_memory(
     folder: ReleaseFolder,
     manifest: ReleaseManifest,
 ) -> None:
-    events, n_rejects = [], 0
+    events, tallies = [], []
     for file in source.files:
         rejects = []
-        for batch, rejected in source.read(file):
+        tally = TallyOfFile(file.rank)
+        for batch, rejected in source.read(file, tally):
             events.append(batch)
             rejects.extend([rejected] if rejected.num_rows else [])
         if rejects:
             dead_letter.write(file.rank, rejects)
-            n_rejects += sum(batch.num_rows for batch in rejects)
+        tallies.append(tally.result())
         _LOG.info("read input %d of %d", file.rank + 1, len(source.files))
-    dead_letter.check(sum(batch.num_rows for batch in events), n_rejects)
+    dead_letter.check(ReadTally.merge(tallies))
     traces = in_memory.group_into_traces(events, config.shards, run.by_individual)
     events.clear()
     made = in_memory.anonymise(

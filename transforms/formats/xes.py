@@ -225,7 +225,8 @@ class _Log:
 
     def _take(self, n: int) -> RawBatch:
         """Removes the first n events, or fewer but one where their text is long."""
-        owners = np.array(self._owners[:n], np.int64) - self._first_trace
+        numbers = np.array(self._owners[:n], np.int64)
+        owners = numbers - self._first_trace
         n_traces = int(owners[-1]) + 1
         events = {k: pa.array(c[:n], pa.string()) for k, c in self._of_events.items()}
         traces = {k: pa.array(c[:n_traces], pa.string()) for k, c in self._of_traces.items()}
@@ -244,7 +245,7 @@ class _Log:
         records = np.arange(self.emitted, self.emitted + n, dtype=np.int64)
         self._forget(n)
         columns = pa.RecordBatch.from_arrays([arrays[k] for k in self._wanted], self._wanted)
-        return RawBatch(columns, records, np.empty(0, np.int64))
+        return RawBatch(columns, records, np.empty(0, np.int64), numbers[:n])
 
     def _forget(self, n: int) -> None:
         self.emitted += n

@@ -20,7 +20,8 @@ from tests.support.releasing import (
     visible,
 )
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.columns import NO_CASE, NO_INDIVIDUAL, ColumnMapping
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.tally import NO_CASE, NO_INDIVIDUAL
 
 N_PEOPLE = 40
 Row = tuple[str, str, str, str]

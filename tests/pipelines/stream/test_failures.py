@@ -42,7 +42,13 @@ from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
 from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.run import run_stream
-from tracecloak.schemas.errors import BudgetExhausted, GuaranteeError, TracecloakError, UsageError
+from tracecloak.schemas.errors import (
+    BudgetExhausted,
+    GuaranteeError,
+    RetryLater,
+    TracecloakError,
+    UsageError,
+)
 
 # --- Failures ---------------------------------------------------------------------------------
 
@@ -199,7 +205,7 @@ def test_one_process_at_a_time_publishes_an_epoch(tmp_path: Path) -> None:
     store = KeyStore(tmp_path / "keys")
     with (
         store.alone(config.output, "ward@1"),
-        pytest.raises(UsageError, match="another process is making"),
+        pytest.raises(RetryLater, match="another process is making"),
     ):
         run_stream(config, messages=NeverRead())
     assert counting_charges(tmp_path / "keys") == []
