@@ -64,12 +64,19 @@ def _run(argv: list[str], wants_traceback: bool) -> int:
         command.add_flags(parsers[asked], argv[1:], config)
     known, rest = parser.parse_known_args(argv)
     values = {name: value for name, value in vars(known).items() if name != "command"}
+    hint = ""
+    if rest and "method" in values:
+        from tracecloak.pipelines.commands.flags import refuse_parameters_of_others
+
+        refuse_parameters_of_others(rest, values["method"], config)
+        if values["method"] is None and config is None:
+            hint = "; a flag of a method's needs --method"
     if rest and not line.takes_beam_flags:
-        raise UsageError(f"unknown flag {rest[0]}")
+        raise UsageError(f"unknown flag {rest[0]}{hint}")
     if rest:
         from tracecloak.pipelines.runners.flags import refuse_unknown
 
-        refuse_unknown(rest, [f"--{name}" for name in values])
+        refuse_unknown(rest, [f"--{name}" for name in values], hint)
     flags = {name: value for name, value in values.items() if value is not None}
     return command.run(Given(config, flags, rest, wants_traceback))
 
