@@ -233,6 +233,46 @@ def require_file_system(name: str, path: str) -> None:
         FileSystems.set_options(PipelineOptions([]))
 
 
+def require_writable(name: str, folder: str) -> None:
+    """Makes sure that files can be written into a folder, which need not be there yet.
+
+    On this machine nothing is made for it; elsewhere a small hidden file is written and deleted.
+
+    Args:
+        name: The flag that the folder was given with, for the error.
+        folder: On this machine or any file system.
+
+    Raises:
+        UsageError: They cannot.
+    """
+    if is_on_this_machine(folder):
+        there = Path(folder).absolute()
+        while not os.path.lexists(there):
+            there = there.parent
+        if not os.path.isdir(there):
+            reason = f"{there} is no folder"
+        elif not os.access(there, os.W_OK | os.X_OK):
+            reason = f"this user may not write into {there}"
+        else:
+            return
+    else:
+        from apache_beam.io.filesystems import FileSystems
+
+        require_file_system(name, folder)
+        path = FileSystems.join(folder, ".tracecloak-can-write")
+        try:
+            with closing(FileSystems.create(path)) as stream:
+                stream.write(b"\n")
+            FileSystems.delete([path])
+            return
+        except Exception as error:  # each file system has its own
+            reason = type(error).__name__
+    raise UsageError(
+        f"{name} {folder!r} cannot be written: {reason}; mend that, or name another folder with "
+        f"--{name}"
+    )
+
+
 def open_raw(path: str) -> BinaryIO:
     """Opens a file for reading, as it is."""
     if is_on_this_machine(path):

@@ -15,6 +15,7 @@ from tracecloak.pipelines.budget.ledger import Ledger
 from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.pipelines.runners.names import is_local
 from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.transforms.files import require_file_system
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 _LOG = logging.getLogger("tracecloak")
@@ -64,17 +65,10 @@ def open_store(config: PayingConfig) -> KeyStore:
     """Returns the key store of a configuration.
 
     Raises:
-        UsageError: worker_keys is on an unknown file system.
+        UsageError: worker_keys is on a file system that nobody knows here.
     """
     if config.worker_keys is not None:
-        try:
-            FileSystems.get_filesystem(config.worker_keys)
-        except ValueError:
-            raise UsageError(
-                f"worker_keys {config.worker_keys!r} is on a file system that Beam does not know "
-                "here; install what has it: for gs:// run pip install '.[gcp]' in a checkout of "
-                "tracecloak"
-            ) from None
+        require_file_system("worker_keys", config.worker_keys)
     folder = Path(config.key_store) if config.key_store else KeyStore.default_folder()
     return KeyStore(folder, config.worker_keys)
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
 
-from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
+from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError, missing_extra
 
 # Seconds that one statement waits for somebody's lock; several such waits fit a call's patience.
 _LOCK_SECONDS = 5.0
@@ -167,6 +167,8 @@ class Database:
                 address, poolclass=sa.NullPool, connect_args=arguments, hide_parameters=True
             )
         except ImportError as error:
+            if error.name == "psycopg":
+                raise missing_extra(self.place, "psycopg", "postgresql") from None
             raise UsageError(
                 f"{self.place} needs the driver {error.name}, which is not installed; install it, "
                 "or name another in the URL"

@@ -45,6 +45,7 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.batch.anonymize import Run
 from tracecloak.transforms.batch.validate import DeadLetter
 from tracecloak.transforms.batch.write import commit
+from tracecloak.transforms.files import require_file_system, require_writable
 from tracecloak.transforms.keys import KeyReference
 from tracecloak.transforms.publish.names import PARTS
 from tracecloak.transforms.publish.release_files import (
@@ -102,6 +103,7 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
     if options is not None:
         FileSystems.set_options(options)  # with which inputs elsewhere are looked for
     source = source_of(config)
+    require_file_system("output", config.output)
     store = open_store(config)
     output = _absolute(config.output)
     # Empty partitions of different days are different inputs, though they hold the same.
@@ -138,6 +140,9 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
                 )
             return Outcome(folder, True, dead_letter.folder, _came_out(folder))
 
+        require_writable("output", output)
+        if config.dead_letter is not None:
+            require_writable("dead_letter", config.dead_letter)
         is_new = not store.holds_key(output, release_id)
         key = store.reserve(
             output, release_id, fingerprint, config.digest, not is_local(config.runner)

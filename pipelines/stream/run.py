@@ -32,6 +32,7 @@ from tracecloak.pipelines.runners.options import check_ready, pipeline_options, 
 from tracecloak.pipelines.stream.config import STREAMING_RUNNER, StreamConfig
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError, missing_extra
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, ReleaseManifest
+from tracecloak.transforms.files import require_writable
 from tracecloak.transforms.keys import KeyReference
 from tracecloak.transforms.publish.names import STATEMENT_NAME
 from tracecloak.transforms.publish.release_files import check_names
@@ -109,6 +110,9 @@ def run_stream(
     others = list(sinks)
     if config.output_topic is not None:
         others.append(PublishToTopic(config.output_topic))
+    require_writable("output", config.output)
+    if config.dead_letter is not None:
+        require_writable("dead_letter", config.dead_letter)
     store = open_store(config)
     output = _absolute(config.output)
     ledger = open_ledger(config, store)

@@ -120,8 +120,8 @@ def missing_columns(found: Sequence[str] | None, required: Collection[str]) -> I
     if found is not None:
         message += f"; its columns are {_listed(found)}" if found else "; it has no columns"
     return InputSchemaError(
-        f"{message}. Map the column with `columns:` in the configuration or with the flags "
-        "--case_id, --activity, --timestamp"
+        f"{message}. Map the column with --case_id, --activity or --timestamp, or under `columns:` "
+        "in the configuration"
     )
 
 

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import fcntl
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.releasing import ROOT, csv_log, small_rows, tracecloak
+from tests.support.releasing import (
+    ROOT,
+    csv_log,
+    key_files,
+    ledger_entries,
+    small_rows,
+    tracecloak,
+)
 from tracecloak.pipelines.budget import database
 from tracecloak.pipelines.budget.ledger import Ledger
 from tracecloak.pipelines.release import run
@@ -143,6 +151,46 @@ def test_an_error_of_nobody_says_its_class_and_never_its_text(
     assert SECRET not in told
     assert tracecloak(*arguments, "--epsilon", 1, "--traceback") == 6
     assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("runner", ["InMemory", "FnApiRunner"])
+@pytest.mark.parametrize("flag", ["--output", "--dead_letter"])
+def test_2_is_an_output_that_cannot_be_written_and_nothing_is_paid_for_it(
+    common: list[object],
+    tmp_path: Path,
+    flag: str,
+    runner: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Catches a budget that is taken, and cases that are read, for a release with no place."""
+    (tmp_path / "file").write_text("in the way")
+    place = tmp_path / "file" / "out"
+    assert tracecloak(*common, "--runner", runner, flag, place) == 2
+    told = capsys.readouterr().err
+    assert f"{flag[2:]} {str(place)!r} cannot be written: {tmp_path}/file is no folder" in told
+    assert told.endswith(f"name another folder with {flag}\n")
+    assert ledger_entries(tmp_path / "keys") == key_files(tmp_path / "keys") == []
+    assert tracecloak(*common, "--runner", runner) == 0
+
+
+@pytest.mark.parametrize("scheme", ["s3", "gs"])
+@pytest.mark.parametrize("flag", ["--output", "--dead_letter", "--input", "--worker_keys"])
+def test_2_is_a_file_system_whose_library_is_missing(
+    common: list[object],
+    tmp_path: Path,
+    flag: str,
+    scheme: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for module in ("google.cloud.storage", "boto3"):
+        monkeypatch.setitem(sys.modules, module, None)
+    assert tracecloak(*common, flag, f"{scheme}://bucket/x") == 2
+    extra = {"s3": "aws", "gs": "gcp"}[scheme]
+    told = capsys.readouterr().err
+    assert f"{flag[2:]} '{scheme}://bucket/x' needs " in told
+    assert f"pip install '.[{extra}]' in a checkout" in told
+    assert ledger_entries(tmp_path / "keys") == key_files(tmp_path / "keys") == []
 
 
 def test_the_readme_has_a_row_for_each_code() -> None:
