@@ -32,7 +32,8 @@ def common(tmp_path: Path) -> list[object]:
     (tmp_path / "accounts.yaml").write_text("accounts: {a: {epsilon: 1, delta: 1e-5, unit: case}}")
     return [
         "release", "--input", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
-        "--method", "private-dfg", "--epsilon", "1", "--release_id", "r", "--runner", "InMemory",
+        "--method", "private-dfg", "--epsilon", "1", "--buy_vocabulary",
+        "--release_id", "r", "--runner", "InMemory",
         "--account", "a", "--accounts", tmp_path / "accounts.yaml",
     ]  # fmt: skip
 
@@ -70,7 +71,7 @@ def test_what_a_command_line_leads_to(
 ) -> None:
     if "tlkc" in flags:  # takes no epsilon, and its account no cap
         at = common.index("--epsilon")
-        common = [*common[:at], *common[at + 2 : -4]]
+        common = [*common[:at], *common[at + 3 : -4]]
         flags = [*flags[:-2], "--length", "1", "--confidence", "1"]
     assert tracecloak(*common, *flags) == code
     printed = capsys.readouterr()
@@ -145,6 +146,7 @@ def test_an_error_of_nobody_says_its_class_and_never_its_text(
     """Catches the traceback of Python, which ends with 1 and quotes what the error quotes."""
     monkeypatch.setattr("tracecloak.pipelines.release.plan.source_of", _raises(KeyError(SECRET)))
     arguments = ["plan", "--input", "x", "--output", "o", "--method", "private-dfg"]
+    arguments.append("--buy_vocabulary")
     assert tracecloak(*arguments, "--epsilon", 1) == 6
     told = capsys.readouterr().err
     assert told.startswith("tracecloak: failed with KeyError; --traceback shows where")

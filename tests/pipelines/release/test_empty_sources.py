@@ -14,6 +14,7 @@ from tests.golden.releases import HEADER, example_config
 from tests.support.releasing import csv_log, tracecloak
 from tracecloak.anonymizers.registry import METHODS
 
+BOUGHT = {"epsilon": 1, "buy_vocabulary": True}
 RIGOROUS = [
     pytest.param(name, example, id=f"{name} {number}")
     for name, method in METHODS.items()
@@ -70,13 +71,13 @@ def test_missing_partitions_of_two_days_are_two_releases_and_a_partition_that_co
     """Catches a day that counts as released because another day was as empty."""
     for day in (1, 2):
         source = f"{tmp_path}/day={day}/"
-        assert release(tmp_path, "private-dfg", {"epsilon": 1}, source, release_id=None) == 0
+        assert release(tmp_path, "private-dfg", BOUGHT, source, release_id=None) == 0
     assert len(list((tmp_path / "out").glob("run_id=*"))) == 2
-    assert release(tmp_path, "private-dfg", {"epsilon": 1}, source, release_id="r") == 0
+    assert release(tmp_path, "private-dfg", BOUGHT, source, release_id="r") == 0
     (tmp_path / "day=2").mkdir()
     csv_log(tmp_path / "day=2" / "log.csv", [("a", "A", "2026-01-01")])
     again = {"release_id": "r", "columns": {}}
-    assert release(tmp_path, "private-dfg", {"epsilon": 1}, source, **again) == 2
+    assert release(tmp_path, "private-dfg", BOUGHT, source, **again) == 2
     assert "the input" in capsys.readouterr().err
 
 
@@ -89,7 +90,7 @@ def test_what_is_not_there_ends_with_3_before_anything_is_paid(
     (tmp_path / "claims").mkdir()
     csv_log(tmp_path / "log.csv", [("a", "A", "2026-01-01")])
     paths = ",".join(f"{tmp_path}/{path}" for path in source.split(","))
-    assert release(tmp_path, "private-dfg", {"epsilon": 1}, paths, columns={}) == 3
+    assert release(tmp_path, "private-dfg", BOUGHT, paths, columns={}) == 3
     assert f"{source.split(',')[-1]}'" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
     assert not (tmp_path / "keys").exists()
@@ -100,7 +101,7 @@ def test_the_plan_of_a_missing_partition_says_so(
 ) -> None:
     code = tracecloak(
         "plan", "--input", f"{tmp_path}/day=1/", "--output", "o", "--method", "private-dfg",
-        "--epsilon", 1,
+        "--epsilon", 1, "--buy_vocabulary",
     )  # fmt: skip
     assert code == 0
     assert f"{tmp_path}/day=1/: no file, so a log without cases" in capsys.readouterr().out
