@@ -14,6 +14,7 @@ def _rooms(top: str) -> list[str]:
 
 # What one command, runner or method needs, each by the name to install it by.
 EXTRAS = {
+    "aws": ["apache-beam[aws]>=2.77,<2.78"],
     "embedding": ["gensim>=4.3,<5"],
     "gcp": ["apache-beam[gcp]>=2.77,<2.78"],
     "measures": ["POT>=0.9.4"],
@@ -22,10 +23,11 @@ EXTRAS = {
     "pubsub": ["google-cloud-pubsub>=2.1,<3"],
     "report": ["matplotlib>=3.8"],
 }
-# What the tests, the linters and a release of tracecloak itself need. Google Cloud's libraries for
-# Dataflow are not among it: the tests that need them say that they were skipped.
+# What the tests, the linters and a release of tracecloak itself need. The libraries of clouds are
+# not among it: the tests that need them say that they were skipped.
+CLOUDS = ("aws", "gcp")
 DEVELOPMENT = [
-    *(need for extra, needs in EXTRAS.items() if extra != "gcp" for need in needs),
+    *(need for extra, needs in EXTRAS.items() if extra not in CLOUDS for need in needs),
     "build>=1.2",
     "hypothesis>=6.100",
     "jsonschema>=4.20",

@@ -20,7 +20,7 @@ class UsageError(TracecloakError):
 
 
 class InputSchemaError(TracecloakError):
-    """The input cannot be read as an event log: columns, encoding, or too many malformed events."""
+    """The source is not there, or is no event log: columns, encoding, too many malformed events."""
 
     exit_code = 3
 
@@ -35,6 +35,15 @@ class GuaranteeError(TracecloakError):
     """The promise of the method cannot be kept on this input, so nothing is released."""
 
     exit_code = 5
+
+
+class RetryLater(TracecloakError):  # noqa: N818 - what to do about it
+    """Something that passes was in the way: the same command may be run again as it is.
+
+    The code is EX_TEMPFAIL of BSD's sysexits.h, which schedulers can be told to retry.
+    """
+
+    exit_code = 75
 
 
 def missing_extra(what: str, library: str, extra: str, instead: str = "") -> UsageError:

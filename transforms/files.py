@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import io
 import os
 import re
@@ -13,9 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from tracecloak.schemas.errors import InputSchemaError, UsageError
+from tracecloak.schemas.errors import InputSchemaError, UsageError, missing_extra
 
 _SCHEME = re.compile(r"\s*[a-zA-Z][-a-zA-Z0-9+.]*://")
+# A folder for the records of one value, as Hive and Spark name them.
+_PARTITION = re.compile(r"(?<=/)[^/=]+=[^/]*|^[^/=]+=[^/]*")
+_HIDDEN = re.compile(r"(?:^|/)(?:_|\.(?!\.?(?:/|$)))")
 # What stands for other characters in a pattern: as in Beam, ? is any one, a slash too.
 _WILDCARD = re.compile(r"\*\*|\*|\?|\[!?+\]?+[^\]]*+\]")
 
@@ -40,40 +44,108 @@ def is_on_this_machine(path: str) -> bool:
     return _SCHEME.match(path) is None
 
 
-def match_files(patterns: Sequence[str]) -> list[SourceFile]:
+def match_files(patterns: Sequence[str], may_be_none: bool = False) -> list[SourceFile]:
     """Returns the files that the patterns match, sorted by path, each once.
 
+    A pattern is a file, a folder, whose files count at any depth, or a glob. In folders and globs,
+    what begins with `.` or `_` is passed over unless the glob says so: such as `_SUCCESS`, which
+    says that a folder is complete, and no part of it.
+
+    Args:
+        patterns: On this machine or any Beam file system.
+        may_be_none: Whether a folder or a glob may hold no file, as a partition without events
+            does. The folder before its first wildcard, and before its first part that is named
+            `column=value`, must be there all the same.
+
     Raises:
-        UsageError: A pattern matches nothing.
+        InputSchemaError: A file is not there, or a folder or a glob holds none and must hold one.
+        UsageError: A pattern cannot be listed.
     """
     sizes: dict[str, int] = {}
     for pattern in patterns:
-        found = _matched_here if is_on_this_machine(pattern) else _matched_elsewhere
-        matched = dict(found(pattern))
-        if not matched:
-            raise UsageError(f"input {pattern!r} matches no file")
+        is_here = is_on_this_machine(pattern)
+        matched = dict((_matched_here if is_here else _matched_elsewhere)(pattern))
+        if not matched and not (may_be_none and _may_be_empty(pattern)):
+            raise InputSchemaError(_nothing_at(pattern, may_be_none))
         sizes.update(matched)
     return [SourceFile(i, path, sizes[path]) for i, path in enumerate(sorted(sizes))]
 
 
+def _nothing_at(pattern: str, may_be_none: bool) -> str:
+    if _first_wildcard(pattern) is not None:
+        return f"input {pattern!r} matches no file; correct the glob or its folder"
+    if os.path.isdir(pattern):
+        return f"input {pattern!r} is a folder without files"
+    told = f"input {pattern!r} is not there; correct the path"
+    if may_be_none:
+        told += (
+            ", or end it with / if it is a partition that may be missing, such as day=2026-11-22/"
+        )
+    return told
+
+
+def _may_be_empty(pattern: str) -> bool:
+    """Returns whether a pattern that matches nothing is a source without cases."""
+    is_here = is_on_this_machine(pattern)
+    if is_here and os.path.isdir(pattern):
+        return True
+    wildcard = _first_wildcard(pattern)
+    if wildcard is None and not pattern.endswith("/"):
+        return False
+    folder = pattern if wildcard is None else pattern[:wildcard].rpartition("/")[0]
+    partition = _PARTITION.search(folder)
+    if partition is not None:
+        folder = folder[: partition.start()]
+    if is_here:
+        # In a pattern such as *.csv the folder is that at work; before /*.csv it is the root.
+        return os.path.isdir(folder or ("/" if pattern.startswith("/") else os.curdir))
+    # There, folders are but the beginnings of names: one is there if anything is in it.
+    return any(_listed_elsewhere(pattern, f"{folder.rstrip('/')}/**", 1))
+
+
+def _first_wildcard(pattern: str) -> int | None:
+    found = re.search(r"[*?[]", pattern)
+    return None if found is None else found.start()
+
+
+def _is_passed_over(path: str, folder: str, pattern: str) -> bool:
+    """Whether a name below the folder is hidden, and the rest of the pattern says no such name."""
+    hidden = _HIDDEN.search(path[len(folder) :]) is not None
+    return hidden and _HIDDEN.search(pattern[len(folder) :]) is None
+
+
 def _matched_here(pattern: str) -> Iterator[tuple[str, int]]:
     """Yields the paths and sizes that Beam would find, whose wildcards are not those of a shell."""
-    if pattern.endswith("/"):
-        pattern += "*"
-    first = re.search(r"[*?[]", pattern)
+    first = _first_wildcard(pattern)
     if first is None:
-        if os.path.exists(pattern):
+        if os.path.isdir(pattern):
+            yield from _below(pattern)
+        elif os.path.exists(pattern):
             yield pattern, os.path.getsize(pattern)
         return
     try:
         test = re.compile(_expression(pattern), re.DOTALL)
     except re.error as error:  # such as [z-a]
         raise UsageError(f"input {pattern!r} cannot be listed: {error}") from None
-    folder = os.path.dirname(pattern[: first.start()])
+    folder = os.path.dirname(pattern[:first])
     for parent, _, names in os.walk(folder or os.curdir):
         for name in names:
             path = os.path.join(parent, name) if folder else os.path.relpath(f"{parent}/{name}")
-            if test.fullmatch(path) and os.path.isfile(path):
+            if (
+                test.fullmatch(path)
+                and os.path.isfile(path)
+                and not _is_passed_over(path, folder, pattern)
+            ):
+                yield path, os.path.getsize(path)
+
+
+def _below(folder: str) -> Iterator[tuple[str, int]]:
+    """Yields the paths and sizes of all files in a folder, those that are hidden aside."""
+    for parent, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        for name in names:
+            path = os.path.join(parent, name)
+            if not name.startswith((".", "_")) and os.path.isfile(path):
                 yield path, os.path.getsize(path)
 
 
@@ -93,14 +165,112 @@ def _expression(pattern: str) -> str:
 
 
 def _matched_elsewhere(pattern: str) -> Iterator[tuple[str, int]]:
+    require_file_system("input", pattern)
+    first = _first_wildcard(pattern)
+    if first is None and not pattern.endswith("/"):
+        found = list(_listed_elsewhere(pattern, pattern))
+        if found:
+            yield from found
+            return
+    folder = (pattern if first is None else pattern[:first].rpartition("/")[0]).rstrip("/")
+    whole = f"{folder}/**" if first is None else pattern
+    for path, n_bytes in _listed_elsewhere(pattern, whole):
+        if not path.endswith("/") and not _is_passed_over(path, folder, whole):
+            yield path, n_bytes
+
+
+def _listed_elsewhere(
+    pattern: str, listed: str, limit: int | None = None
+) -> Iterator[tuple[str, int]]:
     from apache_beam.io.filesystem import BeamIOError
     from apache_beam.io.filesystems import FileSystems
 
     try:
-        found = FileSystems.match([pattern])[0].metadata_list
+        found = FileSystems.match([listed], None if limit is None else [limit])[0].metadata_list
     except (BeamIOError, ValueError) as error:
         raise UsageError(f"input {pattern!r} cannot be listed: {type(error).__name__}") from error
     yield from ((file.path, file.size_in_bytes) for file in found)
+
+
+# The module that a file system of Beam's needs, and what installs it, by the scheme of its paths.
+_FILE_SYSTEMS = {
+    "gs": ("google.cloud.storage", "google-cloud-storage", "gcp"),
+    "s3": ("boto3", "boto3", "aws"),
+}
+
+
+def require_file_system(name: str, path: str) -> None:
+    """Makes sure that files at a path can be reached, as far as this machine can tell.
+
+    Args:
+        name: The flag that the path was given with, for the error.
+        path: On this machine or any file system.
+
+    Raises:
+        UsageError: Nobody knows the file system, or its library is not installed.
+    """
+    if is_on_this_machine(path):
+        return
+    from apache_beam.io.filesystems import FileSystems
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    scheme = str(FileSystems.get_scheme(path)).strip()
+    if scheme in _FILE_SYSTEMS:
+        module, library, extra = _FILE_SYSTEMS[scheme]
+        try:
+            importlib.import_module(module)
+        except ImportError:
+            raise missing_extra(f"{name} {path!r}", library, extra) from None
+    try:
+        FileSystems.get_filesystem(path)
+    except (ValueError, OSError, ImportError):
+        raise UsageError(
+            f"{name} {path!r} is on a file system that Beam does not know or cannot open here; "
+            "name one on this machine, or one of gs:// and s3://"
+        ) from None
+    if FileSystems._pipeline_options is None:
+        # Without any, some file systems cannot be asked before there is a pipeline.
+        FileSystems.set_options(PipelineOptions([]))
+
+
+def require_writable(name: str, folder: str) -> None:
+    """Makes sure that files can be written into a folder, which need not be there yet.
+
+    On this machine nothing is made for it; elsewhere a small hidden file is written and deleted.
+
+    Args:
+        name: The flag that the folder was given with, for the error.
+        folder: On this machine or any file system.
+
+    Raises:
+        UsageError: They cannot.
+    """
+    if is_on_this_machine(folder):
+        there = Path(folder).absolute()
+        while not os.path.lexists(there):
+            there = there.parent
+        if not os.path.isdir(there):
+            reason = f"{there} is no folder"
+        elif not os.access(there, os.W_OK | os.X_OK):
+            reason = f"this user may not write into {there}"
+        else:
+            return
+    else:
+        from apache_beam.io.filesystems import FileSystems
+
+        require_file_system(name, folder)
+        path = FileSystems.join(folder, ".tracecloak-can-write")
+        try:
+            with closing(FileSystems.create(path)) as stream:
+                stream.write(b"\n")
+            FileSystems.delete([path])
+            return
+        except Exception as error:  # each file system has its own
+            reason = type(error).__name__
+    raise UsageError(
+        f"{name} {folder!r} cannot be written: {reason}; mend that, or name another folder with "
+        f"--{name}"
+    )
 
 
 def open_raw(path: str) -> BinaryIO:

@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping, ResolvedColumns
+from tracecloak.schemas.events.events import CASE_ID, is_case_attribute
+from tracecloak.schemas.events.tally import SAME_NAME, TallyOfFile, TraceNames
 from tracecloak.transforms.files import SourceFile, open_source
 from tracecloak.transforms.formats.base import DeclaringReader
 from tracecloak.transforms.formats.registry import SourceFormat
@@ -49,8 +51,14 @@ class EventSource:
                 cast(DeclaringReader, reader).check(found, columns.required)
         return found
 
-    def read(self, file: SourceFile) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+    def read(
+        self, file: SourceFile, tally: TallyOfFile | None = None
+    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         """Yields (canonical events, rejects) of a file in document order, either may be empty.
+
+        Args:
+            file: One of `files`.
+            tally: Is told what was found in what has been read, if anybody asks.
 
         Raises:
             InputSchemaError: The file cannot be read; names the file and columns, never values.
@@ -60,9 +68,16 @@ class EventSource:
             with open_source(file.path) as stream:
                 found = reader.column_names(stream)
             columns = self._resolve(file, found)
+            case_id = columns.names[CASE_ID]
+            names = TraceNames()
             with open_source(file.path) as stream:
                 for raw in reader.read(stream, columns.wanted, columns.required, _BATCH_ROWS):
-                    yield columns.canonicalise(raw.columns, raw.records, raw.malformed, file.rank)
+                    if tally is not None and raw.traces is not None and is_case_attribute(case_id):
+                        repeated = names.repeated(raw.traces, raw.columns.column(case_id))
+                        tally.add(SAME_NAME, raw.records[repeated])
+                    yield columns.canonicalise(
+                        raw.columns, raw.records, raw.malformed, file.rank, tally
+                    )
 
     def _resolve(self, file: SourceFile, found: list[str] | None) -> ResolvedColumns:
         return self.mapping.resolve(found, self.format.has_xes_names(file.path))

@@ -14,3 +14,4 @@ from .method import Decision as Decision
 from .method import Decisions as Decisions
 from .method import Params as Params
 from .method import Products as Products
+from .wrong_values import usage_error as usage_error

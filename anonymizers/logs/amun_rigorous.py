@@ -45,7 +45,7 @@ class AmunRigorousParams(PrivateLogParams):
             advantage = Decimal(str(values.get("guessing_advantage")))
         except ArithmeticError:
             advantage = Decimal(0)
-        if not 0 < advantage < 1:  # its own field refuses it
+        if advantage.is_nan() or not 0 < advantage < 1:  # its own field refuses it
             return {**values, "epsilon": 1}
         epsilon = epsilon_of_guessing_advantage(advantage)
         given = values.get("epsilon")

@@ -33,7 +33,6 @@ from tracecloak.anonymizers.tlkc.suppression import (
 )
 from tracecloak.anonymizers.tlkc.verify import TlkcRequirement, verify_tlkc
 from tracecloak.anonymizers.tlkc.violations import (
-    BOXES,
     cases_with,
     labels_of,
     maximal_frequent,
@@ -260,19 +259,16 @@ def _require_confidence(
     for k, attribute in enumerate(params.sensitive_attributes):
         totals = np.bincount(labels[:, k], cases.counts)
         totals[0] = 0
-        value = int(np.argmax(totals))
-        if int(totals[value]) > params.exact_confidence * cases.n_cases:
-            values = attribute.declaration.values
-            name = BOXES[value] if values is None else values[value - 1]
+        if int(totals.max()) > params.exact_confidence * cases.n_cases:
             among = (
                 "among the cases that suppression leaves"
                 if is_suppressed
                 else "even among all cases of the log"
             )
             raise GuaranteeError(
-                f"confidence={params.confidence:g} cannot be met: {among}, the share of {name!r} "
-                f"in {attribute.name!r} is above it; raise confidence, or leave the attribute out "
-                "of sensitive"
+                f"confidence={params.confidence:g} cannot be met: {among}, the share of a "
+                f"value of {attribute.name!r} is above it; raise confidence, or leave that "
+                "out of sensitive"
             )
 
 

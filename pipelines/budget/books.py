@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -13,8 +12,10 @@ from apache_beam.io.filesystems import FileSystems
 from tracecloak.pipelines.budget.accounts import load_accounts
 from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.budget.ledger import Ledger
+from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.pipelines.runners.names import is_local
 from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.transforms.files import require_file_system
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 _LOG = logging.getLogger("tracecloak")
@@ -64,17 +65,10 @@ def open_store(config: PayingConfig) -> KeyStore:
     """Returns the key store of a configuration.
 
     Raises:
-        UsageError: worker_keys is on an unknown file system.
+        UsageError: worker_keys is on a file system that nobody knows here.
     """
     if config.worker_keys is not None:
-        try:
-            FileSystems.get_filesystem(config.worker_keys)
-        except ValueError:
-            raise UsageError(
-                f"worker_keys {config.worker_keys!r} is on a file system that Beam does not know "
-                "here; install what has it: for gs:// run pip install '.[gcp]' in a checkout of "
-                "tracecloak"
-            ) from None
+        require_file_system("worker_keys", config.worker_keys)
     folder = Path(config.key_store) if config.key_store else KeyStore.default_folder()
     return KeyStore(folder, config.worker_keys)
 
@@ -123,17 +117,18 @@ class Books:
     ledger: Ledger
     folder: ReleaseFolder
 
-    def shown(self, key_fingerprint: str) -> Literal["nothing", "release", "other"]:
+    def shown(self, key_fingerprint: str) -> Literal["nothing", "release", "overtaken", "other"]:
         """Returns what a reader finds in the release's place.
 
         Returns:
-            `release`: it is complete, under this key. `other`: files of a commit that was cut off,
-            as it can be where files are moved one by one, or a release under another key.
+            `release`: it is complete, under this key. `overtaken`: it is, under another key.
+            `other`: files of a commit that was cut off, as it can be where files are moved one by
+            one.
         """
         made = self.folder.committed()
         if made is not None:
             is_ours = made["randomness"]["key_fingerprint"] == key_fingerprint
-            return "release" if is_ours else "other"
+            return "release" if is_ours else "overtaken"
         pattern = FileSystems.join(self.folder.final, "**")
         return "other" if FileSystems.match([pattern])[0].metadata_list else "nothing"
 
@@ -175,15 +170,3 @@ def after_release(folder: ReleaseFolder, error: BaseException) -> AfterReleaseEr
         f"the release in {folder.final} is complete, but a step after it failed: "
         f"{reason_of(error)}. Run the same command again"
     )
-
-
-def reason_of(error: BaseException) -> str:
-    """Returns what an error says that is not about data: our own text, or the system's, or none."""
-    if isinstance(error, TracecloakError):
-        return str(error)
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, OSError) and cause.errno is not None:
-            return f"{type(error).__name__} ({os.strerror(cause.errno)})"
-        cause = cause.__cause__ or cause.__context__
-    return type(error).__name__

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
 
-from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError, missing_extra
 
 # Seconds that one statement waits for somebody's lock; several such waits fit a call's patience.
 _LOCK_SECONDS = 5.0
@@ -45,6 +45,8 @@ _SQLITE_MENDS = {
 _SQLITE_OTHER = "cannot be read as a ledger; correct the URL or restore the file from a backup"
 # By SQLSTATE or its class of two characters.
 _SQLSTATES_BUSY = ("40001", "40P01", "55P03")
+# Connections that break, servers that start, stop or are full.
+_SQLSTATES_PASSING = ("08", "53", "57")
 _SQLSTATE_MENDS = {
     "25006": "can only be read; use the URL of the primary server",
     "28": "refuses the user or the password; correct the URL",
@@ -59,6 +61,12 @@ _T = TypeVar("_T")
 
 class LedgerError(TracecloakError):
     """The ledger cannot be read or written now, so nothing may be released."""
+
+
+class LedgerUnavailable(LedgerError, RetryLater):  # noqa: N818 - a state, as its base is
+    """The ledger is locked, does not answer or has no connection left: that may pass."""
+
+    exit_code = RetryLater.exit_code
 
 
 class Database:
@@ -93,7 +101,8 @@ class Database:
         The work must be right to do again even if its last transaction went through unnoticed.
 
         Raises:
-            LedgerError: It could not be done within the patience, or cannot be done at all.
+            LedgerUnavailable: It could not be done within the patience.
+            LedgerError: It cannot be done at all.
         """
         started = time.monotonic()
         limit_us = _FIRST_PAUSE_US
@@ -104,7 +113,8 @@ class Database:
                     return work(connection)
             except DBAPIError as error:
                 if time.monotonic() - started >= self._patience_for(error):
-                    raise LedgerError(f"{self.place} {_mend(error)}") from None
+                    kind = LedgerUnavailable if _may_pass(error) else LedgerError
+                    raise kind(f"{self.place} {_mend(error)}") from None
             time.sleep(secrets.randbelow(limit_us) / 1e6)
             limit_us = min(2 * limit_us, _LONGEST_PAUSE_US)
 
@@ -157,6 +167,8 @@ class Database:
                 address, poolclass=sa.NullPool, connect_args=arguments, hide_parameters=True
             )
         except ImportError as error:
+            if error.name == "psycopg":
+                raise missing_extra(self.place, "psycopg", "postgresql") from None
             raise UsageError(
                 f"{self.place} needs the driver {error.name}, which is not installed; install it, "
                 "or name another in the URL"
@@ -208,6 +220,19 @@ def _mend(error: DBAPIError) -> str:
         return _SQLITE_MENDS.get(code, _SQLITE_OTHER)
     state = _sqlstate(error)
     return _SQLSTATE_MENDS.get(state) or _SQLSTATE_MENDS.get(state[:2]) or _UNREACHABLE
+
+
+def _may_pass(error: DBAPIError) -> bool:
+    """Returns whether nobody need do anything but run again."""
+    if isinstance(error, IntegrityError):
+        return True
+    code = _sqlite_code(error)
+    if code is not None:
+        return code in _SQLITE_BUSY
+    state = _sqlstate(error)
+    return (
+        state in _SQLSTATES_BUSY or state[:2] in _SQLSTATES_PASSING or _mend(error) == _UNREACHABLE
+    )
 
 
 def _sqlite_code(error: DBAPIError) -> int | None:

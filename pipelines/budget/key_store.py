@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Literal
 
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
-from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
 from tracecloak.transforms.files import SourceFile, is_on_this_machine
 from tracecloak.transforms.keys import KeyReference
 
@@ -140,7 +140,7 @@ class KeyStore:
         The lock ends with the process, however it ends.
 
         Raises:
-            UsageError: Another process is at it.
+            RetryLater: Another process is at it.
         """
         path = self._path(output, release_id, ".lock")
         with self._in_use():
@@ -151,7 +151,7 @@ class KeyStore:
                 with self._in_use():
                     fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise UsageError(
+                raise RetryLater(
                     f"another process is making release_id {release_id!r} in {output}; wait until "
                     "it ends, then run this again to see what became of it"
                 ) from None

@@ -30,11 +30,11 @@ from tracecloak.pipelines.budget.balance import (
     check_affordable,
     counting,
 )
-from tracecloak.pipelines.budget.database import Database, LedgerError
+from tracecloak.pipelines.budget.database import Database, LedgerError, LedgerUnavailable
 from tracecloak.pipelines.budget.entries import Action, Entry, Reservation, problems
 from tracecloak.schemas.errors import UsageError
 
-__all__ = ["Balance", "Entry", "Ledger", "LedgerError", "Reservation"]
+__all__ = ["Balance", "Entry", "Ledger", "LedgerError", "LedgerUnavailable", "Reservation"]
 
 _LOG = logging.getLogger("tracecloak")
 
@@ -92,13 +92,16 @@ class Ledger:
             patience_seconds: How long a call tries while others write or hold a lock.
 
         Raises:
-            UsageError: The database is not there, not reachable, locked, or holds something else.
+            UsageError: The database is not there, may not be used, or holds something else.
+            LedgerUnavailable: It does not answer, or others have it locked.
         """
         self.accounts = dict(accounts or {})
         self._database = Database(url, patience_seconds)
         try:
             if not self._database.transact(self._is_there, writes=False):
                 self._make()
+        except LedgerUnavailable:
+            raise
         except LedgerError as error:
             raise UsageError(str(error)) from None
 

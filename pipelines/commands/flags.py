@@ -53,6 +53,37 @@ def add_release_flags(
                 group.add_argument(f"--{name}", help=text)
 
 
+def refuse_parameters_of_others(
+    rest: Sequence[str], method: str | None, config: str | None
+) -> None:
+    """Makes sure that no flag that is left is a parameter of another method.
+
+    Args:
+        rest: The arguments that were not known.
+        method: The method that was asked for, if a flag named it.
+        config: The configuration file that may name it instead.
+
+    Raises:
+        UsageError: One is.
+    """
+    from tracecloak.anonymizers.registry import METHODS, method_named
+    from tracecloak.pipelines.release.config import read_yaml
+
+    if method is None and config is not None:
+        method = read_yaml(config).get("method")
+    if method is None:
+        return
+    known = ", ".join(f"--{name}" for name in method_named(method).Params.model_fields)
+    for flag in (argument.split("=", 1)[0] for argument in rest if argument.startswith("--")):
+        name = flag.removeprefix("--")
+        owners = [n for n, kind in METHODS.ours.items() if name in kind.Params.model_fields]
+        if owners:
+            raise UsageError(
+                f"method {method} has no parameter {flag}; its parameters are {known}. Methods "
+                f"that have it are {', '.join(owners)}"
+            )
+
+
 def add_reading_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags that say how a log is read."""
     from tracecloak.pipelines.release.config import Columns, ReleaseConfig

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracecloak.pipelines.commands.table import COMMANDS, Given, command_named
+from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.pipelines.runners.memory import without_collections
 from tracecloak.schemas.errors import TracecloakError, UsageError
 
@@ -19,8 +20,9 @@ _OF_THE_IMPORT = ("apitools not found", "Failed to import GCSFileSystem")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit code.
 
-    0 ok; 2 usage or configuration; 3 input schema; 4 budget exhausted; 5 guarantee cannot be met;
-    6 pipeline failed and nothing was released; 7 released but a later step failed.
+    0 ok; 2 usage or configuration; 3 source; 4 budget exhausted; 5 guarantee cannot be met;
+    6 failed and nothing was released; 7 released but a later step failed; 75 try again later. The
+    README says what each means for whoever schedules the command.
     """
     _quiet_beam_import()
     argv = list(sys.argv[1:] if arguments is None else arguments)
@@ -33,6 +35,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         print(f"tracecloak: {error}", file=sys.stderr)
         return error.exit_code
+    except Exception as error:  # its own text could quote data
+        if wants_traceback:
+            traceback.print_exc()
+        print(
+            f"tracecloak: failed with {reason_of(error)}; --traceback shows where, in an output "
+            "that can hold private data",
+            file=sys.stderr,
+        )
+        return TracecloakError.exit_code
     except KeyboardInterrupt:
         print("tracecloak: interrupted; nothing was released", file=sys.stderr)
         return TracecloakError.exit_code
@@ -53,12 +64,19 @@ def _run(argv: list[str], wants_traceback: bool) -> int:
         command.add_flags(parsers[asked], argv[1:], config)
     known, rest = parser.parse_known_args(argv)
     values = {name: value for name, value in vars(known).items() if name != "command"}
+    hint = ""
+    if rest and "method" in values:
+        from tracecloak.pipelines.commands.flags import refuse_parameters_of_others
+
+        refuse_parameters_of_others(rest, values["method"], config)
+        if values["method"] is None and config is None:
+            hint = "; a flag of a method's needs --method"
     if rest and not line.takes_beam_flags:
-        raise UsageError(f"unknown flag {rest[0]}")
+        raise UsageError(f"unknown flag {rest[0]}{hint}")
     if rest:
         from tracecloak.pipelines.runners.flags import refuse_unknown
 
-        refuse_unknown(rest, [f"--{name}" for name in values])
+        refuse_unknown(rest, [f"--{name}" for name in values], hint)
     flags = {name: value for name, value in values.items() if value is not None}
     return command.run(Given(config, flags, rest, wants_traceback))
 

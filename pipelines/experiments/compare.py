@@ -24,12 +24,12 @@ import pydantic
 
 from tracecloak.anonymizers.contract.in_memory import bound
 from tracecloak.anonymizers.contract.method import Anonymizer
+from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.experiments.compare_log import Original
 from tracecloak.pipelines.measure import measures
 from tracecloak.pipelines.measure.mining import ModelQuality, require_pm4py
-from tracecloak.pipelines.release.config import usage_error
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.manifest import TOOL_VERSION
 from tracecloak.schemas.published.variants import ReleasedVariants

@@ -21,6 +21,7 @@ import pydantic
 
 from tracecloak.anonymizers.contract.in_memory import anonymise, decide
 from tracecloak.anonymizers.contract.method import Anonymizer
+from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.experiments import compare
@@ -35,7 +36,6 @@ from tracecloak.pipelines.experiments.tlkc import TlkcGrid
 from tracecloak.pipelines.measure.measures import require_pot
 from tracecloak.pipelines.measure.mining import require_pm4py
 from tracecloak.pipelines.measure.quality import MinedQuality, PatientMiner, require_scikit_learn
-from tracecloak.pipelines.release.config import usage_error
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import VariantHistogram

@@ -12,6 +12,7 @@ import pydantic
 import yaml
 from pydantic import Field
 
+from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.pipelines.release.flag_texts import StrictLoader, given_value
 from tracecloak.schemas.errors import UsageError
@@ -184,7 +185,8 @@ class ReleaseConfig(SourceConfig):
         try:
             return method_named(self.method).Params(**self.params)
         except pydantic.ValidationError as error:
-            raise usage_error(error) from None
+            known = method_named(self.method).Params.model_fields
+            raise usage_error(error, self.method, known) from None
 
     @property
     def digest(self) -> str:
@@ -280,7 +282,7 @@ def _checked(kind: type[_C], body: dict[str, Any], flags: Mapping[str, Any]) -> 
     try:
         return kind(**body)
     except pydantic.ValidationError as error:
-        raise usage_error(error) from None
+        raise usage_error(error, known=kind.model_fields) from None
 
 
 def read_yaml(path: str) -> dict[str, Any]:
@@ -316,23 +318,6 @@ def parse_where(text: str) -> dict[str, Any]:
     if match["sign"] == "=":
         return {"column": match["column"], "equals": match["value"]}
     return {"column": match["column"], "begins_with": match["value"]}
-
-
-def usage_error(error: pydantic.ValidationError) -> UsageError:
-    """Returns pydantic's findings as one line a key; the values are parameters and may be shown."""
-    lines = []
-    for found in error.errors(include_url=False):
-        where = ".".join(str(part) for part in found["loc"])
-        told = found["msg"].removeprefix("Value error, ")  # which pydantic puts before ours
-        if found["type"] == "extra_forbidden":
-            lines.append(f"{where}: unknown key")
-        elif found["type"] == "missing":
-            lines.append(f"{where}: required")
-        elif where:
-            lines.append(f"{where}: {told}, got {found['input']!r}")
-        else:  # of several keys together: all that was given would be too much to show
-            lines.append(told)
-    return UsageError("; ".join(lines))
 
 
 def json_schema() -> dict[str, Any]:

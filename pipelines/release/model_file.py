@@ -17,6 +17,7 @@ from xml.etree import ElementTree
 import pydantic
 import yaml
 
+from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.queries.model_rules import rules_of_model
 from tracecloak.anonymizers.queries.order_rules import NamedRules
 from tracecloak.schemas.errors import UsageError
@@ -280,9 +281,7 @@ def _rules(data: bytes) -> NamedRules:
     try:
         return NamedRules.model_validate(body)
     except pydantic.ValidationError as error:
-        found = error.errors(include_url=False)[0]
-        where = ".".join(map(str, found["loc"])) or "the file"
-        raise UsageError(f"{where}: {found['msg']}") from None
+        raise usage_error(error, known=NamedRules.model_fields) from None
 
 
 def _of(read: Callable[[bytes], PetriNet]) -> Callable[[bytes], NamedRules]:

@@ -33,5 +33,5 @@ def build_release(
     )
     made = grouped["traces"] | "AnonymizeTraces" >> AnonymizeTraces(run, n_shards)
     _ = made["traces"] | "WriteRelease" >> WriteRelease(
-        folder, manifest, formats, n_parts, run, made["products"]
+        folder, manifest, formats, n_parts, run, made["products"], wait_on=checked
     )

@@ -21,13 +21,15 @@ def plan_lines(config: ReleaseConfig, sizes: Sequence[int] = ()) -> Iterator[str
         sizes: Numbers of cases for which to say what it would be worth; none: some.
 
     Raises:
-        UsageError: An input is not there, or its format is not known.
-        InputSchemaError: An input does not have the mapped columns.
+        UsageError: An input's format is not known.
+        InputSchemaError: An input is not there, or does not have the mapped columns.
     """
     source = source_of(config)
     method = method_named(config.method)
     params = config.method_params
     yield "Reads"
+    if not source.files:
+        yield f"  {', '.join(config.input)}: no file, so a log without cases"
     for file in source.files:
         found = source.columns_of(file)
         columns = "attributes are told by its records" if found is None else ", ".join(found)

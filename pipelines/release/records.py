@@ -92,16 +92,17 @@ def write_internal_statement(
     try:
         balance = ledger.balance(config.account)
         account = ledger.accounts.get(config.account)
+        is_any_malformed = any(found.is_malformed for found in dead_letter.told()[1])
         facts = InternalFacts(
             account=config.account,
             ledger=ledger.place,
             spent_after=_text(balance.spent_epsilon),
             cap=None if account is None else _text(account.epsilon_cap),
-            inputs=tuple(file.path for file in source.files),
+            inputs=tuple(file.path for file in source.files) or config.input,
             runner=config.runner,
             config_digest=config.digest,
             key_fingerprint=key_fingerprint,
-            dead_letter=dead_letter.folder if FileSystems.exists(dead_letter.folder) else None,
+            dead_letter=dead_letter.folder if is_any_malformed else None,
             configuration=config.model_dump(mode="json"),
         )
         manifest = manifest_of(config, folder, key_fingerprint)

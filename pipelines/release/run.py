@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,9 +18,9 @@ from tracecloak.pipelines.budget.books import (
     check_worker_keys,
     open_ledger,
     open_store,
-    reason_of,
 )
 from tracecloak.pipelines.release.config import ReleaseConfig
+from tracecloak.pipelines.release.findings import log_findings
 from tracecloak.pipelines.release.pipeline import build_release
 from tracecloak.pipelines.release.records import (
     internal_statement_path,
@@ -30,11 +29,12 @@ from tracecloak.pipelines.release.records import (
     write_internal_statement,
 )
 from tracecloak.pipelines.release.source import source_of
+from tracecloak.pipelines.runners.failures import own_error, reason_of
 from tracecloak.pipelines.runners.names import IN_MEMORY, is_local
 from tracecloak.pipelines.runners.options import check_ready, pipeline_options
-from tracecloak.schemas import errors
 from tracecloak.schemas.arrays.merging import Pieces
-from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
+from tracecloak.schemas.errors import BudgetExhausted, RetryLater, TracecloakError, UsageError
+from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.counted import yield_of_log
@@ -46,6 +46,7 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.batch.anonymize import Run
 from tracecloak.transforms.batch.validate import DeadLetter
 from tracecloak.transforms.batch.write import commit
+from tracecloak.transforms.files import require_file_system, require_writable
 from tracecloak.transforms.keys import KeyReference
 from tracecloak.transforms.publish.names import PARTS
 from tracecloak.transforms.publish.release_files import (
@@ -100,10 +101,16 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
     )
     if options is None and beam_arguments:
         raise UsageError(f"runner {IN_MEMORY} takes no flags of Beam, got {beam_arguments[0]}")
+    if options is not None:
+        FileSystems.set_options(options)  # with which inputs elsewhere are looked for
     source = source_of(config)
+    require_file_system("output", config.output)
     store = open_store(config)
     output = _absolute(config.output)
-    fingerprint = store.fingerprint(source.files)
+    # Empty partitions of different days are different inputs, though they hold the same.
+    fingerprint = (
+        store.fingerprint(source.files) if source.files else store.digest("\n".join(config.input))
+    )
     release_id = config.release_id or store.digest(f"{fingerprint}\n{config.digest}")[:16]
     folder = ReleaseFolder(output, release_id)
     dead_letter = DeadLetter(
@@ -134,6 +141,9 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
                 )
             return Outcome(folder, True, dead_letter.folder, _came_out(folder))
 
+        require_writable("output", output)
+        if config.dead_letter is not None:
+            require_writable("dead_letter", config.dead_letter)
         is_new = not store.holds_key(output, release_id)
         key = store.reserve(
             output, release_id, fingerprint, config.digest, not is_local(config.runner)
@@ -151,7 +161,11 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
             raise
         try:
             folder.discard()
-            _run(config, options, source, dead_letter, folder, key)
+            dead_letter.begin()
+            try:
+                _run(config, options, source, dead_letter, folder, key)
+            finally:
+                log_findings(source, dead_letter)
         except BaseException as error:
             # Workers of Beam, in other threads or processes, may not notice an interrupt.
             may_go_on = left_machine or (options is not None and not isinstance(error, Exception))
@@ -186,10 +200,15 @@ def _settled(
         )
     if shown == "release":
         return after_release(folder, error)
+    if shown == "overtaken":
+        return RetryLater(
+            f"another run, with another key store, released {folder.final} while this one was at "
+            f"work, which released nothing. {_STAYS_SPENT}"
+        )
     if shown == "other":
         return TracecloakError(
-            f"the pipeline failed with {reason_of(error)}, and {folder.final} holds a part of this "
-            f"release or another one. {_STAYS_SPENT}"
+            f"the pipeline failed with {reason_of(error)}, and {folder.final} holds a part of a "
+            f"release. {_STAYS_SPENT}"
         )
     if may_go_on:
         _LOG.warning("a run of this release may still go on. %s", _STAYS_SPENT)
@@ -239,17 +258,18 @@ def _run_in_memory(
     folder: ReleaseFolder,
     manifest: ReleaseManifest,
 ) -> None:
-    events, n_rejects = [], 0
+    events, tallies = [], []
     for file in source.files:
         rejects = []
-        for batch, rejected in source.read(file):
+        tally = TallyOfFile(file.rank)
+        for batch, rejected in source.read(file, tally):
             events.append(batch)
             rejects.extend([rejected] if rejected.num_rows else [])
         if rejects:
             dead_letter.write(file.rank, rejects)
-            n_rejects += sum(batch.num_rows for batch in rejects)
+        tallies.append(tally.result())
         _LOG.info("read input %d of %d", file.rank + 1, len(source.files))
-    dead_letter.check(sum(batch.num_rows for batch in events), n_rejects)
+    dead_letter.check(ReadTally.merge(tallies))
     traces = in_memory.group_into_traces(events, config.shards, run.by_individual)
     events.clear()
     made = in_memory.anonymise(
@@ -306,27 +326,9 @@ def _absolute(path: str) -> str:
     return path
 
 
-# A worker in another process can hand back an error's text only, with its class in it.
-_CLASS_IN_TEXT = re.compile(r"tracecloak\.schemas\.errors\.(?P<name>\w+): (?P<text>[^\n]*)")
-_STAGE_IN_TEXT = re.compile(r" \[while running '.*")
-
-
 def _translated(error: Exception) -> TracecloakError:
-    """Finds our own error in what a runner made of it; what is not ours is not quoted.
-
-    A foreign error's text may hold data, so only its class is named; the log of the run has the
-    rest.
-    """
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, TracecloakError):
-            return type(cause)(_STAGE_IN_TEXT.sub("", str(cause)))
-        cause = cause.__cause__ or cause.__context__
-    for match in reversed(list(_CLASS_IN_TEXT.finditer(str(error)))):
-        kind = getattr(errors, match["name"], None)
-        if isinstance(kind, type) and issubclass(kind, TracecloakError):
-            return kind(_STAGE_IN_TEXT.sub("", match["text"]))
-    return TracecloakError(
+    """Finds our own error in what a runner made of it; what is not ours is not quoted."""
+    return own_error(error) or TracecloakError(
         f"the pipeline failed with {reason_of(error)}; nothing was released. Run again with "
         "--traceback to see where; that output can hold private data"
     )

@@ -16,9 +16,12 @@ _CHECKED_FILES = 20
 def source_of(config: SourceConfig) -> EventSource:
     """Returns the input files and how to read them; reads no values.
 
+    What is to be released may hold no file (`match_files`): that nothing happened is released like
+    anything else.
+
     Raises:
-        UsageError: An input is not there, or its format is not known.
-        InputSchemaError: An input does not have the mapped columns.
+        UsageError: An input's format is not known, or its file system.
+        InputSchemaError: An input is not there, or does not have the mapped columns.
     """
     mapping = config.mapping
     if isinstance(config, ReleaseConfig):
@@ -30,7 +33,8 @@ def source_of(config: SourceConfig) -> EventSource:
             attributes=tuple((a.name, a.column) for a in method.attributes(params)),
             activities=bounds.vocabulary if bounds.closed else None,
         )
-    source = EventSource(tuple(match_files(config.input)), config.source_format, mapping)
+    files = match_files(config.input, isinstance(config, ReleaseConfig))
+    source = EventSource(tuple(files), config.source_format, mapping)
     for file in source.files[:_CHECKED_FILES]:
         source.columns_of(file)
     return source

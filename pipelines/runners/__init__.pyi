@@ -1,3 +1,5 @@
+from .failures import own_error as own_error
+from .failures import reason_of as reason_of
 from .flags import refuse_unknown as refuse_unknown
 from .local_streaming import mend_local_streaming as mend_local_streaming
 from .memory import keep_freed_memory as keep_freed_memory

@@ -65,15 +65,18 @@ _OF_JOB_SERVER = """
     shutdown_sources_after_idle_ms state_backend state_backend_factory
     state_backend_storage_path
 """
+# A slip of the fingers leaves more than this in common; --epsilon and --version have less.
+_ALIKE = 0.8
 BEAM_FLAGS = frozenset(f"--{name}" for name in (_OF_OPTIONS + _OF_JOB_SERVER).split())
 
 
-def refuse_unknown(arguments: Sequence[str], ours: Iterable[str]) -> None:
+def refuse_unknown(arguments: Sequence[str], ours: Iterable[str], hint: str = "") -> None:
     """Makes sure that what our own command line did not know is known to Beam.
 
     Args:
         arguments: The left arguments.
         ours: Our own flags, to suggest one of.
+        hint: What else may mend an unknown one, said where none is alike.
 
     Raises:
         UsageError: A flag is nobody's.
@@ -88,6 +91,6 @@ def refuse_unknown(arguments: Sequence[str], ours: Iterable[str]) -> None:
             continue
         takes_value = "=" not in argument
         if flag not in BEAM_FLAGS:
-            close = difflib.get_close_matches(flag, [*ours, *sorted(BEAM_FLAGS)], 1)
-            hint = f"; did you mean {close[0]}?" if close else ""
-            raise UsageError(f"unknown flag {flag}{hint}")
+            close = difflib.get_close_matches(flag, [*ours, *sorted(BEAM_FLAGS)], 1, _ALIKE)
+            mend = f"; did you mean {close[0]}?" if close else hint
+            raise UsageError(f"unknown flag {flag}{mend}")

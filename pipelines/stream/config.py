@@ -14,6 +14,7 @@ from pydantic import Field
 from pydantic.fields import FieldInfo
 
 from tracecloak.anonymizers.contract.method import Params
+from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.noise.randomness import text_digest
 from tracecloak.anonymizers.rigorous.params import Exact, RigorousParams
 from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
@@ -24,7 +25,6 @@ from tracecloak.pipelines.release.config import (
     Where,
     parse_where,
     read_yaml,
-    usage_error,
 )
 from tracecloak.pipelines.release.flag_texts import (
     form_of,
@@ -81,7 +81,12 @@ def _duration(value: Any) -> int:
 def _moment(value: Any) -> int:
     """Microseconds since 1970 of an ISO 8601 date or time; UTC without an offset."""
     if not isinstance(value, datetime.date):
-        value = datetime.datetime.fromisoformat(str(value))
+        try:
+            value = datetime.datetime.fromisoformat(str(value))
+        except ValueError:
+            raise ValueError(
+                "must be a date or a time such as 2026-12-01 or 2026-12-01T08:00:00+01:00"
+            ) from None
     if not isinstance(value, datetime.datetime):
         value = datetime.datetime(value.year, value.month, value.day)
     if value.tzinfo is None:
@@ -357,7 +362,7 @@ class StreamConfig(pydantic.BaseModel):
         try:
             return kind(**{**self.log_params, **given})
         except pydantic.ValidationError as error:
-            raise usage_error(error) from None
+            raise usage_error(error, f"product {self.product}", kind.model_fields) from None
 
     def made_product(self) -> StepProduct:
         """Returns what is published.
@@ -447,7 +452,7 @@ def load_stream(path: str | None, flags: Mapping[str, Any]) -> StreamConfig:
     try:
         config = StreamConfig(**body)
     except pydantic.ValidationError as error:
-        raise usage_error(error) from None
+        raise usage_error(error, known=stream_keys()) from None
     _ = config.made_product(), config.rule, config.layout  # checked before anything else happens
     return config
 

@@ -22,15 +22,17 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.streams.steps import StepProduct
-from tracecloak.pipelines.budget.books import check_worker_keys, open_ledger, open_store, reason_of
+from tracecloak.pipelines.budget.books import check_worker_keys, open_ledger, open_store
 from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.budget.ledger import Ledger, Reservation
+from tracecloak.pipelines.runners.failures import own_error, reason_of
 from tracecloak.pipelines.runners.local_streaming import mend_local_streaming
 from tracecloak.pipelines.runners.names import is_durable, is_local
 from tracecloak.pipelines.runners.options import check_ready, pipeline_options, version
 from tracecloak.pipelines.stream.config import STREAMING_RUNNER, StreamConfig
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError, missing_extra
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, ReleaseManifest
+from tracecloak.transforms.files import require_writable
 from tracecloak.transforms.keys import KeyReference
 from tracecloak.transforms.publish.names import STATEMENT_NAME
 from tracecloak.transforms.publish.release_files import check_names
@@ -108,6 +110,9 @@ def run_stream(
     others = list(sinks)
     if config.output_topic is not None:
         others.append(PublishToTopic(config.output_topic))
+    require_writable("output", config.output)
+    if config.dead_letter is not None:
+        require_writable("dead_letter", config.dead_letter)
     store = open_store(config)
     output = _absolute(config.output)
     ledger = open_ledger(config, store)
@@ -372,12 +377,7 @@ def _absolute(path: str) -> str:
 
 def _translated(error: Exception) -> TracecloakError:
     """Finds our own error in what a runner made of it; what is not ours is not quoted."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, TracecloakError):
-            return type(cause)(str(cause).partition(" [while running '")[0])
-        cause = cause.__cause__ or cause.__context__
-    return TracecloakError(
+    return own_error(error) or TracecloakError(
         f"the stream failed with {reason_of(error)}; what was published stays published, and what "
         "was paid stays spent. Run with --traceback to see where; that output can hold private data"
     )

@@ -20,6 +20,10 @@ from .local_time import DAY_US as DAY_US
 from .local_time import LocalClock as LocalClock
 from .local_time import date_of as date_of
 from .local_time import day_start_us as day_start_us
+from .tally import Finding as Finding
+from .tally import ReadTally as ReadTally
+from .tally import TallyOfFile as TallyOfFile
+from .tally import TraceNames as TraceNames
 from .timeline import StartRange as StartRange
 from .timeline import cumulated_stamps as cumulated_stamps
 from .traces import INDIVIDUAL_ID as INDIVIDUAL_ID

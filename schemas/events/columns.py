@@ -32,14 +32,21 @@ from tracecloak.schemas.events.events import (
     attribute_column,
     event_schema,
 )
-
-NO_CASE = "no case id"
-NO_ACTIVITY = "no activity"
-NO_TIME = "unparsable time"
-NO_RECORD = "malformed record"
-NO_INDIVIDUAL = "no individual"
-OTHER_ACTIVITY = "activity outside the closed vocabulary"
-REJECT_REASONS = (NO_CASE, NO_ACTIVITY, NO_TIME, NO_RECORD, NO_INDIVIDUAL, OTHER_ACTIVITY)
+from tracecloak.schemas.events.tally import (
+    EMPTY_TIME,
+    NO_ACTIVITY,
+    NO_CASE,
+    NO_INDIVIDUAL,
+    NO_RECORD,
+    NO_TIME,
+    OTHER_ACTIVITY,
+    POINT_KEY,
+    REJECT_REASONS,
+    REPEATED_HOUR,
+    SKIPPED_HOUR,
+    WHOLE_KEY,
+    TallyOfFile,
+)
 
 # Where a rejected record stands and why; `file` is the file's rank in the sorted list of inputs.
 REJECT_SCHEMA = pa.schema(
@@ -110,7 +117,8 @@ class ColumnMapping:
         time_zone: IANA zone in which a stamp without an offset is read.
         timestamp_format: `strptime` format of textual stamps; None reads ISO 8601, with `-` or `/`
             between the parts of the date and with or without an offset.
-        timestamp_unit: Unit since 1970 of numeric stamps: `s`, `ms` or `us`; None refuses numbers.
+        timestamp_unit: Unit since 1970 of numeric stamps, also of those written as text: `s`, `ms`
+            or `us`; None refuses numbers.
         filters: All of them must pass.
         needs_individual: Whether a record that names no individual is malformed: it is where the
             individual is the unit of privacy.
@@ -211,7 +219,12 @@ class ResolvedColumns:
         return tuple(name for name in self.wanted if name not in self.may_lack)
 
     def canonicalise(
-        self, columns: pa.RecordBatch, records: np.ndarray, malformed: np.ndarray, file_rank: int
+        self,
+        columns: pa.RecordBatch,
+        records: np.ndarray,
+        malformed: np.ndarray,
+        file_rank: int,
+        tally: TallyOfFile | None = None,
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Makes canonical events of a run of source records.
 
@@ -220,6 +233,7 @@ class ResolvedColumns:
             records: int64[n_rows], number of each record in its file.
             malformed: int64[n_malformed], numbers of records that could not be parsed at all.
             file_rank: Rank of the file among the inputs.
+            tally: Is told what was found, if anybody asks.
 
         Returns:
             The events (EVENT_SCHEMA, the mapped optional columns and the attributes, in the order
@@ -245,7 +259,9 @@ class ResolvedColumns:
             for c, s in self.names.items()
             if c != TIMESTAMP
         }
-        time = _time_of(read.get(self.names[TIMESTAMP]), n, self.mapping)
+        stamps = read.get(self.names[TIMESTAMP])
+        clock = _Clock(self.mapping.time_zone, None if tally is None else np.zeros(n, np.int8))
+        time = _time_of(stamps, n, self.mapping, clock)
 
         required = {NO_TIME: time, NO_ACTIVITY: text[ACTIVITY], NO_CASE: text[CASE_ID]}
         if self.mapping.needs_individual:
@@ -259,12 +275,28 @@ class ResolvedColumns:
         good = keep & (reason < 0)
         bad = keep & (reason >= 0)
 
+        if tally is not None:
+            tally.add_events(int(good.sum()))
+            tally.add(NO_RECORD, malformed)
+            of = np.asarray(records)
+            for code, name in enumerate(REJECT_REASONS):
+                told = bad & (reason == code)
+                if name == NO_TIME and told.any():
+                    empty = told if stamps is None else told & stamps.is_empty()
+                    tally.add(EMPTY_TIME, of[empty])
+                    told &= ~empty
+                tally.add(name, of[told])
+            if clock.hours is not None:
+                tally.add(SKIPPED_HOUR, of[good & (clock.hours < 0)])
+                tally.add(REPEATED_HOUR, of[good & (clock.hours > 0)])
         index = file_rank * FILE_STRIDE + np.asarray(records, np.int64)
         rows = pa.array(np.flatnonzero(good))
         if len(rows) < n:
             text = {c: values.take(rows) for c, values in text.items()}
             time = time.take(rows)
         arrays: dict[str, pa.Array] = {c: v.dictionary_encode() for c, v in text.items()}
+        if tally is not None:
+            _tell_keys(tally, arrays[CASE_ID], np.asarray(records)[good])
         arrays[TIMESTAMP] = time
         arrays[EVENT_INDEX] = pa.array(index[good])
         schema = event_schema(
@@ -285,10 +317,30 @@ class ResolvedColumns:
         return events, rejects
 
 
+def _tell_keys(tally: TallyOfFile, case_ids: pa.DictionaryArray, records: np.ndarray) -> None:
+    """Tells a tally which case ids are whole numbers, and which have nothing behind their point.
+
+    A table that was written with empty cells has 5.0 where another has 5.
+    """
+    for name, form in ((WHOLE_KEY, r"^-?\d+$"), (POINT_KEY, r"^-?\d+\.0+$")):
+        is_so = np.asarray(pc.match_substring_regex(case_ids.dictionary, form), bool)
+        if is_so.any():
+            tally.add(name, records[is_so[np.asarray(case_ids.indices)]])
+
+
 @dataclass(frozen=True)
 class _Column:
     name: str
     values: pa.Array
+
+    def is_empty(self) -> np.ndarray:
+        """bool[n]: where nothing is written; empty text is nothing, too."""
+        values = self.values
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary.take(values.indices)
+        if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+            values = pc.if_else(pc.equal(values, ""), None, values)
+        return np.asarray(pc.is_null(values, nan_is_null=True))
 
     def text(self, of_attribute: bool = False) -> pa.Array:
         """string[n]: the values as text; null for null, empty text, and bytes that are no UTF-8.
@@ -325,25 +377,25 @@ def _text_of(column: _Column | None, n: int, of_attribute: bool) -> pa.Array:
     return pa.nulls(n, pa.string()) if column is None else column.text(of_attribute)
 
 
-def _time_of(column: _Column | None, n: int, mapping: ColumnMapping) -> pa.Array:
+def _time_of(column: _Column | None, n: int, mapping: ColumnMapping, clock: _Clock) -> pa.Array:
     """int64[n]: microseconds since 1970-01-01 UTC; null for what is no time of years 1 to 9999."""
     if column is None:
         return pa.nulls(n, pa.int64())
-    stamps = _stamps(column, n, mapping)
+    stamps = _stamps(column, n, mapping, clock)
     inside = pc.and_(pc.greater_equal(stamps, MIN_TIME_US), pc.less_equal(stamps, MAX_TIME_US))
     return stamps if pc.all(inside).as_py() else pc.if_else(inside, stamps, None)
 
 
-def _stamps(column: _Column, n: int, mapping: ColumnMapping) -> pa.Array:
+def _stamps(column: _Column, n: int, mapping: ColumnMapping, clock: _Clock) -> pa.Array:
     values = column.values
     if pa.types.is_dictionary(values.type):
         values = values.dictionary.take(values.indices)
     kind = values.type
     if pa.types.is_timestamp(kind):
         local = _floor_to_us(values)
-        return local if kind.tz is not None else _from_local(local, mapping.time_zone)
+        return local if kind.tz is not None else clock.to_utc(local)
     if pa.types.is_date(kind):
-        return _from_local(_floor_to_us(values.cast(pa.timestamp("ms"))), mapping.time_zone)
+        return clock.to_utc(_floor_to_us(values.cast(pa.timestamp("ms"))))
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         if mapping.timestamp_unit is None:
             raise InputSchemaError(
@@ -355,8 +407,11 @@ def _stamps(column: _Column, n: int, mapping: ColumnMapping) -> pa.Array:
         return pa.nulls(n, pa.int64())
     text = column.text()
     if mapping.timestamp_format is not None:
-        return _from_format(text, mapping.timestamp_format, mapping.time_zone)
-    return _from_iso(text, mapping.time_zone)
+        return _from_format(text, mapping.timestamp_format, clock)
+    if mapping.timestamp_unit is not None:
+        numbers = _from_number_text(text, _UNITS_US[mapping.timestamp_unit])
+        return pc.coalesce(numbers, _from_iso(text, clock)) if numbers.null_count else numbers
+    return _from_iso(text, clock)
 
 
 def _floor_to_us(values: pa.Array) -> pa.Array:
@@ -380,14 +435,54 @@ def _from_numbers(values: pa.Array, factor: int) -> pa.Array:
     return pa.array(us.astype(np.int64), mask=missing)
 
 
-def _from_local(local_us: pa.Array, time_zone: str) -> pa.Array:
-    """Reads wall-clock microseconds; of a repeated hour the first, of a skipped one its end."""
-    if time_zone == "UTC":
-        return local_us
-    zoned = pc.assume_timezone(
-        local_us.cast(pa.timestamp("us")), time_zone, ambiguous="earliest", nonexistent="latest"
-    )
-    return zoned.cast(pa.int64())
+_WHOLE = r"^\s*[+-]?\d+(?:\.0*)?\s*$"
+_DECIMAL = r"^\s*[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?\s*$"
+
+
+def _from_number_text(text: pa.Array, factor: int) -> pa.Array:
+    """int64[n]: numbers written as text as microseconds; null for what is no number."""
+    trimmed = pc.utf8_ltrim(pc.utf8_trim_whitespace(text), "+")
+    is_whole = pc.fill_null(pc.match_substring_regex(text, _WHOLE), False)
+    without_point = pc.replace_substring_regex(pc.if_else(is_whole, trimmed, None), r"\..*$", "")
+    exact = _from_numbers(_cast_or_null(without_point, pa.int64()), factor)
+    if pc.all(is_whole).as_py():
+        return exact
+    is_decimal = pc.fill_null(pc.match_substring_regex(text, _DECIMAL), False)
+    rounded = _cast_or_null(pc.if_else(is_decimal, trimmed, None), pa.float64())
+    return pc.coalesce(exact, _from_numbers(rounded, factor))
+
+
+@dataclass(frozen=True, eq=False)
+class _Clock:
+    """Reads wall-clock times of a zone.
+
+    Attributes:
+        time_zone: An IANA zone.
+        hours: int8[n], for each record: negative if its time is in a skipped hour, positive if in a
+            repeated one; None where nobody asks.
+    """
+
+    time_zone: str
+    hours: np.ndarray | None = None
+
+    def to_utc(self, local_us: pa.Array) -> pa.Array:
+        """Reads wall-clock microseconds; of a repeated hour the first, of a skipped one its end."""
+        if self.time_zone == "UTC":
+            return local_us
+        local = local_us.cast(pa.timestamp("us"))
+        read = self._read(local, "earliest", "latest")
+        if self.hours is not None:
+            # Of a repeated hour this is the second, of a skipped one the moment before it.
+            other = self._read(local, "latest", "earliest")
+            apart = np.asarray(pc.fill_null(pc.subtract(other, read), 0))
+            np.copyto(self.hours, np.sign(apart), where=apart != 0, casting="unsafe")
+        return read
+
+    def _read(self, local: pa.Array, ambiguous: str, nonexistent: str) -> pa.Array:
+        zoned = pc.assume_timezone(
+            local, self.time_zone, ambiguous=ambiguous, nonexistent=nonexistent
+        )
+        return zoned.cast(pa.int64())
 
 
 _DATE = r"\d{4}-\d{2}-\d{2}"
@@ -396,7 +491,7 @@ _NAIVE = rf"^{_DATE}(?:{_CLOCK})?$"
 _ZONED = rf"^{_DATE}{_CLOCK}(?:Z|[+-]\d{{2}}(?::?\d{{2}})?)$"
 
 
-def _from_iso(text: pa.Array, time_zone: str) -> pa.Array:
+def _from_iso(text: pa.Array, clock: _Clock) -> pa.Array:
     text = pc.utf8_trim_whitespace(text)
     if pc.any(pc.match_substring(text, "/")).as_py():
         text = pc.replace_substring_regex(text, r"^(\d{4})/(\d{2})/(\d{2})", r"\1-\2-\3")
@@ -408,10 +503,10 @@ def _from_iso(text: pa.Array, time_zone: str) -> pa.Array:
         return stamped.cast(pa.int64())
     naive = pc.fill_null(pc.match_substring_regex(text, _NAIVE), False)
     local = _cast_or_null(pc.if_else(naive, text, None), pa.timestamp("us"))
-    return pc.coalesce(stamped.cast(pa.int64()), _from_local(local.cast(pa.int64()), time_zone))
+    return pc.coalesce(stamped.cast(pa.int64()), clock.to_utc(local.cast(pa.int64())))
 
 
-def _from_format(text: pa.Array, layout: str, time_zone: str) -> pa.Array:
+def _from_format(text: pa.Array, layout: str, clock: _Clock) -> pa.Array:
     local = pa.nulls(len(text), pa.int64())
     if re.search(r"%(f|z)", layout) is None:  # Arrow's strptime knows no fractions, no offsets
         parsed = pc.strptime(text, format=layout, unit="s", error_is_null=True)
@@ -424,7 +519,7 @@ def _from_format(text: pa.Array, layout: str, time_zone: str) -> pa.Array:
     zoned, naive = (
         pa.array([stamp[i] for stamp in read], pa.int64()).take(encoded.indices) for i in (0, 1)
     )
-    return pc.coalesce(zoned, _from_local(pc.coalesce(local, naive), time_zone))
+    return pc.coalesce(zoned, clock.to_utc(pc.coalesce(local, naive)))
 
 
 def _strptime_us(value: str, layout: str) -> tuple[int | None, int | None]:

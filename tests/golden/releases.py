@@ -45,6 +45,7 @@ EXIT_CODE = "exit code"
 _DISTRIBUTIONS = ("pyarrow", "numpy", "scipy", "fastavro")
 _VARIANTS = ("ABC", "ABC", "AB", "ABBC", "AC", "ABAB", "CBA", "ABCD")
 _DAY_S = 86_400
+HEADER = ("case_id", "activity", "timestamp", "person", "who", "age", "diagnosis", "cost")
 _COLUMNS = {
     "org:resource": "who",
     "case:age": "age",
@@ -90,9 +91,7 @@ def _log_file(folder: Path) -> Path:
     path = folder / "log.csv"
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream)
-        writer.writerow(
-            ["case_id", "activity", "timestamp", "person", "who", "age", "diagnosis", "cost"]
-        )
+        writer.writerow(HEADER)
         for case in range(400):
             second = draw.randrange(300 * _DAY_S)
             for activity in draw.choice(_VARIANTS):
@@ -117,33 +116,40 @@ def _stamp(second: int) -> str:
     )
 
 
+def example_config(
+    folder: Path, method: str, example: Mapping[str, Any], log: Path
+) -> dict[str, Any]:
+    """The configuration of a release in memory of an example of a method, of a log like ours."""
+    params = json.loads(json.dumps(example))
+    columns = {"resource": "who"}
+    if params.get("max_cases_per_individual") is not None:
+        columns["individual_id"] = "person"
+    declared = [
+        params.get(key) or {} for key in ("attributes", "resources", "sensitive", "duration")
+    ]
+    for name, given in [item for section in declared for item in section.items()]:
+        given["column"] = _COLUMNS[name]
+    words = params.pop("vocabulary", None)
+    if words is not None:
+        params["vocabulary"] = str(folder / "vocabulary.txt")
+        (folder / "vocabulary.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+    return {
+        "input": str(log),
+        "output": str(folder / "out"),
+        "key_store": str(folder / "keys"),
+        "release_id": "golden",
+        "method": method,
+        "params": params,
+        "columns": columns,
+        "formats": ["parquet", "xes", "csv"],
+        "parts": 2,
+        "runner": "InMemory",
+    }
+
+
 def _release(method: str, example: Mapping[str, Any]) -> Callable[[Path], dict[str, Digests]]:
     def made(folder: Path) -> dict[str, Digests]:
-        params = json.loads(json.dumps(example))
-        columns = {"resource": "who"}
-        if params.get("max_cases_per_individual") is not None:
-            columns["individual_id"] = "person"
-        declared = [
-            params.get(key) or {} for key in ("attributes", "resources", "sensitive", "duration")
-        ]
-        for name, given in [item for section in declared for item in section.items()]:
-            given["column"] = _COLUMNS[name]
-        words = params.pop("vocabulary", None)
-        if words is not None:
-            params["vocabulary"] = str(folder / "vocabulary.txt")
-            (folder / "vocabulary.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
-        body = {
-            "input": str(_log_file(folder)),
-            "output": str(folder / "out"),
-            "key_store": str(folder / "keys"),
-            "release_id": "golden",
-            "method": method,
-            "params": params,
-            "columns": columns,
-            "formats": ["parquet", "xes", "csv"],
-            "parts": 2,
-            "runner": "InMemory",
-        }
+        body = example_config(folder, method, example, _log_file(folder))
         (folder / "release.yaml").write_text(yaml.safe_dump(body), encoding="utf-8")
         code = tracecloak("release", folder / "release.yaml")
         if code != 0:

@@ -1,16 +1,24 @@
-"""Files of this machine are found without Beam, and they are those that Beam would find."""
+"""Files of this machine are found without Beam, and they are those that Beam would find.
+
+But for folders, whose files count, and for hidden files.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from apache_beam.io.filesystem import FileMetadata
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.io.localfilesystem import LocalFileSystem
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.transforms.files import SourceFile, is_on_this_machine, match_files
 
 NAMES = (
@@ -31,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def found(pattern: str) -> list[tuple[str, int]]:
     try:
         return [(file.path, file.n_bytes) for file in match_files([pattern])]
-    except UsageError:
+    except (UsageError, InputSchemaError):
         return []
 
 
@@ -40,7 +48,12 @@ def found_by_beam(pattern: str) -> list[tuple[str, int]]:
         files = FileSystems.match([pattern])[0].metadata_list
     except Exception:  # whatever it cannot list
         return []
-    return sorted((file.path, file.size_in_bytes) for file in files)
+    all_of_them = re.search(r"/\.(?![./])", pattern)  # who says a hidden name means it
+    return sorted(
+        (file.path, file.size_in_bytes)
+        for file in files
+        if all_of_them or "/.hidden" not in file.path
+    )
 
 
 @pytest.mark.parametrize(
@@ -48,7 +61,7 @@ def found_by_beam(pattern: str) -> list[tuple[str, int]]:
     [
         "a.csv", "none.csv", "*", "**", "*.csv", "*.csv*", "?.csv", "x?a.csv", "**/a.csv", "x/*",
         "x/**", "x*/*.csv", "*/y/*", "[ab].csv", "[!a].csv", "[^a].csv", "[a-b].csv", "[]a]*",
-        "[!]a]*", "[a.csv", "[]", "[!]", "[z-a].csv", "x[", "a[ ^]b.csv", "", "x", "x/", "x//*",
+        "[!]a]*", "[a.csv", "[]", "[!]", "[z-a].csv", "x[", "a[ ^]b.csv", "x//*",
         "./*.csv", "x/../*.csv", "{a,b}.csv", r"a\*", "(a|b).csv", "x-z/[]]a.csv", "none/*",
     ],
 )  # fmt: skip
@@ -61,7 +74,118 @@ def test_what_a_pattern_matches_is_what_beam_matches(folder: Path, pattern: str)
 @given(pattern=st.text("ab.csv/xy*?[]!^-\\ ", max_size=9))
 def test_so_is_it_for_any_pattern(folder: Path, pattern: str) -> None:
     whole = f"{folder}/{pattern}"
-    assert found(whole) == found_by_beam(whole)
+    if not os.path.isdir(whole):
+        assert found(whole) == found_by_beam(whole)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    """A folder as Spark leaves it."""
+    for name in (
+        "_SUCCESS", ".part-0.csv.crc", "part-0.csv", "_temporary/0/part-9.csv", ".staging/a.csv",
+        "day=1/part-1.csv", "day=1/_SUCCESS", "day=2/_SUCCESS",
+    ):  # fmt: skip
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+    (tmp_path / "empty").mkdir()
+    return tmp_path
+
+
+def below(lake: Path, pattern: str) -> list[str]:
+    return [path.removeprefix(f"{lake}/") for path, _ in found(f"{lake}/{pattern}")]
+
+
+def test_a_folder_is_its_files_less_those_that_are_hidden(lake: Path) -> None:
+    for spelled in ("", ".", "./"):
+        assert [os.path.basename(p) for p in below(lake, spelled)] == ["part-1.csv", "part-0.csv"]
+    assert below(lake, "day=1") == below(lake, "day=1/") == ["day=1/part-1.csv"]
+    assert below(lake, "*") == ["part-0.csv"]
+    assert below(lake, "**") == ["day=1/part-1.csv", "part-0.csv"]
+    assert below(lake, "day=*/*") == ["day=1/part-1.csv"]
+    # Who says a hidden name means it.
+    assert below(lake, "_temporary/0/*") == ["_temporary/0/part-9.csv"]
+    assert below(lake, "_temp*/0/*") == ["_temporary/0/part-9.csv"]
+    assert below(lake, "_SUCCESS") == ["_SUCCESS"]
+
+
+def test_in_a_folder_with_a_hidden_name_nothing_is_hidden_for_that(tmp_path: Path) -> None:
+    (tmp_path / "_a" / ".b").mkdir(parents=True)
+    (tmp_path / "_a" / ".b" / "c.csv").write_bytes(b"x")
+    for pattern in ("", "*", "*.csv", "/"):
+        assert len(found(f"{tmp_path}/_a/.b/{pattern}")) == 1
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_source"),
+    [
+        ("empty", True), ("empty/", True), ("empty/*.csv", True), ("day=2", True),
+        ("day=2/*.csv", True), ("*.parquet", True), ("day=3/", True), ("day=3/*.csv", True),
+        ("day=3/hour=4/", True), ("day=3/hour=4/*", True), ("day=3", False), ("none", False),
+        ("none/", False), ("none/*.csv", False), ("none/day=1/", False), ("none/day=*/*", False),
+        ("part-7.csv", False), ("day=1/part-7.csv", False), ("day=3/part-7.csv", False),
+    ],
+)  # fmt: skip
+def test_a_folder_or_a_glob_may_hold_nothing_and_a_file_must_be_there(
+    lake: Path, pattern: str, is_source: bool
+) -> None:
+    whole = f"{lake}/{pattern}"
+    if is_source:
+        assert match_files([whole], may_be_none=True) == []
+        both = match_files([whole, f"{lake}/part-0.csv"], may_be_none=True)
+        assert [file.path for file in both] == [f"{lake}/part-0.csv"]
+    else:
+        with pytest.raises(InputSchemaError, match="correct the") as raised:
+            match_files([whole, f"{lake}/part-0.csv"], may_be_none=True)
+        assert repr(whole) in str(raised.value)
+    with pytest.raises(InputSchemaError, match=r"matches no file|without files|is not there"):
+        match_files([whole])
+
+
+def test_folders_of_other_file_systems_are_their_files_too(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On Beam's own file system, by a scheme, which has folders: it lists as those without do."""
+    monkeypatch.setattr(LocalFileSystem, "scheme", classmethod(lambda cls: "lake"))
+    monkeypatch.setattr(LocalFileSystem, "_list", _listed_of_scheme)
+
+    def at(pattern: str, may_be_none: bool = False) -> list[str]:
+        files = match_files([f"lake://{lake}/{pattern}"], may_be_none)
+        return [file.path.removeprefix(f"lake://{lake}/") for file in files]
+
+    assert at("day=1") == at("day=1/") == at("day=1/*") == ["day=1/part-1.csv"]
+    assert at("") == at("**") == ["day=1/part-1.csv", "part-0.csv"]
+    for missing in ("day=3/", "day=3/*.csv", "day=2/", "*.parquet"):
+        assert at(missing, may_be_none=True) == []
+        with pytest.raises(InputSchemaError):
+            at(missing)
+    for missing in ("none/", "none/*.csv", "day=3", "none/day=1/*"):
+        with pytest.raises(InputSchemaError):
+            at(missing, may_be_none=True)
+
+
+def _listed_of_scheme(self: LocalFileSystem, folder: str) -> Iterator[FileMetadata]:
+    for parent, _, names in os.walk(folder.removeprefix("lake://")):
+        for name in names:
+            path = os.path.join(parent, name)
+            yield FileMetadata(f"lake://{path}", os.path.getsize(path), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("gs://bucket/a.csv", r"google-cloud-storage.*pip install '\.\[gcp\]'"),
+        ("s3://bucket/a/", r"boto3.*pip install '\.\[aws\]'"),
+        ("floppy://a", "does not know"),
+    ],
+)
+def test_a_file_system_whose_library_is_missing_names_the_extra(
+    path: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("google.cloud.storage", "boto3"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(UsageError, match=told) as raised:
+        match_files([path])
+    assert path in str(raised.value)
 
 
 def test_a_pattern_of_the_working_folder_is_looked_for_in_it(

@@ -10,12 +10,14 @@ from typing import Any, ClassVar, cast
 
 import apache_beam as beam
 import pyarrow as pa
+import pydantic
 from apache_beam import pvalue
 from apache_beam.typehints.decorators import IOTypeHints
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.anonymizers.contract.input_digest import InputDigest
 from tracecloak.anonymizers.contract.method import Counter, Decision, Params, Products
+from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.noise.randomness import Randomness, text_digest
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.schemas.arrays.merging import Statistics
@@ -87,7 +89,11 @@ class AnonymizeEventLog(beam.PTransform):
         product: str | None = None,
     ) -> None:
         super().__init__()
-        checked = method_named(method).Params(**params)
+        try:
+            checked = method_named(method).Params(**params)
+        except pydantic.ValidationError as error:
+            known = method_named(method).Params.model_fields
+            raise usage_error(error, method, known) from None
         digest = text_digest(method, json.dumps(checked.resolved()))
         self._run = Run(method, checked, release_id, key, digest)
         self._n_shards = n_shards

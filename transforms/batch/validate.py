@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
@@ -15,20 +15,25 @@ from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
+from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.events.tally import Finding, ReadTally
+from tracecloak.transforms.batch.count import MergeStatistics
 
-_LOG = logging.getLogger("tracecloak")
+_TALLY = "tally.json"
 
 
 @dataclass(frozen=True)
 class DeadLetter:
     """Where malformed records are listed, and how many may be.
 
-    A line says the file's rank among the inputs, the record's number in it and the reason; nothing
-    of the record itself. The list is the operator's: the numbers in it come from private data.
+    A line says the file's rank among the inputs, the record's number in it, from 1, and the reason;
+    nothing of the record itself. The list is the operator's: the numbers in it come from private
+    data.
 
     Attributes:
-        folder: Gets one `file-<rank>.jsonl` per input with malformed records.
+        folder: Gets one `file-<rank>.jsonl` per input with malformed records, and `tally.json` if
+            anything is to be told of what was read.
         max_error_ratio: Largest share of malformed records among all, in [0, 1].
     """
 
@@ -38,25 +43,48 @@ class DeadLetter:
     def write(self, rank: int, batches: Iterable[pa.RecordBatch]) -> None:
         """Lists the malformed records of one input file, in the order of their numbers."""
         rows = sorted((row for b in batches for row in b.to_pylist()), key=lambda r: r["record"])
-        path = FileSystems.join(self.folder, f"file-{rank:05d}.jsonl")
-        stream = FileSystems.create(path, compression_type=CompressionTypes.UNCOMPRESSED)
-        with contextlib.closing(stream):
-            stream.write("".join(json.dumps(row) + "\n" for row in rows).encode())
+        numbered = ({**row, "record": row["record"] + 1} for row in rows)
+        self._write(f"file-{rank:05d}.jsonl", "".join(json.dumps(r) + "\n" for r in numbered))
 
-    def check(self, n_events: int, n_rejects: int) -> None:
-        """Ends the run if too many records were malformed.
+    def check(self, tally: ReadTally) -> None:
+        """Notes what was read, for `told`, and ends the run if too many records were malformed.
 
         Raises:
-            InputSchemaError: They are more than `max_error_ratio` of all records.
+            InputSchemaError: They are more than `max_error_ratio` of all records. No number of the
+                data is in its text, as this may be after something was paid: `told` has them.
         """
-        if n_rejects > self.max_error_ratio * (n_events + n_rejects):
+        if tally.found():
+            self._write(_TALLY, json.dumps(tally.to_json()) + "\n")
+        if tally.n_rejects > self.max_error_ratio * tally.n_records:
             raise InputSchemaError(
                 f"more than max_error_ratio={self.max_error_ratio:g} of the records are malformed; "
-                f"their places and the reasons are in {self.folder}. Mend the source or its column "
-                "mapping, or raise max_error_ratio"
+                f"the lines of the log above say why, and {self.folder} where each one is. Mend "
+                "the source or its column mapping, or raise max_error_ratio"
             )
-        if n_rejects:
-            _LOG.warning("malformed records were left out; see %s", self.folder)
+
+    def begin(self) -> None:
+        """Forgets what an earlier run noted."""
+        path = FileSystems.join(self.folder, _TALLY)
+        if FileSystems.exists(path):
+            FileSystems.delete([path])
+
+    def told(self) -> tuple[int, list[Finding]]:
+        """Returns the number of records and what was found of them, once `check` has noted it.
+
+        Read from the folder, as workers elsewhere have no other way to tell it.
+        """
+        path = FileSystems.join(self.folder, _TALLY)
+        if not FileSystems.exists(path):
+            return 0, []
+        with contextlib.closing(FileSystems.open(path)) as stream:
+            body = json.loads(stream.read())
+        return body["records"], [Finding.of_json(finding) for finding in body["findings"]]
+
+    def _write(self, name: str, text: str) -> None:
+        path = FileSystems.join(self.folder, name)
+        stream = FileSystems.create(path, compression_type=CompressionTypes.UNCOMPRESSED)
+        with contextlib.closing(stream):
+            stream.write(text.encode())
 
 
 class CheckRejects(beam.PTransform):
@@ -66,24 +94,24 @@ class CheckRejects(beam.PTransform):
         super().__init__()
         self._dead_letter = dead_letter
 
-    def expand(self, read: dict[str, beam.PCollection[pa.RecordBatch]]) -> beam.PCollection[bool]:
-        """Takes the two outputs of ReadEventLog."""
-        counts = (
-            [batches | f"Count {name}" >> beam.Map(_n_rows, name) for name, batches in read.items()]
-            | "Flatten" >> beam.Flatten()
-            | "Sum" >> beam.CombineGlobally(beam.combiners.TupleCombineFn(sum, sum))
-        )  # PCollection[tuple[int, int]], events and rejects
+    def expand(self, read: dict[str, beam.PCollection[Any]]) -> beam.PCollection[bool]:
+        """Takes the outputs of ReadEventLog."""
+        tally = (
+            read["tallies"]
+            | "AsStatistics" >> beam.Map(_as_statistics).with_output_types(Statistics)
+            | "Tally" >> MergeStatistics(tally=ReadTally)
+        )  # PCollection[Statistics], one element
         written = (
             read["rejects"]
             | "ByFile" >> beam.Map(_with_file).with_output_types(tuple[int, pa.RecordBatch])
             | "GroupByFile" >> beam.GroupByKey()
             | "WriteDeadLetter" >> beam.Map(_write, self._dead_letter)
         )
-        return counts | "Check" >> beam.Map(_check, self._dead_letter, pvalue.AsIter(written))
+        return tally | "Check" >> beam.Map(_check, self._dead_letter, pvalue.AsIter(written))
 
 
-def _n_rows(batch: pa.RecordBatch, name: str) -> tuple[int, int]:
-    return (batch.num_rows, 0) if name == "events" else (0, batch.num_rows)
+def _as_statistics(tally: ReadTally) -> Statistics:
+    return Statistics({"tally": tally})
 
 
 def _with_file(rejects: pa.RecordBatch) -> tuple[int, pa.RecordBatch]:
@@ -96,6 +124,6 @@ def _write(grouped: tuple[int, Iterable[pa.RecordBatch]], dead_letter: DeadLette
     return rank
 
 
-def _check(counts: tuple[int, int], dead_letter: DeadLetter, written: Iterable[int]) -> bool:
-    dead_letter.check(*counts)
+def _check(tally: Statistics, dead_letter: DeadLetter, written: Iterable[int]) -> bool:
+    dead_letter.check(tally.by_name["tally"])
     return True

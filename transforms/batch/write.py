@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import reduce
+from typing import Any
 
 import apache_beam as beam
 from apache_beam import pvalue
@@ -58,6 +59,7 @@ class WriteRelease(beam.PTransform):
         n_parts: int,
         run: Run,
         products: beam.PCollection[Products],
+        wait_on: beam.PCollection[Any] | None = None,
     ) -> None:
         """Keeps what to write where.
 
@@ -68,6 +70,8 @@ class WriteRelease(beam.PTransform):
             n_parts: Number of its parts.
             run: What is released. Of a method without a log only the products are written.
             products: What is released beside it.
+            wait_on: Nothing is committed before this is complete: a log of which every record is
+                malformed has no trace that could wait for its check.
         """
         super().__init__()
         self._folder = folder
@@ -77,6 +81,7 @@ class WriteRelease(beam.PTransform):
         self._run = run
         self._has_log = method_named(run.method).log != "none"
         self._products = products
+        self._wait_on = wait_on
 
     def expand(self, released: beam.PCollection[TraceBatch]) -> beam.PCollection[str]:
         """Wires parts → exports → commit, each waiting for the one before."""
@@ -86,6 +91,7 @@ class WriteRelease(beam.PTransform):
         )  # PCollection[OutputFile]
         beside = self._products | "YieldOfProducts" >> beam.Map(yield_of_products)
         parts, of_log, others = self._write_log(released) if self._has_log else (None, None, [])
+        waited = [] if self._wait_on is None else [pvalue.AsIter(self._wait_on)]
         return (
             pipeline
             | "Commit once" >> beam.Create([self._folder.release_id])
@@ -96,6 +102,7 @@ class WriteRelease(beam.PTransform):
                 self._manifest,
                 self._run,
                 PARTS in self._formats,
+                *(waited or [()]),
                 [] if parts is None else pvalue.AsIter(parts),
                 [] if of_log is None else pvalue.AsIter(of_log),
                 pvalue.AsSingleton(beside),
@@ -212,6 +219,7 @@ def _commit(
     manifest: ReleaseManifest,
     run: Run,
     keeps_parts: bool,
+    waited: Iterable[Any],
     parts: Iterable[OutputFile],
     of_log: Iterable[Yield],
     of_products: Yield,

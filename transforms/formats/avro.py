@@ -45,7 +45,7 @@ _HEADER = {
     ],
 }
 # Codecs for which fastavro needs a package that need not be installed.
-_OPTIONAL_CODECS = {b"snappy", b"zstandard", b"lz4"}
+_OPTIONAL_CODECS = {b"snappy": "cramjam", b"zstandard": "zstandard", b"lz4": "lz4"}
 
 _TYPES = {
     "boolean": pa.bool_(),
@@ -277,8 +277,12 @@ def _require_codec(codec: bytes | None) -> None:
     if codec in _OPTIONAL_CODECS:
         try:
             fastavro.writer(io.BytesIO(), "null", [None], codec=codec.decode())
-        except ValueError as error:  # which names the package
-            raise InputSchemaError(f"the input cannot be decompressed: {error}") from None
+        except ValueError:
+            package = _OPTIONAL_CODECS[codec]
+            raise InputSchemaError(
+                f"the input is compressed with {codec.decode()}, which needs {package}, which is "
+                f"not installed: run pip install {package}"
+            ) from None
 
 
 def _structure(schema: Any) -> Any:

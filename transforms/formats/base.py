@@ -31,11 +31,14 @@ class RawBatch:
         records: int64[n_rows], the number of each record in its file, counted from 0 in document
             order over all records, the malformed ones too.
         malformed: int64[n_malformed], numbers of the records that could not be parsed at all.
+        traces: int64[n_rows], ascending: the number of the trace that holds each record, where a
+            format has traces; otherwise None.
     """
 
     columns: pa.RecordBatch
     records: np.ndarray
     malformed: np.ndarray
+    traces: np.ndarray | None = None
 
 
 class Reader(Protocol):
@@ -117,8 +120,8 @@ def missing_columns(found: Sequence[str] | None, required: Collection[str]) -> I
     if found is not None:
         message += f"; its columns are {_listed(found)}" if found else "; it has no columns"
     return InputSchemaError(
-        f"{message}. Map the column with `columns:` in the configuration or with the flags "
-        "--case_id, --activity, --timestamp"
+        f"{message}. Map the column with --case_id, --activity or --timestamp, or under `columns:` "
+        "in the configuration"
     )
 
 

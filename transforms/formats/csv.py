@@ -73,7 +73,9 @@ class CsvReader:
             if len(value) != 1 or not value.isascii() or value in "\r\n\0":
                 raise UsageError(f"{option}: must be one ASCII character, got {value!r}")
         if self.delimiter == self.quote_char:
-            raise UsageError(f"delimiter and quote_char must differ, both are {self.delimiter!r}")
+            raise UsageError(
+                f"delimiter: must be another character than the quote, got {self.delimiter!r}"
+            )
         if not _decodes_text(self.encoding):
             raise UsageError(
                 f"encoding: Python knows no text encoding {self.encoding!r}; usual ones are "
@@ -130,7 +132,7 @@ class CsvReader:
         # A quote that opens in the header line may take data into a name.
         error = missing_columns([_first_line(name) for name in found], required)
         if len(found) == 1:
-            error = InputSchemaError(f"{error}; or set the option `delimiter`: there is one column")
+            error = InputSchemaError(f"{error}; or set --delimiter: there is one column")
         raise error
 
     def _header(self, chunks: Iterator[bytes]) -> tuple[list[str], bytes]:
@@ -149,7 +151,7 @@ class CsvReader:
 
 _NO_HEADER = (
     "The file seems to have no header line: a field of its first line is blank, a number or a "
-    "date. If so, name the columns with the option `header`"
+    "date. If so, name the columns with --header"
 )
 
 
@@ -172,7 +174,7 @@ def _utf8(stream: BinaryIO, encoding: str) -> Iterator[bytes]:
             data = text.encode()  # fails on halves of surrogate pairs, which utf-7 can yield
         except UnicodeError:
             raise InputSchemaError(
-                f"the input is not encoded as {encoding!r}; set the option `encoding` "
+                f"the input is not encoded as {encoding!r}; set --encoding "
                 "(usual ones are utf-8, latin-1, cp1252 and utf-16)"
             ) from None
         if data:
@@ -276,13 +278,15 @@ def _blocks(
         else:
             if ended:
                 raise InputSchemaError(
-                    "the input ends within a quoted field: it is cut off, a quote is never closed, "
-                    "or the option `quote_char` is wrong"
+                    'the input ends within a quoted field: it is cut off, or a quote (") is never '
+                    "closed; mend the file: a field that holds quotes is written in quotes, with "
+                    "each of its own doubled"
                 )
             if len(pending) > RECORD_BYTES:
                 raise InputSchemaError(
-                    f"the input holds a record of more than {RECORD_BYTES >> 20} MiB; a quote that "
-                    "is never closed and a wrong option `quote_char` make one"
+                    f'the input holds a record of more than {RECORD_BYTES >> 20} MiB; a quote (") '
+                    "that is never closed makes one: a field that holds quotes is written in "
+                    "quotes, with each of its own doubled"
                 )
             size = len(pending) + BLOCK_BYTES
 

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.columns import NO_RECORD, ColumnMapping
+from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import (
     ACTIVITY,
     CASE_ID,
@@ -36,6 +36,7 @@ from tracecloak.schemas.events.events import (
     TIMESTAMP,
     event_schema,
 )
+from tracecloak.schemas.events.tally import NO_RECORD
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID
 
 # What tells the operator of a message that cannot be read.

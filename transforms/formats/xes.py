@@ -15,6 +15,7 @@ on a token, on nesting, on XML names and on what is held. Decompression is the c
 
 from __future__ import annotations
 
+import logging
 from array import array
 from collections.abc import Collection, Iterator, Sequence
 from typing import BinaryIO
@@ -28,6 +29,7 @@ from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.transforms.formats.base import RawBatch, missing_columns
 from tracecloak.transforms.formats.registry import SourceFormat
 
+_LOGGER = logging.getLogger("tracecloak")
 CASE_PREFIX = "case:"
 
 _PIECE_BYTES = 256 << 10  # 256 KiB a read: many tags to a call, small against a batch
@@ -225,7 +227,8 @@ class _Log:
 
     def _take(self, n: int) -> RawBatch:
         """Removes the first n events, or fewer but one where their text is long."""
-        owners = np.array(self._owners[:n], np.int64) - self._first_trace
+        numbers = np.array(self._owners[:n], np.int64)
+        owners = numbers - self._first_trace
         n_traces = int(owners[-1]) + 1
         events = {k: pa.array(c[:n], pa.string()) for k, c in self._of_events.items()}
         traces = {k: pa.array(c[:n_traces], pa.string()) for k, c in self._of_traces.items()}
@@ -244,7 +247,7 @@ class _Log:
         records = np.arange(self.emitted, self.emitted + n, dtype=np.int64)
         self._forget(n)
         columns = pa.RecordBatch.from_arrays([arrays[k] for k in self._wanted], self._wanted)
-        return RawBatch(columns, records, np.empty(0, np.int64))
+        return RawBatch(columns, records, np.empty(0, np.int64), numbers[:n])
 
     def _forget(self, n: int) -> None:
         self.emitted += n
@@ -318,8 +321,9 @@ def _parse(parser: expat.XMLParserType, piece: bytes, final: bool) -> None:
 
 
 def _refusal(parser: expat.XMLParserType, reason: str) -> InputSchemaError:
-    line = parser.CurrentLineNumber
-    return InputSchemaError(f"the XES file cannot be read: {reason}, at line {line}")
+    # The error may be shown to anybody, the log is the operator's.
+    _LOGGER.warning("an XES file cannot be read at line %d: %s", parser.CurrentLineNumber, reason)
+    return InputSchemaError(f"the XES file cannot be read: {reason}; the log says at which line")
 
 
 def reader(how: SourceFormat, path: str) -> XesReader:

@@ -289,7 +289,7 @@ def test_a_release_with_a_rare_variant_is_rejected(spoilt: TraceBatch, match: st
     with pytest.raises(GuaranteeError, match=rf"{match} has fewer than k=4") as raised:
         verify_released([spoilt], 4, None)
     assert raised.value.exit_code == 5
-    with pytest.raises(GuaranteeError, match=r"prefix of [13] events has fewer than k=4"):
+    with pytest.raises(GuaranteeError, match="released prefix has fewer than k=4"):
         verify_released([spoilt], 4, None, protect_ends=False)
 
 
@@ -306,7 +306,7 @@ def test_durations_that_are_not_close_are_rejected() -> None:
     traces = trace_batch(log)
     verify_released([traces], 4, 0.667)
     verify_released([traces], 4, None)
-    with pytest.raises(GuaranteeError, match=r"prefix of 1 events are t=0.666 or more"):
+    with pytest.raises(GuaranteeError, match=r"released prefix are t=0\.666 or more"):
         verify_released([traces], 4, 0.666)
 
 

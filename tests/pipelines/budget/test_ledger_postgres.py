@@ -18,8 +18,8 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.ledgers import account, contend, reservation
-from tracecloak.pipelines.budget.ledger import Ledger, LedgerError
-from tracecloak.schemas.errors import BudgetExhausted, UsageError
+from tracecloak.pipelines.budget.ledger import Ledger, LedgerError, LedgerUnavailable
+from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 
 psycopg = pytest.importorskip("psycopg")
 
@@ -137,7 +137,7 @@ def test_a_locked_table_is_told_and_waited_for(url: str) -> None:
         started = time.monotonic()
         with pytest.raises(LedgerError, match="is locked by another process"):
             ledger.reserve(reservation())
-        with pytest.raises(UsageError, match="is locked by another process"):
+        with pytest.raises(LedgerUnavailable, match="is locked by another process"):
             Ledger(url, patience_seconds=0.3)
         assert time.monotonic() - started < 30
     ledger.reserve(reservation())
@@ -185,7 +185,7 @@ def test_a_database_that_is_not_there_is_told(url: str) -> None:
     there = sa.make_url(url).set(password="pw-7f3a")
     Ledger(there.render_as_string(hide_password=False))
     gone = there.set(database="gone")
-    with pytest.raises(UsageError, match=r"ledger gone .*does not (answer|exist)") as raised:
+    with pytest.raises(TracecloakError, match=r"ledger gone .*does not (answer|exist)") as raised:
         Ledger(gone.render_as_string(hide_password=False))
     assert "pw-7f3a" not in "".join(traceback.format_exception(raised.value))
 

@@ -308,10 +308,10 @@ def test_malformed_events_are_listed_without_their_data_and_the_rest_is_released
     assert release(path, out, *flags) == 0
     letters = [json.loads(line) for line in (dead / "file-00000.jsonl").read_text().splitlines()]
     assert letters == [
-        {"file": 0, "record": n_good, "reason": "no case id"},
-        {"file": 0, "record": n_good + 1, "reason": "no activity"},
-        {"file": 0, "record": n_good + 2, "reason": "unparsable time"},
+        {"file": 0, "record": n_good + 1, "reason": "no case id"},
+        {"file": 0, "record": n_good + 2, "reason": "no activity"},
         {"file": 0, "record": n_good + 3, "reason": "unparsable time"},
+        {"file": 0, "record": n_good + 4, "reason": "unparsable time"},
     ]
     everything = b"".join(p.read_bytes() for p in tmp_path.rglob("*") if p.is_file() and p != path)
     assert SECRET.encode() not in everything
@@ -339,7 +339,7 @@ def test_broken_lines_of_json_go_to_the_dead_letter_too(tmp_path: Path, out: Pat
     path.write_text("\n".join(lines) + "\n")
     assert release(path, out, "--max_error_ratio", 0.1) == 0
     listed = out / "_internal" / "run_id=r" / "file-00000.jsonl"
-    assert [json.loads(line)["record"] for line in listed.read_text().splitlines()] == [3, 4]
+    assert [json.loads(line)["record"] for line in listed.read_text().splitlines()] == [4, 5]
 
 
 def test_numbers_without_a_unit_are_asked_about(

@@ -20,7 +20,8 @@ from tests.support.releasing import (
     visible,
 )
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.columns import NO_CASE, NO_INDIVIDUAL, ColumnMapping
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.tally import NO_CASE, NO_INDIVIDUAL
 
 N_PEOPLE = 40
 Row = tuple[str, str, str, str]
@@ -208,7 +209,7 @@ def test_a_record_without_individual_is_listed_and_left_out(
     made = release(tmp_path, log, *HISTOGRAM, *flags)
     assert variants(made)["AB"] == N_PEOPLE - 1
     listed = (tmp_path / "out" / "_internal" / "run_id=r" / "file-00000.jsonl").read_text()
-    record = 2 * N_PEOPLE - 1
+    record = 2 * N_PEOPLE  # the last one, counted from 1
     assert json.loads(listed) == {"file": 0, "record": record, "reason": "no individual"}
     assert "person" not in listed and "case-" not in listed
 

@@ -131,7 +131,7 @@ BOMB = '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><pnml><net>&b;</net
         ("m.tree", "->( 'A'", "expected"),
         ("m.yaml", "activities: [", "no YAML"),
         ("m.yaml", "activities: [A]\nbegins: [B]", "'B', which is none of their activities"),
-        ("m.json", "[]", "the file: Input should be"),
+        ("m.json", "[]", "must be a mapping of names to values"),
     ],
 )
 def test_what_is_no_model_is_refused_by_name(

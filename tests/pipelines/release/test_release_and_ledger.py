@@ -346,7 +346,7 @@ LOCKED = "is locked by another process; wait for that process or end it, and run
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_locked_ledger_ends_the_run_with_2_before_anything_is_read(
+def test_a_locked_ledger_ends_the_run_with_75_before_anything_is_read(
     common: list[object],
     out: Path,
     keys: Path,
@@ -357,7 +357,7 @@ def test_a_locked_ledger_ends_the_run_with_2_before_anything_is_read(
     assert tracecloak("ledger", "show", "--key_store", keys) == 0
     with monkeypatch.context() as patch, locked(keys):
         nothing_was_read(patch)
-        assert tracecloak(*common) == 2
+        assert tracecloak(*common) == 75
     assert LOCKED in capsys.readouterr().err
     assert visible(out) == key_files(keys) == []
     assert tracecloak(*common) == 0
@@ -365,7 +365,7 @@ def test_a_locked_ledger_ends_the_run_with_2_before_anything_is_read(
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_ledger_locked_at_the_reservation_ends_it_with_6_and_the_key_stays(
+def test_a_ledger_locked_at_the_reservation_ends_it_with_75_and_the_key_stays(
     common: list[object],
     out: Path,
     keys: Path,
@@ -376,7 +376,7 @@ def test_a_ledger_locked_at_the_reservation_ends_it_with_6_and_the_key_stays(
     fix_key(monkeypatch, b"1" * 32)
     with monkeypatch.context() as patch, locked_from("KeyStore.reserve", keys):
         nothing_was_read(patch)
-        assert tracecloak(*common) == 6
+        assert tracecloak(*common) == 75
     assert LOCKED in capsys.readouterr().err
     assert visible(out) == ledger_entries(keys) == []
     assert len(key_files(keys)) == 1
@@ -498,7 +498,7 @@ def test_another_ledger_than_that_of_the_run_says_which_to_use(
     check_finished(out, keys)
 
 
-def test_an_unreachable_server_ends_the_run_with_2_and_its_password_is_not_shown(
+def test_an_unreachable_server_ends_the_run_with_75_and_its_password_is_not_shown(
     common: list[object],
     out: Path,
     keys: Path,
@@ -510,7 +510,7 @@ def test_an_unreachable_server_ends_the_run_with_2_and_its_password_is_not_shown
     nothing_was_read(monkeypatch)
     # Port 1 is tcpmux's; nothing listens there.
     url = "postgresql+psycopg://user:s3cret@127.0.0.1:1/ledger"
-    assert tracecloak(*common, "--ledger", url) == 2
+    assert tracecloak(*common, "--ledger", url) == 75
     told = capsys.readouterr().err
     assert "does not answer; start the server, or correct the URL" in told
     assert "s3cret" not in told

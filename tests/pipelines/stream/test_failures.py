@@ -42,7 +42,13 @@ from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
 from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.run import run_stream
-from tracecloak.schemas.errors import BudgetExhausted, GuaranteeError, TracecloakError, UsageError
+from tracecloak.schemas.errors import (
+    BudgetExhausted,
+    GuaranteeError,
+    RetryLater,
+    TracecloakError,
+    UsageError,
+)
 
 # --- Failures ---------------------------------------------------------------------------------
 
@@ -199,7 +205,7 @@ def test_one_process_at_a_time_publishes_an_epoch(tmp_path: Path) -> None:
     store = KeyStore(tmp_path / "keys")
     with (
         store.alone(config.output, "ward@1"),
-        pytest.raises(UsageError, match="another process is making"),
+        pytest.raises(RetryLater, match="another process is making"),
     ):
         run_stream(config, messages=NeverRead())
     assert counting_charges(tmp_path / "keys") == []
@@ -347,3 +353,23 @@ def test_a_runner_that_reads_no_topic_is_refused(tmp_path: Path, runner: str) ->
     with pytest.raises(UsageError, match="no other reads Pub/Sub"):
         run_stream(config, messages=NeverRead())
     assert counting_charges(tmp_path / "keys") == []
+
+
+def test_an_output_that_cannot_be_written_is_found_before_anything_is_paid(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    for flag in ("output", "dead_letter"):
+        config = stream_config(tmp_path, **{flag: str(tmp_path / "file" / "out")})
+        with pytest.raises(UsageError, match=rf"^{flag} '.*' cannot be written: .*--{flag}$"):
+            run(config, [])
+    assert counting_charges(tmp_path / "keys") == key_files(tmp_path / "keys") == []
+
+
+@pytest.mark.parametrize("changes", [{}, {"product": "variants", "epsilon": "20"}])
+def test_a_stream_without_a_message_publishes_every_step(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    """Catches an error, or a step that is missing, where nothing happened."""
+    config = stream_config(tmp_path, **changes)
+    run(config, ticking(0, 120))
+    folder = Path(config.output) / "run_id=ward" / "epoch=1" / f"product={config.product}"
+    assert len(list(folder.glob("view=window/step-*.json"))) == 6

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracecloak.schemas.errors import InputSchemaError, UsageError
-from tracecloak.schemas.events.columns import NO_TIME, ColumnMapping
+from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
+from tracecloak.schemas.events.tally import NO_TIME
 
 EPOCH = datetime(1970, 1, 1)
 MICROSECOND = timedelta(microseconds=1)
@@ -492,8 +493,36 @@ def test_numbers_without_a_unit_are_refused_by_name(values):
         read(values)
 
 
-def test_digits_in_text_are_no_numbers():
-    assert read(["1609459200"], timestamp_unit="s") == [None]
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+def test_numbers_in_text_are_read_in_their_unit_too(unit):
+    """Catches a CSV of epoch seconds, of which every record was malformed."""
+    texts = ["1609459200", " 1609459200.5 ", "-1", "+7", "5.", "1.5e3", "0", "9007199254740993.0"]
+    numbers = [1609459200, 1609459200.5, -1, 7, 5, 1500.0, 0, 9007199254740993]
+    expected = [read_us([number], timestamp_unit=unit)[0] for number in numbers]
+    assert read_us(texts, timestamp_unit=unit) == expected
+    assert read_us(pa.array(texts).dictionary_encode(), timestamp_unit=unit) == expected
+
+
+def test_what_is_no_number_is_read_as_iso_8601_and_else_rejected():
+    texts = [
+        "1609459200",
+        "2021-01-01T00:00:00Z",
+        "",
+        None,
+        "x",
+        "1e999",
+        "nan",
+        "1_0",
+        "0x10",
+        "٣",
+    ]
+    assert read(texts, timestamp_unit="s") == [
+        "2021-01-01T00:00:00", "2021-01-01T00:00:00", *[None] * 8
+    ]  # fmt: skip
+    assert read(["1609459200"]) == [None]
+    assert read(["20210101"], timestamp_unit="s", timestamp_format="%Y%m%d") == [
+        "2021-01-01T00:00:00"
+    ]
 
 
 @pytest.mark.parametrize("unit", ["ns", "minutes", "", "S"])

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.tally import NO_CASE, Finding, TallyOfFile
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.batch.anonymize import AnonymizeEventLog, AnonymizeTraces
@@ -266,11 +268,20 @@ def test_the_error_ratio_is_a_bound_that_may_be_met(
     tmp_path: Path, n_rejects: int, passes: bool
 ) -> None:
     letter = DeadLetter(str(tmp_path), 0.1)
+    tally = TallyOfFile(0)
+    tally.add_events(9)
+    tally.add(NO_CASE, np.arange(n_rejects))
     if passes:
-        letter.check(9, n_rejects)
+        letter.check(tally.result())
     else:
-        with pytest.raises(InputSchemaError, match=r"max_error_ratio=0\.1"):
-            letter.check(9, n_rejects)
+        with pytest.raises(InputSchemaError, match=r"max_error_ratio=0\.1") as raised:
+            letter.check(tally.result())
+        # After the reservation an error has no number of the data.
+        assert re.findall(r"\d+", str(raised.value).replace(str(tmp_path), "")) == ["0", "1"]
+    found = [Finding(NO_CASE, n_rejects, 0, 0)] if n_rejects else []
+    assert letter.told() == ((9 + n_rejects, found) if found else (0, []))
+    letter.begin()
+    assert letter.told() == (0, [])
 
 
 def test_a_release_on_an_object_store_has_its_manifest_last(

@@ -5,8 +5,10 @@ import encodings.aliases
 import gzip
 import io
 import itertools
+import logging
 import os
 import random
+import re
 import time
 import tracemalloc
 import warnings
@@ -275,18 +277,18 @@ REFUSED = {
     "empty": ("", "the input is empty"),
     "no XML": ("case,activity\n1,SECRET\n", "not well-formed XML"),
     "blank": ("  \n ", "not well-formed XML"),
-    "other root": ("<html>SECRET</html>", "no XES log.*line 1$"),
+    "other root": ("<html>SECRET</html>", "no XES log.*; the log says at which line$"),
     "nested root": ("<x><log/></x>", "no XES log"),
-    "entity bomb": (BOMB, "DOCTYPE.*line 2$"),
+    "entity bomb": (BOMB, "DOCTYPE"),
     "external entity": (
         '<!DOCTYPE log [<!ENTITY x SYSTEM "file:///etc/passwd">]><log a="&x;"/>',
         "DOCTYPE",
     ),
     "external subset": ('<!DOCTYPE log SYSTEM "http://SECRET.invalid/x.dtd">\n<log/>', "DOCTYPE"),
     "parameter entity": ('<!DOCTYPE log [<!ENTITY % p SYSTEM "x"> %p;]><log/>', "DOCTYPE"),
-    "undefined entity": ('<log>\n<string key="a" value="&SECRET;"/></log>', "undefined.*line 2$"),
+    "undefined entity": ('<log>\n<string key="a" value="&SECRET;"/></log>', "undefined"),
     "truncated": (WORKED[:-20], "not well-formed XML"),
-    "truncated in a value": ('<log>\n\n<string key="a" value="SECRET', "not well-formed.*line 3$"),
+    "truncated in a value": ('<log>\n\n<string key="a" value="SECRET', "not well-formed"),
     "wrong end": ("<log><SECRET></log>", "mismatched tag"),
     "two roots": ("<log/><log/>", "junk after"),
     "attribute twice": ('<log><string key="a" key="SECRET"/></log>', "duplicate attribute"),
@@ -307,11 +309,17 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("source", "pattern"), REFUSED.values(), ids=REFUSED.keys())
-def test_refused_with_line_and_without_data(source, pattern):
+def test_refused_without_data_and_with_the_line_in_the_log_alone(source, pattern, caplog):
+    logging.getLogger("tracecloak").addHandler(caplog.handler)
     with pytest.raises(InputSchemaError, match=pattern) as caught:
         batches(source)
+    logging.getLogger("tracecloak").removeHandler(caplog.handler)
+    text = source if isinstance(source, str) else source.decode("latin-1")
+    at = re.findall(r"at line (\d+): ", caplog.text)
+    assert text == "" or 1 <= int(at[0]) <= text.count("\n") + 1
     shown: BaseException | None = caught.value
-    assert "SECRET" not in str(shown)
+    assert "SECRET" not in str(shown) + caplog.text
+    assert "line " not in str(shown)
     # What a traceback would show besides must hold no data either.
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
@@ -331,7 +339,7 @@ def test_depth_is_bounded():
         return f"<log><trace><event>{inner}</event></trace></log>"
 
     assert len(batches(nested(256))) == 1
-    with pytest.raises(InputSchemaError, match="nested more than 256 deep, at line 1"):
+    with pytest.raises(InputSchemaError, match="nested more than 256 deep"):
         batches(nested(257))
 
 

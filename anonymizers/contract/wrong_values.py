@@ -1,0 +1,123 @@
+"""What is said of wrong parameters: in our words, by key, with the value and what it must be.
+
+Parameters and configurations are public, so their values are shown. pydantic, which checks them,
+speaks of its own types.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pydantic
+
+from tracecloak.schemas.errors import UsageError
+
+_SHOWN_CHARACTERS = 80
+
+# By pydantic's name of the error (docs.pydantic.dev, "Validation errors"); in braces is what it
+# says of it.
+_SAID = {
+    "missing": "required",
+    "greater_than": "must be above {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be below {lt}",
+    "less_than_equal": "must be at most {le}",
+    "multiple_of": "must be a multiple of {multiple_of}",
+    "finite_number": "must be a finite number",
+    "decimal_max_places": "must have at most {decimal_places} decimal places",
+    "literal_error": "must be {expected}",
+    "timezone_aware": "must say its offset from UTC, such as the Z of 2026-01-31T12:00:00Z",
+    "string_type": "must be text; in a file, write it in quotes",
+    "string_unicode": "must be text",
+    "too_short": "must have {min_length} or more members",
+    "too_long": "must have {max_length} or fewer members",
+    "frozen_instance": "cannot be changed",
+}
+# By how the name begins, where it is in none of the above.
+_SAID_OF = {
+    "int_": "must be a whole number",
+    "float_": "must be a number",
+    "decimal_": "must be a decimal number",
+    "bool_": "must be true or false",
+    "date_": "must be a date such as 2026-01-31",
+    "datetime_": "must be a date and a time such as 2026-01-31T12:00:00Z",
+    "tuple_": "must be a list; as text, its members are separated by commas",
+    "list_": "must be a list; as text, its members are separated by commas",
+    "dict_": "must be a mapping of names to values",
+    "model_": "must be a mapping of names to values",
+}
+_NOT_SAID = "has a value of a wrong kind"
+# What pydantic adds to the place of an error to tell the kinds apart that a key may have.
+_KIND = re.compile(
+    r"(constrained-)?(int|float|str|bool|decimal)|(literal|tuple|list|function-.*)\[.*"
+)
+
+
+def usage_error(
+    error: pydantic.ValidationError, whose: str = "", known: Iterable[str] = ()
+) -> UsageError:
+    """Returns what pydantic found as one text, a part for each key.
+
+    Args:
+        error: What it raised.
+        whose: Whose keys they are, such as the name of a method, for a key that is not known.
+        known: The keys that there are.
+    """
+    told: dict[str, list[Mapping[str, Any]]] = {}
+    for found in error.errors(include_url=False):
+        place = [str(part) for part in found["loc"] if not _KIND.fullmatch(str(part))]
+        told.setdefault(".".join(place), []).append(found)
+    return UsageError(
+        "; ".join(_line(key, found, whose, list(known)) for key, found in told.items())
+    )
+
+
+def _line(key: str, found: Sequence[Mapping[str, Any]], whose: str, known: list[str]) -> str:
+    kinds = {one["type"] for one in found}
+    if "extra_forbidden" in kinds:
+        return f"{key}: unknown key{_mend(key, whose, known)}"
+    if "missing" in kinds:
+        return f"{key}: required"
+    # Of a key that may be of several kinds each has its own say.
+    said = [_said(one) for one in found]
+    text = " or ".join([said[0], *(s.removeprefix("must be ") for s in dict.fromkeys(said[1:]))])
+    if not key:  # of several keys together: all that was given would be too much to show
+        return text
+    given = _shown(found[0]["input"])
+    if len(given) > _SHOWN_CHARACTERS:
+        given = given[:_SHOWN_CHARACTERS] + "…"
+    return f"{key}: {text}, got {given}"
+
+
+def _mend(key: str, whose: str, known: list[str]) -> str:
+    if "." in key or not known:
+        return ""
+    if whose:
+        return f"; {whose} has {', '.join(known)}"
+    close = difflib.get_close_matches(key, known, 1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _shown(value: Any) -> str:
+    return str(value) if isinstance(value, Decimal) else repr(value)
+
+
+def _number(limit: Any) -> str:
+    return f"{limit:g}" if isinstance(limit, float) else str(limit)
+
+
+def _said(found: Mapping[str, Any]) -> str:
+    kind, context = found["type"], found.get("ctx", {})
+    if kind in ("value_error", "assertion_error"):
+        return str(context["error"])
+    if kind == "string_too_short":
+        least = context["min_length"]
+        return "must not be empty" if least == 1 else f"must have {least} or more characters"
+    if kind in _SAID:
+        return _SAID[kind].format(**{name: _number(limit) for name, limit in context.items()})
+    said = (text for start, text in _SAID_OF.items() if kind.startswith(start))
+    return next(said, _NOT_SAID)

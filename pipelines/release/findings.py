@@ -1,0 +1,124 @@
+"""What the operator is told of the records that were read: counts, first places, mends.
+
+For the operator's screen and log, which are private. Never a value of the data.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from tracecloak.pipelines.runners.failures import reason_of
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.tally import (
+    EMPTY_TIME,
+    NO_ACTIVITY,
+    NO_CASE,
+    NO_INDIVIDUAL,
+    NO_RECORD,
+    NO_TIME,
+    OTHER_ACTIVITY,
+    POINT_KEY,
+    REPEATED_HOUR,
+    SAME_NAME,
+    SKIPPED_HOUR,
+    WHOLE_KEY,
+    Finding,
+)
+from tracecloak.transforms.batch.validate import DeadLetter
+from tracecloak.transforms.sources import EventSource
+
+_LOG = logging.getLogger("tracecloak")
+
+
+def log_findings(source: EventSource, dead_letter: DeadLetter) -> None:
+    """Writes what a run noted of its records to the log, a line each; never fails for it."""
+    try:
+        n_records, findings = dead_letter.told()
+    except Exception as error:  # whatever a file system does: the run's own end counts
+        _LOG.warning("%s cannot be read: %s", dead_letter.folder, reason_of(error))
+        return
+    for line in finding_lines(n_records, findings, source):
+        _LOG.warning("%s", line)
+    if any(finding.is_malformed for finding in findings):
+        _LOG.warning(
+            "malformed records are left out; %s says where each one is", dead_letter.folder
+        )
+
+
+def finding_lines(n_records: int, findings: list[Finding], source: EventSource) -> Iterator[str]:
+    """Yields a line for each finding: how many records of how many, why, the first place, the mend.
+
+    Args:
+        n_records: All records but those that a filter dropped.
+        findings: What was found of them.
+        source: Where they were read.
+    """
+    by_what = {finding.what: finding for finding in findings}
+    for finding in findings:
+        if finding.what == WHOLE_KEY:
+            continue  # told with those of the other form
+        told, mend = _words(finding, by_what, source.mapping)
+        place = f"record {finding.record + 1:,} of {source.files[finding.file].path}"
+        yield f"{finding.n_records:,} of {n_records:,}: {told}, first at {place}; {mend}"
+
+
+_SOURCE = "mend the source"
+_REJECTED = {
+    NO_CASE: ("no case id", f"{_SOURCE}, or map another column with --case_id"),
+    NO_ACTIVITY: ("no activity", f"{_SOURCE}, or map another column with --activity"),
+    EMPTY_TIME: ("no timestamp", f"{_SOURCE}, or map another column with --timestamp"),
+    NO_TIME: ("timestamp not readable", ""),  # see _time
+    NO_RECORD: ("no whole record, such as a line with too many or too few fields", _SOURCE),
+    OTHER_ACTIVITY: (
+        OTHER_ACTIVITY,
+        "add it to the file of --vocabulary if it is public, or set --closed_vocabulary false",
+    ),
+    NO_INDIVIDUAL: ("no individual", f"{_SOURCE}, or map another column with --individual_id"),
+}
+
+
+def _words(
+    finding: Finding, by_what: dict[str, Finding], mapping: ColumnMapping
+) -> tuple[str, str]:
+    """(what was found, what mends it)."""
+    zone = mapping.time_zone
+    offsets = "if that is wrong, write stamps with their offset, or correct --time_zone"
+    if finding.what == NO_TIME:
+        return _time(mapping)
+    if finding.what in _REJECTED:
+        return _REJECTED[finding.what]
+    if finding.what == SKIPPED_HOUR:
+        told = f"timestamp in an hour that the clocks of {zone} skip, read as its end"
+        return told, offsets
+    if finding.what == REPEATED_HOUR:
+        told = f"timestamp in an hour that the clocks of {zone} show twice, read as the first"
+        return told, offsets
+    if finding.what == POINT_KEY:
+        others = by_what[WHOLE_KEY].n_records
+        return (
+            f"case id written like 5.0, while {others:,} are written like 5",
+            "these are different cases; write one form if they are the same",
+        )
+    assert finding.what == SAME_NAME
+    return (
+        "trace with the name of an earlier one of its file",
+        "their events are read as one case; give each trace a name of its own if they are several",
+    )
+
+
+def _time(mapping: ColumnMapping) -> tuple[str, str]:
+    if mapping.timestamp_format is not None:
+        return (
+            f"timestamp not readable as --timestamp_format {mapping.timestamp_format!r} says",
+            "correct --timestamp_format",
+        )
+    if mapping.timestamp_unit is not None:
+        return (
+            f"timestamp not readable as {mapping.timestamp_unit} since 1970 nor as ISO 8601",
+            "correct --timestamp_unit, or set --timestamp_format",
+        )
+    return (
+        "timestamp not readable as ISO 8601",
+        "set --timestamp_format, or --timestamp_unit if it is a number since 1970",
+    )

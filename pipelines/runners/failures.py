@@ -1,0 +1,81 @@
+"""What may be said of a run that failed: our own errors as they are, of others class and stage.
+
+The text of a foreign error may quote data, so no more than its class is shown, what the operating
+system says of it, and the stage of the pipeline in which it arose.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import re
+import sys
+from collections.abc import Iterator
+
+from tracecloak.schemas import errors
+from tracecloak.schemas.errors import TracecloakError
+
+# Beam appends the stage to the text of what is raised in one.
+_STAGE = re.compile(r" \[while running '([^']*)'\]")
+_FROM_STAGE_ON = re.compile(r" \[while running '.*")
+# A worker in another process can hand back an error's text only: a traceback, with classes in it.
+_OUR_CLASS = re.compile(r"tracecloak\.schemas\.errors\.(?P<name>\w+): (?P<text>[^\n]*)")
+_ANY_CLASS = re.compile(r"^(?P<name>[A-Za-z_][\w.]*)(?::|$)", re.MULTILINE)
+
+
+def own_error(error: BaseException) -> TracecloakError | None:
+    """Returns our own error in what a runner made of it, or None if it is not ours."""
+    for cause in _chain(error):
+        if isinstance(cause, TracecloakError):
+            return type(cause)(_FROM_STAGE_ON.sub("", str(cause)))
+    for match in reversed(list(_OUR_CLASS.finditer(str(error)))):
+        kind = getattr(errors, match["name"], None)
+        if isinstance(kind, type) and issubclass(kind, TracecloakError):
+            return kind(_FROM_STAGE_ON.sub("", match["text"]))
+    return None
+
+
+def reason_of(error: BaseException) -> str:
+    """Returns what an error says that is not about data: our own text, or class and stage.
+
+    The class is that of the innermost cause, which a runner may have wrapped into a RuntimeError,
+    and what the operating system says is added.
+    """
+    if isinstance(error, TracecloakError):
+        return str(error)
+    stages = [stage for cause in _chain(error) for stage in _STAGE.findall(str(cause))[-1:]]
+    where = f" in stage {stages[0]!r}" if stages else ""
+    for cause in _chain(error):
+        if isinstance(cause, OSError) and cause.errno is not None:
+            return f"{type(cause).__name__} ({os.strerror(cause.errno)}){where}"
+    return _innermost_class(error) + where
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def _innermost_class(error: BaseException) -> str:
+    """The class of what was raised; not of what had been handled before that was raised."""
+    while True:
+        # The runner's error for a stage has that of the stage for its context.
+        is_wrapped = error.__cause__ is None and _STAGE.search(str(error)) is not None
+        inner = error.__context__ if is_wrapped else error.__cause__
+        if inner is None:
+            break
+        error = inner
+    if isinstance(error, RuntimeError):
+        named = (match["name"] for match in _ANY_CLASS.finditer(str(error)))
+        return next(filter(_is_class, named), type(error).__name__).rpartition(".")[2]
+    return type(error).__name__
+
+
+def _is_class(name: str) -> bool:
+    """Whether an exception is called so; a word of somebody's data is not."""
+    module, _, attribute = name.rpartition(".")
+    owner = sys.modules.get(module) if module else builtins
+    found = getattr(owner, attribute, None)
+    return isinstance(found, type) and issubclass(found, BaseException)

@@ -1,0 +1,167 @@
+"""What the operator's screen says of the records that were read, on every runner."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.releasing import csv_log, tracecloak
+from tracecloak.pipelines.release.config import Columns
+from tracecloak.pipelines.release.findings import finding_lines
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.tally import FINDINGS, WHOLE_KEY, Finding
+from tracecloak.transforms.files import SourceFile
+from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.sources import EventSource
+
+SECRET = "patient-4711"
+RUNNERS = (
+    ["--runner", "InMemory"],
+    ["--runner", "FnApiRunner"],
+    ["--runner", "BundleBasedDirectRunner"],
+    ["--direct_running_mode=multi_processing", "--direct_num_workers=2"],
+)
+runners = pytest.mark.parametrize("runner", RUNNERS, ids=lambda flags: flags[-1].split("=")[-1])
+
+
+def release(tmp_path: Path, source: Path, *flags: object) -> int:
+    return tracecloak(
+        "release", "--input", source, "--output", tmp_path / "out", "--key_store",
+        tmp_path / "keys", "--method", "private-dfg", "--epsilon", 1, "--buy_vocabulary",
+        "--release_id", "r", *flags,
+    )  # fmt: skip
+
+
+def warned(capsys: pytest.CaptureFixture[str]) -> tuple[list[str], str]:
+    """The warnings on the screen, and the last line."""
+    lines = capsys.readouterr().err.splitlines()
+    assert SECRET not in "\n".join(lines)
+    warnings = [line.split(" WARNING ")[1] for line in lines if " WARNING " in line]
+    return warnings, lines[-1] if lines else ""
+
+
+@runners
+def test_rejects_are_on_the_screen_with_count_reason_place_and_mend(
+    tmp_path: Path, runner: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [(f"{SECRET}-{i}", "A", f"{1 + i % 28:02}.11.2026 10:00") for i in range(180)]
+    log = csv_log(tmp_path / "log.csv", rows)
+    assert release(tmp_path, log, *runner) == 3
+    warnings, error = warned(capsys)
+    assert warnings[0] == (
+        f"180 of 180: timestamp not readable as ISO 8601, first at record 1 of {log}; set "
+        "--timestamp_format, or --timestamp_unit if it is a number since 1970"
+    )
+    internal = f"{tmp_path}/out/_internal/run_id=r"
+    assert warnings[1:] == [f"malformed records are left out; {internal} says where each one is"]
+    # The error comes after the reservation: it has the limit, and no number of the data.
+    assert "max_error_ratio=0.01" in error and internal in error
+    assert re.findall(r"\d+", error.replace(internal, "")) == ["0", "01"]
+    # With the format that it is told to set the same command is done.
+    assert release(tmp_path, log, *runner, "--timestamp_format", "%d.%m.%Y %H:%M") == 0
+    assert warned(capsys)[0] == []
+
+
+@runners
+def test_they_are_told_of_too_when_the_run_goes_on(
+    tmp_path: Path, runner: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "logs").mkdir()
+    good = [(f"c{i}", "A", "2026-03-29 02:30") for i in range(90)]
+    csv_log(tmp_path / "logs" / "a.csv", good)
+    late = [("c", "", "2026-01-01"), *good[:6], ("", "A", "2026-01-01"), (SECRET, "A", "")]
+    late += [("5", "A", "2026-10-25 02:30"), ("5.0", "A", "2026-01-01"), ("", "A", SECRET)]
+    second = csv_log(tmp_path / "logs" / "b.csv", late)
+    dead = tmp_path / "dead"
+    flags = ["--max_error_ratio", 0.1, "--dead_letter", dead, "--time_zone", "Europe/Berlin"]
+    assert release(tmp_path, tmp_path / "logs", *flags, *runner) == 0
+    clock = "if that is wrong, write stamps with their offset, or correct --time_zone"
+    assert warned(capsys)[0] == [
+        f"2 of 102: no case id, first at record 8 of {second}; mend the source, or map another "
+        "column with --case_id",
+        f"1 of 102: no activity, first at record 1 of {second}; mend the source, or map another "
+        "column with --activity",
+        f"1 of 102: no timestamp, first at record 9 of {second}; mend the source, or map another "
+        "column with --timestamp",
+        f"96 of 102: timestamp in an hour that the clocks of Europe/Berlin skip, read as its end, "
+        f"first at record 1 of {tmp_path}/logs/a.csv; {clock}",
+        f"1 of 102: timestamp in an hour that the clocks of Europe/Berlin show twice, read as the "
+        f"first, first at record 10 of {second}; {clock}",
+        f"1 of 102: case id written like 5.0, while 1 are written like 5, first at record 11 of "
+        f"{second}; these are different cases; write one form if they are the same",
+        f"malformed records are left out; {dead} says where each one is",
+    ]
+    internal = tmp_path / "out" / "_internal" / "run_id=r" / "statement.md"
+    assert str(dead) in internal.read_text()
+    public = [p for p in (tmp_path / "out" / "run_id=r").rglob("*") if p.is_file()]
+    assert public and not any(str(dead).encode() in p.read_bytes() for p in public)
+
+
+def test_what_an_earlier_run_found_is_not_told_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches a run that is told about the records of the one before it."""
+    flags = ["--runner", "InMemory", "--dead_letter", tmp_path / "dead"]
+    log = csv_log(tmp_path / "log.csv", [("c", "A", SECRET)])
+    assert release(tmp_path, log, *flags) == 3
+    assert len(warned(capsys)[0]) == 2
+    csv_log(tmp_path / "log.csv", [("c", "A", "2026-01-01")])
+    assert release(tmp_path, log, *flags) == 0
+    assert warned(capsys)[0] == []
+
+
+def test_traces_of_one_name_are_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    event = (
+        '<event><string key="concept:name" value="A"/>'
+        '<date key="time:timestamp" value="2026-01-01T00:00:00Z"/></event>'
+    )
+    traces = [
+        f'<trace><string key="concept:name" value="{name}"/>{event}{event}</trace>'
+        for name in ("a", SECRET, "b", SECRET, "a")
+    ]
+    path = tmp_path / "log.xes"
+    path.write_text(f'<log xes.version="1.0">{"".join(traces)}</log>')
+    assert release(tmp_path, path, "--runner", "InMemory") == 0
+    assert warned(capsys)[0] == [
+        f"2 of 10: trace with the name of an earlier one of its file, first at record 7 of {path}; "
+        "their events are read as one case; give each trace a name of its own if they are several"
+    ]
+    # Where the case is not the trace, the trace's name does not matter.
+    flags = ["--case_id", "concept:name", "--release_id", "s"]
+    assert release(tmp_path, path, "--runner", "InMemory", *flags) == 0
+    assert warned(capsys)[0] == []
+
+
+def test_epoch_numbers_in_a_csv_are_told_their_flag_and_read_with_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = csv_log(tmp_path / "log.csv", [("c", "A", "1767225600"), ("c", "B", "1767225601.5")])
+    assert release(tmp_path, log, "--runner", "InMemory") == 3
+    assert "--timestamp_unit if it is a number" in warned(capsys)[0][0]
+    assert release(tmp_path, log, "--runner", "InMemory", "--timestamp_unit", "s") == 0
+    assert warned(capsys)[0] == []
+
+
+@pytest.mark.parametrize(
+    ("mapping", "told"),
+    [
+        (ColumnMapping(), "as ISO 8601"),
+        (ColumnMapping(timestamp_format="%d.%m.%Y"), "--timestamp_format '%d.%m.%Y' says"),
+        (ColumnMapping(timestamp_unit="ms"), "as ms since 1970 nor as ISO 8601"),
+    ],
+)
+def test_every_finding_has_a_line_with_a_mend_that_exists(
+    mapping: ColumnMapping, told: str
+) -> None:
+    known = {*Columns.model_fields, "vocabulary", "closed_vocabulary"}
+    source = EventSource((SourceFile(0, "a.csv", 1),), SourceFormat(), mapping)
+    findings = [Finding(what, 1_234, 0, 4_566) for what in FINDINGS]
+    lines = list(finding_lines(5_678, findings, source))
+    assert len(lines) == len(set(lines)) == len(FINDINGS) - 1  # the two forms of a key are one
+    assert WHOLE_KEY in FINDINGS
+    for line in lines:
+        assert line.startswith("1,234 of 5,678: ") and "record 4,567 of a.csv; " in line
+        assert set(re.findall(r"--(\w+)", line)) <= known
+    assert any(told in line for line in lines)

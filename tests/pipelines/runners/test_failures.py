@@ -1,0 +1,87 @@
+"""What is said of a failed pipeline: class and stage of the innermost cause, nothing of data."""
+
+from __future__ import annotations
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from tracecloak.pipelines.runners.failures import own_error, reason_of
+from tracecloak.schemas.errors import GuaranteeError
+
+SECRET = "patient-4711"
+IN_PROCESSES = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
+
+
+class OfSomebody(Exception):  # noqa: N818 - its arguments are what matters
+    """Cannot be made of a text, so runners make a RuntimeError of it."""
+
+    def __init__(self, first: str, second: int) -> None:
+        super().__init__(f"{first} {second}")
+
+
+def fail(how: str) -> None:
+    if how == "plain":
+        raise ValueError(f"{SECRET}\nKeyError: {SECRET}")
+    if how == "of somebody":
+        raise OfSomebody(SECRET, 1)
+    if how == "file":
+        raise FileNotFoundError(2, SECRET, f"/{SECRET}")
+    if how == "from":
+        try:
+            {}[SECRET]
+        except KeyError as error:
+            raise ValueError(SECRET) from error
+    if how == "while handling":
+        try:
+            {}[SECRET]
+        except KeyError:
+            raise ValueError(SECRET)  # noqa: B904 - as it is often written
+    raise GuaranteeError("the log has no events")
+
+
+def failed(how: str, *options: str) -> Exception:
+    with pytest.raises(Exception) as raised:
+        with beam.Pipeline(options=PipelineOptions([*options])) as pipeline:
+            _ = pipeline | beam.Create([how]) | beam.Reshuffle() | "Some/Stage" >> beam.Map(fail)
+    return raised.value
+
+
+@pytest.mark.parametrize("runner", ["FnApiRunner", "BundleBasedDirectRunner"])
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ("plain", "ValueError"),
+        ("of somebody", "OfSomebody"),
+        ("file", "FileNotFoundError (No such file or directory)"),
+        ("from", "KeyError"),
+        ("while handling", "ValueError"),
+    ],
+)
+def test_class_and_stage_of_the_innermost_cause_are_told(how: str, told: str, runner: str) -> None:
+    error = failed(how, f"--runner={runner}")
+    assert reason_of(error) == f"{told} in stage 'Some/Stage'"
+    assert own_error(error) is None
+
+
+@pytest.mark.parametrize(("how", "told"), [("plain", "ValueError"), ("from", "KeyError")])
+def test_so_they_are_of_a_worker_in_another_process(how: str, told: str) -> None:
+    """Which hands back a text."""
+    error = failed(how, "--runner=FnApiRunner", *IN_PROCESSES)
+    assert type(error) is RuntimeError and SECRET in str(error)
+    assert reason_of(error) == f"{told} in stage 'Some/Stage'"
+
+
+@pytest.mark.parametrize("options", [[], IN_PROCESSES])
+def test_an_error_of_ours_is_found_with_its_text(options: list[str]) -> None:
+    found = own_error(failed("ours", "--runner=FnApiRunner", *options))
+    assert isinstance(found, GuaranteeError) and str(found) == "the log has no events"
+    assert reason_of(found) == "the log has no events"
+
+
+def test_a_word_before_a_colon_is_no_class() -> None:
+    told = reason_of(
+        RuntimeError(f"{SECRET}: x\n{SECRET}Error: y\nos.path: z\nValueError: {SECRET}")
+    )
+    assert told == "ValueError"
+    assert reason_of(RuntimeError(f"{SECRET}: x")) == "RuntimeError"

@@ -1,0 +1,142 @@
+"""Tallies of what was read: they merge in any order, and say how many, of what, and where first."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.events import FILE_STRIDE
+from tracecloak.schemas.events.tally import (
+    EMPTY_TIME,
+    FINDINGS,
+    NO_ACTIVITY,
+    NO_CASE,
+    NO_RECORD,
+    NO_TIME,
+    POINT_KEY,
+    REPEATED_HOUR,
+    SKIPPED_HOUR,
+    WHOLE_KEY,
+    Finding,
+    ReadTally,
+    TallyOfFile,
+    TraceNames,
+)
+
+SECRET = "patient-4711"
+_FILES = st.lists(
+    st.lists(
+        st.tuples(st.sampled_from(FINDINGS), st.lists(st.integers(0, FILE_STRIDE - 1), max_size=4)),
+        max_size=4,
+    ),
+    max_size=5,
+)
+
+
+def tally_of(rank: int, added: list[tuple[str, list[int]]]) -> ReadTally:
+    tally = TallyOfFile(rank)
+    tally.add_events(rank)
+    for what, records in added:
+        tally.add(what, np.array(records, np.int64))
+    return tally.result()
+
+
+@given(files=_FILES, order=st.randoms())
+def test_a_tally_says_how_many_and_the_first_whatever_the_order(files: Any, order: Any) -> None:
+    pieces = [tally_of(rank, added) for rank, added in enumerate(files)]
+    order.shuffle(pieces)
+    half = len(pieces) // 2
+    merged = ReadTally.merge([ReadTally.merge(pieces[:half]), ReadTally.merge(pieces[half:])])
+    merged = decode(encode(merged))  # as it travels
+    places = {
+        what: [(r, n) for r, added in enumerate(files) for w, ns in added if w == what for n in ns]
+        for what in FINDINGS
+    }
+    if not (places[WHOLE_KEY] and places[POINT_KEY]):
+        places[WHOLE_KEY] = places[POINT_KEY] = []
+    expected = [Finding(what, len(at), *min(at)) for what, at in places.items() if at]
+    assert merged.found() == expected
+    body = json.loads(json.dumps(merged.to_json()))
+    assert [Finding.of_json(finding) for finding in body["findings"]] == expected
+    n_malformed = sum(f.n_records for f in expected if f.is_malformed)
+    assert merged.n_rejects == n_malformed
+    assert body["records"] == merged.n_records == sum(range(len(files))) + n_malformed
+
+
+def read(columns: dict[str, list[Any]], malformed: tuple[int, ...] = (), **mapping: Any) -> Any:
+    tally = TallyOfFile(0)
+    batch = pa.RecordBatch.from_pydict(
+        {name: pa.array(values, pa.string()) for name, values in columns.items()}
+    )
+    resolved = ColumnMapping(**mapping).resolve(batch.schema.names, False)
+    numbers = np.setdiff1d(np.arange(batch.num_rows + len(malformed)), malformed)
+    events, rejects = resolved.canonicalise(batch, numbers, np.array(malformed, int), 0, tally)
+    assert tally.result().n_events == events.num_rows
+    assert tally.result().n_rejects == rejects.num_rows
+    assert SECRET not in str(tally.result().to_json())
+    return {f.what: (f.n_records, f.record) for f in tally.result().found()}
+
+
+def test_malformed_records_are_told_by_reason_and_a_missing_time_is_not_an_unreadable_one() -> None:
+    found = read(
+        {
+            "case_id": ["", SECRET, SECRET, SECRET, SECRET, SECRET, "ok"],
+            "activity": ["A", "", "A", "A", "A", "A", "A"],
+            "timestamp": ["soon", "soon", "soon", "", SECRET, None, "2026-01-01"],
+        },
+        malformed=(2, 5),
+    )
+    assert found == {
+        NO_CASE: (1, 0), NO_ACTIVITY: (1, 1), NO_TIME: (2, 3), EMPTY_TIME: (2, 4), NO_RECORD: (2, 2)
+    }  # fmt: skip
+
+
+def test_what_a_filter_drops_is_not_told_of() -> None:
+    from tracecloak.schemas.events.columns import RowFilter
+
+    columns = {"case_id": ["", "c"], "activity": ["A", "B"], "timestamp": ["soon", "2026-01-01"]}
+    assert read(columns, filters=(RowFilter("activity", ("B",)),)) == {}
+
+
+def test_times_that_the_clock_skips_or_shows_twice_are_counted() -> None:
+    stamps = [
+        "2026-03-29 01:59:59", "2026-03-29 02:00:00", "2026-03-29T02:59:59.999999",
+        "2026-03-29 03:00:00", "2026-10-25 01:59:59", "2026-10-25 02:00", "2026-10-25 02:59:59",
+        "2026-10-25 03:00", "2026-03-29T02:30:00Z", "2026-10-25T02:30:00+02:00",
+    ]  # fmt: skip
+    columns = {"case_id": ["c"] * 10, "activity": ["A"] * 10, "timestamp": stamps}
+    berlin = read(columns, time_zone="Europe/Berlin")
+    assert berlin == {SKIPPED_HOUR: (2, 1), REPEATED_HOUR: (2, 5)}
+    assert read(columns) == {}
+    columns["timestamp"] = ["29.03.2026 02:30", "25.10.2026 02:30"] * 5
+    formatted = {"time_zone": "Europe/Berlin", "timestamp_format": "%d.%m.%Y %H:%M"}
+    assert read(columns, **formatted) == {SKIPPED_HOUR: (5, 0), REPEATED_HOUR: (5, 1)}
+
+
+def test_case_ids_of_two_forms_are_counted_and_those_of_one_are_not() -> None:
+    def of(*ids: str) -> Any:
+        n = len(ids)
+        stamps = ["2026-01-01"] * n
+        return read({"case_id": list(ids), "activity": ["A"] * n, "timestamp": stamps})
+
+    assert of("5", "5.0", "6.00", "-7", "5.5", "x5.0") == {WHOLE_KEY: (2, 0), POINT_KEY: (2, 1)}
+    assert of("5", "6") == of("5.0", "6.0") == of("5", "5.5") == {}
+
+
+def test_traces_with_the_name_of_an_earlier_one_are_found_across_batches() -> None:
+    names = TraceNames()
+
+    def repeated(traces: list[int], of: list[str | None]) -> list[int]:
+        return names.repeated(np.array(traces, np.int64), pa.array(of, pa.string())).tolist()
+
+    assert repeated([0, 0, 1, 2], ["a", "a", "b", "a"]) == [3]
+    assert repeated([2, 3, 4, 5], ["a", "b", None, "c"]) == [1]  # the first goes on
+    assert repeated([], []) == []
+    assert repeated([7, 8], [None, "c"]) == [1]

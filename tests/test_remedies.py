@@ -1,0 +1,88 @@
+"""What errors, logs and help texts tell somebody to do can be done: flags and packages exist."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.releasing import ROOT
+from tracecloak.anonymizers.registry import METHODS
+from tracecloak.pipelines.commands.table import COMMANDS, command_named
+from tracecloak.pipelines.runners.flags import BEAM_FLAGS
+
+TOPS = ("schemas", "anonymizers", "transforms", "pipelines")
+# Of Python's and other programs' command lines, as some texts show them.
+OTHERS = {"--help", "--version", "--traceback"}
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """(file, text) of all string constants that are no docstrings."""
+    for top in TOPS:
+        for path in sorted((ROOT / top).rglob("*.py")):
+            tree = ast.parse(path.read_text())
+            nodes = list(ast.walk(tree))
+            bare = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+            for node in nodes:
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    if id(node) not in bare:
+                        yield str(path.relative_to(ROOT)), node.value
+
+
+def flags_of(command: str, *argv: str) -> set[str]:
+    parser = argparse.ArgumentParser(conflict_handler="resolve")
+    command_named(command).add_flags(parser, list(argv), None)
+    nested = [
+        choice
+        for action in parser._actions
+        if isinstance(action, argparse._SubParsersAction)
+        for choice in action.choices.values()
+    ]
+    return {
+        flag
+        for one in (parser, *nested)
+        for action in one._actions
+        for flag in action.option_strings
+    }
+
+
+@pytest.fixture(scope="module")
+def flags() -> set[str]:
+    found = {flag for command in COMMANDS for flag in flags_of(command)}
+    return found.union(*(flags_of("release", "--method", method) for method in METHODS))
+
+
+def test_every_flag_in_a_text_exists(flags: set[str]) -> None:
+    """Catches a mend that leads to the next error, such as a flag of a class that has none."""
+    n_found = 0
+    for path, text in texts():
+        if path == "pipelines/runners/flags.py" or " " not in text:
+            continue
+        for flag in re.findall(r"(?<![\w-])--[a-z][a-z0-9_]*", text):
+            n_found += 1
+            assert flag in flags | BEAM_FLAGS | OTHERS, (path, flag, text)
+    assert n_found > 20
+
+
+def test_every_option_that_is_said_to_be_wrong_is_a_key(flags: set[str]) -> None:
+    for path, text in texts():
+        for name in re.findall(r"option `(\w+)`", text):
+            assert f"--{name}" in flags, (path, text)
+
+
+def test_what_is_to_be_installed_can_be(flags: set[str]) -> None:
+    """Tracecloak is on no package index, so its extras are installed from a checkout."""
+    found = [(path, text) for path, text in texts() if "pip install" in text]
+    assert found
+    for path, text in found:
+        assert "pip install tracecloak" not in text, path
+        assert "pip install 'tracecloak" not in text, path
+
+
+def test_the_pages_do_not_say_it_either() -> None:
+    for page in ("README.md", "METHODS.md", "CONTRIBUTING.md"):
+        assert not re.search(r"pip install '?tracecloak", Path(ROOT / page).read_text()), page
