@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -35,6 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         print(f"tracecloak: {error}", file=sys.stderr)
         return error.exit_code
+    except BrokenPipeError:  # whoever reads what is printed, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still buffered
+        return 0
     except Exception as error:  # its own text could quote data
         if wants_traceback:
             traceback.print_exc()

@@ -2,6 +2,9 @@
 
 import gzip
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -508,3 +511,12 @@ def test_every_command_of_the_table_has_a_file_and_every_file_is_in_it() -> None
     for name in COMMANDS:
         command = command_named(name)
         assert callable(command.add_flags) and callable(command.run)
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "tracecloak", "catalogue"]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, timeout=60)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"")
