@@ -129,9 +129,9 @@ def of_one_cell(max_cases: int = 1) -> Sensitivity:
 def of_distinct_cells(n_cells: int, max_cases: int = 1) -> Sensitivity:
     """Numbers of cases by what each has several of, counted once each.
 
-    Activities (`distinct_activities`), directly-follows pairs whatever their number
-    (`cases_with_pairs`), prefixes of each length, a date and an hour of the week. A case adds 1 to
-    at most `n_cells` cells, which is L0, L1 and L2^2; Linf is 1.
+    Activities (`distinct_activities`), directly-follows pairs whatever their number, prefixes of
+    each length, a date and an hour of the week. A case adds 1 to at most `n_cells` cells, which is
+    L0, L1 and L2^2; Linf is 1.
 
     Args:
         n_cells: Cells of a case.

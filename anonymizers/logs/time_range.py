@@ -24,7 +24,7 @@ from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.bought import bought_part, choose_quantile
 from tracecloak.anonymizers.rigorous.parts import Given, Part
-from tracecloak.schemas.arrays.merging import sum_groups
+from tracecloak.schemas.arrays.merging import joined, sum_by_key, sum_groups
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.local_time import DAY_US, LocalClock, date_of, day_start_us
 from tracecloak.schemas.events.traces import TraceBatch
@@ -147,10 +147,7 @@ class CaseMonths:
         """Returns the counts of the union of the pieces' cases."""
         if len(pieces) == 1:
             return pieces[0]
-        keys = np.concatenate([np.zeros(0, np.int64), *(p.keys for p in pieces)])
-        counts = np.concatenate([np.zeros(0, np.int64), *(p.counts for p in pieces)])
-        distinct, inverse = np.unique(keys, return_inverse=True)
-        return cls(distinct, sum_groups(inverse, counts, len(distinct)))
+        return cls(*sum_by_key(joined(p.keys for p in pieces), joined(p.counts for p in pieces)))
 
     @property
     def weight(self) -> int:

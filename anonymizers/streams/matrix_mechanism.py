@@ -254,27 +254,6 @@ def square_root(horizon: int, length: int | None) -> np.ndarray:
     return series
 
 
-def error_of_totals(step: int, horizon: int) -> float:
-    """Returns the deviation of a total from the root for totals, before coefficients are rounded.
-
-    sqrt(S_t S_T) with S_n = b_0^2 + … + b_(n-1)^2, t = step + 1 and T the horizon (Fichtenberger,
-    Henzinger, Upadhyay 2023), in deviations of noise that covers a sensitivity of 1.
-    """
-    squares = np.cumsum(square_root(horizon, None) ** 2)
-    return math.sqrt(squares[step] * squares[-1])
-
-
-def error_of_sliding_sums(step: int, length: int, horizon: int) -> float:
-    """Returns the same for the sum of the last W steps, as a difference of two totals.
-
-    sqrt(S_T sum_k (b_k - b_(k-W))^2), k to the step, at most S_T sqrt(2).
-    """
-    series = square_root(horizon, None)
-    moved = np.concatenate([np.zeros(min(length, horizon)), series])[:horizon]
-    ends = ((series - moved)[: step + 1] ** 2).sum()
-    return math.sqrt((series**2).sum() * ends)
-
-
 def _check_length(length: int | None) -> None:
     if length is not None and length < 1:
         raise UsageError(f"length must be at least 1 step, or None for totals, got {length}")

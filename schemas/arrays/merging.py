@@ -7,7 +7,7 @@ whole, so drivers may count batches wherever they lie; `merge(())` is the statis
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypeVar
 
@@ -99,6 +99,17 @@ def sum_groups(groups: np.ndarray, values: np.ndarray, n_groups: int) -> np.ndar
     totals = np.zeros(n_groups, np.int64)
     np.add.at(totals, groups, values)
     return totals
+
+
+def sum_by_key(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (int64[n] distinct keys, ascending; int64[n] exact sums of the values of each)."""
+    distinct, inverse = np.unique(keys, return_inverse=True)
+    return distinct, sum_groups(inverse, values, len(distinct))
+
+
+def joined(columns: Iterable[np.ndarray], dtype: type[np.generic] = np.int64) -> np.ndarray:
+    """Returns the columns one after the other; of none, an empty one."""
+    return np.concatenate([np.zeros(0, dtype), *columns])
 
 
 def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:

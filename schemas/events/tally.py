@@ -55,8 +55,8 @@ class ReadTally:
 
     @property
     def weight(self) -> int:
-        """Number of stored elements."""
-        return len(self.counts)
+        """How many of its numbers are not 0."""
+        return int(np.count_nonzero(self.counts)) + (self.n_events > 0)
 
     @classmethod
     def merge(cls, pieces: Sequence[ReadTally]) -> ReadTally:

@@ -17,7 +17,7 @@ from typing import Self
 
 import numpy as np
 
-from tracecloak.schemas.arrays.merging import sum_groups
+from tracecloak.schemas.arrays.merging import sum_by_key, sum_groups
 from tracecloak.schemas.errors import UsageError
 
 # Finer lattices gain nothing, and totals of 2^40 occurrences still fit int64.
@@ -107,8 +107,7 @@ class ClippedCells:
             totals = sum_groups(keys, values, n_keys)
             distinct = np.flatnonzero(totals)
             return cls(distinct, totals[distinct])
-        distinct, inverse = np.unique(keys, return_inverse=True)
-        totals = sum_groups(inverse, values, len(distinct))
+        distinct, totals = sum_by_key(keys, values)
         # A cell that every case was floored to 0 in is no different from one that no case reached.
         reached = totals > 0
         return cls(distinct[reached], totals[reached])

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracecloak.schemas.arrays.merging import sum_groups
+from tracecloak.schemas.arrays.merging import joined, sum_by_key
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
-from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,10 +119,8 @@ class CaseNorms:
         """Returns the counts of the union of the pieces' cases."""
         if len(pieces) == 1:
             return pieces[0]
-        buckets = np.concatenate([np.zeros(0, np.int64), *(p.buckets for p in pieces)])
-        counts = np.concatenate([np.zeros(0, np.int64), *(p.counts for p in pieces)])
-        distinct, inverse = np.unique(buckets, return_inverse=True)
-        return cls(distinct, sum_groups(inverse, counts, len(distinct)))
+        buckets, counts = (joined(getattr(p, n) for p in pieces) for n in ("buckets", "counts"))
+        return cls(*sum_by_key(buckets, counts))
 
     @property
     def weight(self) -> int:
@@ -147,18 +144,6 @@ class CaseNorms:
         counts = np.zeros(n_grid + 1, np.int64)
         counts[self.buckets] = self.counts
         return counts
-
-
-def cases_with_pairs(traces: TraceBatch) -> DirectlyFollows:
-    """Returns how many cases have each directly-follows pair at all, START and END included."""
-    cells = _cells_of(traces, None)
-    n_codes = traces.vocabulary.end + 1
-    keys, counts = np.unique(cells.keys, return_counts=True)
-    return DirectlyFollows(
-        (keys // n_codes).astype(np.int32),
-        (keys % n_codes).astype(np.int32),
-        counts.astype(np.int64),
-    )
 
 
 def _cells_of(traces: TraceBatch, bin_edges_us: np.ndarray | None) -> CaseCells:

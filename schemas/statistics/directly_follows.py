@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracecloak.schemas.arrays.merging import sum_groups
+from tracecloak.schemas.arrays.merging import joined, sum_by_key, sum_groups
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -63,8 +63,7 @@ class DirectlyFollows:
             keys = np.flatnonzero(cells)
             counts = cells[keys]
         else:
-            keys, inverse = np.unique(pairs, return_inverse=True)
-            counts = sum_groups(inverse, weight, len(keys))
+            keys, counts = sum_by_key(pairs, weight)
         return cls((keys // n_codes).astype(np.int32), (keys % n_codes).astype(np.int32), counts)
 
     @classmethod
@@ -72,15 +71,13 @@ class DirectlyFollows:
         """Returns the counts of the union of the pieces' cases."""
         if len(pieces) == 1:
             return pieces[0]
-        sources = np.concatenate([np.zeros(0, np.int32), *(p.sources for p in pieces)])
-        targets = np.concatenate([np.zeros(0, np.int32), *(p.targets for p in pieces)])
-        counts = np.concatenate([np.zeros(0, np.int64), *(p.counts for p in pieces)])
+        sources = joined((p.sources for p in pieces), np.int32)
+        targets = joined((p.targets for p in pieces), np.int32)
+        counts = joined(p.counts for p in pieces)
         keys = sources.astype(np.int64) << 32 | targets
-        distinct, inverse = np.unique(keys, return_inverse=True)
+        distinct, totals = sum_by_key(keys, counts)
         return cls(
-            (distinct >> 32).astype(np.int32),
-            (distinct & 0xFFFFFFFF).astype(np.int32),
-            sum_groups(inverse, counts, len(distinct)),
+            (distinct >> 32).astype(np.int32), (distinct & 0xFFFFFFFF).astype(np.int32), totals
         )
 
     @property

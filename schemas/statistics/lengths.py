@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracecloak.schemas.arrays.merging import sum_groups
+from tracecloak.schemas.arrays.merging import joined, sum_by_key, sum_groups
 from tracecloak.schemas.events.traces import TraceBatch
 
 
@@ -32,10 +32,8 @@ class TraceLengths:
     @classmethod
     def merge(cls, pieces: Sequence[TraceLengths]) -> TraceLengths:
         """Returns the counts of the union of the pieces' cases."""
-        lengths = np.concatenate([np.zeros(0, np.int64), *(p.lengths for p in pieces)])
-        counts = np.concatenate([np.zeros(0, np.int64), *(p.counts for p in pieces)])
-        distinct, inverse = np.unique(lengths, return_inverse=True)
-        return cls(distinct, sum_groups(inverse, counts, len(distinct)))
+        lengths, counts = (joined(getattr(p, n) for p in pieces) for n in ("lengths", "counts"))
+        return cls(*sum_by_key(lengths, counts))
 
     @property
     def n_cases(self) -> int:

@@ -16,14 +16,13 @@ from functools import cache
 import numpy as np
 import pytest
 
+from tests.support.continual_errors import error_of_sliding_sums, error_of_totals
 from tests.support.keys import randomness
 from tracecloak.anonymizers.audit.bounds import epsilon_lower_bound, hockey_stick_lower_bound
 from tracecloak.anonymizers.noise.randomness import cell_numbers
 from tracecloak.anonymizers.streams.continual import ContinualNoise, continual_noise
 from tracecloak.anonymizers.streams.matrix_mechanism import (
     Participation,
-    error_of_sliding_sums,
-    error_of_totals,
 )
 
 N_RELEASES = 10_000

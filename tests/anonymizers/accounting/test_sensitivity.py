@@ -37,7 +37,7 @@ from tracecloak.schemas.events.attributes import Attribute, Declaration
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.working_time import WorkingCalendar
 from tracecloak.schemas.models.process_tree import parse_tree
-from tracecloak.schemas.statistics.clipped_flows import CaseNorms, ClippedFlows, cases_with_pairs
+from tracecloak.schemas.statistics.clipped_flows import CaseNorms, ClippedFlows
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.durations import DurationTable
 from tracecloak.schemas.statistics.relations import ActivityRelations
@@ -72,7 +72,11 @@ def directly_follows(traces: TraceBatch) -> Cells:
 
 
 def pair_presence(traces: TraceBatch) -> Cells:
-    return of_pairs(cases_with_pairs(traces))
+    """How many cases have each pair at all: every case alone, its counts cut off at 1."""
+    present: Counter[Any] = Counter()
+    for case in range(traces.n_cases):
+        present.update(dict.fromkeys(directly_follows(traces.take(np.array([case]))), 1))
+    return dict(present)
 
 
 def clipped_flows(clip: int, units: int, edges: np.ndarray | None = None) -> Kernel:

@@ -12,14 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, linalg
 
+from tests.support.continual_errors import error_of_sliding_sums, error_of_totals
 from tracecloak.anonymizers.streams.matrix_mechanism import (
     LARGEST_VALUE,
     MAX_HORIZON,
     MAX_WINDOWS,
     Participation,
     Strategy,
-    error_of_sliding_sums,
-    error_of_totals,
     square_root,
 )
 from tracecloak.schemas.errors import UsageError

@@ -23,6 +23,7 @@ from tests.support.logs import Event, event_logs, plain, trace_batch
 from tracecloak.schemas.arrays.hashing import hash_text
 from tracecloak.schemas.arrays.merging import Pieces, offsets_of, ranges, sum_groups
 from tracecloak.schemas.arrays.ranks import CaseRanks
+from tracecloak.schemas.events.tally import NO_TIME, ReadTally, TallyOfFile
 from tracecloak.schemas.events.timeline import StartRange
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -59,6 +60,14 @@ def _known_cases(traces: TraceBatch) -> KnownCases:
     return KnownCases.from_cases(traces.offsets, words, np.zeros((traces.n_cases, 0), np.int64))
 
 
+def _tally(traces: TraceBatch) -> ReadTally:
+    """As if every case of an odd length had been two malformed records of a file."""
+    tally = TallyOfFile(1)
+    tally.add_events(traces.n_events)
+    tally.add(NO_TIME, np.repeat(traces.lengths[traces.lengths % 2 == 1], 2))
+    return tally.result()
+
+
 COUNTS: dict[type, Callable[[TraceBatch], Any]] = {
     ActivityCounts: lambda traces: ActivityCounts.of(
         traces.vocabulary.names.take(pa.array(traces.activities)),
@@ -77,6 +86,7 @@ COUNTS: dict[type, Callable[[TraceBatch], Any]] = {
     DurationTable: lambda traces: DurationTable.from_events(traces.activities, traces.durations),
     KFollows: KFollows.from_traces,
     KnownCases: _known_cases,
+    ReadTally: _tally,
     StartRange: lambda traces: StartRange.of(traces.starts),
     TraceLengths: TraceLengths.from_traces,
     VariantHistogram: VariantHistogram.from_traces,

@@ -24,7 +24,7 @@ from tracecloak.schemas.statistics.clipped_cells import (
     _floored_roots,
     _floored_roots_of_any_size,
 )
-from tracecloak.schemas.statistics.clipped_flows import CaseNorms, ClippedFlows, cases_with_pairs
+from tracecloak.schemas.statistics.clipped_flows import CaseNorms, ClippedFlows
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 
 Cell = tuple[str, str, int]
@@ -280,18 +280,6 @@ def test_norms_are_counted_once_a_case(log, grid, edges):
 def test_norms_need_a_grid_that_ascends():
     with pytest.raises(UsageError, match="grid_squared must ascend"):
         CaseNorms.from_traces(trace_batch({"c": "A"}), np.array([4, 2]))
-
-
-# --- presence -------------------------------------------------------------------------------------
-
-
-@given(event_logs())
-def test_cases_with_pairs_are_counted_once_a_case(log):
-    traces = trace_batch(log, "ABC")
-    expected = Counter((a, b) for vector in vectors_of(log, []).values() for a, b, _ in vector)
-    found = cases_with_pairs(traces)
-    assert read_pairs(found, traces.vocabulary) == expected
-    assert plain(DirectlyFollows.merge([found, DirectlyFollows.merge(())])) == plain(found)
 
 
 def near_ties() -> list[tuple[int, int]]:
