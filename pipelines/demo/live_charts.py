@@ -25,7 +25,6 @@ from tracecloak.transforms.models.dfg_svg import write_svg
 # Half of the 95 % interval of a sum of many cells, in standard deviations: it is nearly normal,
 # whatever the noise of each.
 _Z = 1.96
-_MAX_EDGES = 60
 _MAX_BARS = 15
 _FONT_STYLE = re.compile(r'^(<svg [^>]*?) style="[^"]*"')
 
@@ -138,9 +137,7 @@ def graph_picture(release: StepRelease) -> str:
         f"{len(release.cells):,} possible pairs are decided together: noise alone makes "
         f"{EXPECTED_FALSE:g} solid edges on average at most. What noise hides is not drawn."
     )
-    picture = write_svg(
-        shown.graph, _headline(release), caption, _MAX_EDGES, is_doubtful=shown.is_doubtful
-    )
+    picture = write_svg(shown.graph, _headline(release), caption, is_doubtful=shown.is_doubtful)
     return _FONT_STYLE.sub(r"\1", picture)
 
 

@@ -46,7 +46,7 @@ def write_svg(
     graph: ReleasedGraph,
     title: str,
     caption: str,
-    max_edges: int = 150,
+    max_edges: int = 60,
     is_doubtful: np.ndarray | None = None,
 ) -> str:
     """Returns the graph as SVG, from the start at the top to the end at the bottom.
