@@ -27,7 +27,7 @@ class PairFinding:
         n_releases: Of each of the two logs.
         epsilon: The lower bound, with the claimed delta.
         largest_provable: What so many releases could prove at most.
-        event: What told the logs apart best.
+        event: What told the logs apart best; of no meaning where `epsilon` is 0.
         confidence: Of this bound alone.
     """
 
@@ -212,10 +212,7 @@ class AttackReport:
         if self.refutations:
             return f"the claim is false: {'; '.join(self.refutations)}"
         if claimed is not None:
-            return (
-                f"consistent with the claim: epsilon {claimed:g} is claimed, at least "
-                f"{self.audited_epsilon:.3f} was found"
-            )
+            return f"consistent with the claim: epsilon {claimed:g} is claimed, {self._found}"
         support = self.support
         came_out = (
             ""
@@ -224,6 +221,14 @@ class AttackReport:
             "variants of a single case came out"
         )
         return (
-            "no finite epsilon is claimed by this program: the attack found epsilon >= "
-            f"{self.audited_epsilon:.3f}{came_out}. The paper claims: {self.guarantee.claim}"
+            f"no finite epsilon is claimed by this program: {self._found}{came_out}. The paper "
+            f"claims: {self.guarantee.claim}"
         )
+
+    @property
+    def _found(self) -> str:
+        found = self.audited_epsilon
+        return f"the attack proved at least {found:.3f}" if found > 0 else NO_BOUND
+
+
+NO_BOUND = "the attack proved no epsilon above 0"

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from tracecloak.pipelines.attack.findings import (
+    NO_BOUND,
     TELLING_VALUES,
     AttackReport,
     DifferenceFinding,
     GuessFinding,
+    PairFinding,
 )
 from tracecloak.pipelines.measure.report_files import INTERNAL, write_both
 
@@ -77,11 +79,14 @@ def summary_lines(report: AttackReport) -> Iterator[str]:
     yield f"claimed    {_claim(report)}"
     if report.accounted_epsilon is not None:
         yield f"accounted  epsilon {report.accounted_epsilon:.4f} at the claimed delta"
-    share = "" if report.ratio is None else f", {report.ratio:.0%} of the claim"
-    yield (
-        f"audited    epsilon >= {report.audited_epsilon:.4f}{share} (wrong with probability at "
-        f"most {1 - report.confidence:.0e})"
-    )
+    if report.audited_epsilon > 0:
+        share = "" if report.ratio is None else f", {report.ratio:.0%} of the claim"
+        yield (
+            f"audited    epsilon >= {report.audited_epsilon:.4f}{share} (wrong with probability at "
+            f"most {1 - report.confidence:.0e})"
+        )
+    else:
+        yield f"audited    {NO_BOUND}, which is no proof that there is none"
     for guess in report.guesses:
         yield (
             f"difference {guess.asked}: {_share(guess.n_right_plain, guess)} right without noise, "
@@ -126,20 +131,30 @@ def markdown_lines(report: AttackReport) -> Iterator[str]:
         + ("none" if accounted is None else f"epsilon {accounted:.6g} at the claimed delta")
     )
     share = "" if report.ratio is None else f", {report.ratio:.1%} of the claim"
+    audited = (
+        f"epsilon >= {report.audited_epsilon:.4f}{share}"
+        if report.audited_epsilon > 0
+        else NO_BOUND
+    )
     yield (
-        f"- Audited: epsilon >= {report.audited_epsilon:.4f}{share}. With probability "
-        f"{report.confidence:.9g} no bound below exceeds the truth; a small bound proves nothing."
+        f"- Audited: {audited}. With probability {report.confidence:.9g} no bound below exceeds "
+        "the truth. A small bound, or none, does not prove that epsilon is small."
     )
     yield ""
     yield "## Pairs of logs"
     yield ""
+    yield (
+        "Both logs of a pair differ in one unit, and each is released many times. An event that is "
+        "seen more often in the releases of one log than in those of the other proves a bound of "
+        "epsilon. Where no bound stands, no event that was looked at did so often enough."
+    )
+    yield ""
     yield "| logs | looked at | releases of each | epsilon >= | provable at most | told apart by |"
     yield "|---|---|---:|---:|---:|---|"
     for finding in report.pairs:
-        event = finding.event if finding.epsilon > 0 else "nothing"
         yield (
             f"| {finding.what} | {finding.looked_at} | {finding.n_releases:,} | "
-            f"{finding.epsilon:.4f} | {finding.largest_provable:.2f} | {event} |"
+            f"{_bound(finding.epsilon)} | {finding.largest_provable:.2f} | {_event(finding)} |"
         )
     yield ""
     if report.difference is not None:
@@ -163,6 +178,19 @@ def markdown_lines(report: AttackReport) -> Iterator[str]:
     yield ""
     for name, value in report.params.items():
         yield f"- {name} = {value}"
+
+
+def _bound(epsilon: float) -> str:
+    """A lower bound as a cell of a table; one of 0 says nothing, for no epsilon is less."""
+    return f"{epsilon:.4f}" if epsilon > 0 else "no bound"
+
+
+def _event(finding: PairFinding) -> str:
+    if finding.epsilon > 0:
+        return finding.event
+    if finding.largest_provable > 0:
+        return "no event that was looked at"
+    return "too few releases to prove any bound"
 
 
 def _difference_lines(difference: DifferenceFinding) -> Iterator[str]:
@@ -189,7 +217,7 @@ def _difference_lines(difference: DifferenceFinding) -> Iterator[str]:
             f"| {guess.asked} | {guess.n_games} | {1 / guess.n_candidates:.0%} | "
             f"{guess.n_right_plain} ({_share(guess.n_right_plain, guess)}) | "
             f"{guess.n_right} ({_share(guess.n_right, guess)}) | {_allowed(guess)} | "
-            f"{guess.epsilon:.4f} |"
+            f"{_bound(guess.epsilon)} |"
         )
 
 
@@ -214,7 +242,11 @@ def _own_log_lines(report: AttackReport) -> Iterator[str]:
         c = report.canaries
         yield (
             f"- Canaries: {c.n_right} of {c.n_canaries} coins guessed right in {c.n_runs} runs, "
-            f"which proves epsilon >= {c.epsilon:.4f}."
+            + (
+                f"which proves epsilon >= {c.epsilon:.4f}."
+                if c.epsilon > 0
+                else "which may be luck and proves no bound."
+            )
         )
     if reruns is not None:
         same = "gave the same bytes" if reruns.is_identical else "DIFFER"

@@ -1,9 +1,10 @@
 """A live page of a stream: one HTML file and one JSON path, served to this machine alone.
 
-The page draws the newest graph that the stream has published, each edge with its count and error,
-the number of cases by step, and what remains of the budget. It reads the step files in the output
-folder and nothing else, so all that it shows is published. The page asks no other server, and its
-policy lets it ask none; the server listens on 127.0.0.1 and answers only requests that name it so.
+The page draws the newest graph that the stream has published, each edge with its count and error
+and doubtful ones as such, the number of cases in total and by step, and what remains of the budget.
+It reads the step files in the output folder and nothing else, so all that it shows is published.
+The page asks no other server, and its policy lets it ask none; the server listens on 127.0.0.1 and
+answers only requests that name it so.
 
 `python -m tracecloak.pipelines.demo.live_page OUTPUT RELEASE_ID EPOCH` shows a stream that writes
 to OUTPUT.
@@ -28,7 +29,13 @@ from urllib.parse import parse_qs, urlsplit
 
 import jinja2
 
-from tracecloak.pipelines.demo.live_charts import edge_bars, graph_picture, timeline
+from tracecloak.pipelines.demo.live_charts import (
+    edge_bars,
+    graph_picture,
+    timeline,
+    totals_chart,
+    totals_of,
+)
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.published.step import StepRelease
 from tracecloak.transforms.stream.step_files import epoch_folder
@@ -140,7 +147,14 @@ def state(views: Mapping[str, Sequence[StepRelease]], wanted: str = "") -> dict[
             f"epsilon {newest.epsilon} and delta {newest.delta}."
         ),
         **_pictures(_Drawn(view, tuple(views[view]))),
+        "totals": _totals(views),
     }
+
+
+def _totals(views: Mapping[str, Sequence[StepRelease]]) -> str:
+    """The chart of all cases so far, whatever view is shown; empty where nothing tells them."""
+    totals = totals_of(views)
+    return totals_chart(totals) if totals else ""
 
 
 class _Drawn:
@@ -163,7 +177,8 @@ def _pictures(drawn: _Drawn) -> dict[str, str]:
     return {
         "graph": graph_picture(newest),
         "edges": edge_bars(newest),
-        "timeline": timeline(drawn.releases),
+        # The course of totals is the chart of totals.
+        "timeline": "" if newest.view == "total" else timeline(drawn.releases),
     }
 
 

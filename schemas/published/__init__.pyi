@@ -1,4 +1,7 @@
 from .durations import ReleasedDurations as ReleasedDurations
+from .evidence import EXPECTED_FALSE as EXPECTED_FALSE
+from .evidence import Evidence as Evidence
+from .evidence import evidence_of as evidence_of
 from .graph import ReleasedGraph as ReleasedGraph
 from .guarantee import Adjacency as Adjacency
 from .guarantee import Guarantee as Guarantee

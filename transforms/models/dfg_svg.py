@@ -36,17 +36,24 @@ _CIRCLE = 15.0  # radius
 _LOOP = 26.0  # how far a loop reaches out
 _ARROW = 7.0
 _THINNEST, _THICKEST = 1.0, 6.0
+_DASH = "5 4"  # of doubtful edges, in pixels
 _FONT = "font-family:Helvetica,Arial,'Noto Sans',sans-serif"
 _INK, _FAINT, _FORWARD, _BACKWARD = "#1c2b3a", "#52616f", "#47688c", "#b0653a"
 _PALE, _DEEP = (244, 248, 252), (190, 212, 233)  # of the least and the most passed activity
 
 
-def write_svg(graph: ReleasedGraph, title: str, caption: str, max_edges: int = 150) -> str:
+def write_svg(
+    graph: ReleasedGraph,
+    title: str,
+    caption: str,
+    max_edges: int = 60,
+    is_doubtful: np.ndarray | None = None,
+) -> str:
     """Returns the graph as SVG, from the start at the top to the end at the bottom.
 
-    Edges that lead back are drawn in another colour. An edge has its count and the half-width of
-    its 95 % interval beside it, and all its numbers in a tooltip. Activities without an edge are
-    not drawn.
+    Edges that lead back are drawn in another colour, and doubtful ones dashed and pale. An edge has
+    its count and the half-width of its 95 % interval beside it, and all its numbers in a tooltip.
+    Activities without an edge are not drawn.
 
     Args:
         graph: What to draw.
@@ -54,6 +61,7 @@ def write_svg(graph: ReleasedGraph, title: str, caption: str, max_edges: int = 1
         caption: Stands below it, such as the sentence that says what the release guarantees.
         max_edges: Edges at most, though at least one way from start to end is drawn. Beyond some
             hundreds a picture can be drawn, but hardly read.
+        is_doubtful: bool[n_edges], edges that may be noise alone; None: none is.
 
     Raises:
         ValueError: `max_edges` is not positive.
@@ -61,7 +69,8 @@ def write_svg(graph: ReleasedGraph, title: str, caption: str, max_edges: int = 1
     if max_edges < 1:
         raise ValueError(f"max_edges must be at least 1, got {max_edges}")
     drawn = _drawn_edges(graph, max_edges)
-    return _Picture(graph, drawn).text(plain_name(title), caption)
+    doubtful = [] if is_doubtful is None else np.flatnonzero(is_doubtful).tolist()
+    return _Picture(graph, drawn, frozenset(doubtful)).text(plain_name(title), caption)
 
 
 def _drawn_edges(graph: ReleasedGraph, max_edges: int) -> list[int]:
@@ -99,9 +108,10 @@ def _way(node: int, last: dict[int, int], near: np.ndarray) -> Iterator[int]:
 class _Picture:
     """The drawn part of a graph, with the words and sizes of all that is in it."""
 
-    def __init__(self, graph: ReleasedGraph, drawn: list[int]) -> None:
+    def __init__(self, graph: ReleasedGraph, drawn: list[int], doubtful: frozenset[int]) -> None:
         self.graph = graph
         self.drawn = drawn
+        self.doubtful = doubtful
         self.passed = graph.throughputs()
         self.names = [*(plain_name(name) for name in graph.names.to_pylist()), "▶", "■"]
         sources, targets = graph.sources[drawn], graph.targets[drawn]
@@ -189,6 +199,8 @@ class _Picture:
             words += " Edges that lead back are orange."
         if any("±" in label for label in self.labels.values()):
             words += " ± is half of a 95 % interval of the noise."
+        if self.doubtful.intersection(self.drawn):
+            words += " Dashed edges are doubtful: noise alone may have made them."
         return words
 
     def _place(self, node: int) -> tuple[float, float]:
@@ -202,10 +214,14 @@ class _Picture:
     def _edge(self, edge: int, path: str, head: str, label: tuple[float, float], ink: str) -> str:
         sentence = _escape(edge_sentence(self.graph, edge, self.names))
         width = _n(self._stroke(edge))
+        kind, look, mark = "edge", ' stroke-opacity="0.75"', ""
+        if edge in self.doubtful:
+            kind, mark = "edge doubtful", ' opacity="0.6"'
+            look += f' stroke-dasharray="{_DASH}"'
+            sentence += "; doubtful: noise alone may have made it"
         return (
-            f'<g class="edge"><title>{sentence}</title>'
-            f'<path d="{path}" fill="none" stroke="{ink}" stroke-width="{width}"'
-            ' stroke-opacity="0.75"/>'
+            f'<g class="{kind}"{mark}><title>{sentence}</title>'
+            f'<path d="{path}" fill="none" stroke="{ink}" stroke-width="{width}"{look}/>'
             f'<path d="{head}" fill="{ink}"/>'
             f"{_words(self.labels[edge], *label, _LABEL_SIZE, ink)}</g>"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -36,7 +37,7 @@ from tracecloak.pipelines.attack.neighbours import (
     with_cases,
 )
 from tracecloak.pipelines.attack.releases import Releases, Watch, changed_cells
-from tracecloak.pipelines.attack.report import INTERNAL
+from tracecloak.pipelines.attack.report import INTERNAL, markdown_lines, summary_lines
 from tracecloak.pipelines.attack.run import _reruns, attack
 from tracecloak.pipelines.attack.views import before_publication, is_log_seen, seen_in, with_noise
 from tracecloak.schemas.errors import GuaranteeError
@@ -139,6 +140,31 @@ def test_a_rigorous_report_sets_claim_account_and_audit_side_by_side(log: Path) 
     assert sum(1 - one for one in each) < 1 - found["audited"]["confidence"]
     assert {pair["looked_at"] for pair in found["audited"]["pairs"]} == {"noisy sums", "release"}
     assert "Chosen on the log and paid for: vocabulary, clip" in text
+
+
+def test_a_report_that_proves_nothing_says_so_in_words() -> None:
+    method = VariantHistogramMethod()
+    report = attack(method, method.Params(epsilon="0.1"), [many_variants()], 16, keys=keys())
+    assert report.audited_epsilon == 0
+    text = "\n".join(markdown_lines(report))
+    # So few releases could not prove anything.
+    assert text.count("| no bound | 0.00 | too few releases to prove any bound |") == len(
+        report.pairs
+    )
+    assert "- Audited: the attack proved no epsilon above 0." in text
+    assert "which may be luck and proves no bound." in text
+    assert report.verdict.endswith("epsilon 0.1 is claimed, the attack proved no epsilon above 0")
+    summary = "\n".join(summary_lines(report))
+    assert "audited    the attack proved no epsilon above 0, which is no proof" in summary
+    assert not re.search(r"\b0\.0000?\b|nothing", text + summary)
+    # More of them might have, or did.
+    first, second, *others = report.pairs
+    found = replace(first, epsilon=0.0625, event="the count of A is at least 3")
+    enough = replace(second, largest_provable=1.5)
+    told = "\n".join(markdown_lines(replace(report, pairs=(found, enough, *others))))
+    assert "| 0.0625 | 0.00 | the count of A is at least 3 |" in told
+    assert "| no bound | 1.50 | no event that was looked at |" in told
+    assert "- Audited: epsilon >= 0.0625, 62.5% of the claim." in told
 
 
 def test_a_published_report_sets_findings_beside_the_papers_claim(

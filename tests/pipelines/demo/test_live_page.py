@@ -6,6 +6,7 @@ import base64
 import hashlib
 import http.client
 import json
+import math
 import re
 import shutil
 import signal
@@ -22,17 +23,28 @@ from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from tests.support.keys import release_key
+from tracecloak.anonymizers.contract.in_memory import group_into_traces
+from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps
+from tracecloak.anonymizers.streams.steps import StreamName
+from tracecloak.pipelines.demo.hospital import ACTIVITIES, hospital_log
 from tracecloak.pipelines.demo.live_charts import (
+    Total,
     edge_bars,
     graph_picture,
     shown_graph,
     timeline,
     total_of,
+    totals_chart,
+    totals_of,
 )
 from tracecloak.pipelines.demo.live_page import LivePage, PublishedSteps, page, state
+from tracecloak.pipelines.demo.stream_demo import Demo, stream_flags
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.published.step import StepRelease
 from tracecloak.transforms.stream.step_files import step_path
 
@@ -71,6 +83,13 @@ def release(
     )
 
 
+def to_canonical(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Events of the hospital as a method counts them."""
+    mapping = ColumnMapping().resolve(batch.schema.names, xes_names=False)
+    nothing = np.zeros(0, np.int64)
+    return mapping.canonicalise(batch, np.arange(batch.num_rows), nothing, file_rank=0)[0]
+
+
 def write(output: Path, *releases: StepRelease) -> None:
     for one in releases:
         path = Path(f"{step_path(str(output), one)}.json")
@@ -81,15 +100,69 @@ def write(output: Path, *releases: StepRelease) -> None:
 # --- Pictures ---------------------------------------------------------------------------------
 
 
-def test_an_edge_is_shown_if_the_noise_does_not_hide_it() -> None:
-    graph = shown_graph(release())
-    edges = {(e["source"], e["target"]): e for e in graph.to_table().to_pylist()}
-    # 1.96 errors of 4 are 7.84, more than 5; those of 2.5 are 4.9, more than 4.
-    assert sorted(edges) == sorted(
-        [("▶", "Triage"), ("Triage", "Surgery"), ("Triage", "■"), ("Surgery", "■")]
-    )
+def test_what_is_shown_is_sure_or_doubtful_between_activities_that_are_sure() -> None:
+    cells = {
+        ("▶", "Triage"): (100, 3.0),
+        ("Triage", "Surgery"): (60, 2.0),
+        ("Surgery", "■"): (62, 2.0),
+        ("▶", "Surgery"): (9, 4.0),  # beyond 1.96 errors, and not beyond 2.5
+        ("Surgery", "Surgery"): (4, 2.5),
+        ("Surgery", "Triage"): (-3, 2.0),
+        ("Rare", "Triage"): (9, 4.0),  # of Rare there is nothing else
+    }
+    shown = shown_graph(release(cells=cells))
+    edges = {(e["source"], e["target"]): e for e in shown.graph.to_table().to_pylist()}
+    doubtful = dict(zip(edges, shown.is_doubtful.tolist(), strict=True))
+    assert doubtful == {
+        ("▶", "Triage"): False,
+        ("Triage", "Surgery"): False,
+        ("Surgery", "■"): False,
+        ("▶", "Surgery"): True,
+    }
     top = edges["▶", "Triage"]
     assert (top["count"], top["low"], top["high"]) == (100, 94, 106)
+    assert shown.graph.names.to_pylist() == ["Surgery", "Triage"]
+
+
+def test_doubtful_edges_look_doubtful_and_the_picture_says_what_that_means() -> None:
+    cells = {("▶", "A"): (100, 3.0), ("A", "■"): (90, 3.0), ("A", "A"): (9, 4.0)}
+    one = release(cells=cells)
+    groups = ElementTree.fromstring(graph_picture(one)).iter(f"{SVG}g")
+    dashed = {
+        str(group.attrib["class"]): [path.attrib.get("stroke-dasharray") for path in group][1]
+        for group in groups
+        if group.attrib.get("class", "").startswith("edge")
+    }
+    assert dashed.keys() == {"edge", "edge doubtful"}
+    assert dashed["edge"] is None
+    assert dashed["edge doubtful"]
+    assert "Dashed edges are doubtful: noise alone may have made them." in graph_picture(one)
+    assert "All 3 possible pairs are decided together" in graph_picture(one)
+    assert "9 (doubtful)" in edge_bars(one)
+    del cells["A", "A"]
+    assert "doubtful" not in graph_picture(release(cells=cells)) + edge_bars(release(cells=cells))
+
+
+def test_nobody_leaves_the_dead_of_the_demo() -> None:
+    """Its own parameters, two steps of it, several keys: noise makes no sure edge of them."""
+    flags = dict(
+        flag.removeprefix("--").split("=", 1) for flag in stream_flags(Demo(Path()), "s", "t", 0.0)
+    )
+    asked = {name: flags[name] for name in DfgParams.model_fields.keys() & flags.keys()}
+    product = DfgSteps(DfgParams(**{**asked, "vocabulary": ACTIVITIES}))
+    batches = [to_canonical(batch) for batch in hospital_log(4000, 2000)]
+    counted = [product.count(group_into_traces([batch])[0]) for batch in batches]
+    name = StreamName("stream-demo", "1", "configuration", 0, 2_000_000)
+    after_death: set[str] = set()
+    for number in range(8):
+        _, kept = product.publish(0, counted[0], [], name, release_key(number))
+        newest, _ = product.publish(1, counted[1], [kept], name, release_key(number))
+        shown = shown_graph(newest)
+        edges = shown.graph.to_table().filter(pa.array(~shown.is_doubtful)).to_pylist()
+        assert len(edges) > 80
+        after_death |= {edge["target"] for edge in edges if edge["source"] == "Death"}
+        assert {edge["target"] for edge in edges if edge["source"] == "Discharge home"} == {"■"}
+    assert after_death <= {"■"}
 
 
 def test_the_graph_has_each_count_with_its_error() -> None:
@@ -99,10 +172,43 @@ def test_the_graph_has_each_count_with_its_error() -> None:
     assert "epsilon 0.5, delta 1e-6" in picture
 
 
-def test_the_cases_are_those_that_begin() -> None:
-    count, error = total_of(release())
-    assert (count, error) == (105, pytest.approx(5.0))
-    assert total_of(release(cells={})) == (0, 0.0)
+def test_the_cases_are_those_that_begin_and_end() -> None:
+    # 105 begin, with an error of 5; 43 and 62 end, with one of 2 each.
+    total = total_of(release())
+    assert (total.step, total.count) == (4, 105)
+    assert total.error == pytest.approx(math.hypot(3, 4, 2, 2) / 2)
+    assert total_of(release(cells={})) == Total(4, 0.0, 0.0)
+
+
+def test_totals_are_those_that_were_published_or_sums_of_windows() -> None:
+    def window(step: int, n: int, view: str = "window") -> StepRelease:
+        return release(step, {("▶", "A"): (n, 4.0), ("A", "■"): (n, 3.0)}, view=view)
+
+    windows = [window(0, 10), window(1, 20), window(3, 30)]  # step 2 is not there
+    added = totals_of({"window": windows})
+    assert [(t.step, t.count) for t in added] == [(0, 10), (1, 30)]
+    assert [t.error for t in added] == pytest.approx([2.5, 2.5 * math.sqrt(2)])
+    published = [window(3, 70, "total")]
+    assert [(t.step, t.count) for t in totals_of({"window": windows, "total": published})] == [
+        (3, 70)
+    ]
+    assert totals_of({"sliding": [window(0, 10, "sliding")]}) == []
+    assert totals_of({"window": windows[1:]}) == []
+
+
+def test_the_chart_of_totals_has_a_line_and_its_intervals() -> None:
+    text = totals_chart([Total(0, 100.0, 10.0), Total(1, 1200.0, 20.0)])
+    picture = ElementTree.fromstring(text)
+    first, second = (float(point.attrib["cy"]) for point in picture.iter(f"{SVG}circle"))
+    assert first > second  # more is higher
+    band = next(picture.iter(f"{SVG}path")).attrib["d"]
+    heights = [float(y) for y in re.findall(r" ([\d.]+)", band)]
+    unit = (first - second) / 1100
+    # There along the upper ends, and back along the lower ones.
+    errors = [10, 20, -20, -10]
+    for y, line, error in zip(heights, [first, second, second, first], errors, strict=True):
+        assert line - y == pytest.approx(1.96 * error * unit, abs=0.2)
+    assert "1,200 ± 39 cases" in text
 
 
 def test_the_bars_have_their_intervals_in_proportion() -> None:
@@ -117,7 +223,10 @@ def test_the_bars_have_their_intervals_in_proportion() -> None:
 
 
 def test_the_course_has_a_point_and_an_interval_a_step() -> None:
-    steps = [release(step, {("▶", "Triage"): (10 * step, 5.0)}) for step in (0, 1, 2)]
+    steps = [
+        release(step, {("▶", "A"): (10 * step, 6.0), ("A", "■"): (10 * step, 8.0)})
+        for step in (0, 1, 2)
+    ]
     picture = ElementTree.fromstring(timeline(steps))
     points = [float(point.attrib["cy"]) for point in picture.iter(f"{SVG}circle")]
     assert points[0] - points[1] == pytest.approx(points[1] - points[2], abs=0.2)
@@ -133,14 +242,24 @@ def test_the_course_has_a_point_and_an_interval_a_step() -> None:
 @pytest.mark.parametrize("cells", [{}, {("▶", "■"): (0, 1.0)}, {("A", "A"): (9, 0.0)}])
 def test_every_release_can_be_drawn(view: Any, cells: Any) -> None:
     one = release(cells=cells, view=view)
-    for picture in (graph_picture(one), edge_bars(one), timeline([one])):
+    for picture in (
+        graph_picture(one),
+        edge_bars(one),
+        timeline([one]),
+        totals_chart([total_of(one)]),
+    ):
         assert ElementTree.fromstring(picture).tag == f"{SVG}svg"
 
 
 def test_a_name_stays_a_name_in_every_picture() -> None:
     one = release(cells={("▶", HARMFUL): (50, 1.0), (HARMFUL, "■"): (50, 1.0)})
     allowed = {"svg", "title", "desc", "rect", "g", "path", "text", "circle"}
-    for picture in (graph_picture(one), edge_bars(one), timeline([one])):
+    for picture in (
+        graph_picture(one),
+        edge_bars(one),
+        timeline([one]),
+        totals_chart([total_of(one)]),
+    ):
         tree = ElementTree.fromstring(picture)
         assert {element.tag.removeprefix(SVG) for element in tree.iter()} <= allowed
         names = {name for element in tree.iter() for name in element.attrib}
@@ -192,6 +311,10 @@ def test_the_state_says_what_is_left_of_the_budget() -> None:
     )
     assert state(views, "window")["view"] == "window"
     assert state(views, "no such")["view"] == "total"
+    # The chart of totals is there whatever is shown, and is the course of the view of totals.
+    assert state(views)["totals"] == state(views, "window")["totals"] != ""
+    assert state(views)["timeline"] == "" != state(views, "window")["timeline"]
+    assert state({"sliding": [release(4, view="sliding")]})["totals"] == ""
     assert state(views)["version"] != state({"total": [release(3)]})["version"]
     assert "budget is spent" in state({"total": [release(9)]})["notice"]
     assert state({}) == {"version": "", "notice": "Waiting for the first step."}
@@ -263,9 +386,11 @@ require(SCRIPT);
 (async () => {
   await settled();
   const first = ids.step.textContent;
+  const hidden = [ids["timeline-section"].hidden];
   await ids.views.children[1].heard.click();
   await again();
-  console.log(JSON.stringify({first, asked, ids}));
+  hidden.push(ids["timeline-section"].hidden);
+  console.log(JSON.stringify({first, asked, hidden, ids}));
 })();
 """
 
@@ -296,8 +421,10 @@ def test_the_script_shows_what_the_server_says(tmp_path: Path) -> None:
         ("total", {"aria-pressed": "false"}),
         ("window", {"aria-pressed": "true"}),
     ]
-    for part in ("graph", "edges", "timeline"):
+    for part in ("totals", "graph", "edges", "timeline"):
         assert shown[part]["children"] == ["image/svg+xml" + answers[1][part]]
+    # Totals have no other course: its section was hidden, and is shown with the windows.
+    assert found["hidden"] == [True, False]
     # The last answer was none.
     assert shown["notice"]["textContent"].startswith("The page's server does not answer")
 

@@ -69,7 +69,8 @@ def test_a_hospital_is_published_step_by_step(server: None, tmp_path: Path) -> N
     assert seen == sorted(seen)
     assert len(set(seen)) >= 3
     # All cases whose end came in time are in the total, once; and nobody who has not come yet.
-    count, error = total_of(newest)
+    assert summary.total is not None
+    count, error = summary.total.count, summary.total.error
     assert error < 10
     ends = [
         s.due_us / 1e6

@@ -292,6 +292,23 @@ def test_an_arrow_points_at_its_target():
         assert left <= x <= right and min(abs(y - top), abs(y - bottom)) < 0.2
 
 
+def test_doubtful_edges_are_dashed_and_named_below():
+    doubtful = np.array([row["count"] < 20 for row in ORDERS.to_table().to_pylist()])
+    assert 0 < doubtful.sum() < len(doubtful)
+    root = ElementTree.fromstring(write_svg(ORDERS, "Orders", "", is_doubtful=doubtful))
+    groups = root.findall(f".//{SVG}g[@class='edge doubtful']")
+    assert len(groups) == doubtful.sum()
+    for group in groups:
+        assert group.find(f"{SVG}title").text.endswith("doubtful: noise alone may have made it")
+        assert group.find(f"{SVG}path").get("stroke-dasharray")
+    for group in root.findall(f".//{SVG}g[@class='edge']"):
+        assert "doubtful" not in group.find(f"{SVG}title").text
+        assert group.find(f"{SVG}path").get("stroke-dasharray") is None
+    words = "".join(element.text or "" for element in root.findall(f"{SVG}text"))
+    assert "Dashed edges are doubtful" in words
+    assert "doubtful" not in write_svg(ORDERS, "Orders", "", is_doubtful=doubtful & False)
+
+
 def test_heavier_edges_are_wider():
     drawing = read_svg(write_svg(ORDERS, "Orders", ""))
     paths = [g.find(f"{SVG}path") for g in drawing.root.findall(f".//{SVG}g[@class='edge']")]
@@ -385,7 +402,7 @@ def test_three_hundred_activities_and_five_thousand_edges_are_quick():
     graph = random_graph(300, 6_500)
     assert graph.weight >= 4_500
     begin = time.process_time()
-    drawing = read_svg(write_svg(graph, "Large", "Caption."))
+    drawing = read_svg(write_svg(graph, "Large", "Caption.", 150))
     assert time.process_time() - begin < 5
     assert len(drawing.edges) == 150
     check_geometry(drawing)

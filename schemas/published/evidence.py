@@ -1,0 +1,84 @@
+"""Which of many noisy counts stand for something, decided for all of them together.
+
+Of a thousand counts that are noise alone, twenty-five lie above their own 95 % interval around
+zero: who looks at many cells and tests each for itself finds what is not there. Here the mean
+number of such finds is bounded over all cells at once, whatever they have in common.
+
+All of it follows from published counts and from the public scale of their noise, so it costs
+nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from statistics import NormalDist
+
+import numpy as np
+
+from tracecloak.schemas.published.step import StepRelease
+
+# Cells of noise alone that are taken for sure, on average over all cells of a release: in one of
+# twenty releases one of them.
+EXPECTED_FALSE = 0.05
+
+_OUTSIDE = 0.05  # of an interval of 95 %
+_ROUNDING = 0.5  # by which a count can be above the number that it was rounded from
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What counts with noise say about what is there.
+
+    Attributes:
+        is_sure: bool[n], counts that noise alone hardly reaches, see `EXPECTED_FALSE`.
+        is_doubtful: bool[n], the other counts whose own 95 % interval is above zero: each for
+            itself looks as if it stood for something, and of many that are noise alone one in
+            forty does.
+        half_widths: int64[n], half of each 95 % interval, rounded up.
+    """
+
+    is_sure: np.ndarray
+    is_doubtful: np.ndarray
+    half_widths: np.ndarray
+
+
+def evidence_of(release: StepRelease) -> Evidence:
+    """Decides for all cells of a step of a public domain.
+
+    The noise of counts with delta 0 is Laplace, that of all others Gaussian. A product that
+    publishes only cells above a threshold of its own has decided already and is not meant.
+    """
+    return evidence(
+        release.counts, release.standard_errors, is_laplace=Fraction(release.delta) == 0
+    )
+
+
+def evidence(counts: np.ndarray, standard_errors: np.ndarray, *, is_laplace: bool) -> Evidence:
+    """Decides for all cells together.
+
+    Of `n` cells, each of noise alone is taken for sure with probability `EXPECTED_FALSE` / n at
+    most, so that all together are `EXPECTED_FALSE` on average at most (Bonferroni). That holds for
+    noises that depend on each other, too.
+
+    Args:
+        counts: int64[n], rounded sums with unbiased noise.
+        standard_errors: float64[n], standard deviations of the noise; they must be public.
+        is_laplace: Whether the noise is discrete Laplace; else it is taken to be Gaussian.
+    """
+    share = EXPECTED_FALSE / max(len(counts), 1)
+    half_widths = np.ceil(_reached(_OUTSIDE / 2, standard_errors, is_laplace)).astype(np.int64)
+    is_above = counts > half_widths
+    is_beyond = counts - _ROUNDING >= _reached(share, standard_errors, is_laplace)
+    return Evidence(is_above & is_beyond, is_above & ~is_beyond, half_widths)
+
+
+def _reached(share: float, standard_errors: np.ndarray, is_laplace: bool) -> np.ndarray:
+    """float64[n], what each noise exceeds with probability `share`, which is a half at most."""
+    if not is_laplace:
+        return -NormalDist().inv_cdf(share) * standard_errors
+    with np.errstate(divide="ignore"):
+        # The scale b of discrete Laplace noise, whose variance is 1 / (2 sinh(1 / 2b)^2).
+        scales = 0.5 / np.arcsinh(1 / (math.sqrt(2) * standard_errors))
+    return -math.log(2 * share) * scales
