@@ -66,15 +66,15 @@ def plan_lines(config: ReleaseConfig, sizes: Sequence[int] = ()) -> Iterator[str
         yield f"  Not covered: {sentence}"
     yield ""
     if guarantee.kind == "rigorous":
-        yield "Is worth, by its noise on logs made up along the names, yours unseen"
+        yield "Is worth (released from logs that are made up of the names; yours is not looked at)"
         for line in worth_lines(method, params, tuple(sizes) or SIZES):
             yield f"  {line}"
         yield ""
     ledger = config.ledger or "the ledger in the key store"
+    yield f"Charges account {config.account} of {ledger}"
     for part in method.spends(params):
         epsilon, delta = decimal_text(part.epsilon), decimal_text(part.delta)
         yield f"  {part.what}: epsilon {epsilon}, delta {delta}"
-    yield f"Charges account {config.account} of {ledger}"
     yield ""
     release = f"run_id={config.release_id or '<digest of input and configuration>'}"
     yield f"Writes {config.output}/{release}/"
