@@ -46,8 +46,8 @@ demo: $(CORE)
 	rm -rf demo && mkdir demo
 	$(BIN)/tracecloak sample --cases $(DEMO_CASES) --output demo/hospital.xes.gz \
 	  --vocabulary demo/activities.txt
-	$(BIN)/tracecloak plan --input demo/hospital.xes.gz --output demo/releases $(DEMO_LOG) \
-	  --release_id log
+	$(BIN)/tracecloak plan --input demo/hospital.xes.gz --output demo/releases $(DEMO_GRAPH) \
+	  --release_id graph --cases $(DEMO_CASES)
 	$(BIN)/tracecloak release --input demo/hospital.xes.gz --output demo/releases $(DEMO_GRAPH) \
 	  --release_id graph
 	$(BIN)/tracecloak release --input demo/hospital.xes.gz --output demo/releases $(DEMO_LOG) \
