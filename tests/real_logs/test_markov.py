@@ -175,7 +175,7 @@ def test_the_method_with_bought_names_and_length_works_on_a_log(logs_folder: Pat
     """Nothing is public but what is bought: nearly the same distance of CoSeLoG at epsilon 4."""
     traces = public_log(logs_folder, COSELOG)
     method = VariantLog(MarkovVariants())
-    given_: dict[str, Any] = {"epsilon": "4"}
+    given_: dict[str, Any] = {"epsilon": "4", "buy_vocabulary": True}
     made = anonymise(
         [traces], method, method.Params(**given_), release_key(), "release", "configuration"
     )

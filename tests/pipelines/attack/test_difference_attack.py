@@ -80,7 +80,7 @@ def attacked(
 METHODS_WITH_TREES: list[tuple[Anonymizer, dict[str, Any]]] = [
     (ProcessTreeMiner(), {"epsilon": "1", "vocabulary": PUBLIC, "n_sizes": 2}),
     (ProcessTreeMiner(), {"epsilon": "0.2", "delta": "0", "vocabulary": PUBLIC, "n_sizes": 2}),
-    (ProcessTreeMiner(), {"epsilon": "2", "n_sizes": 2}),
+    (ProcessTreeMiner(), {"epsilon": "2", "n_sizes": 2, "buy_vocabulary": True}),
     (Dpim(), {"epsilon": "1.25", "vocabulary": PUBLIC, "stop_probability": "0.1"}),
     (Dpim(), {"epsilon": "0.2", "vocabulary": PUBLIC, "stop_probability": "0.1"}),
 ]
