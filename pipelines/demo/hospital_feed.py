@@ -116,7 +116,9 @@ class HospitalFeed:
         since = (time_us - time_us[heads[case]]) / self.speed
         due = ((first + case) * _SECOND_US / self.cases_per_second + since).astype(np.int64)
         number = (first + case).astype(np.uint64)
-        ids = number * _RANKS + (np.arange(len(case)) - heads[case]).astype(np.uint64)
+        rank = np.arange(len(case)) - heads[case]
+        due += rank  # tests of one sample of blood have one stamp, and messages have no order
+        ids = number * _RANKS + rank.astype(np.uint64)
         is_last = np.append(np.diff(case), 1) == 1
         is_never = is_last & (_share(number, _CASE) < self.endless)
         is_again = _share(ids, _DUPLICATE) < self.duplicated

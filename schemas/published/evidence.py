@@ -19,9 +19,9 @@ import numpy as np
 
 from tracecloak.schemas.published.step import StepRelease
 
-# Cells of noise alone that are taken for sure, on average over all cells of a release: in one of
-# twenty releases one of them.
-EXPECTED_FALSE = 0.05
+# Cells of noise alone that are taken for sure, on average of all cells of a release: one of them in
+# one of a hundred releases. Who watches a stream sees as many.
+EXPECTED_FALSE = 0.01
 
 _OUTSIDE = 0.05  # of an interval of 95 %
 _ROUNDING = 0.5  # by which a count can be above the number that it was rounded from

@@ -64,6 +64,18 @@ def test_the_events_are_those_of_the_sample_but_for_ends_that_never_come(
     assert 9 <= len(endless) <= 91
 
 
+def test_events_of_one_moment_have_times_in_their_order(sendings: list[Sending]) -> None:
+    """Tests of one sample of blood have one stamp in the hospital, and an order."""
+    events, _ = decoded([s for s in sendings if s.kind == "event"])
+    cases: dict[str, list[tuple[int, int]]] = {}
+    for event in events:
+        number = int(event["event_id"][1:])
+        cases.setdefault(event["case_id"], []).append((event["timestamp"], number))
+    for both in cases.values():
+        times = [time for time, _ in sorted(both, key=lambda one: one[1])]
+        assert all(earlier < later for earlier, later in itertools.pairwise(times))
+
+
 def test_times_go_as_much_faster_as_is_said() -> None:
     slow = [s for s in replace(FEED, speed=60.0).sendings(BEGIN, 20) if s.kind == "event"]
     fast = [s for s in replace(FEED, speed=3600.0).sendings(BEGIN, 20) if s.kind == "event"]
