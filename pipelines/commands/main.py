@@ -69,7 +69,7 @@ def _run(argv: list[str], wants_traceback: bool) -> int:
     known, rest = parser.parse_known_args(argv)
     values = {name: value for name, value in vars(known).items() if name != "command"}
     hint = ""
-    if rest and "method" in values:
+    if rest and line.takes_config and "method" in values:
         from tracecloak.pipelines.commands.flags import refuse_parameters_of_others
 
         refuse_parameters_of_others(rest, values["method"], config)

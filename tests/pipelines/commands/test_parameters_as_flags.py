@@ -52,6 +52,7 @@ VALUES: Mapping[str, Any] = {
         "always_follows": [["A", "B, C"]],
         "always_precedes": [],
     },
+    "oversampling_epsilon": "proposition_a6",
     "p_harmful": 4,
     "p_harmless": 3,
     "prior": "clamped",
