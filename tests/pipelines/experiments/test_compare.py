@@ -178,7 +178,7 @@ def test_a_refusal_is_a_row_and_the_others_go_on() -> None:
     [
         ({"repetitions": 0}, "repetitions must be at least 1, got 0"),
         ({"mined": -1}, "mine must be at least 0, got -1"),
-        ({"epsilons": ("1", "0")}, "epsilon: .*greater than 0"),
+        ({"epsilons": ("1", "0")}, "epsilon: must be above 0"),
         ({"epsilons": ("1", "1")}, "epsilon '1' is there twice"),
         ({"delta": "0.4"}, "delta must be at most"),
         ({"originals": (original(), original())}, "input 'log' is there twice"),
