@@ -1,6 +1,7 @@
 """What leaves: manifest, guarantee, released rows, graphs, variants, trees, steps.
 
-Here: values that are safe to publish, and what noisy ones are evidence of. Not here: their files (transforms/publish).
+Here: values that are safe to publish, and what noisy ones are evidence of. Not here: their files
+(transforms/publish).
 """
 
 import lazy_loader
