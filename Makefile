@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 DEMO_CASES ?= 30000
 
-DEMO_SECONDS ?= 120
+DEMO_SECONDS ?= 180
 SOAK_SECONDS ?= 1800
 
 .PHONY: demo stream-demo soak test test-ci test-slow test-engines test-docs mutants golden lint \

@@ -58,15 +58,15 @@ class Demo:
         seconds: How long the hospital sends.
         feed: What it sends.
         period_seconds: Length of a step.
-        epsilon: For the whole horizon. A hospital of two minutes is small, so the default is large.
+        epsilon: For the whole horizon. A hospital of three minutes is small, so the default is large.
         release_delay_seconds: How long a step waits for messages. What a stream has not read by
             then is not counted, so a slow or busy machine needs more, or fewer cases.
         port: Of the page; 0: any free one.
     """
 
     output: Path
-    seconds: float = 120.0
-    feed: HospitalFeed = field(default_factory=lambda: HospitalFeed(15.0))
+    seconds: float = 180.0
+    feed: HospitalFeed = field(default_factory=lambda: HospitalFeed(10.0))
     period_seconds: int = 2
     epsilon: str = "2"
     release_delay_seconds: int = 8
@@ -352,9 +352,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--output", type=Path, default=Path("build/stream-demo"), help="folder to write"
     )
-    parser.add_argument("--seconds", type=float, default=120.0, help="how long (default 120)")
+    parser.add_argument("--seconds", type=float, default=180.0, help="how long (default 180)")
     parser.add_argument(
-        "--cases_per_second", type=float, default=15.0, help="about 13 messages each (default 15)"
+        "--cases_per_second", type=float, default=10.0, help="about 13 messages each (default 10)"
     )
     parser.add_argument("--port", type=int, default=0, help="of the page (default: a free one)")
     flags = parser.parse_args(arguments)
