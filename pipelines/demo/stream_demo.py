@@ -58,7 +58,8 @@ class Demo:
         seconds: How long the hospital sends.
         feed: What it sends.
         period_seconds: Length of a step.
-        epsilon: For the whole horizon. A hospital of three minutes is small, so the default is large.
+        epsilon: For the whole horizon. Few cases close in three minutes, so the default is
+            large.
         release_delay_seconds: How long a step waits for messages. What a stream has not read by
             then is not counted, so a slow or busy machine needs more, or fewer cases.
         port: Of the page; 0: any free one.
