@@ -166,7 +166,17 @@ def test_the_nearest_circulation_is_that_of_least_squares_over_cycles(graph):
     found = _nearest_circulation(
         pairs[:, 0], pairs[:, 1], np.array(values), np.array(weights), END + 1
     )
-    assert np.allclose(found, expected, rtol=1e-6, atol=1e-6)
+    # As near as the reference, or nearer: least squares over many like cycles can stop early.
+    assert found.min(initial=0.0) >= -1e-9
+    balance = np.zeros(END + 1)
+    np.add.at(balance, pairs[:, 0], found)
+    np.subtract.at(balance, pairs[:, 1], found)
+    assert np.allclose(balance, 0, atol=1e-7)
+
+    def distance(flows):
+        return float(np.array(weights) @ (flows - np.array(values)) ** 2)
+
+    assert distance(found) <= distance(expected) * (1 + 1e-7) + 1e-9
 
 
 @settings(deadline=None, max_examples=300)

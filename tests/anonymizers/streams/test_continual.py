@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tests.support.chi_square import ALPHA, p_value
+from tests.support.continual_errors import error_of_totals
 from tests.support.keys import randomness
 from tracecloak.anonymizers.accounting.composition import composed_epsilon
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
@@ -28,7 +29,6 @@ from tracecloak.anonymizers.streams.continual import (
 from tracecloak.anonymizers.streams.matrix_mechanism import (
     LARGEST_VALUE,
     Participation,
-    error_of_totals,
 )
 from tracecloak.schemas.errors import UsageError
 
