@@ -6,7 +6,7 @@ DEMO_CASES ?= 30000
 DEMO_SECONDS ?= 180
 SOAK_SECONDS ?= 1800
 
-.PHONY: demo stream-demo soak test test-ci test-slow test-engines test-docs mutants golden lint \
+.PHONY: demo stream-demo soak test test-logs test-ci test-slow test-engines test-docs mutants golden lint \
   bench comparison schema oldest check-wheel release clean
 
 # The folders of the repository are installed as one package, in a tree of links of its own that
@@ -86,12 +86,16 @@ CI_SLOW := \
   tests/statistical/test_audit_of_methods.py::test_many_counts_of_variant_histogram_use_up_their_epsilon \
   tests/statistical/test_audit_of_methods.py::test_many_sums_of_private_dfg_use_up_their_epsilon_where_delta_is_0 \
   tests/statistical/test_exact_samplers.py \
+  tests/pipelines/release/test_runs_agree.py \
   tests/test_documents.py::test_the_commands_of_the_readme_run_as_they_are_written \
   tests/real_logs/test_markov.py tests/real_logs/test_private_log.py \
   tests/real_logs/test_rigorous.py tests/real_logs/test_pretsa.py
 
 test: .venv/dev $(CORE)
-	$(PYTEST) -m "not slow and not engines"
+	$(PYTEST) -m "not slow and not engines and not logs"
+
+test-logs: .venv/dev $(CORE)
+	$(PYTEST) -m "logs and not slow"
 
 test-ci: .venv/dev $(CORE)
 	$(PYTEST) -m "slow and not engines" $(CI_SLOW)

@@ -15,7 +15,7 @@ from pathlib import Path
 from deploy.oldest import ROOT, distribution
 
 # Targets of the Makefile, in this order. Not `mutants`: they judge the tests, not the version.
-TIERS = ("lint", "test", "test-slow", "test-engines", "check-wheel")
+TIERS = ("lint", "test", "test-logs", "test-slow", "test-engines", "check-wheel")
 _VERSION = re.compile(r"\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?")
 _HEADING = re.compile(r"^## \[(?P<name>[^\]]+)\](?: - (?P<date>\d{4}-\d{2}-\d{2}))?$", re.MULTILINE)
 

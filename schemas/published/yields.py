@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 _HALF = 0.5
+_ALL = 0.995  # what is 100 % in whole per cents
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,12 @@ class Yield:
         if not text:
             return ""
         sentences = [f"{text} came out."]
-        if self.named_share is not None and 0 < self.named_share < 1:
+        if self.named_share is not None and 0 < self.named_share < _ALL:
             sentences.append(
                 f"{self.named_share:.0%} of all occurrences have the name of an activity, the "
                 f"others are {OTHER}."
             )
-        if self.case_share is not None and self.case_share < 1 and not self.is_empty:
+        if self.case_share is not None and self.case_share < _ALL and not self.is_empty:
             sentences.append(
                 f"The variants that were found have {self.case_share:.0%} of the noisy number of "
                 "cases, and were multiplied to it: what the other cases did is not in the log."

@@ -48,8 +48,15 @@ def test_a_source_without_cases_is_released(
     check_released(tmp_path)
 
 
-@pytest.mark.parametrize("runner", ["InMemory", "FnApiRunner"])
-@pytest.mark.parametrize("method", ["private-dfg", "private-log", "variant-histogram"])
+@pytest.mark.parametrize(
+    ("method", "runner"),
+    [
+        ("private-dfg", "InMemory"),
+        ("private-log", "InMemory"),
+        ("variant-histogram", "InMemory"),
+        ("private-dfg", "FnApiRunner"),
+    ],
+)
 @pytest.mark.parametrize("source", ["day=2/", "day=2/*.csv", "day=1", "day=1/*"])
 def test_so_is_a_missing_partition_on_every_runner(
     tmp_path: Path, source: str, method: str, runner: str
