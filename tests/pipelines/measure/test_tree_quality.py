@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
+import os
+import signal
 from collections.abc import Mapping
 from typing import Any
 
@@ -175,10 +177,12 @@ def test_in_a_process_of_its_own_a_tree_is_judged_the_same_until_patience_ends()
         with pytest.raises(RuntimeError, match="failed with ValueError"):
             miner.judged(sequence(A, A))
         worker, _ = miner._worker or (None, None)
+        assert worker is not None
+        os.kill(worker.pid, signal.SIGSTOP)  # it cannot be faster than no patience at all
         miner._patience = 0.0
         with pytest.raises(TimeoutError, match="longer than 0 s"):
             miner.judged(sequence(A, C, B))
-        assert worker is not None and not worker.is_alive()
+        assert not worker.is_alive()
     finally:
         miner.close()
 
