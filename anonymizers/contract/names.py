@@ -5,7 +5,7 @@ from __future__ import annotations
 import pydantic
 
 from tracecloak.anonymizers.contract.method import Params
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 
 
 class NamesParams(Params):
@@ -23,6 +23,13 @@ class NamesParams(Params):
         if self.closed_vocabulary and self.vocabulary is None:
             raise ValueError("closed_vocabulary is about the names of vocabulary: give that too")
         return self
+
+    @property
+    def n_words(self) -> int | None:
+        """Number of names of `words`, which need not be made for it; None without any."""
+        if self.vocabulary is None:
+            return None
+        return len({*self.vocabulary, *(() if self.closed_vocabulary else (OTHER,))})
 
     @property
     def words(self) -> ActivityVocabulary | None:

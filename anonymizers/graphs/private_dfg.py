@@ -88,9 +88,9 @@ class PrivateDfgParams(ListedParams):
             raise ValueError("delta 0 needs a public max_trace_length")
         if self.delta == 0 and self.l2_clip is not None:
             raise ValueError("l2_clip is for delta above 0; with delta 0 max_trace_length bounds")
-        if self.words is not None:
+        if self.n_words is not None:
             n_bins = self.n_duration_bins if self.durations else 1
-            if excess := excess_of_pairs(len(self.words), n_bins):
+            if excess := excess_of_pairs(self.n_words, n_bins):
                 raise ValueError(excess)
         self.check_names()
         return self

@@ -158,8 +158,8 @@ class PrivateLogParams(ListedParams):
             raise ValueError(str(error)) from None
         if self.shares["variants"][0] < self.budget[0] / 1000:
             raise ValueError("budget_split leaves too little for the variants: raise their weight")
-        if self.words is not None and self.is_timed:
-            if excess := excess_of_durations(len(self.words), self.n_duration_bins):
+        if self.n_words is not None and self.is_timed:
+            if excess := excess_of_durations(self.n_words, self.n_duration_bins):
                 raise ValueError(excess)
         self.check_names()
         return self

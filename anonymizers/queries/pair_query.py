@@ -69,7 +69,7 @@ class PairQueryParams(NamesParams):
                 "budget honest needs a public vocabulary and a public max_trace_length: without "
                 "them there is nothing finite to divide epsilon by"
             )
-        if self.words is not None and (excess := excess_of_pairs(len(self.words), 1)):
+        if self.n_words is not None and (excess := excess_of_pairs(self.n_words, 1)):
             raise ValueError(excess)
         return self
 
@@ -125,13 +125,13 @@ class PairQueryParams(NamesParams):
         """
         if self.is_honest:
             return Fraction(self.epsilon)
-        if self.words is None or self.max_pairs is None:
+        if self.n_words is None or self.max_pairs is None:
             return None
         epsilon = Fraction(self.epsilon) / self.max_units * self.max_pairs
         if not self.is_cut_off:
             return epsilon
         # A case has one pair with START and one with END.
-        n_names = len(self.words)
+        n_names = self.n_words
         n_distinct = n_names**2 + 2 * min(n_names, self.max_units)
         return epsilon + min(self.max_pairs, n_distinct) * _LN_2
 

@@ -95,7 +95,7 @@ class SacofaParams(LevelParams):
     def rule_query(self) -> RuleQuery:
         """What is asked where the rules are bought."""
         return RuleQuery(
-            1 if self.words is None else len(self.words),
+            self.n_words or 1,
             self.max_prefix_length,
             self.max_units,
             Fraction(self.epsilon) * Fraction(self.rules_share),

@@ -109,9 +109,9 @@ class SapaParams(PairQueryParams):
         spends, scale = super().spends, self.scale
         if self.query == "exponential":
             _ = self.choice_scale  # or is refused
-        elif self.words is not None:
+        elif self.n_words is not None:
             # Half of the noises are positive, and about as large as the scale.
-            n_names = len(self.words)
+            n_names = self.n_words
             refuse_excess((n_names**2 + 2 * n_names) * scale[0] / scale[1] / 2)
         return spends
 

@@ -61,7 +61,7 @@ class StreamParams(RigorousParams, ABC):
         self.check_product()
         if self.view != "window" and self.horizon > MAX_HORIZON:
             raise ValueError(f"horizon must be at most {MAX_HORIZON} steps for sums over steps")
-        if excess := excess_of_pairs(len(self.words), 1):
+        if self.n_words and (excess := excess_of_pairs(self.n_words, 1)):
             raise ValueError(excess)
         if self.view != "window" and 2 * self.n_cells * self.horizon > _MAX_KEPT:
             raise ValueError(

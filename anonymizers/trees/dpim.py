@@ -156,9 +156,9 @@ class Dpim(contract.Anonymizer):
         return ("tree",)
 
     def _real_epsilon(self, params: DpimParams) -> Fraction | None:
-        if params.words is None or params.bounds_from_log:
+        if params.n_words is None or params.bounds_from_log:
             return None
-        return params.real_epsilon(len(params.words))
+        return params.real_epsilon(params.n_words)
 
     def spends(self, params: DpimParams) -> tuple[Spend, ...]:
         """Returns the one part, if a finite epsilon holds."""

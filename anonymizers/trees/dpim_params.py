@@ -67,7 +67,7 @@ class DpimParams(NamesParams):
                     "size_bounds must be two numbers from 1 up, the smaller first, got "
                     f"{list(self.size_bounds)}"
                 )
-        if self.words is not None and (excess := excess_of_pairs(len(self.words), 1)):
+        if self.n_words is not None and (excess := excess_of_pairs(self.n_words, 1)):
             raise ValueError(excess)
         return self
 

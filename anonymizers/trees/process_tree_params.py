@@ -48,7 +48,7 @@ class ProcessTreeParams(ListedParams):
     def _check(self) -> ProcessTreeParams:
         if self.min_size > self.max_size:
             raise ValueError("min_size must be at most max_size")
-        if self.words is not None and (excess := excess_of_pairs(len(self.words), 1)):
+        if self.n_words is not None and (excess := excess_of_pairs(self.n_words, 1)):
             raise ValueError(excess)
         self.check_names()
         return self
