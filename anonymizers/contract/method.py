@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, ClassVar, Literal, NoReturn, Protocol
 
 import pydantic
@@ -86,6 +87,12 @@ class Products:
 
     by_name: dict[str, Any]
     came_out: Yield = field(default_factory=Yield)
+
+    @property
+    def held(self) -> Yield:
+        """What all of it holds; where several have a number, that of the first by name."""
+        in_order = [product for _, product in sorted(self.by_name.items())]
+        return reduce(Yield.beside, (product.came_out() for product in in_order), self.came_out)
 
 
 class Anonymizer(Protocol):

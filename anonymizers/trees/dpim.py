@@ -228,7 +228,8 @@ class Dpim(contract.Anonymizer):
     ) -> TreeDecision:
         """Mines until a tree fits, the coin stops it, or there are no rounds left."""
         variants: VariantHistogram = statistics["variants"]
-        vocabulary: ActivityVocabulary = params.words or statistics["names"]
+        names: ActivityVocabulary = statistics["names"]
+        vocabulary = names if params.words is None else params.words
         return TreeDecision(self.mined(variants, vocabulary, params, randomness))
 
     def mined(

@@ -39,6 +39,7 @@ def run(given: Given) -> int:
         sys.stdout.write(text)
         return 0
     path.touch(mode=0o600)
+    path.chmod(0o600)  # one that was there may have been open to others
     path.write_text(text, encoding="utf-8")
     print(f"names     {path}  ({len(found.names)}, private until you have read them)")
     print("next      strike out what is not public, then: --vocabulary", path)

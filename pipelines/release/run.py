@@ -55,7 +55,6 @@ from tracecloak.transforms.publish.release_files import (
     write_export,
     write_part,
     write_products,
-    yield_of_products,
 )
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
@@ -283,7 +282,7 @@ def _run_in_memory(
     )
     written: list[OutputFile] = []
     others = write_products(folder, manifest, made.products)
-    came_out = yield_of_products(made.products)
+    came_out = made.products.held
     if method_named(run.method).log != "none":
         traces = [*made.traces, *run.columns]
         written, of_log, more = _write_log(config, traces, folder, manifest)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -108,7 +107,7 @@ def worth_of(method: Anonymizer, params: Any, n_cases: int) -> Worth:
     except TracecloakError as error:
         return Worth(n_cases, Yield(), len(names), None, None, str(error))
     products = made.products
-    held = reduce(Yield.beside, (p.came_out() for p in products.by_name.values()), Yield())
+    held = products.held
     graphs = [p for p in products.by_name.values() if isinstance(p, ReleasedGraph)]
     true = _pairs(traces)
     if graphs:

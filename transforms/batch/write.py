@@ -36,7 +36,6 @@ from tracecloak.transforms.publish.release_files import (
     write_part,
     write_products,
     write_statement,
-    yield_of_products,
 )
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
@@ -89,7 +88,7 @@ class WriteRelease(beam.PTransform):
         products = self._products | "WriteProducts" >> beam.FlatMap(
             _write_products, self._folder, self._manifest
         )  # PCollection[OutputFile]
-        beside = self._products | "YieldOfProducts" >> beam.Map(yield_of_products)
+        beside = self._products | "YieldOfProducts" >> beam.Map(_yield_of_products)
         parts, of_log, others = self._write_log(released) if self._has_log else (None, None, [])
         waited = [] if self._wait_on is None else [pvalue.AsIter(self._wait_on)]
         return (
@@ -187,6 +186,10 @@ def _write_products(
     products: Products, folder: ReleaseFolder, manifest: ReleaseManifest
 ) -> list[OutputFile]:
     return write_products(folder, manifest, products)
+
+
+def _yield_of_products(products: Products) -> Yield:
+    return products.held
 
 
 def _names_of(counted: Statistics) -> ActivityVocabulary:

@@ -10,7 +10,7 @@ import contextlib
 import gzip
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial, reduce
+from functools import partial
 from typing import BinaryIO, cast
 
 import pyarrow as pa
@@ -21,7 +21,6 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.manifest import OutputFile, ReleaseManifest
 from tracecloak.schemas.published.rows import merge_rows, part_rows, traces_of_rows
-from tracecloak.schemas.published.yields import Yield
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.transforms.formats.registry import FORMATS, Format
 from tracecloak.transforms.publish.names import DFG_NAME, PARTS, STATEMENT_NAME, log_name, part_name
@@ -158,12 +157,6 @@ def write_products(
         for ending, data in forms.items():
             written.append(folder.write(f"{name}.{ending}", partial(_write_all, data)))
     return written
-
-
-def yield_of_products(products: Products) -> Yield:
-    """Returns what the products hold; where several have a number, that of the first by name."""
-    in_order = [product for _, product in sorted(products.by_name.items())]
-    return reduce(Yield.beside, (product.came_out() for product in in_order), products.came_out)
 
 
 def write_statement(folder: ReleaseFolder, manifest: ReleaseManifest) -> OutputFile:

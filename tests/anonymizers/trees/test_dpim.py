@@ -277,3 +277,13 @@ def test_defaults_are_those_of_the_paper() -> None:
     params = params_of("1")
     assert (params.epsilon_0, params.stop_probability) == (Decimal("0.01"), Decimal("0.01"))
     assert params.fitness_threshold == Decimal("0.95")
+
+
+def test_a_list_without_a_name_is_no_reason_to_take_the_logs_names() -> None:
+    params = DpimParams(epsilon="2", vocabulary=(), closed_vocabulary=True, size_bounds=(1, 1))
+    statistics = {
+        "variants": VariantHistogram.from_traces(trace_batch({})),
+        "names": ActivityVocabulary.of(["secret"]),
+    }
+    decision = Dpim().decide("tree", statistics, {}, params, randomness())
+    assert "secret" not in decision.tree.names.to_pylist()

@@ -95,6 +95,7 @@ def test_the_names_of_a_log_are_listed_with_nothing_else_and_called_data(
 
 def test_what_is_struck_out_is_in_no_byte_of_the_release(tmp_path: Path) -> None:
     names = tmp_path / "names.txt"
+    names.touch(mode=0o644)
     assert tracecloak("vocabulary", "--input", log(tmp_path), "--output", names) == 0
     assert names.stat().st_mode & 0o077 == 0
     names.write_text(names.read_text().replace("Visit of Dr Odd\n", ""))
