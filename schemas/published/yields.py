@@ -39,8 +39,7 @@ class Yield:
     @property
     def is_empty(self) -> bool:
         """Whether nothing was released that anybody can use: no case, or none with a name."""
-        numbers = (self.n_cases, self.n_variants, self.n_activities, self.n_edges)
-        return self.n_activities == 0 or (any(n is not None for n in numbers) and not any(numbers))
+        return 0 in (self.n_cases, self.n_activities)
 
     @property
     def is_poor(self) -> bool:

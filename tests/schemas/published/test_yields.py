@@ -81,7 +81,9 @@ def test_parts_of_a_release_complete_each_other() -> None:
     assert Yield(**both.to_json()) == both
 
 
-@pytest.mark.parametrize("nothing", [Yield(n_cases=0, n_variants=0), Yield(3, 1, 0)])
+@pytest.mark.parametrize(
+    "nothing", [Yield(n_cases=0, n_variants=0), Yield(3, 1, 0), Yield(0, None, 1, 1)]
+)
 def test_nothing_is_called_nothing(nothing: Yield) -> None:
     assert nothing.is_empty
     assert "Nothing of it is of use" in nothing.sentence
