@@ -20,8 +20,6 @@ from functools import reduce
 from itertools import accumulate
 
 import numpy as np
-from rapidfuzz.distance import LCSseq
-from rapidfuzz.process import cdist
 
 # Texts that are compared with each other, and targets that they are compared with.
 BLOCK = 1024
@@ -82,11 +80,17 @@ def _common(texts: list[str], others: list[str]) -> np.ndarray:
     """int32[n, m], lengths of the longest common subsequences."""
     if not texts or not others:
         return np.zeros((len(texts), len(others)), np.int32)
+    # Loaded on use: the catalogue only describes.
+    from rapidfuzz.distance import LCSseq
+    from rapidfuzz.process import cdist
+
     return cdist(texts, others, scorer=LCSseq.similarity, dtype=np.int32)
 
 
 def _in_common(text: str, other: str) -> str:
     """A longest common subsequence."""
+    from rapidfuzz.distance import LCSseq
+
     steps = LCSseq.opcodes(text, other)
     return "".join(text[step.src_start : step.src_end] for step in steps if step.tag == "equal")
 

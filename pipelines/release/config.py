@@ -14,7 +14,7 @@ from pydantic import Field
 
 from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.registry import METHODS, method_named
-from tracecloak.pipelines.release.flag_texts import StrictLoader, given_value
+from tracecloak.pipelines.release.flag_values import StrictLoader, given_value
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.batch.shards import DEFAULT_SHARDS
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, formats_of_releases

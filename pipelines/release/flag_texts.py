@@ -1,4 +1,4 @@
-"""Parameters as texts: what a flag's text stands for, and how help and plans write a value.
+"""How help and plans write a parameter. What a flag's text stands for: see flag_values.py.
 
 A flag of a plain value has it as text. One of a list has it separated by commas. Whatever is a list
 or has parts can be given as in the configuration file, which JSON is a form of, or as `@FILE`, a
@@ -13,10 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Union, get_args, get_origin
 
 import pydantic
-import yaml
 from pydantic.fields import FieldInfo
-
-from tracecloak.schemas.errors import UsageError
 
 # Lists and mappings whose plain text is the path of a file that says them in a form of its own.
 NAMES_OF_FILES = ("vocabulary", "model")
@@ -24,42 +21,19 @@ NAMES_OF_FILES = ("vocabulary", "model")
 _FILE = "@FILE, a file of YAML or JSON"
 
 
-class StrictLoader(yaml.SafeLoader):
-    """Refuses a key that is given twice, of which YAML would silently take the last."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Returns the mapping of a node."""
-        keys = [self.construct_object(key, deep=deep) for key, _ in node.value]
-        twice = {str(key) for key in keys if keys.count(key) > 1}
-        if twice:
-            raise yaml.constructor.ConstructorError(
-                None, None, f"key given twice: {', '.join(sorted(twice))}", node.start_mark
-            )
-        return super().construct_mapping(node, deep=deep)
-
-
-def given_value(name: str, text: Any, field: FieldInfo) -> Any:
-    """Returns what a flag's text stands for, as a configuration file would have it.
-
-    Args:
-        name: Of the flag.
-        text: What was typed. What is no text is returned as it is.
-        field: The parameter.
-
-    Raises:
-        UsageError: The text is neither JSON nor YAML though it begins so, or its file cannot be
-            read.
-    """
-    kinds = _kinds(field.annotation)
-    if not isinstance(text, str) or not kinds:
-        return text
-    if text.startswith("@"):
-        return _of_file(name, text[1:])
-    if text.lstrip().startswith(("[", "{")):
-        return _in_line(name, text)
-    if list in kinds and name not in NAMES_OF_FILES:
-        return [part.strip() for part in text.split(",") if part.strip()]
-    return text
+def kinds_of(annotation: Any) -> set[type]:
+    """Returns which of list and dict a value can be; what is plain is neither."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return kinds_of(get_args(annotation)[0])
+    if origin in (Union, types.UnionType):
+        return {kind for one in get_args(annotation) for kind in kinds_of(one)}
+    of = annotation if origin is None else origin
+    if not isinstance(of, type) or issubclass(of, str | bytes):
+        return set()
+    if issubclass(of, Mapping | pydantic.BaseModel):
+        return {dict}
+    return {list} if issubclass(of, Sequence | set | frozenset) else set()
 
 
 def parameter_help(name: str, field: FieldInfo) -> str:
@@ -69,7 +43,7 @@ def parameter_help(name: str, field: FieldInfo) -> str:
 
 def form_of(name: str, field: FieldInfo) -> str:
     """Returns a sentence on how a flag has a list or a mapping; empty for a plain value."""
-    kinds = _kinds(field.annotation)
+    kinds = kinds_of(field.annotation)
     if not kinds:
         return ""
     if name in NAMES_OF_FILES:
@@ -138,56 +112,8 @@ def shown(name: str, value: Any, indent: str = "") -> Iterator[str]:
         yield f"{indent}{name} = {_plain(value)}"
 
 
-def _kinds(annotation: Any) -> set[type]:
-    """Which of list and dict a value can be; what is plain is neither."""
-    origin = get_origin(annotation)
-    if origin is Annotated:
-        return _kinds(get_args(annotation)[0])
-    if origin in (Union, types.UnionType):
-        return {kind for one in get_args(annotation) for kind in _kinds(one)}
-    of = annotation if origin is None else origin
-    if not isinstance(of, type) or issubclass(of, str | bytes):
-        return set()
-    if issubclass(of, Mapping | pydantic.BaseModel):
-        return {dict}
-    return {list} if issubclass(of, Sequence | set | frozenset) else set()
-
-
 def _joined(*parts: str | None) -> str:
     return " ".join(" ".join(part or "" for part in parts).split())
-
-
-def _of_file(name: str, path: str) -> Any:
-    try:
-        with open(path, encoding="utf-8") as stream:
-            return yaml.load(stream, Loader=StrictLoader)
-    except OSError as error:
-        raise UsageError(f"{name}: file {path!r} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"{name}: file {path!r} is no YAML: {error}") from None
-
-
-def _in_line(name: str, text: str) -> Any:
-    """JSON first: not every character of its texts is one of YAML's."""
-    try:
-        return json.loads(text, object_pairs_hook=lambda pairs: _without_repetition(name, pairs))
-    except json.JSONDecodeError:
-        pass
-    try:
-        return yaml.load(text, Loader=StrictLoader)
-    except yaml.YAMLError as error:
-        what = getattr(error, "problem", None) or error
-        raise UsageError(
-            f"{name}: what begins with {text.lstrip()[0]} must be JSON, or YAML as in a "
-            f"configuration file: {what}; got {text!r}"
-        ) from None
-
-
-def _without_repetition(name: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    keys = [key for key, _ in pairs]
-    if twice := {key for key in keys if keys.count(key) > 1}:
-        raise UsageError(f"{name}: key given twice: {', '.join(sorted(twice))}")
-    return dict(pairs)
 
 
 def _is_list(value: Any) -> bool:

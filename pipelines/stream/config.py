@@ -26,12 +26,8 @@ from tracecloak.pipelines.release.config import (
     parse_where,
     read_yaml,
 )
-from tracecloak.pipelines.release.flag_texts import (
-    form_of,
-    given_value,
-    parameter_help,
-    standing,
-)
+from tracecloak.pipelines.release.flag_texts import form_of, parameter_help, standing
+from tracecloak.pipelines.release.flag_values import given_value
 from tracecloak.pipelines.runners.names import is_local
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping, RowFilter

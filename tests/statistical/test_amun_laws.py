@@ -17,6 +17,7 @@ from tests.support.chi_square import ALPHA, laplace_p_value, p_value_of_law
 from tests.support.keys import randomness, release_key
 from tests.support.paper_log import DAY_US, traces_of
 from tests.support.rounds import rows_of, run_rounds
+from tests.support.tiers import at_night
 from tracecloak.anonymizers.amun.guessing_advantage import (
     epsilon_of_counts,
     epsilon_of_oversampling,
@@ -288,7 +289,8 @@ def selections(n: int, gain: int, loss: int, how_many: int) -> Counter[tuple[int
 
 
 @pytest.mark.parametrize(
-    ("n", "gain", "loss"), [(3, 1, 0), (3, 2, 0), (3, 0, 1), (4, 0, 2), (3, 2, 2), (2, 1, 3)]
+    ("n", "gain", "loss"),
+    [at_night(3, 1, 0), (3, 2, 0), at_night(3, 0, 1), (4, 0, 2), at_night(3, 2, 2), (2, 1, 3)],
 )
 def test_cases_are_copied_and_deleted_at_random(n: int, gain: int, loss: int) -> None:
     """Control: a selection in which the first case is twice as likely to be the one that stays."""

@@ -18,6 +18,7 @@ from scipy import stats
 
 from tests.support import broken_methods
 from tests.support.keys import release_key
+from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.calibration import discrete_gaussian_delta
 from tracecloak.anonymizers.amun.guessing_advantage import (
     epsilon_of_counts,
@@ -120,7 +121,10 @@ SLOW_RELEASES = (
 )
 
 
-@pytest.mark.parametrize("name", RIGOROUS_EXAMPLES)
+# Of process-tree a third of the noise is found below, in less time.
+@pytest.mark.parametrize(
+    "name", [at_night(name) if name == "process-tree" else name for name in RIGOROUS_EXAMPLES]
+)
 def test_no_bound_exceeds_the_claim(name: str) -> None:
     """The first rigorous example, at epsilon 1 or less: so few releases can prove 1.3 at most."""
     method = METHODS[name]
@@ -286,12 +290,7 @@ def audit_of_part(
 
 @pytest.mark.parametrize(
     "purpose",
-    [
-        pytest.param(
-            purpose, marks=[] if "/" in purpose or "cases" in purpose else pytest.mark.slow
-        )
-        for purpose in PARTS
-    ],
+    [purpose if purpose == "attribute/case:age" else at_night(purpose) for purpose in PARTS],
 )
 def test_half_the_noise_on_one_part_of_a_timed_log_is_found(purpose: str) -> None:
     """How close the right noise comes to its share takes more releases: see the next test."""
@@ -410,7 +409,7 @@ def test_float_noise_is_found_by_its_last_bits() -> None:
 # --- what was published ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["sampling", "filtering", "oversampling"])
+@pytest.mark.parametrize("mode", ["sampling", at_night("filtering"), at_night("oversampling")])
 def test_no_mode_of_amun_keeps_the_papers_epsilon(mode: str) -> None:
     """At g = 0.2; the bound grows with the number of releases, as no epsilon is finite."""
     method = METHODS["amun"]

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
+
 from tests.support.keys import release_key
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.logs.pripel_rigorous import PripelRigorous
@@ -27,6 +29,7 @@ def audit(method: Anonymizer, example: dict[str, object], told: str, n: int) -> 
     return audit_pair(pair, before_publication(method), params, delta, n, CONFIDENCE, keys=keys)
 
 
+@pytest.mark.slow
 def test_no_finite_epsilon_holds_for_pripel() -> None:
     """Stamps come out in the range of the log's own starts: of a case after all others they tell.
 

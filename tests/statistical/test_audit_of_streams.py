@@ -137,6 +137,7 @@ def test_noise_that_is_too_small_is_caught(monkeypatch: pytest.MonkeyPatch) -> N
     assert audited(params(delta="0"), in_one_step) > float(EPSILON)
 
 
+@pytest.mark.slow
 def test_a_case_that_counts_in_every_window_is_caught() -> None:
     """Cut to what it does in a window, with noise for a case of one event in one window."""
     assert audited(short(), steps_of_windows, 1500) > float(EPSILON)

@@ -458,6 +458,7 @@ def test_noise_of_histograms_that_comes_again_is_found(is_reused: bool) -> None:
     assert found.is_reused == is_reused
 
 
+@pytest.mark.slow
 def test_a_timed_log_with_values_is_attacked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

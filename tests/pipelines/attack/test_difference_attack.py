@@ -17,6 +17,7 @@ from tests.support.keys import release_key
 from tests.support.logs import Variant, trace_batch
 from tests.support.registered import register
 from tests.support.releasing import csv_log, tracecloak
+from tests.support.tiers import at_night
 from tracecloak.anonymizers.audit.difference_attack import plain_tree
 from tracecloak.anonymizers.audit.guess_bounds import largest_success
 from tracecloak.anonymizers.contract.in_memory import anonymise
@@ -284,7 +285,7 @@ def run(log: Path, method: str, *flags: object) -> int:
     )
 
 
-@pytest.mark.parametrize("method", ["process-tree", "dpim"])
+@pytest.mark.parametrize("method", [at_night("process-tree"), "dpim"])
 def test_reports_say_what_the_difference_tells_and_nothing_of_the_log(
     log: Path, method: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,6 +18,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.ledgers import account, contend, reservation
+from tests.support.tiers import at_night
 from tracecloak.pipelines.budget.ledger import Ledger, LedgerError, LedgerUnavailable
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 
@@ -81,7 +82,7 @@ def test_a_ledger_on_a_server_is_shared_and_says_the_same(url: str) -> None:
 
 @pytest.mark.parametrize(
     ("isolation", "n_processes"),
-    [("read committed", 50), ("repeatable read", 16), ("serializable", 16)],
+    [at_night("read committed", 50), at_night("repeatable read", 16), ("serializable", 16)],
 )
 def test_of_many_processes_at_once_10_fit_the_cap(
     url: str, isolation: str, n_processes: int

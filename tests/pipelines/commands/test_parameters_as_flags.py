@@ -17,7 +17,8 @@ from tests.support.releasing import csv_log, small_rows, tracecloak
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
 from tracecloak.pipelines.release.config import ReleaseConfig
-from tracecloak.pipelines.release.flag_texts import as_json, given_value
+from tracecloak.pipelines.release.flag_texts import as_json
+from tracecloak.pipelines.release.flag_values import given_value
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.run import StreamOutcome
 

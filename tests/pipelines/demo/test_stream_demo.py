@@ -39,6 +39,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 def test_a_hospital_is_published_step_by_step(server: None, tmp_path: Path) -> None:
     """With so large an epsilon that the totals can be compared with what was sent."""
     feed = HospitalFeed(cases_per_second=10.0)

@@ -413,6 +413,7 @@ def test_figures_2_to_4_are_shown_for_every_t(path: Path) -> None:
     assert "secret-" not in (out / ROWS).read_text()
 
 
+@pytest.mark.slow
 def test_embeddings_are_described_and_released(path: Path) -> None:
     pytest.importorskip("gensim")
     grid = grid_named("pretsa", {"k": "3", "t": "1", "distances": "embedding"})

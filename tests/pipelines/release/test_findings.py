@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.releasing import csv_log, tracecloak
+from tests.support.tiers import at_night
 from tracecloak.pipelines.release.config import Columns
 from tracecloak.pipelines.release.findings import finding_lines
 from tracecloak.schemas.events.columns import ColumnMapping
@@ -21,7 +22,7 @@ RUNNERS = (
     ["--runner", "InMemory"],
     ["--runner", "FnApiRunner"],
     ["--runner", "BundleBasedDirectRunner"],
-    ["--direct_running_mode=multi_processing", "--direct_num_workers=2"],
+    at_night(["--direct_running_mode=multi_processing", "--direct_num_workers=2"]),
 )
 runners = pytest.mark.parametrize("runner", RUNNERS, ids=lambda flags: flags[-1].split("=")[-1])
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracecloak.pipelines.release.flag_texts import flag_text, given_value, parameter_help, shown
+from tracecloak.pipelines.release.flag_texts import flag_text, parameter_help, shown
+from tracecloak.pipelines.release.flag_values import given_value
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

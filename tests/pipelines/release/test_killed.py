@@ -25,6 +25,7 @@ from tests.support.releasing import (
     small_rows,
     visible,
 )
+from tests.support.tiers import at_night
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.pipelines.budget.entries import problems
 
@@ -219,7 +220,7 @@ def test_a_killed_release_is_all_or_nothing_paid_once_and_completed_by_the_next_
     kill_and_go_on(releases, expected, kill, "InMemory")
 
 
-@pytest.mark.parametrize("method", ["private-dfg", "amun"])
+@pytest.mark.parametrize("method", ["private-dfg", at_night("amun")])
 @pytest.mark.parametrize("kill", [k for k in FEW if "decide" not in k])
 def test_it_is_the_same_for_a_method_without_a_log_and_for_one_without_epsilon(
     commands: Commands,

@@ -30,6 +30,7 @@ from tests.support.releasing import (
     tracecloak,
     visible,
 )
+from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.budget import books as books_module
@@ -178,7 +179,9 @@ def test_a_disk_that_is_full_for_any_one_file_shows_nothing_or_all_and_the_next_
         check_finished(out, keys)
 
 
-@pytest.mark.parametrize("ending", ["log/part-00001.parquet", "variants.json", "manifest.json"])
+@pytest.mark.parametrize(
+    "ending", [at_night("log/part-00001.parquet"), at_night("variants.json"), "manifest.json"]
+)
 def test_a_disk_that_is_full_for_a_worker_of_beam_shows_nothing(
     common: list[object],
     out: Path,

@@ -6,6 +6,7 @@ import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from tests.support.tiers import at_night
 from tracecloak.pipelines.runners.failures import own_error, reason_of
 from tracecloak.schemas.errors import GuaranteeError
 
@@ -64,7 +65,7 @@ def test_class_and_stage_of_the_innermost_cause_are_told(how: str, told: str, ru
     assert own_error(error) is None
 
 
-@pytest.mark.parametrize(("how", "told"), [("plain", "ValueError"), ("from", "KeyError")])
+@pytest.mark.parametrize(("how", "told"), [at_night("plain", "ValueError"), ("from", "KeyError")])
 def test_so_they_are_of_a_worker_in_another_process(how: str, told: str) -> None:
     """Which hands back a text."""
     error = failed(how, "--runner=FnApiRunner", *IN_PROCESSES)

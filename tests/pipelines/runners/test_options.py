@@ -342,6 +342,7 @@ def test_the_job_that_dataflow_would_be_given_is_described(tmp_path: Path, kind:
     assert told.get("template_location") == (TEMPLATE.split("=")[1] if kind == "stream" else None)
 
 
+@pytest.mark.slow
 def test_workers_tracebacks_do_not_reach_the_terminal(tmp_path: Path) -> None:
     """They can hold data. With --traceback they are asked for, and come."""
     log = tmp_path / "log.csv"
