@@ -77,7 +77,7 @@ def balance_of(entries: Sequence[Entry], name: str, account: Account | None) -> 
         UsageError: A number is no decimal.
     """
     spent = counting(entries, name)
-    still_open = [entry for entry in spent if entry.action == "reserve"]
+    still_open = [entry for entry in spent if entry.is_open]
     epsilon, delta = _sums(spent)
     open_epsilon, open_delta = _sums(still_open)
     remaining_epsilon = remaining_delta = None

@@ -1,8 +1,10 @@
 """What a ledger says: its entries, and the chain that binds them.
 
-A charge is one release's claim on an account. An entry `reserve` opens it before the release runs,
-`commit` says that the release is visible, `void` that nothing of it ever was.
-`pipelines.budget.balance` adds charges up, `pipelines.budget.ledger` keeps the entries.
+A charge is one release's claim on an account. An entry `reserve` opens it before the release runs.
+`draw` says that noise may be drawn from now on, so what was reserved is never given back; `commit`,
+that the release is visible; `void`, that it ended before it could draw anything; `forfeit`, that
+somebody gave it up after that, which leaves it spent. `pipelines.budget.balance` adds charges up,
+`pipelines.budget.ledger` keeps the entries.
 
 Each entry holds the SHA-256 of its own columns and of the entry before. So an entry that is
 changed, removed, inserted or moved is noticed. Entries removed from the end, and a chain that was
@@ -28,7 +30,7 @@ from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.guarantee import Adjacency, Unit
 from tracecloak.schemas.published.manifest import TOOL_VERSION
 
-Action = Literal["reserve", "commit", "void"]
+Action = Literal["reserve", "draw", "commit", "void", "forfeit"]
 
 Charge = tuple[str | None, ...]
 
@@ -112,7 +114,7 @@ class Reservation:
             except UsageError as error:
                 raise UsageError(f"{name}: {error}") from None
         try:
-            columns["spends"] = _canonical_json(self.spends)
+            columns["spends"] = canonical_json(self.spends)
         except (TypeError, ValueError):
             raise UsageError(
                 "spends must be JSON values: text, finite numbers, lists, mappings"
@@ -142,6 +144,8 @@ class Entry:
         recorded_at: When, ISO 8601 in UTC.
         previous_hash: The hash of the entry before; 64 zeros for the first.
         hash: SHA-256 of all other columns, see `digest`.
+        details: What only some entries have, a JSON object as text: who did it and why, say. Empty
+            where there is nothing, as in all entries of version 0.1.
     """
 
     seq: int
@@ -161,15 +165,23 @@ class Entry:
     recorded_at: str
     previous_hash: str
     hash: str
+    details: str = ""
 
     @classmethod
-    def after(cls, previous: Entry | None, action: Action, columns: Mapping[str, Any]) -> Entry:
+    def after(
+        cls,
+        previous: Entry | None,
+        action: Action,
+        columns: Mapping[str, Any],
+        details: Mapping[str, Any] | None = None,
+    ) -> Entry:
         """Returns the entry that follows another.
 
         Args:
             previous: The last entry; None: there is none.
             action: What happened to the charge.
             columns: Its columns, of a reservation or of an earlier entry.
+            details: What only this entry has, JSON values.
         """
         own = {
             "seq": 1 if previous is None else previous.seq + 1,
@@ -178,6 +190,7 @@ class Entry:
             "recorded_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds"),
             "previous_hash": _FIRST_HASH if previous is None else previous.hash,
             "hash": "",
+            "details": canonical_json(details) if details else "",
         }
         entry = cls(**{**columns, **own})
         return replace(entry, hash=entry.digest())
@@ -186,6 +199,11 @@ class Entry:
     def charge(self) -> Charge:
         """What tells one charge from another."""
         return _charge_of(self)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the charge is neither given back, nor visible, nor given up."""
+        return self.action in ("reserve", "draw")
 
     def is_of(self, output: str, release_id: str, key_fingerprint: str) -> bool:
         """Says whether the entry is about a release under a key."""
@@ -207,11 +225,12 @@ class Entry:
     def digest(self) -> str:
         """Returns the hash that the columns ask for.
 
-        It is the SHA-256 of a JSON object of all columns but `hash`: keys in alphabetical order, no
-        spaces, characters beyond ASCII escaped.
+        It is the SHA-256 of a JSON object of all columns but `hash`, and but empty `details`: keys
+        in alphabetical order, no spaces, characters beyond ASCII escaped.
         """
-        columns = {name: value for name, value in vars(self).items() if name != "hash"}
-        return hashlib.sha256(_canonical_json(columns).encode()).hexdigest()
+        left_out = ("hash",) if self.details else ("hash", "details")
+        columns = {name: value for name, value in vars(self).items() if name not in left_out}
+        return hashlib.sha256(canonical_json(columns).encode()).hexdigest()
 
 
 def problems(entries: Sequence[Entry], known_hash: str | None = None) -> list[str]:
@@ -252,7 +271,8 @@ def _may_follow(action: Action, past: Sequence[Action]) -> bool:
     if action == "commit":
         # Also after void: of two runs of one release, one may fail and the other go through.
         return bool(past) and past[-1] != "commit"
-    return bool(past) and past[-1] == "reserve"
+    before = ("reserve", "draw") if action == "forfeit" else ("reserve",)
+    return bool(past) and past[-1] in before
 
 
 def _odd_columns(entry: Entry) -> list[str]:
@@ -272,7 +292,7 @@ def _odd_columns(entry: Entry) -> list[str]:
     return found
 
 
-def _canonical_json(value: Any) -> str:
+def canonical_json(value: Any) -> str:
     """Returns the one JSON text of a value; a fraction becomes its decimal text.
 
     Raises:

@@ -4,9 +4,9 @@ It is kept in any database that SQLAlchemy reaches. SQLite, a file, serves one m
 serves all. Give the pipeline's login no more than SELECT and INSERT on the table, and the accounts
 file to somebody else: then the pipeline can neither forget what it spent nor raise a cap.
 
-A release reserves before it runs and commits when it is visible. What nobody committed or voided
-counts as spent, and so does what was voided and then committed after all: of two runs of one
-release one may fail while the other goes through.
+A release reserves before it runs, says so before it draws its first noise, and commits when it is
+visible. Only what ended before it could draw is given back; all else counts as spent, whatever
+became of it, as noise that nobody was meant to see may have been seen.
 
 Appending is optimistic: read everything, decide, insert the next seq. Who comes second finds the
 seq taken, reads again and decides again, so a cap holds for any number of processes on any
@@ -63,10 +63,11 @@ _TABLE = sa.Table(
     sa.Column("recorded_at", sa.String(40), nullable=False),
     sa.Column("previous_hash", sa.String(64), nullable=False),
     sa.Column("hash", sa.String(64), nullable=False),
+    sa.Column("details", sa.Text, nullable=True),
 )
 
 # An action and the columns of what it is about; an entry's place gives it the others.
-_Step = tuple[Action, Mapping[str, Any]]
+_Step = tuple[Action, Mapping[str, Any], Mapping[str, Any] | None]
 
 
 class Ledger:
@@ -141,7 +142,7 @@ class Ledger:
                 return []
             if account is not None:
                 check_affordable(entries, reservation, account)
-            return [("reserve", columns)]
+            return [("reserve", columns, None)]
 
         self._append(steps)
 
@@ -160,32 +161,87 @@ class Ledger:
                     f"release {release_id!r} in {output} was never reserved under this key in "
                     f"{self._database.place}; use the ledger and the key_store of that run"
                 )
-            ended = [entry for entry in found if entry.action == "reserve"]
-            if not ended and all(entry.action == "void" for entry in found):
+            ended = [entry for entry in found if entry.is_open]
+            if not ended and all(entry.action != "commit" for entry in found):
                 ended = found[-1:]  # one is visible after all, and the last is the likeliest
-            return [("commit", asdict(entry)) for entry in ended]
+            return [("commit", asdict(entry), None) for entry in ended]
 
         self._append(steps)
 
-    def void(self, output: str, release_id: str, key_fingerprint: str) -> None:
-        """Gives back what a release reserved of which nothing was ever visible.
+    def draw(self, output: str, release_id: str, key_fingerprint: str) -> None:
+        """Notes that a release draws noise from now on, after which nothing is given back.
 
-        What was voided before, or never reserved, stays as it is.
+        Whoever draws asks this first: it is refused to a run whose reservation was voided or given
+        up meanwhile. Once noted, does nothing.
 
         Raises:
-            UsageError: It was committed.
+            UsageError: There is no such reservation, or no longer.
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
 
         def steps(entries: Sequence[Entry]) -> list[_Step]:
             self._check_sound(entries)
             found = charges_of(entries, output, release_id, key_fingerprint)
-            still_open = [entry for entry in found if entry.action == "reserve"]
-            if not still_open and any(entry.action == "commit" for entry in found):
+            if not any(entry.action in ("reserve", "draw", "commit") for entry in found):
+                ended = f"is {_ENDED[found[-1].action]}" if found else "was never reserved"
                 raise UsageError(
-                    f"release {release_id!r} in {output} is committed; what was visible stays spent"
+                    f"release {release_id!r} in {output} {ended} in {self._database.place}, so "
+                    "nothing is drawn for it; run the command again, which reserves anew"
                 )
-            return [("void", asdict(entry)) for entry in still_open]
+            return [("draw", asdict(entry), None) for entry in found if entry.action == "reserve"]
+
+        self._append(steps)
+
+    def void(self, output: str, release_id: str, key_fingerprint: str) -> bool:
+        """Gives back what a release reserved, if it ended before it could draw noise.
+
+        Returns:
+            Whether nothing of it counts as spent now. What was voided before, or never reserved,
+            stays as it is; what may have drawn stays spent.
+
+        Raises:
+            LedgerError: The ledger cannot be used, or somebody changed what it said.
+        """
+        is_free = True
+
+        def steps(entries: Sequence[Entry]) -> list[_Step]:
+            nonlocal is_free
+            self._check_sound(entries)
+            found = charges_of(entries, output, release_id, key_fingerprint)
+            is_free = all(entry.action in ("reserve", "void") for entry in found)
+            return [("void", asdict(entry), None) for entry in found if entry.action == "reserve"]
+
+        self._append(steps)
+        return is_free
+
+    def forfeit(
+        self, output: str, release_id: str, key_fingerprint: str, by: str, reason: str
+    ) -> None:
+        """Gives up a release that is not finished: it stays spent, and draws nothing any more.
+
+        Args:
+            output: The folder of all releases.
+            release_id: The release's name.
+            key_fingerprint: Tells release keys apart.
+            by: Who gives it up.
+            reason: Why.
+
+        Raises:
+            UsageError: There is no open charge of it, or nobody and no reason is named.
+            LedgerError: The ledger cannot be used, or somebody changed what it said.
+        """
+        details = signed(by, reason)
+
+        def steps(entries: Sequence[Entry]) -> list[_Step]:
+            self._check_sound(entries)
+            found = charges_of(entries, output, release_id, key_fingerprint)
+            still_open = [entry for entry in found if entry.is_open]
+            if not still_open and not any(entry.action == "forfeit" for entry in found):
+                raise UsageError(
+                    f"release {release_id!r} in {output} has no open reservation in "
+                    f"{self._database.place}; `tracecloak ledger resume` lists those that have one"
+                )
+            return [("forfeit", asdict(entry), details) for entry in still_open]
 
         self._append(steps)
 
@@ -261,8 +317,8 @@ class Ledger:
         def append(connection: sa.Connection) -> None:
             entries = self._read(connection)
             last = entries[-1] if entries else None
-            for action, columns in steps(entries):
-                last = Entry.after(last, action, columns)
+            for action, columns, details in steps(entries):
+                last = Entry.after(last, action, columns, details)
                 connection.execute(sa.insert(_TABLE).values(asdict(last)))
 
         self._database.transact(append, writes=True)
@@ -306,8 +362,26 @@ class Ledger:
         _LOG.info("made a new ledger, in which nothing is spent: %s", self._database.place)
 
 
+def signed(by: str, reason: str) -> dict[str, str]:
+    """Returns the details of what somebody does by hand.
+
+    Raises:
+        UsageError: One is no printable text, or empty.
+    """
+    for name, text in (("by", by), ("reason", reason)):
+        if not text or not text.isprintable():
+            raise UsageError(f"{name} must be printable text and not empty, got {text!r}")
+    return {"by": by, "reason": reason}
+
+
+# What to say of a charge that is no longer open.
+_ENDED = {"void": "voided", "forfeit": "forfeited"}
+
+
 def _as_written(name: str, value: Any) -> Any:
     """Returns a column's value with the type that a ledger writes; SQLite keeps any it gets."""
+    if name == "details" and value is None:
+        return ""
     if name == "seq" or (value is None and name in ("epsilon", "delta")):
         return value
     return str(value)

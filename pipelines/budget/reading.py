@@ -96,10 +96,18 @@ def verify(ledger: Ledger, known_hash: str | None = None) -> Verification:
 def export(ledger: Ledger, account: str | None = None) -> str:
     """Returns the entries as JSON lines, all columns and hashes, of one account or all.
 
+    A column that does not count in the hash because it is empty is left out.
+
     Raises:
         LedgerError: The ledger cannot be read.
     """
-    return "".join(f"{json.dumps(asdict(entry))}\n" for entry in ledger.entries(account))
+    lines = []
+    for entry in ledger.entries(account):
+        columns = asdict(entry)
+        if not entry.details:
+            del columns["details"]
+        lines.append(f"{json.dumps(columns)}\n")
+    return "".join(lines)
 
 
 def releases_left(balance: Balance, last: Entry) -> int | None:

@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -125,17 +126,60 @@ def test_another_draw_adds_up(ledger: Ledger, change: dict[str, Any], ending: st
 
 
 def test_void_gives_back_once_and_only_what_was_not_committed(ledger: Ledger) -> None:
-    ledger.void("/out", "r0", "k")  # never reserved: nothing to give back
+    assert ledger.void("/out", "r0", "k")  # never reserved: nothing to give back
     ledger.reserve(reservation(epsilon="1"))
     ledger.void("/out", "r0", "k")
     ledger.void("/out", "r0", "k")
     assert ledger.balance("a").spent_epsilon == 0
     ledger.reserve(reservation(epsilon="1"))
     ledger.commit("/out", "r0", "k")
-    with pytest.raises(UsageError, match="is committed; what was visible stays spent"):
-        ledger.void("/out", "r0", "k")
+    assert not ledger.void("/out", "r0", "k")
     assert ledger.balance("a").remaining_epsilon == 0
     assert [e.action for e in ledger.entries()] == ["reserve", "void", "reserve", "commit"]
+
+
+def test_nothing_is_given_back_once_noise_may_be_drawn(ledger: Ledger) -> None:
+    """Catches the refund of a run that fails after its draw: so noise could be had for nothing."""
+    ledger.reserve(reservation(epsilon="0.6"))
+    ledger.draw("/out", "r0", "k")
+    ledger.draw("/out", "r0", "k")
+    assert not ledger.void("/out", "r0", "k")
+    balance = ledger.balance("a")
+    assert (balance.spent_epsilon, balance.n_open) == (Fraction("0.6"), 1)
+    with pytest.raises(BudgetExhausted):
+        ledger.reserve(reservation(epsilon="0.6", key_fingerprint="l"))
+    ledger.forfeit("/out", "r0", "k", "the officer", "its input is gone")
+    ledger.forfeit("/out", "r0", "k", "the officer", "its input is gone")
+    balance = ledger.balance("a")
+    assert (balance.spent_epsilon, balance.n_open) == (Fraction("0.6"), 0)
+    assert [e.action for e in ledger.entries()] == ["reserve", "draw", "forfeit"]
+    assert json.loads(ledger.entries()[-1].details)["reason"] == "its input is gone"
+    assert ledger.verify() == []
+
+
+@pytest.mark.parametrize("ending", ["voided", "forfeited", "never reserved"])
+def test_who_was_stopped_draws_no_more(ledger: Ledger, ending: str) -> None:
+    """Catches a run that goes on drawing, on a cluster say, after its budget was given back."""
+    if ending != "never reserved":
+        ledger.reserve(reservation())
+    if ending == "voided":
+        ledger.void("/out", "r0", "k")
+    elif ending == "forfeited":
+        ledger.forfeit("/out", "r0", "k", "me", "why not")
+    before = ledger.entries()
+    with pytest.raises(UsageError, match=f"{ending} in .*so nothing is drawn for it"):
+        ledger.draw("/out", "r0", "k")
+    assert ledger.entries() == before
+
+
+@pytest.mark.parametrize(("by", "reason"), [("", "x"), ("x", ""), ("a\nb", "x")])
+def test_who_gives_something_up_says_so(ledger: Ledger, by: str, reason: str) -> None:
+    ledger.reserve(reservation())
+    with pytest.raises(UsageError, match="must be printable text and not empty"):
+        ledger.forfeit("/out", "r0", "k", by, reason)
+    with pytest.raises(UsageError, match=r"no open reservation in .*ledger resume"):
+        ledger.forfeit("/out", "r1", "k", "me", "why not")
+    assert [e.action for e in ledger.entries()] == ["reserve"]
 
 
 def test_what_was_never_reserved_cannot_be_committed(ledger: Ledger) -> None:
@@ -382,7 +426,12 @@ def test_hashes_can_be_computed_by_others(ledger: Ledger) -> None:
         (["reserve", "commit", "reserve"], "entry 3: reserve after commit"),
         (["reserve", "commit", "commit"], "entry 3: commit after commit"),
         (["reserve", "void", "void"], "entry 3: void after void"),
-        (["reserve", "forget"], "entry 2: action is none of reserve, commit, void"),
+        (["draw"], "entry 1: draw without reserve"),
+        (["reserve", "draw", "void"], "entry 3: void after draw"),
+        (["reserve", "draw", "reserve"], "entry 3: reserve after draw"),
+        (["reserve", "draw", "forfeit", "draw"], "entry 4: draw after forfeit"),
+        (["reserve", "void", "forfeit"], "entry 3: forfeit after void"),
+        (["reserve", "forget"], "entry 2: action is none of reserve, draw, commit, void, forfeit"),
     ],
 )
 def test_actions_that_cannot_follow_are_noticed(actions: list[Any], told: str) -> None:
@@ -693,25 +742,39 @@ class Model:
         if not mine:
             return 2
         states = {c["state"] for c in mine}
-        if states == {"void"}:
+        if not states & {"open", "drawn", "committed"}:
             mine[-1]["state"] = "committed"
         for charge in mine:
-            if charge["state"] == "open":
+            if charge["state"] in ("open", "drawn"):
                 charge["state"] = "committed"
         return 0
 
-    def void(self, release: str, key: str) -> int:
+    def draw(self, release: str, key: str) -> int:
         mine = [c for c in self.charges if c["identity"][:2] == (release, key)]
-        states = {c["state"] for c in mine}
-        if "open" not in states and "committed" in states:
+        if not {c["state"] for c in mine} & {"open", "drawn", "committed"}:
             return 2
         for charge in mine:
             if charge["state"] == "open":
+                charge["state"] = "drawn"
+        return 0
+
+    def forfeit(self, release: str, key: str) -> int:
+        mine = [c for c in self.charges if c["identity"][:2] == (release, key)]
+        if not {c["state"] for c in mine} & {"open", "drawn", "forfeited"}:
+            return 2
+        for charge in mine:
+            if charge["state"] in ("open", "drawn"):
+                charge["state"] = "forfeited"
+        return 0
+
+    def void(self, release: str, key: str) -> int:
+        for charge in self.charges:
+            if charge["identity"][:2] == (release, key) and charge["state"] == "open":
                 charge["state"] = "void"
         return 0
 
 
-def code_of(call: Callable[[], None]) -> int:
+def code_of(call: Callable[[], object]) -> int:
     try:
         call()
     except TracecloakError as error:
@@ -727,7 +790,7 @@ def check_against_the_model(path: Path, rng: np.random.Generator) -> int:
     n_refused = 0
     for _ in range(rng.integers(2, 14)):
         release, key = f"r{rng.integers(3)}", "kl"[rng.integers(2)]
-        kind = rng.choice(["reserve", "reserve", "commit", "void"])
+        kind = rng.choice(["reserve", "reserve", "draw", "commit", "void", "forfeit"])
         if kind == "reserve":
             config = "cd"[rng.integers(2)]
             epsilon = Fraction(int(rng.integers(1, 5)), 10)
@@ -742,6 +805,12 @@ def check_against_the_model(path: Path, rng: np.random.Generator) -> int:
         elif kind == "commit":
             got = code_of(lambda r=release, k=key: ledger.commit("/out", r, k))  # type: ignore[misc]
             expected = model.commit(release, key)
+        elif kind == "draw":
+            got = code_of(lambda r=release, k=key: ledger.draw("/out", r, k))  # type: ignore[misc]
+            expected = model.draw(release, key)
+        elif kind == "forfeit":
+            forfeit = partial(ledger.forfeit, "/out", release, key, "me", "why not")
+            got, expected = code_of(forfeit), model.forfeit(release, key)
         else:
             got = code_of(lambda r=release, k=key: ledger.void("/out", r, k))  # type: ignore[misc]
             expected = model.void(release, key)
@@ -750,7 +819,7 @@ def check_against_the_model(path: Path, rng: np.random.Generator) -> int:
     assert balance.spent_epsilon == model.spent("epsilon")
     assert balance.spent_delta == model.spent("delta")
     assert balance.remaining_epsilon == max(model.cap - model.spent("epsilon"), Fraction(0))
-    assert balance.n_open == sum(charge["state"] == "open" for charge in model.charges)
+    assert balance.n_open == sum(charge["state"] in ("open", "drawn") for charge in model.charges)
     assert balance.n_releases == sum(charge["state"] != "void" for charge in model.charges)
     assert ledger.verify() == []
     return n_refused
