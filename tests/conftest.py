@@ -62,3 +62,10 @@ def repeatable_keys(request: pytest.FixtureRequest) -> Iterator[None]:
         ):
             patch.setattr(f"{module}.secrets", repeatable)
         yield
+
+
+@pytest.fixture
+def same_noise_whatever_was_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets rounds draw the same noise after other decisions, to compare what they make of it."""
+    target = "tracecloak.anonymizers.noise.randomness.Randomness.after"
+    monkeypatch.setattr(target, lambda self, decided: self)

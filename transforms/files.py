@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import importlib
 import io
 import os
 import re
+import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -281,6 +283,58 @@ def open_raw(path: str) -> BinaryIO:
     from apache_beam.io.filesystems import FileSystems
 
     return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+
+
+def read_if_there(path: str) -> bytes | None:
+    """Returns what a file holds, or None if there is none."""
+    if is_on_this_machine(path):
+        if not os.path.exists(path):
+            return None
+    else:
+        from apache_beam.io.filesystems import FileSystems
+
+        if not FileSystems.exists(path):
+            return None
+    with open_raw(path) as stream:
+        return stream.read()
+
+
+def write_new(path: str, data: bytes) -> None:
+    """Writes a file that appears whole or not at all.
+
+    On this machine only its owner can read it, and one that is there already stays as it is.
+    """
+    if is_on_this_machine(path):
+        write_private(Path(path), data, replaces=False)
+        return
+    from apache_beam.io.filesystems import FileSystems
+
+    with closing(FileSystems.create(path)) as stream:
+        stream.write(data)
+
+
+def write_private(path: Path, data: bytes, replaces: bool = True) -> None:
+    """Writes a file of this machine that only its owner reads: it appears whole, or not at all.
+
+    Args:
+        path: Where; folders that are not there are made, for the owner only.
+        data: All of it.
+        replaces: Whether what is there gives way; else it stays, whoever wrote it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor, fresh = tempfile.mkstemp(dir=path.parent)  # mode 0600
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        if replaces:
+            os.replace(fresh, path)
+        else:
+            with contextlib.suppress(FileExistsError):  # another process was first: its text holds
+                os.link(fresh, path)
+    finally:
+        Path(fresh).unlink(missing_ok=True)
 
 
 def open_source(path: str) -> BinaryIO:

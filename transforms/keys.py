@@ -16,9 +16,13 @@ class KeyReference:
 
     Attributes:
         text: The reference as written.
+        fingerprint: Of the key that is meant; empty: whichever is there. A release that was given
+            up and begun again has another key in the same place, which a run that still goes on
+            must not use.
     """
 
     text: str
+    fingerprint: str = ""
 
     def __post_init__(self) -> None:
         scheme, _, rest = self.text.partition(":")
@@ -29,7 +33,8 @@ class KeyReference:
         """Returns the key.
 
         Raises:
-            UsageError: There is none, or it is not 64 hex digits; the text found is not shown.
+            UsageError: There is none, or another, or it is not 64 hex digits; the text found is not
+                shown.
         """
         scheme, _, rest = self.text.partition(":")
         try:
@@ -38,8 +43,14 @@ class KeyReference:
             else:
                 with open_raw(rest) as stream:
                     found = stream.read().decode("ascii")
-            return ReleaseKey(bytes.fromhex(found.strip()))
+            key = ReleaseKey(bytes.fromhex(found.strip()))
         except (KeyError, OSError, ValueError) as error:
             raise UsageError(
                 f"no release key of 64 hex digits at {self.text!r} ({type(error).__name__})"
             ) from None
+        if self.fingerprint and key.fingerprint != self.fingerprint:
+            raise UsageError(
+                f"the release key at {self.text!r} is another than that of this run, whose release "
+                "was given up meanwhile; nothing more is drawn or released by it"
+            )
+        return key

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
+from tracecloak.anonymizers.contract.draws import Draws, Unkept, decided
 from tracecloak.anonymizers.contract.input_digest import InputDigest
 from tracecloak.anonymizers.contract.method import Anonymizer, Decision, Products
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
@@ -67,6 +69,7 @@ def anonymise(
     release_id: str,
     config_digest: str,
     progress: Callable[[str], None] = lambda step: None,
+    draws: Draws | None = None,
 ) -> Anonymised:
     """Runs all rounds of a method and applies what they decided.
 
@@ -78,11 +81,14 @@ def anonymise(
         release_id: The release's name, which its randomness depends on.
         config_digest: Digest of the configuration, likewise.
         progress: Called with the name of each step before it runs.
+        draws: Where decisions are made and kept; None: they are not kept.
 
     Raises:
         GuaranteeError: The method cannot keep its promise on this input.
     """
-    randomness, decisions = decide(traces, method, params, key, release_id, config_digest, progress)
+    randomness, decisions = decide(
+        traces, method, params, key, release_id, config_digest, progress, draws
+    )
     progress("release")
     released: list[TraceBatch] = []
     if method.log == "transformed":
@@ -101,8 +107,9 @@ def decide(
     release_id: str,
     config_digest: str,
     progress: Callable[[str], None] = lambda step: None,
+    draws: Draws | None = None,
 ) -> tuple[Randomness, dict[str, Decision]]:
-    """Runs all rounds of a method; returns the release's randomness and what was decided.
+    """Runs all rounds of a method; returns the randomness after them, and what was decided.
 
     Raises:
         GuaranteeError: The method cannot keep its promise on this input.
@@ -111,6 +118,7 @@ def decide(
     digest = InputDigest.merge([InputDigest.from_traces(batch, key) for batch in declared]).hex
     randomness = Randomness(key, release_id, digest, config_digest)
     bounded = bound(traces, method, params, randomness)
+    kept = draws or Unkept()
     decisions: dict[str, Decision] = {}
     for i, round_name in enumerate(method.rounds(params)):
         progress(round_name)
@@ -122,7 +130,9 @@ def decide(
                     counter.count(batch, decisions, randomness if i else randomness.of_units)
                 )
             statistics[name] = pieces.result()
-        decisions[round_name] = method.decide(round_name, statistics, decisions, params, randomness)
+        own = partial(method.decide, round_name, statistics, decisions, params, randomness)
+        decisions[round_name] = kept.once(round_name, randomness, own)
+        randomness = randomness.after(decided(decisions))
     return randomness, decisions
 
 

@@ -68,6 +68,9 @@ class ReleaseKey:
         raise TypeError("a release key does not pickle; pass a reference that the worker resolves")
 
 
+_IDENTITY = "identity/"
+
+
 class Randomness:
     """The keyed stream of one release.
 
@@ -76,6 +79,7 @@ class Randomness:
 
     Attributes:
         input_digest: Of what went in.
+        decided: Of what the rounds before decided; empty in the first.
         noise: What draws the noise; exact, but in audits and in the controls of tests.
     """
 
@@ -88,6 +92,7 @@ class Randomness:
         noise: Noise = EXACT,
     ) -> None:
         self.input_digest = input_digest
+        self.decided = ""
         self.noise = noise
         self._unit_key = key, release_id, config_digest
         # Lengths in front keep the parts apart: ("ab", "c") is not ("a", "bc").
@@ -95,8 +100,23 @@ class Randomness:
             len(p).to_bytes(8, "big") + p
             for p in (s.encode() for s in (release_id, input_digest, config_digest))
         )
-        self._root = key.derive(b"release/" + parts)
+        self._first_root = self._root = key.derive(b"release/" + parts)
         self._blocks: dict[str, KeyedBlocks] = {}
+
+    def after(self, decided: str) -> Randomness:
+        """Returns the stream of what comes after some rounds; the identities are the same.
+
+        So a round never meets the noise of a release that took another course before it.
+
+        Args:
+            decided: Digest of what they decided (`contract.draws.decided`); empty: nothing yet.
+        """
+        if not decided:
+            return self
+        other: Randomness = object.__new__(type(self))
+        root = hmac.digest(self._first_root, b"decided/" + decided.encode(), hashlib.sha256)
+        other.__dict__.update(self.__dict__, decided=decided, _root=root, _blocks={})
+        return other
 
     @cached_property
     def of_units(self) -> Randomness:
@@ -116,12 +136,13 @@ class Randomness:
 
     def _purpose(self, name: str) -> KeyedBlocks:
         if name not in self._blocks:
-            self._blocks[name] = KeyedBlocks(hmac.digest(self._root, name.encode(), hashlib.sha256))
+            root = self._first_root if name.startswith(_IDENTITY) else self._root
+            self._blocks[name] = KeyedBlocks(hmac.digest(root, name.encode(), hashlib.sha256))
         return self._blocks[name]
 
     def identify(self, kind: str, names: pa.Array) -> np.ndarray:
         """Returns uint64[n, 2], the keyed identity of each name of a kind, such as case ids."""
-        return self._purpose("identity/" + kind).of_text(names)
+        return self._purpose(_IDENTITY + kind).of_text(names)
 
     def words(self, purpose: str, cells: np.ndarray, counter: np.ndarray | int = 0) -> np.ndarray:
         """Returns uint64[n, 2], 128 random bits of each (cell, counter).

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.pipelines.budget.accounts import load_accounts
-from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.pipelines.budget.key_store import KeyStore, Receipt
 from tracecloak.pipelines.budget.ledger import Ledger
 from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.pipelines.runners.names import is_local
@@ -132,21 +132,54 @@ class Books:
         pattern = FileSystems.join(self.folder.final, "**")
         return "other" if FileSystems.match([pattern])[0].metadata_list else "nothing"
 
-    def void(self, key_fingerprint: str) -> None:
-        """Nothing of the release is visible: what was reserved is free again.
+    def has_drawn(self, receipt: Receipt) -> bool:
+        """Returns whether a release may have drawn noise, by the ledger or by what is not known.
+
+        Raises:
+            LedgerError: The ledger cannot be read.
+        """
+        state = self.ledger.state(receipt.output, receipt.release_id, receipt.key_fingerprint)
+        return receipt.left_machine or state not in (None, "reserve", "void")
+
+    def void(self, key_fingerprint: str) -> bool:
+        """Nothing of the release is visible: what was reserved is free again, if nothing was drawn.
 
         Where that cannot be written down, the key stays, so a further run draws nothing new.
+
+        Returns:
+            Whether it is free, or why not was told.
         """
+        output, release_id = self.folder.output, self.folder.release_id
         try:
-            self.folder.discard()
-            self.ledger.void(self.folder.output, self.folder.release_id, key_fingerprint)
-            self.store.void(self.folder.output, self.folder.release_id)
+            receipt = self.store.receipt(output, release_id)
+            if receipt is not None and receipt.left_machine:
+                return False
+            if not self.ledger.void(output, release_id, key_fingerprint):
+                return False
+            self.folder.clear()
+            self.store.forget(output, release_id)
         except Exception as error:
             _LOG.warning(
                 "nothing was released, but that could not be written down: %s. Run the same "
                 "command again, or its budget stays spent",
                 reason_of(error),
             )
+        return True
+
+    def forfeit(self, key_fingerprint: str, by: str, reason: str) -> None:
+        """Gives up a release that is not finished: it stays spent, its key is destroyed.
+
+        The ledger first: what draws meanwhile is stopped there.
+
+        Raises:
+            UsageError: It has no open reservation.
+            LedgerError: The ledger cannot be used.
+            KeyStoreError: The key store cannot be used.
+        """
+        output, release_id = self.folder.output, self.folder.release_id
+        self.ledger.forfeit(output, release_id, key_fingerprint, by, reason)
+        self.store.forget(output, release_id)
+        self.folder.clear()
 
     def finish(self, key_fingerprint: str) -> None:
         """What comes after the release is visible.
@@ -158,8 +191,8 @@ class Books:
         try:
             folder.point_latest()
             self.ledger.commit(folder.output, folder.release_id, key_fingerprint)
+            folder.clear()
             self.store.commit(folder.output, folder.release_id)
-            folder.discard()
         except BaseException as error:  # an interrupt, too: the release is visible
             raise after_release(folder, error) from error
 

@@ -1,8 +1,9 @@
 """The key store: keys of running releases, and receipts of those that were reserved or committed.
 
 A folder that only the operator reads, on a disk that is kept: it holds the key from which all noise
-of a running release derives. A key is deleted when its release is committed or provably abandoned;
-its receipt stays, and lets a second run under the same id be told from a run on changed input.
+of a running release derives. A key is deleted when its release is committed, given up, or ended
+before it could draw; the receipt of one that was committed stays, and lets a second run under the
+same id be told from a run on changed input.
 """
 
 from __future__ import annotations
@@ -14,21 +15,36 @@ import hmac
 import json
 import os
 import secrets
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.pipelines.budget.gate import Gate
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
-from tracecloak.transforms.files import SourceFile, is_on_this_machine
+from tracecloak.schemas.published.manifest import TOOL_VERSION
+from tracecloak.transforms.files import SourceFile, is_on_this_machine, write_new, write_private
 from tracecloak.transforms.keys import KeyReference
 
 
 class KeyStoreError(TracecloakError):
     """The key store cannot be read or written now, so nothing may be released."""
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """A file that a release reads, as it was when the release was reserved.
+
+    Attributes:
+        path: Where it is.
+        n_bytes: Its size.
+        digest: SHA-256 of a file of this machine; of others what their file system tells.
+    """
+
+    path: str
+    n_bytes: int
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -42,8 +58,11 @@ class Receipt:
         config_digest: Digest of the configuration.
         key_fingerprint: Tells release keys apart.
         state: `reserved` while nothing is known to be visible, then `committed`.
-        left_machine: Whether some run of it went to a runner elsewhere, where it may go on and
-            become visible after its command ended.
+        left_machine: Whether version 0.1 sent a run of it to a runner elsewhere, which may have
+            drawn noise though the ledger does not say so.
+        files: What it reads; None where nobody noted it, as version 0.1 did not.
+        tool_version: The version that reserved it, whose mechanism it is; empty: 0.1.
+        staging_area: Where it is built; None: beside the output.
     """
 
     release_id: str
@@ -53,6 +72,17 @@ class Receipt:
     key_fingerprint: str
     state: Literal["reserved", "committed"]
     left_machine: bool = False
+    files: tuple[InputFile, ...] | None = None
+    tool_version: str = ""
+    staging_area: str | None = None
+
+    def is_same(self, input_fingerprint: str, config_digest: str) -> bool:
+        """Returns whether a run is this release, and this version of tracecloak made it."""
+        return (
+            hmac.compare_digest(self.input_fingerprint, input_fingerprint)
+            and hmac.compare_digest(self.config_digest, config_digest)
+            and self.tool_version == TOOL_VERSION
+        )
 
     def check_same(self, input_fingerprint: str, config_digest: str) -> None:
         """Makes sure that a run under this release's id is this release.
@@ -70,6 +100,40 @@ class Receipt:
                 f"release_id {self.release_id!r} is {self.state} in {self.output}, and "
                 f"{' and '.join(changed)} changed since; choose another release_id"
             )
+
+    def same_files(self, found: Sequence[InputFile]) -> tuple[InputFile, ...]:
+        """Returns which of the files that are there now a run reads that goes on with this release.
+
+        Files that came later are not among them.
+
+        Args:
+            found: The files of the source, as they are now.
+
+        Raises:
+            UsageError: One that it read changed or vanished.
+        """
+        if self.files is None:
+            return tuple(found)
+        now = {file.path: file for file in found}
+        gone = [file.path for file in self.files if file.path not in now]
+        changed = [file.path for file in self.files if file.path in now and now[file.path] != file]
+        if gone or changed:
+            first, what = (gone[0], "gone") if gone else (changed[0], "changed")
+            more = f", and so are others, {len(gone) + len(changed)} in all"
+            raise self.cannot_go_on(
+                f"input {first!r} is {what}{more if len(gone) + len(changed) > 1 else ''}"
+            )
+        return self.files
+
+    def cannot_go_on(self, reason: str) -> UsageError:
+        """Returns the error that a release which drew noise cannot be finished."""
+        return UsageError(
+            f"release_id {self.release_id!r} in {self.output} drew noise before it was cut off, "
+            f"and {reason} since. Equal noise must not meet other sums: restore it and run again, "
+            "or give the release up, which leaves its budget spent, with `tracecloak ledger "
+            f"forfeit --output {self.output} --release_id {self.release_id} --by NAME --reason "
+            "TEXT`, and pay for another"
+        )
 
 
 class KeyStore:
@@ -100,21 +164,18 @@ class KeyStore:
             os.close(_private_descriptor(self._folder / "ledger.db"))
         return f"sqlite:///{self._folder.absolute() / 'ledger.db'}"
 
-    def fingerprint(self, files: Sequence[SourceFile]) -> str:
+    def fingerprint(self, files: Sequence[InputFile]) -> str:
         """Returns a digest of the input files, keyed by a secret of this store.
 
         Of local files it covers the bytes, in any order of the files; of others what their file
         system tells: name, size and checksum.
         """
-        digests = []
-        for file in files:
-            if is_on_this_machine(file.path):
-                with Path(file.path).open("rb") as stream:
-                    digests.append(hashlib.file_digest(stream, "sha256").hexdigest())
-            else:
-                from apache_beam.io.filesystems import FileSystems
-
-                digests.append(f"{file.path}|{file.n_bytes}|{FileSystems.checksum(file.path)}")
+        digests = [
+            file.digest
+            if is_on_this_machine(file.path)
+            else f"{file.path}|{file.n_bytes}|{file.digest}"
+            for file in files
+        ]
         return self.digest("\n".join(sorted(digests)))
 
     def digest(self, text: str) -> str:
@@ -125,13 +186,7 @@ class KeyStore:
 
     def receipt(self, output: str, release_id: str) -> Receipt | None:
         """Returns what is known of a release, or None."""
-        path = self._path(output, release_id, ".json")
-        with self._in_use():
-            return Receipt(**json.loads(path.read_text())) if path.exists() else None
-
-    def holds_key(self, output: str, release_id: str) -> bool:
-        """Returns whether an earlier run reserved the key that `reserve` would give."""
-        return self._reserved(output, release_id) is not None
+        return self._read(self._path(output, release_id, ".json"))
 
     @contextlib.contextmanager
     def alone(self, output: str, release_id: str) -> Iterator[None]:
@@ -163,7 +218,8 @@ class KeyStore:
         release_id: str,
         input_fingerprint: str,
         config_digest: str,
-        leaves_machine: bool = False,
+        files: Sequence[InputFile] = (),
+        staging_area: str | None = None,
     ) -> KeyReference:
         """Makes a key for a release, or finds that of an earlier run of it that did not finish.
 
@@ -172,22 +228,21 @@ class KeyStore:
             release_id: The release's name.
             input_fingerprint: See `fingerprint`.
             config_digest: Digest of the configuration.
-            leaves_machine: Whether this run goes to a runner elsewhere; the receipt remembers it.
+            files: What the release reads.
+            staging_area: Where it is built; None: beside the output.
 
         Raises:
             UsageError: The id is reserved for another input or configuration.
             KeyStoreError: The store cannot be used.
         """
         key_path = self._path(output, release_id, ".key")
-        found = self._reserved(output, release_id)
+        found = self.unfinished(output, release_id)
         if found is not None:
             found.check_same(input_fingerprint, config_digest)
-            if leaves_machine and not found.left_machine:
-                self._note(replace(found, left_machine=True))
-            return self._reference(key_path)
+            return self._reference(key_path, found.key_fingerprint)
         key = ReleaseKey.generate()
         with self._in_use():
-            _write_private(key_path, key.hex())
+            write_private(key_path, key.hex().encode())
         self._note(
             Receipt(
                 release_id,
@@ -196,10 +251,32 @@ class KeyStore:
                 config_digest,
                 key.fingerprint,
                 "reserved",
-                leaves_machine,
+                files=tuple(files),
+                tool_version=TOOL_VERSION,
+                staging_area=staging_area,
             )
         )
-        return self._reference(key_path)
+        return self._reference(key_path, key.fingerprint)
+
+    def gate(self, output: str, release_id: str, key_fingerprint: str, ledger_url: str) -> Gate:
+        """Returns what a run passes before it draws, and puts it where its workers find it."""
+        path = self._path(output, release_id, ".gate")
+        with self._in_use():
+            write_private(path, json.dumps({"ledger": ledger_url}).encode())
+        return Gate(str(path), output, release_id, key_fingerprint)
+
+    def all_unfinished(self) -> list[Receipt]:
+        """Returns the receipts whose keys are there, the longest known first."""
+        with self._in_use():
+            found = sorted(
+                (self._folder / "releases").glob("*.key"), key=lambda path: path.stat().st_mtime
+            )
+        receipts = []
+        for path in found:
+            body = self._read(path.with_suffix(".json"))
+            if body is not None and self.unfinished(body.output, body.release_id) is not None:
+                receipts.append(body)
+        return receipts
 
     def commit(self, output: str, release_id: str) -> None:
         """Deletes the key of a release, and notes that it is visible.
@@ -209,32 +286,29 @@ class KeyStore:
         receipt = self.receipt(output, release_id)
         self._forget_for_workers(output, release_id)
         with self._in_use():
-            self._path(output, release_id, ".key").unlink(missing_ok=True)
+            for ending in (".gate", ".key"):
+                self._path(output, release_id, ending).unlink(missing_ok=True)
         if receipt is not None:
             self._note(replace(receipt, state="committed"))
 
-    def void(self, output: str, release_id: str) -> None:
-        """Forgets a release of which nothing became visible."""
+    def forget(self, output: str, release_id: str) -> None:
+        """Forgets a release that ended before it drew, or was given up: its key is destroyed."""
         self._forget_for_workers(output, release_id)
         with self._in_use():
-            for ending in (".key", ".json"):
+            for ending in (".gate", ".key", ".json"):
                 self._path(output, release_id, ending).unlink(missing_ok=True)
 
-    def _reference(self, key_path: Path) -> KeyReference:
+    def _reference(self, key_path: Path, fingerprint: str) -> KeyReference:
         """Where workers find the key at a path of this machine; puts it there."""
         if self._worker_keys is None:
-            return KeyReference(f"file:{key_path}")
+            return KeyReference(f"file:{key_path}", fingerprint)
         from apache_beam.io.filesystems import FileSystems
 
         path = FileSystems.join(self._worker_keys, key_path.name)
         with self._in_use():
             if not FileSystems.exists(path):
-                if is_on_this_machine(path):
-                    _write_private(Path(path), key_path.read_text())
-                else:
-                    with closing(FileSystems.create(path)) as stream:
-                        stream.write(key_path.read_bytes())
-        return KeyReference(f"file:{path}")
+                write_new(path, key_path.read_bytes())
+        return KeyReference(f"file:{path}", fingerprint)
 
     def _forget_for_workers(self, output: str, release_id: str) -> None:
         if self._worker_keys is None:
@@ -247,8 +321,8 @@ class KeyStore:
             if FileSystems.exists(path):
                 FileSystems.delete([path])
 
-    def _reserved(self, output: str, release_id: str) -> Receipt | None:
-        """The receipt whose key is there; a run cut off between the two left none."""
+    def unfinished(self, output: str, release_id: str) -> Receipt | None:
+        """Returns the receipt whose key is there; a run cut off between the two left none."""
         receipt = self.receipt(output, release_id)
         key_path = self._path(output, release_id, ".key")
         if receipt is None or not key_path.exists():
@@ -259,7 +333,16 @@ class KeyStore:
     def _note(self, receipt: Receipt) -> None:
         path = self._path(receipt.output, receipt.release_id, ".json")
         with self._in_use():
-            _write_private(path, json.dumps(asdict(receipt)))
+            write_private(path, json.dumps(asdict(receipt)).encode())
+
+    def _read(self, path: Path) -> Receipt | None:
+        with self._in_use():
+            if not path.exists():
+                return None
+            body = json.loads(path.read_text())
+        if body.get("files") is not None:
+            body["files"] = tuple(InputFile(**file) for file in body["files"])
+        return Receipt(**body)
 
     @contextlib.contextmanager
     def _in_use(self) -> Iterator[None]:
@@ -282,8 +365,23 @@ class KeyStore:
     def _secret(self) -> bytes:
         path = self._folder / "store.secret"
         if not path.exists():
-            _write_private(path, secrets.token_hex(32), replaces=False)
+            write_private(path, secrets.token_hex(32).encode(), replaces=False)
         return bytes.fromhex(path.read_text())
+
+
+def snapshot_of(files: Sequence[SourceFile]) -> tuple[InputFile, ...]:
+    """Returns the files of a source with sizes and digests: what a release may be finished with."""
+    found = []
+    for file in files:
+        if is_on_this_machine(file.path):
+            with Path(file.path).open("rb") as stream:
+                digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        else:
+            from apache_beam.io.filesystems import FileSystems
+
+            digest = str(FileSystems.checksum(file.path))
+        found.append(InputFile(file.path, file.n_bytes, digest))
+    return tuple(found)
 
 
 def new_key_file(path: Path) -> None:
@@ -294,27 +392,9 @@ def new_key_file(path: Path) -> None:
     """
     if path.exists():
         raise UsageError(f"{path} exists; a key is never overwritten")
-    _write_private(path, ReleaseKey.generate().hex(), replaces=False)
+    write_private(path, ReleaseKey.generate().hex().encode(), replaces=False)
 
 
 def _private_descriptor(path: Path) -> int:
     """Opens a file that only its owner reads, and makes it if it is not there."""
     return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-
-
-def _write_private(path: Path, text: str, replaces: bool = True) -> None:
-    """Writes a file that only its owner reads: it appears whole, or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor, fresh = tempfile.mkstemp(dir=path.parent)  # mode 0600
-    try:
-        with os.fdopen(descriptor, "w") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        if replaces:
-            os.replace(fresh, path)
-        else:
-            with contextlib.suppress(FileExistsError):  # another process was first: its text holds
-                os.link(fresh, path)
-    finally:
-        Path(fresh).unlink(missing_ok=True)

@@ -96,6 +96,7 @@ class Ledger:
             UsageError: The database is not there, may not be used, or holds something else.
             LedgerUnavailable: It does not answer, or others have it locked.
         """
+        self.url = url
         self.accounts = dict(accounts or {})
         self._database = Database(url, patience_seconds)
         try:
@@ -191,6 +192,15 @@ class Ledger:
             return [("draw", asdict(entry), None) for entry in found if entry.action == "reserve"]
 
         self._append(steps)
+
+    def state(self, output: str, release_id: str, key_fingerprint: str) -> Action | None:
+        """Returns what happened last to a release under a key; None: it was never reserved.
+
+        Raises:
+            LedgerError: The ledger cannot be read.
+        """
+        found = charges_of(self.entries(), output, release_id, key_fingerprint)
+        return found[-1].action if found else None
 
     def void(self, output: str, release_id: str, key_fingerprint: str) -> bool:
         """Gives back what a release reserved, if it ended before it could draw noise.

@@ -152,6 +152,9 @@ class ReleaseConfig(SourceConfig):
     """Name of the release; by default a keyed digest of input and configuration."""
     max_error_ratio: float = Field(0.01, ge=0, le=1)
     """Largest share of malformed records with which the run goes on."""
+    staging_area: str | None = None
+    """Folder, on the file system of the output, in which releases are built before they are seen;
+    only their owner can read them there. By default beside the output."""
     dead_letter: str | None = None
     """Folder for the places of malformed records; by default _internal/ in the output."""
     key_store: str | None = None

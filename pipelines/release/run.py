@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
@@ -19,6 +20,7 @@ from tracecloak.pipelines.budget.books import (
     open_ledger,
     open_store,
 )
+from tracecloak.pipelines.budget.key_store import InputFile, KeyStore, Receipt, snapshot_of
 from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.release.findings import log_findings
 from tracecloak.pipelines.release.pipeline import build_release
@@ -38,12 +40,13 @@ from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.counted import yield_of_log
-from tracecloak.schemas.published.manifest import OutputFile, ReleaseManifest
+from tracecloak.schemas.published.manifest import TOOL_VERSION, OutputFile, ReleaseManifest
 from tracecloak.schemas.published.rows import parts_of
 from tracecloak.schemas.published.yields import Yield
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.batch.anonymize import Run
+from tracecloak.transforms.batch.draws import KeptDraws
 from tracecloak.transforms.batch.validate import DeadLetter
 from tracecloak.transforms.batch.write import commit
 from tracecloak.transforms.files import require_file_system, require_writable
@@ -106,12 +109,10 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
     require_file_system("output", config.output)
     store = open_store(config)
     output = _absolute(config.output)
-    # Empty partitions of different days are different inputs, though they hold the same.
-    fingerprint = (
-        store.fingerprint(source.files) if source.files else store.digest("\n".join(config.input))
-    )
+    files = snapshot_of(source.files)
+    fingerprint = _fingerprint(config, store, files)
     release_id = config.release_id or store.digest(f"{fingerprint}\n{config.digest}")[:16]
-    folder = ReleaseFolder(output, release_id)
+    folder = ReleaseFolder(output, release_id, config.staging_area)
     dead_letter = DeadLetter(
         config.dead_letter or FileSystems.join(output, "_internal", f"run_id={release_id}"),
         config.max_error_ratio,
@@ -131,6 +132,11 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
                     "whether it was made of this input; use the key_store of that run, or choose "
                     "another release_id"
                 )
+            if (
+                receipt.state == "reserved"
+            ):  # cut off after its commit; what came later is not in it
+                source, files = _as_it_was(source, receipt, files)
+                fingerprint = _fingerprint(config, store, files)
             receipt.check_same(fingerprint, config.digest)
             if receipt.state == "reserved":  # the earlier run was cut off after its commit
                 books.finish(receipt.key_fingerprint)
@@ -140,41 +146,96 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
                 )
             return Outcome(folder, True, dead_letter.folder, _came_out(folder))
 
+        receipt = store.unfinished(output, release_id)
+        if receipt is not None and books.has_drawn(receipt):
+            source, files = _to_go_on_with(config, source, receipt, files)
+            fingerprint = _fingerprint(config, store, files)
+            receipt.check_same(fingerprint, config.digest)
+            folder = replace(folder, staging_area=receipt.staging_area)
+            books = Books(store, ledger, folder)
+        elif receipt is not None and not receipt.is_same(fingerprint, config.digest):
+            # Cut off before it drew anything, and another release now.
+            books.void(receipt.key_fingerprint)
+            receipt = None
         require_writable("output", output)
         if config.dead_letter is not None:
             require_writable("dead_letter", config.dead_letter)
-        is_new = not store.holds_key(output, release_id)
+        folder.prepare()
         key = store.reserve(
-            output, release_id, fingerprint, config.digest, not is_local(config.runner)
+            output, release_id, fingerprint, config.digest, files, config.staging_area
         )
-        key_fingerprint = key.resolve().fingerprint
-        receipt = store.receipt(output, release_id)
-        left_machine = receipt is not None and receipt.left_machine
         try:
-            ledger.reserve(reservation_of(config, folder, key_fingerprint))
+            ledger.reserve(reservation_of(config, folder, key.fingerprint))
         except (UsageError, BudgetExhausted):
             # Refused, so nothing is charged or drawn under a new key. With an old one something may
             # be, and after any other error the ledger may hold the charge: those keys stay.
-            if is_new:
-                store.void(output, release_id)
+            if receipt is None:
+                store.forget(output, release_id)
+                folder.clear()
             raise
         try:
+            gate = store.gate(output, release_id, key.fingerprint, ledger.url)
             folder.discard()
             dead_letter.begin()
+            if is_local(config.runner):
+                draws = KeptDraws(_decisions(folder, key), key, gate)
+            else:
+                gate()
+                draws = KeptDraws(_decisions(folder, key), key)
             try:
-                _run(config, options, source, dead_letter, folder, key)
+                _run(config, options, source, dead_letter, folder, key, draws)
             finally:
                 log_findings(source, dead_letter)
         except BaseException as error:
-            # Workers of Beam, in other threads or processes, may not notice an interrupt.
-            may_go_on = left_machine or (options is not None and not isinstance(error, Exception))
-            ended = _settled(error, books, key_fingerprint, may_go_on)
+            ended = _settled(error, books, key.fingerprint)
             if ended is error:
                 raise
             raise ended from error
-        books.finish(key_fingerprint)
-        write_internal_statement(config, source, folder, dead_letter, ledger, key_fingerprint)
+        books.finish(key.fingerprint)
+        write_internal_statement(config, source, folder, dead_letter, ledger, key.fingerprint)
     return Outcome(folder, False, dead_letter.folder, _came_out(folder))
+
+
+def _decisions(folder: ReleaseFolder, key: KeyReference) -> str:
+    """Where decisions under a key are kept; another key store may release to the same output."""
+    return cast(str, FileSystems.join(folder.decisions, key.fingerprint))
+
+
+def _fingerprint(config: ReleaseConfig, store: KeyStore, files: Sequence[InputFile]) -> str:
+    # Empty partitions of different days are different inputs, though they hold the same.
+    return store.fingerprint(files) if files else store.digest("\n".join(config.input))
+
+
+def _to_go_on_with(
+    config: ReleaseConfig, source: EventSource, receipt: Receipt, files: tuple[InputFile, ...]
+) -> tuple[EventSource, tuple[InputFile, ...]]:
+    """Returns what a release reads that drew noise before it was cut off.
+
+    Raises:
+        UsageError: That is no longer there, or the configuration or the mechanism is another.
+    """
+    if receipt.config_digest != config.digest:
+        raise receipt.cannot_go_on("the configuration changed")
+    if receipt.tool_version != TOOL_VERSION:
+        raise receipt.cannot_go_on(
+            f"tracecloak is {TOOL_VERSION} and was {receipt.tool_version or '0.1'}"
+        )
+    _LOG.info("going on with a release that was cut off: nothing is drawn or paid for anew")
+    return _as_it_was(source, receipt, files)
+
+
+def _as_it_was(
+    source: EventSource, receipt: Receipt, files: tuple[InputFile, ...]
+) -> tuple[EventSource, tuple[InputFile, ...]]:
+    """Returns the source with the files alone that the release reads."""
+    kept = receipt.same_files(files)
+    n_later = len(files) - len(kept)
+    if n_later:
+        _LOG.warning("files that came after the release was begun are not read: %d", n_later)
+    paths = [file.path for file in kept]
+    read = [file for file in source.files if file.path in paths]
+    ranked = tuple(replace(file, rank=i) for i, file in enumerate(read))
+    return replace(source, files=ranked), kept
 
 
 def _came_out(folder: ReleaseFolder) -> Yield:
@@ -182,12 +243,10 @@ def _came_out(folder: ReleaseFolder) -> Yield:
     return Yield(**manifest.get("came_out", {}))
 
 
-def _settled(
-    error: BaseException, books: Books, key_fingerprint: str, may_go_on: bool
-) -> BaseException:
+def _settled(error: BaseException, books: Books, key_fingerprint: str) -> BaseException:
     """Writes down what became of a run that failed, and returns what to raise.
 
-    What cannot be proved to be unreleased stays spent, and its key stays for another run.
+    What may have drawn noise stays spent, and its key stays for another run.
     """
     folder = books.folder
     try:
@@ -209,10 +268,12 @@ def _settled(
             f"the pipeline failed with {reason_of(error)}, and {folder.final} holds a part of a "
             f"release. {_STAYS_SPENT}"
         )
-    if may_go_on:
-        _LOG.warning("a run of this release may still go on. %s", _STAYS_SPENT)
-    else:
-        books.void(key_fingerprint)
+    if not books.void(key_fingerprint):
+        _LOG.warning(
+            "noise was drawn, or may have been, before the run ended. %s; or give it up with "
+            "`tracecloak ledger forfeit`",
+            _STAYS_SPENT,
+        )
     return _translated(error) if isinstance(error, Exception) else error
 
 
@@ -229,9 +290,10 @@ def _run(
     dead_letter: DeadLetter,
     folder: ReleaseFolder,
     key: KeyReference,
+    draws: KeptDraws,
 ) -> None:
-    manifest = manifest_of(config, folder, key.resolve().fingerprint)
-    run = Run(config.method, config.method_params, folder.release_id, key, config.digest)
+    manifest = manifest_of(config, folder, key.fingerprint)
+    run = Run(config.method, config.method_params, folder.release_id, key, config.digest, draws)
     if options is None:
         _run_in_memory(config, source, dead_letter, run, folder, manifest)
         return
@@ -279,6 +341,7 @@ def _run_in_memory(
         run.release_id,
         run.config_digest,
         lambda step: _LOG.info("next: %s", step),
+        run.draws,
     )
     written: list[OutputFile] = []
     others = write_products(folder, manifest, made.products)

@@ -313,9 +313,9 @@ def _paid(
             f"the budget of epoch {config.epoch!r} of {config.release_id!r} is spent: its last "
             "step is published. Begin another epoch, which is another spend"
         )
-    is_new = not store.holds_key(output, name.both)
+    is_new = store.unfinished(output, name.both) is None
     try:
-        key = store.reserve(output, name.both, "", name.config_digest, not is_local(config.runner))
+        key = store.reserve(output, name.both, "", name.config_digest)
     except UsageError as error:
         raise UsageError(
             f"epoch {config.epoch!r} of {config.release_id!r} was begun with another "
@@ -344,7 +344,7 @@ def _paid(
         ledger.reserve(reservation)
     except (UsageError, BudgetExhausted):
         if is_new:  # nothing was charged to it or drawn with it
-            store.void(output, name.both)
+            store.forget(output, name.both)
         raise
     ledger.commit(output, name.both, fingerprint)
     return key, identities

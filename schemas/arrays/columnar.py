@@ -15,6 +15,7 @@ have names, which stay when a class moves: see `name_classes`; the table of them
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -77,7 +78,29 @@ def decode(data: bytes) -> Any:
     return value
 
 
-_MESSAGE = "_ipc_message"
+def digest(value: Any) -> str:
+    """Returns 64 hex digits of what a value holds; equal values have equal ones, wherever made.
+
+    Messages of `encode` are no good for that: Arrow pads its buffers with bytes that lie beside a
+    slice.
+
+    Raises:
+        TypeError: The value or one of its fields is of no supported type.
+    """
+    known: str | None = getattr(value, _DIGEST, None)
+    if known is None:
+        columns: dict[str, pa.Array] = {}
+        layout = _flatten("", value, columns)
+        found = hashlib.sha256(json.dumps(layout, sort_keys=True).encode())
+        for name in sorted(columns):
+            _feed(found, name, columns[name].flatten())
+        known = found.hexdigest()
+        if is_dataclass(value):
+            object.__setattr__(value, _DIGEST, known)
+    return known
+
+
+_MESSAGE, _DIGEST = "_ipc_message", "_digest"
 
 # The runner owns the threads.
 _OPTIONS = pa.ipc.IpcWriteOptions(use_threads=False)
@@ -123,6 +146,36 @@ def _foreign(place: str) -> TypeError:
 def _one_row(values: pa.Array) -> pa.Array:
     offsets = pa.array([0, len(values)], pa.int64())
     return pa.LargeListArray.from_arrays(offsets, values)
+
+
+def _feed(digest: Any, name: str, values: pa.Array) -> None:
+    """Adds an array's type, its length, which values are missing, and those that are there."""
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    digest.update(f"{len(name)}:{name} {values.type} {len(values)} {values.null_count}\n".encode())
+    if values.null_count:
+        digest.update(np.packbits(np.asarray(values.is_valid())))
+        values = values.drop_null()
+    if pa.types.is_null(values.type):
+        return
+    if isinstance(values, pa.ListArray | pa.LargeListArray):
+        _feed(digest, name, values.value_lengths())
+        _feed(digest, name, values.flatten())
+        return
+    kinds = (pa.types.is_string, pa.types.is_binary, pa.types.is_fixed_size_binary)
+    if any(is_kind(values.type) for is_kind in kinds):
+        values = values.cast(pa.large_binary())
+    if pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type):
+        _, ends, data = values.buffers()
+        bounds = np.frombuffer(ends, np.int64, len(values) + 1, values.offset * 8)
+        digest.update(np.diff(bounds))
+        if data is not None:
+            digest.update(memoryview(data)[int(bounds[0]) : int(bounds[-1])])
+        return
+    plain = np.ascontiguousarray(values.to_numpy(zero_copy_only=False))
+    if plain.dtype.hasobject:  # addresses in memory, that is
+        raise TypeError(f"{values.type} has no digest")
+    digest.update(plain)
 
 
 def _build(layout: dict[str, Any], columns: dict[str, pa.Array]) -> Any:

@@ -225,7 +225,7 @@ STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
         (
             "private file",
             "tracecloak.pipelines.budget.key_store",
-            "_write_private",
+            "write_private",
             lambda *_, **__: True,
         ),
         ("charge", "tracecloak.pipelines.budget.ledger", "Ledger.reserve", lambda *_: True),
@@ -288,6 +288,13 @@ STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
             "ReleaseFolder.discard",
             lambda *_: True,
         ),
+        (
+            "clear",
+            "tracecloak.transforms.publish.release_folder",
+            "ReleaseFolder.clear",
+            lambda *_: True,
+        ),
+        ("draw", "tracecloak.pipelines.budget.ledger", "Ledger.draw", lambda *_: True),
         (
             "statement",
             "tracecloak.pipelines.release.run",

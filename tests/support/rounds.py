@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
+from tracecloak.anonymizers.contract.draws import decided
 from tracecloak.anonymizers.contract.in_memory import bound
 from tracecloak.anonymizers.contract.input_digest import InputDigest
 from tracecloak.anonymizers.contract.method import Anonymizer
@@ -32,11 +33,13 @@ class Rounds:
     Attributes:
         statistics: By round, the statistics on which it was decided.
         decisions: By round, in order.
-        randomness: The run's randomness.
+        by_round: By round, the randomness with which it was decided.
+        randomness: That of what follows them.
     """
 
     statistics: dict[str, dict[str, Any]]
     decisions: dict[str, Any]
+    by_round: dict[str, Randomness]
     randomness: Randomness
 
 
@@ -61,8 +64,8 @@ def run_rounds(
     """Runs all rounds; `passed_on` is what becomes of statistics and decisions on their way."""
     traces = as_wanted(traces, method, params)
     digest = InputDigest.merge([InputDigest.from_traces(batch, key) for batch in traces]).hex
-    randomness = kind(key, RELEASE_ID, digest, CONFIG_DIGEST).with_noise(noise)
-    run = Rounds({}, {}, randomness)
+    first = randomness = kind(key, RELEASE_ID, digest, CONFIG_DIGEST).with_noise(noise)
+    run = Rounds({}, {}, {}, first)
     decisions = run.decisions
     traces = bound(traces, method, params, randomness)
     for i, name in enumerate(method.rounds(params)):
@@ -75,9 +78,11 @@ def run_rounds(
             )
             for what, counter in method.requires(name, params).items()
         }
-        decided = method.decide(name, run.statistics[name], decisions, params, randomness)
-        decisions[name] = passed_on(decided)
-    return run
+        run.by_round[name] = randomness
+        made = method.decide(name, run.statistics[name], decisions, params, randomness)
+        decisions[name] = passed_on(made)
+        randomness = randomness.after(decided(decisions))
+    return replace(run, randomness=randomness)
 
 
 class Recording(Randomness):

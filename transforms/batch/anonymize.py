@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, cast
 
 import apache_beam as beam
@@ -15,6 +16,7 @@ from apache_beam import pvalue
 from apache_beam.typehints.decorators import IOTypeHints
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
+from tracecloak.anonymizers.contract.draws import Draws, Unkept, decided
 from tracecloak.anonymizers.contract.input_digest import InputDigest
 from tracecloak.anonymizers.contract.method import Counter, Decision, Params, Products
 from tracecloak.anonymizers.contract.wrong_values import usage_error
@@ -43,6 +45,7 @@ class Run:
             noise.
         key: Where the worker finds the release key.
         config_digest: Digest of the configuration.
+        draws: Where decisions are made and kept; it pickles.
     """
 
     method: str
@@ -50,6 +53,7 @@ class Run:
     release_id: str
     key: KeyReference
     config_digest: str
+    draws: Draws = field(default_factory=Unkept)
 
     @property
     def by_individual(self) -> bool:
@@ -211,7 +215,8 @@ class _Keyed(beam.DoFn):
         digest = by_name.pop(_DIGEST, None)
         run = self._run
         digested = "" if digest is None else digest.hex
-        return Randomness(self._key, run.release_id, digested, run.config_digest), by_name
+        first = Randomness(self._key, run.release_id, digested, run.config_digest)
+        return first.after(decided(by_name)), by_name
 
     def _bounded(self, traces: TraceBatch, randomness: Randomness) -> TraceBatch:
         return self._method.bounds(self._run.params).bound(traces, randomness.of_units)
@@ -265,9 +270,15 @@ class _Decide(_Keyed):
 
     def process(self, totals: Statistics, *known: Any) -> Iterable[Decision]:
         randomness, decisions = self._split(known)
-        yield self._method.decide(
-            self._round, totals.by_name, decisions, self._run.params, randomness
+        own = partial(
+            self._method.decide,
+            self._round,
+            totals.by_name,
+            decisions,
+            self._run.params,
+            randomness,
         )
+        yield self._run.draws.once(self._round, randomness, own)
         _LOG.info("decided: %s", self._round)
 
 

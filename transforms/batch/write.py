@@ -248,11 +248,13 @@ def commit(
     The statement is written here, as it says what came out.
 
     Raises:
+        UsageError: The release was given up meanwhile; nothing is committed.
         GuaranteeError: What is promised of the log does not hold of its parts as written; nothing
             is committed.
     """
     if folder.committed() is not None:
         return
+    run.key.resolve()  # not there any more if somebody gave the release up meanwhile
     method = method_named(run.method)
     if method.verifies:
         try:

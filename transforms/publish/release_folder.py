@@ -1,9 +1,10 @@
 """The folder of a release on any Beam file system: at once or not at all.
 
-Files are written under `<output>/_incomplete/run_id=<id>/`, which readers of data lakes skip for
-its underscore. Committing moves the folder to `<output>/run_id=<id>/`: on a local disk in one
-rename with the manifest inside; elsewhere file by file with the manifest last, and what has no
-manifest is no release. `<output>/latest.json` is pointed at it afterwards.
+Files are written in a workplace of the run beside the output, `_incomplete-<name of the
+output>/run_id=<id>/`, which readers of data lakes skip for its underscore, and which on this
+machine only its owner can read. Committing moves its folder `release` to `<output>/run_id=<id>/`:
+on a local disk in one rename with the manifest inside; elsewhere file by file with the manifest
+last, and what has no manifest is no release. `<output>/latest.json` is pointed at it afterwards.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from apache_beam.io.filesystem import CompressionTypes
@@ -20,6 +23,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, OutputFile
+from tracecloak.transforms.files import is_on_this_machine, require_writable
 
 LATEST_NAME = "latest.json"
 
@@ -31,10 +35,13 @@ class ReleaseFolder:
     Attributes:
         output: The folder of all releases.
         release_id: This release's name.
+        staging_area: Folder of the workplaces of runs, on the file system of the output; None: one
+            beside the output.
     """
 
     output: str
     release_id: str
+    staging_area: str | None = None
 
     def __post_init__(self) -> None:
         plain = self.release_id.replace("-", "").replace("_", "").replace(".", "")
@@ -50,9 +57,49 @@ class ReleaseFolder:
         return FileSystems.join(self.output, f"run_id={self.release_id}")
 
     @property
+    def workplace(self) -> str:
+        """The folder of what its runs need until it is finished or given up."""
+        return FileSystems.join(
+            self.staging_area or beside(self.output), f"run_id={self.release_id}"
+        )
+
+    @property
     def staging(self) -> str:
         """The folder in which it is built."""
-        return FileSystems.join(self.output, "_incomplete", f"run_id={self.release_id}")
+        return FileSystems.join(self.workplace, "release")
+
+    @property
+    def decisions(self) -> str:
+        """The folder of what its rounds decided."""
+        return FileSystems.join(self.workplace, "decisions")
+
+    def prepare(self) -> None:
+        """Makes the workplace, on this machine for its owner only, and looks whether it will do.
+
+        Raises:
+            UsageError: It cannot be made, belongs to somebody else, or is on another file system
+                than the output, so that a release could not appear at once.
+        """
+        place = self.staging_area or beside(self.output)
+        require_writable("staging_area", place)
+        if not is_on_this_machine(self.output):
+            if FileSystems.get_scheme(place) != FileSystems.get_scheme(self.output):
+                raise _unfit(place, "is on another file system than the output")
+            return
+        os.makedirs(place, exist_ok=True)
+        own = Path(self.workplace)
+        try:
+            own.mkdir(mode=0o700)
+        except FileExistsError:
+            if own.is_symlink() or not own.is_dir() or own.stat().st_uid != os.geteuid():
+                raise _unfit(str(own), "belongs to somebody else") from None
+            own.chmod(0o700)
+        there = Path(self.output)
+        while not there.exists():
+            there = there.parent
+        if there.stat().st_dev != own.stat().st_dev:
+            own.rmdir()
+            raise _unfit(place, "is on another file system than the output")
 
     def committed(self) -> dict[str, Any] | None:
         """Returns the manifest if this release exists, else None."""
@@ -63,9 +110,12 @@ class ReleaseFolder:
             return cast(dict[str, Any], json.loads(stream.read()))
 
     def discard(self) -> None:
-        """Removes the staging folder, if there is one, as an aborted run leaves it."""
-        if FileSystems.exists(self.staging):
-            FileSystems.delete([self.staging])
+        """Removes the files of a run that was cut off, and keeps what it decided."""
+        _remove(self.staging)
+
+    def clear(self) -> None:
+        """Removes the workplace: the release is finished, given up, or never drew anything."""
+        _remove(self.workplace)
 
     def write(self, name: str, content: Callable[[BinaryIO], None]) -> OutputFile:
         """Writes a file into the staging folder; the same content gives the same file again.
@@ -99,6 +149,7 @@ class ReleaseFolder:
         text = _json(manifest)
         if FileSystems.get_scheme(self.output) is None:
             self.write(MANIFEST_NAME, lambda stream: _write_all(stream, text))
+            os.makedirs(self.output, exist_ok=True)
             FileSystems.rename([self.staging], [self.final])
         else:
             sources = [FileSystems.join(self.staging, name) for name in names]
@@ -111,13 +162,43 @@ class ReleaseFolder:
         text = _json({"run_id": self.release_id, "path": f"run_id={self.release_id}"})
         target = FileSystems.join(self.output, LATEST_NAME)
         if FileSystems.get_scheme(self.output) is None:
-            fresh = FileSystems.join(self.output, f"_incomplete/{LATEST_NAME}")
+            fresh = FileSystems.join(self.workplace, LATEST_NAME)
             with contextlib.closing(_create(fresh)) as stream:
                 stream.write(text)
             FileSystems.rename([fresh], [target])  # replaces the old pointer at once
         else:
             with contextlib.closing(_create(target)) as stream:
                 stream.write(text)
+
+
+def beside(output: str) -> str:
+    """Returns where workplaces are unless a configuration says otherwise.
+
+    Of an output that is all of a file system or of a bucket there is no place beside it.
+    """
+    scheme, separator, rest = output.rpartition("://")
+    folder, slash, name = rest.rstrip("/").rpartition("/")
+    if not name or (separator and not folder):
+        return cast(str, FileSystems.join(output, "_incomplete"))
+    return f"{scheme}{separator}{folder}{slash}_incomplete-{name}"
+
+
+def _remove(folder: str) -> None:
+    """Removes a folder with all that is in it, if it is there."""
+    if is_on_this_machine(folder):
+        if FileSystems.exists(folder):
+            FileSystems.delete([folder])
+        return
+    found = FileSystems.match([FileSystems.join(folder, "**")])[0].metadata_list
+    if found:
+        FileSystems.delete([file.path for file in found])
+
+
+def _unfit(place: str, what: str) -> UsageError:
+    return UsageError(
+        f"{place}, where releases are built before they are seen, {what}; name another folder on "
+        "the file system of the output with --staging_area"
+    )
 
 
 def write_text(path: str, text: str) -> None:

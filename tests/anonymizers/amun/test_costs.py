@@ -103,7 +103,7 @@ def test_oversampling_draws_by_the_epsilon_of_its_profile(profile: str, epsilon:
         run = run_rounds(traces, Amun(), params, release_key(number))
         sampling = run.decisions["sampling"]
         assert not sampling.losses.any()
-        words = run.randomness.words("amun/count", np.zeros((1, 2), np.uint64))
+        words = run.by_round["sampling"].words("amun/count", np.zeros((1, 2), np.uint64))
         [gain] = sampling.gains.tolist()
         assert gain == abs(int(laplace_by_inversion(words, 1 / epsilon)[0]))
         gained.append(gain)

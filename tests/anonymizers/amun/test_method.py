@@ -332,6 +332,7 @@ def both(compression: str, number: int, **params: Any) -> tuple[dict, dict, list
     return steps_of(plain), steps_of(packed), traces
 
 
+@pytest.mark.usefixtures("same_noise_whatever_was_decided")
 @pytest.mark.parametrize("number", range(5))
 def test_equation_4_shrinks_starts_and_durations_alike(number: int) -> None:
     plain, packed, traces = both("equation_4", number)
@@ -345,6 +346,7 @@ def test_equation_4_shrinks_starts_and_durations_alike(number: int) -> None:
         assert packed[case][1:] == pytest.approx([factor * step for step in steps[1:]], abs=1)
 
 
+@pytest.mark.usefixtures("same_noise_whatever_was_decided")
 @pytest.mark.parametrize("number", range(5))
 def test_compression_of_the_starts_leaves_the_durations(number: int) -> None:
     plain, packed, traces = both("starts", number)
@@ -364,6 +366,7 @@ def test_compression_of_the_starts_leaves_the_durations(number: int) -> None:
         assert (after[case] - min(after.values())) / spread == pytest.approx(place, abs=1e-9)
 
 
+@pytest.mark.usefixtures("same_noise_whatever_was_decided")
 @pytest.mark.parametrize("number", range(5))
 def test_compression_of_the_noise_scales_what_was_drawn(number: int) -> None:
     _, packed, traces = both("noise", number)

@@ -240,7 +240,7 @@ def test_statistics_of_parts_merge_to_those_of_the_whole(
     none = whole.take(np.zeros(0, np.int64))
     for i, name in enumerate(method.rounds(params)):
         decisions = dict(itertools.islice(rounds.decisions.items(), i))
-        keyed = rounds.randomness if i else rounds.randomness.of_units
+        keyed = rounds.by_round[name] if i else rounds.randomness.of_units
         for what, counter in method.requires(name, params).items():
             counted = [counter.count(part, decisions, keyed) for part in [*parts, none]]
             left = counter.kind.merge([counter.kind.merge(counted[:2]), *counted[2:]])
@@ -258,7 +258,8 @@ def test_a_decision_is_a_function_of_its_arguments(method: Anonymizer, params: P
     for i, name in enumerate(method.rounds(params)):
         before = dict(itertools.islice(rounds.decisions.items(), i))
         bytes_before = {known: encode(decided) for known, decided in before.items()}
-        decided = method.decide(name, rounds.statistics[name], before, params, rounds.randomness)
+        keyed = rounds.by_round[name]
+        decided = method.decide(name, rounds.statistics[name], before, params, keyed)
         assert encode(decided) == encode(rounds.decisions[name]), name
         assert {known: encode(value) for known, value in before.items()} == bytes_before
 

@@ -72,7 +72,9 @@ def test_released_variants_are_those_of_the_query() -> None:
     run = run_rounds([traces], PRIPEL, params, release_key())
     own = LaplaceVariants()
     asked = own.Params(**USUAL, profile="paper")
-    answer = own.decide("variants", run.statistics["variants"], {}, asked, run.randomness).variants
+    answer = own.decide(
+        "variants", run.statistics["variants"], {}, asked, run.by_round["variants"]
+    ).variants
     made = PRIPEL.apply(traces, run.decisions, params, run.randomness)
     found = Counter(tuple(name for name, _ in events) for _, events in rows_of([made]))
     expected = {tuple(row["variant"]): row["count"] for row in answer.to_table().to_pylist()}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.pipelines.budget.key_store import KeyStore, snapshot_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.files import match_files
 from tracecloak.transforms.keys import KeyReference
@@ -45,7 +45,7 @@ def test_a_reservation_holds_for_one_input_and_configuration(
     store.reserve("out", "r", "in", "conf")
     with pytest.raises(UsageError, match=told):
         store.reserve("out", "r", fingerprint, digest)
-    store.void("out", "r")
+    store.forget("out", "r")
     store.reserve("out", "r", fingerprint, digest)
 
 
@@ -55,7 +55,7 @@ def test_the_fingerprint_is_of_the_bytes_and_of_the_store(tmp_path: Path, store:
             path.unlink()
         for name, text in texts.items():
             (tmp_path / f"{name}.csv").write_text(text)
-        return of.fingerprint(match_files([str(tmp_path / "*.csv")]))
+        return of.fingerprint(snapshot_of(match_files([str(tmp_path / "*.csv")])))
 
     base = fingerprint(store, a="1", b="2")
     assert base == fingerprint(store, x="2", y="1")  # names and order do not matter
@@ -83,7 +83,7 @@ def test_workers_elsewhere_find_the_key_in_use_and_no_other(tmp_path: Path) -> N
     store = KeyStore(tmp_path / "own", str(shared))
     given = store.reserve("out", "r", "input", "configuration")
     [copy] = shared.iterdir()
-    assert given == KeyReference(f"file:{copy}")
+    assert given == KeyReference(f"file:{copy}", given.resolve().fingerprint)
     assert store.reserve("out", "r", "input", "configuration") == given
     own = KeyStore(tmp_path / "own").reserve("out", "r", "input", "configuration")
     assert own.resolve().hex() == given.resolve().hex()
@@ -93,6 +93,6 @@ def test_workers_elsewhere_find_the_key_in_use_and_no_other(tmp_path: Path) -> N
     )
     other = store.reserve("out", "s", "input", "configuration")
     store.commit("out", "r")
-    assert [KeyReference(f"file:{path}") for path in shared.iterdir()] == [other]
-    store.void("out", "s")
+    assert [f"file:{path}" for path in shared.iterdir()] == [other.text]
+    store.forget("out", "s")
     assert list(shared.iterdir()) == []

@@ -2,6 +2,7 @@
 
 import errno
 import signal
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,11 @@ from tests.support.releasing import (
     tracecloak,
     visible,
 )
+from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.budget.key_store import KeyStore, KeyStoreError
 from tracecloak.pipelines.release import run as release_module
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
+from tracecloak.transforms.sources import EventSource
 
 
 @pytest.fixture
@@ -49,6 +52,11 @@ def out(tmp_path: Path) -> Path:
 @pytest.fixture
 def keys(tmp_path: Path) -> Path:
     return tmp_path / "keys"
+
+
+def workplace(out: Path) -> Path:
+    """Where the release is built."""
+    return out.with_name(f"_incomplete-{out.name}") / "run_id=r"
 
 
 def actions(keys: Path) -> list[str]:
@@ -81,7 +89,7 @@ def test_a_second_run_at_the_same_time_is_refused_and_leaves_one_release_and_one
     assert actions(keys) == before
     assert commands.resume(first).code == 0
     assert "already released" in commands.run(*common, secret=b"2" * 32).text
-    assert actions(keys) == ["reserve", "commit"]
+    assert actions(keys) == ["reserve", "draw", "commit"]
     (charge,) = counting_charges(keys)
     assert charge.key_fingerprint == manifest(out / "run_id=r")["randomness"]["key_fingerprint"]
 
@@ -94,7 +102,7 @@ def test_the_lock_ends_with_the_process_that_holds_it(
     assert commands.run(*common).code == 75
     assert commands.kill(first).code == -signal.SIGKILL
     assert commands.run(*common).code == 0
-    assert actions(keys) == ["reserve", "commit"]
+    assert actions(keys) == ["reserve", "draw", "commit"]
 
 
 def test_two_ids_do_not_wait_for_each_other(
@@ -104,7 +112,7 @@ def test_two_ids_do_not_wait_for_each_other(
     first = commands.run(*common, at="stop before commit")
     assert commands.run(*common, "--release_id", "s").code == 0
     assert commands.resume(first).code == 0
-    assert sorted(actions(keys)) == ["commit", "commit", "reserve", "reserve"]
+    assert sorted(actions(keys)) == ["commit", "commit", "draw", "draw", "reserve", "reserve"]
     assert len(counting_charges(keys)) == 2
 
 
@@ -118,7 +126,7 @@ def test_another_spelling_of_the_output_is_the_same_release(
         assert commands.run(*common, "--output", spelled).code == 75
     assert commands.resume(first).code == 0
     assert "already released" in commands.run(*common, "--output", tmp_path / "link").text
-    assert actions(keys) == ["reserve", "commit"]
+    assert actions(keys) == ["reserve", "draw", "commit"]
 
 
 def test_of_two_key_stores_at_one_output_both_are_charged_and_one_release_is_whole(
@@ -142,25 +150,65 @@ def test_of_two_key_stores_at_one_output_both_are_charged_and_one_release_is_who
 # --- Interrupted, or failed -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError, lambda: OSError(errno.EIO, "x")])
-def test_what_fails_before_the_commit_gives_the_spend_back_and_forgets_the_key(
+ERRORS = (KeyboardInterrupt, ValueError, lambda: OSError(errno.EIO, "x"))
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("runner", ["InMemory", "FnApiRunner"])
+def test_what_fails_before_it_draws_gives_the_spend_back_and_forgets_the_key(
     common: list[object],
+    out: Path,
+    keys: Path,
+    capsys: pytest.CaptureFixture[str],
+    error: Callable[[], BaseException],
+    runner: str,
+) -> None:
+    """Catches a spend that stays although nothing can have been drawn."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EventSource, "read", _raising(error))
+        assert tracecloak(*common, "--runner", runner) == 6
+    assert "nothing was released" in capsys.readouterr().err
+    assert visible(out) == key_files(keys) == counting_charges(keys) == []
+    assert actions(keys) == ["reserve", "void"]
+    assert not workplace(out).exists()
+    assert tracecloak(*common) == 0
+    assert actions(keys) == ["reserve", "void", "reserve", "draw", "commit"]
+    assert len({entry.key_fingerprint for entry in ledger_entries(keys)}) == 2
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("runner", ["InMemory", "FnApiRunner"])
+def test_what_fails_after_it_drew_stays_spent_and_is_finished_with_the_same_noise(
+    common: list[object],
+    tmp_path: Path,
     out: Path,
     keys: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     error: Callable[[], BaseException],
+    runner: str,
 ) -> None:
-    """Catches a spend that stays although nothing can have become visible."""
+    """Catches noise for nothing: runs interrupted here left whole histograms, and cost nothing."""
+    fix_key(monkeypatch, b"1" * 32)
+    expected = tmp_path / "expected"
+    assert tracecloak(*common, "--output", expected, "--key_store", tmp_path / "k") == 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ReleaseFolder, "commit", _raising(error))
-        assert tracecloak(*common) == 6
-    assert "nothing was released" in capsys.readouterr().err
-    assert visible(out) == key_files(keys) == counting_charges(keys) == []
-    assert actions(keys) == ["reserve", "void"]
-    assert tracecloak(*common) == 0
-    assert actions(keys) == ["reserve", "void", "reserve", "commit"]
-    assert len({entry.key_fingerprint for entry in ledger_entries(keys)}) == 2
+        for _ in range(3):
+            assert tracecloak(*common, "--runner", runner) == 6
+    told = capsys.readouterr().err
+    assert "Its budget stays spent: run the same command again" in told
+    assert visible(out) == []
+    assert actions(keys) == ["reserve", "draw"]
+    assert len(key_files(keys)) == 1
+    assert stat.S_IMODE(workplace(out).stat().st_mode) == 0o700
+    fix_key(monkeypatch, b"2" * 32)
+    with pytest.MonkeyPatch.context() as patch:  # what was decided is not decided again
+        patch.setattr(METHODS["variant-histogram"], "decide", _raising(AssertionError))
+        assert tracecloak(*common) == 0
+    assert digests(out / "run_id=r") == digests(expected / "run_id=r")
+    assert actions(keys) == ["reserve", "draw", "commit"]
+    assert not workplace(out).exists()
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
@@ -187,9 +235,9 @@ def test_what_fails_after_the_files_are_visible_says_so_and_stays_spent(
     assert "is complete, but a step after it failed" in told
     assert "Run the same command again" in told
     assert manifest(out / "run_id=r")["release_id"] == "r"
-    assert actions(keys) == ["reserve"]
+    assert actions(keys) == ["reserve", "draw"]
     assert tracecloak(*common) == 0
-    assert actions(keys) == ["reserve", "commit"]
+    assert actions(keys) == ["reserve", "draw", "commit"]
     assert key_files(keys) == []
 
 
@@ -223,7 +271,7 @@ def test_every_step_after_the_release_ends_with_7_and_the_next_run_mends_it(
     assert tracecloak(*common) == 0
     assert "already released" in capsys.readouterr().out
     assert digests(out / "run_id=r") == before
-    assert actions(keys) == ["reserve", "commit"]
+    assert actions(keys) == ["reserve", "draw", "commit"]
     assert key_files(keys) == []
     assert (out / "latest.json").exists()
     statement = out / "_internal" / "run_id=r" / "statement.md"
@@ -231,56 +279,21 @@ def test_every_step_after_the_release_ends_with_7_and_the_next_run_mends_it(
     assert [path.name for path in statement.parent.iterdir()] == ["statement.md"]
 
 
-def test_an_interrupt_on_beam_gives_nothing_back_as_its_workers_may_go_on(
-    common: list[object],
-    out: Path,
-    keys: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Catches a spend given back while a worker still holds the key and may commit."""
-    fix_key(monkeypatch, b"1" * 32)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(release_module, "build_release", _raising(KeyboardInterrupt))
-        assert tracecloak(*common, "--runner", "FnApiRunner") == 6
-    assert "may still go on. Its budget stays spent" in capsys.readouterr().err
-    assert actions(keys) == ["reserve"]
-    assert len(key_files(keys)) == 1
-    fix_key(monkeypatch, b"2" * 32)
-    assert tracecloak(*common) == 0
-    assert len(counting_charges(keys)) == 1
-    assert len({entry.key_fingerprint for entry in ledger_entries(keys)}) == 1
-
-
-def test_what_went_to_another_machine_stays_spent_even_if_a_later_run_here_fails(
+def test_what_goes_to_another_machine_is_spent_before_it_goes(
     common: list[object],
     keys: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Catches a spend given back by a failing local run while the job elsewhere may yet commit."""
+    """Catches a spend given back while a job elsewhere goes on, which outlives its client."""
     monkeypatch.setattr(release_module, "is_local", lambda runner: runner == "InMemory")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ReleaseFolder, "commit", _raising(ValueError))
+        patch.setattr(release_module, "build_release", _raising(ValueError))
         assert tracecloak(*common, "--runner", "FnApiRunner") == 6
         assert "Its budget stays spent" in capsys.readouterr().err
-        assert tracecloak(*common) == 6
-        assert "Its budget stays spent" in capsys.readouterr().err
-    assert actions(keys) == ["reserve"]
+    assert actions(keys) == ["reserve", "draw"]
     assert tracecloak(*common) == 0
-    assert actions(keys) == ["reserve", "commit"]
-
-
-def test_a_run_that_began_here_and_went_elsewhere_later_stays_spent_as_well(
-    keys: Path,
-) -> None:
-    """Catches a receipt that remembers the first or the last run's runner only."""
-    store = KeyStore(keys)
-    for leaves, remembered in ((False, False), (True, True), (False, True)):
-        store.reserve("o", "r", "i", "c", leaves)
-        receipt = store.receipt("o", "r")
-        assert receipt is not None
-        assert receipt.left_machine is remembered
+    assert actions(keys) == ["reserve", "draw", "commit"]
 
 
 def test_where_nobody_can_tell_what_is_visible_the_spend_stays(
@@ -303,34 +316,26 @@ def test_where_nobody_can_tell_what_is_visible_the_spend_stays(
     told = capsys.readouterr().err
     assert "cannot be told (OSError (Input/output error))" in told
     assert "Its budget stays spent" in told
-    assert actions(keys) == ["reserve"]
+    assert actions(keys) == ["reserve", "draw"]
     assert tracecloak(*common) == 0
-    assert actions(keys) == ["reserve", "commit"]
+    assert actions(keys) == ["reserve", "draw", "commit"]
 
 
-def test_a_staging_folder_that_cannot_be_removed_keeps_key_and_charge_for_the_next_run(
+def test_a_workplace_that_cannot_be_removed_keeps_key_and_charge_for_the_next_run(
     common: list[object], out: Path, keys: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Catches a foreign error out of the clearing up, which would show a traceback with data."""
-    original = ReleaseFolder.discard
-    calls = []
-
-    def discard(self: ReleaseFolder) -> None:
-        calls.append(self)
-        if len(calls) == 2:
-            raise BeamIOError("Delete operation failed", {"case-7": OSError(errno.EACCES, "y")})
-        original(self)
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ReleaseFolder, "discard", discard)
-        patch.setattr(ReleaseFolder, "commit", _raising(ValueError))
+        error = BeamIOError("Delete operation failed", {"case-7": OSError(errno.EACCES, "y")})
+        patch.setattr(ReleaseFolder, "clear", _raising(lambda: error))
+        patch.setattr(EventSource, "read", _raising(ValueError))
         assert tracecloak(*common) == 6
     told = capsys.readouterr().err
     assert "that could not be written down: BeamIOError" in told
     assert "case-7" not in told
-    assert actions(keys) == ["reserve"]
+    assert actions(keys) == ["reserve", "void"]
     assert tracecloak(*common) == 0
-    assert actions(keys) == ["reserve", "commit"]
+    assert actions(keys)[2:] == ["reserve", "draw", "commit"]
 
 
 # --- The key store --------------------------------------------------------------------------------
@@ -341,10 +346,10 @@ def test_a_key_that_belongs_to_no_receipt_is_replaced(tmp_path: Path) -> None:
     store = KeyStore(tmp_path)
     old = store.reserve("out", "r", "in", "conf").resolve()
     store.commit("out", "r")
-    assert not store.holds_key("out", "r")
+    assert store.unfinished("out", "r") is None
     # Cut off between the new key and its receipt: the old receipt lies beside another key.
     store._path("out", "r", ".key").write_text("ab" * 32)
-    assert not store.holds_key("out", "r")
+    assert store.unfinished("out", "r") is None
     new = store.reserve("out", "r", "in", "conf").resolve()
     receipt = store.receipt("out", "r")
     assert receipt is not None
@@ -449,9 +454,9 @@ class ObjectStore(FileSystem):
 @pytest.mark.parametrize(
     ("fail_at", "shows_files"),
     [
-        ("_incomplete/run_id=r/variants.json", False),
-        ("run_id=r/dfg.json", False),
-        ("rename objects://out/_incomplete/run_id=r/variants.json", True),
+        ("_incomplete/run_id=r/release/variants.json", False),
+        ("run_id=r/release/dfg.json", False),
+        ("rename objects://out/_incomplete/run_id=r/release/variants.json", True),
         ("create objects://out/run_id=r/manifest.json", True),
     ],
 )
@@ -474,9 +479,9 @@ def test_a_commit_cut_off_where_files_are_moved_one_by_one_stays_spent(
     told = capsys.readouterr().err
     moved = tmp_path / "objects" / "out" / "run_id=r"
     assert bool(moved.exists() and visible(moved)) == shows_files
-    assert ("Its budget stays spent" in told) == shows_files
+    assert "Its budget stays spent" in told
     charged = [e for e in counting_charges(keys) if e.release_id == "r"]
-    assert len(charged) == len(key_files(keys)) == shows_files
+    assert len(charged) == len(key_files(keys)) == 1
     monkeypatch.setattr(ObjectStore, "fail_at", "")
     before = {path.name: path.read_bytes() for path in visible(moved)} if shows_files else {}
     fix_key(monkeypatch, b"2" * 32)
@@ -486,6 +491,9 @@ def test_a_commit_cut_off_where_files_are_moved_one_by_one_stays_spent(
     (charge,) = [e for e in counting_charges(keys) if e.release_id == "r"]
     assert charge.key_fingerprint == manifest(moved)["randomness"]["key_fingerprint"]
     assert charge.action == "commit"
+    assert not any(
+        path.is_file() for path in (tmp_path / "objects" / "out" / "_incomplete").rglob("*")
+    )
 
 
 def _raising(error: Callable[[], BaseException]) -> Callable[..., None]:

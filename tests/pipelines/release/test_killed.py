@@ -103,14 +103,18 @@ class Releases:
         self.check_paid_once()
         used = manifest(self.release)["randomness"]["key_fingerprint"]
         assert used == ReleaseKey(secret).fingerprint
-        assert [entry.action for entry in ledger_entries(self.keys)] == ["reserve", "commit"]
+        assert [entry.action for entry in ledger_entries(self.keys)] == [
+            "reserve",
+            "draw",
+            "commit",
+        ]
         assert key_files(self.keys) == []
         assert json.loads((self.out / "latest.json").read_text())["run_id"] == "r"
         assert sorted(p.name for p in self.out.iterdir() if not p.name.startswith("_")) == [
             "latest.json",
             "run_id=r",
         ]
-        assert not (self.out / "_incomplete" / "run_id=r").exists()
+        assert list(self.out.with_name("_incomplete-out").iterdir()) == []
         statement = self.out / "_internal" / "run_id=r" / "statement.md"
         assert used in statement.read_text()
 
@@ -133,21 +137,23 @@ def expected(
 
 # --- The steps of a release, in their order -----------------------------------------------------
 
-# The store's secret is private file 1, the key 2, its receipt 3, the receipt of the commit 4.
-# Renames: the release appears, latest points at it, the internal statement. Rows: reserve, commit.
+# The store's secret is private file 1, the key 2, its receipt 3, the gate 4, the receipt of the
+# commit 5. Renames: the release appears, latest points at it, the internal statement. Rows:
+# reserve, draw, commit.
 WITHOUT_KEY = ["before key", "before private file 2", "after private file 2"]
 HIDDEN = [
     *("after private file 3", "after key"),
     *("before charge", "before insert 1", "after insert 1", "after charge"),
     *("before discard 1", "after discard 1", "before count 1", "after count 1"),
+    *("before draw", "before insert 2", "after insert 2", "after draw"),
     *("before decide", "after decide", "before write 1", "before bytes 1", "after bytes 1"),
     *("after write 1", "before write 3", "after write 3", "before commit", "before rename 1"),
 ]
 SHOWN = [
     *("after rename 1", "after commit", "before latest", "before rename 2", "after rename 2"),
-    *("before ledger", "before insert 2", "after insert 2", "after ledger"),
-    *("before receipt", "before key's end", "after key's end", "before private file 4"),
-    *("after private file 4", "after receipt", "before discard 2", "after discard 2"),
+    *("before ledger", "before insert 3", "after insert 3", "after ledger"),
+    *("before clear", "after clear", "before receipt", "before key's end", "after key's end"),
+    *("before private file 5", "after private file 5", "after receipt"),
     *("before statement", "before rename 3", "after statement"),
 ]
 # Kills before which the ledger does not know of the release.
@@ -157,8 +163,8 @@ KILLS = [*WITHOUT_KEY, *HIDDEN, *SHOWN]
 ADJACENT = [
     *("before key", "after key", "before insert 1", "before discard 1", "before count 1"),
     *("before decide", "before write 1", "before write 3", "after commit", "before latest"),
-    *("after latest", "before ledger", "before insert 2", "before receipt", "after receipt"),
-    *("before private file 4", "before discard 2", "before statement"),
+    *("after latest", "before ledger", "before insert 3", "before receipt", "after receipt"),
+    *("before private file 5", "before clear", "before statement", "before draw", "after draw"),
 ]
 
 FEW = [
@@ -303,7 +309,8 @@ def test_after_a_kill_a_changed_input_is_refused_under_the_same_id(
     csv_log(tmp_path / "log.csv", list(small_rows(59)))
     ended = releases.run(SECOND)
     assert ended.code == 2
-    assert "the input changed since; choose another release_id" in ended.text
+    assert "drew noise before it was cut off" in ended.text
+    assert f"input '{tmp_path}/log.csv' is changed since" in " ".join(ended.text.split())
     assert visible(releases.out) == []
     assert len(counting_charges(releases.keys)) == 1
 

@@ -34,7 +34,6 @@ from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.budget import books as books_module
-from tracecloak.pipelines.budget import key_store as key_store_module
 from tracecloak.pipelines.budget.entries import problems
 from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.budget.ledger import Ledger, LedgerError
@@ -156,9 +155,10 @@ def test_a_disk_that_is_full_for_any_one_file_shows_nothing_or_all_and_the_next_
         assert tracecloak(*command) == 0
     check_finished(out, keys)
     names = [path.removeprefix(f"{out}/") for path in created]
-    n_before = names.index("_incomplete/run_id=r/manifest.json") + 1
+    own = f"{out.with_name('_incomplete-out')}/run_id=r"
+    n_before = names.index(f"{own}/release/manifest.json") + 1
     assert names[0] == "_internal/run_id=r/file-00000.jsonl"
-    assert names[n_before:] == ["_incomplete/latest.json", "_internal/run_id=r/statement.md.part"]
+    assert names[n_before:] == [f"{own}/latest.json", "_internal/run_id=r/statement.md.part"]
     for number in range(1, len(names) + 1):
         command, out, keys = places(number)
         with full_at(number):
@@ -168,9 +168,10 @@ def test_a_disk_that_is_full_for_any_one_file_shows_nothing_or_all_and_the_next_
         if number <= n_before:
             assert code == 6
             assert "nothing was released" in told
-            assert visible(out) == key_files(keys) == counting_charges(keys) == []
-            assert actions(keys) == ["reserve", "void"]
-            assert not (out / "_incomplete" / "run_id=r").exists()
+            assert visible(out) == []
+            has_drawn = "/release/" in names[number - 1]  # else it notes what it reads
+            assert actions(keys) == ["reserve", "draw" if has_drawn else "void"]
+            assert len(key_files(keys)) == len(counting_charges(keys)) == has_drawn
         else:
             assert code == 7
             assert "is complete, but a step after it failed" in told
@@ -199,7 +200,8 @@ def test_a_disk_that_is_full_for_a_worker_of_beam_shows_nothing(
         patch.setattr(FileSystems, "create", staticmethod(create))
         assert tracecloak(*common, "--runner", "FnApiRunner") == 6
     assert "nothing was released" in capsys.readouterr().err
-    assert visible(out) == key_files(keys) == counting_charges(keys) == []
+    assert visible(out) == []
+    assert actions(keys) == ["reserve", "draw"]
     assert tracecloak(*common, "--runner", "FnApiRunner") == 0
     check_finished(out, keys)
 
@@ -214,13 +216,15 @@ def test_a_disk_too_full_to_rename_shows_nothing(
         )
         assert tracecloak(*common) == 6
     assert "OSError (No space left on device); nothing was released" in capsys.readouterr().err
-    assert visible(out) == key_files(keys) == counting_charges(keys) == []
+    assert visible(out) == []
+    assert actions(keys) == ["reserve", "draw"]
     assert tracecloak(*common) == 0
     check_finished(out, keys)
 
 
-# Files of the key store in their order: its secret, the key, the receipt, that of the commit.
-@pytest.mark.parametrize(("number", "code"), [(1, 6), (2, 6), (3, 6), (4, 7)])
+# Private files in their order: the secret of the store, the key, its receipt, the gate, a decision,
+# the receipt of the commit.
+@pytest.mark.parametrize(("number", "code"), [(1, 6), (2, 6), (3, 6), (4, 6), (6, 7)])
 def test_a_full_disk_of_the_key_store_releases_nothing_unpaid(
     common: list[object],
     out: Path,
@@ -243,7 +247,7 @@ def test_a_full_disk_of_the_key_store_releases_nothing_unpaid(
         return descriptor, name
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(key_store_module.tempfile, "mkstemp", mkstemp)
+        patch.setattr(tempfile, "mkstemp", mkstemp)
         assert tracecloak(*common) == code
     told = capsys.readouterr().err
     assert f"key store {keys} cannot be used: No space left on device; mend its disk" in told
@@ -303,7 +307,7 @@ def test_a_full_disk_of_the_ledger_at_the_commit_leaves_the_release_spent(
     with no_page_more(lambda: (out / "run_id=r" / "manifest.json").exists()):
         assert tracecloak(*common, "--account", LONG) == 7
     assert "has no space left on its disk; free some" in capsys.readouterr().err
-    assert actions(keys) == ["reserve"]
+    assert actions(keys) == ["reserve", "draw"]
     assert tracecloak(*common, "--account", LONG) == 0
     check_finished(out, keys)
 
@@ -397,7 +401,7 @@ def test_a_ledger_locked_at_the_commit_ends_it_with_7_and_the_spend_stays(
         assert tracecloak(*common) == 7
     told = capsys.readouterr().err
     assert LOCKED in told and "is complete" in told
-    assert actions(keys) == ["reserve"]
+    assert actions(keys) == ["reserve", "draw"]
     before = digests(out / "run_id=r")
     assert tracecloak(*common) == 0
     assert "already released" in capsys.readouterr().out
@@ -417,20 +421,14 @@ def test_a_ledger_locked_at_the_void_keeps_the_key_and_the_next_run_draws_nothin
     """Catches a key dropped while its charge stays open: the next run would be charged again."""
     fix_key(monkeypatch, b"1" * 32)
     assert tracecloak(*common, "--output", tmp_path / "o", "--key_store", tmp_path / "k") == 0
-    original = ReleaseFolder.discard
     holder = contextlib.ExitStack()
 
-    def discard(self: ReleaseFolder) -> None:
-        if self.committed() is None and visible_parts(self):
-            holder.enter_context(locked(keys))
-        original(self)
-
-    def visible_parts(folder: ReleaseFolder) -> bool:
-        return Path(folder.staging).exists()
+    def read(*_: object) -> None:
+        holder.enter_context(locked(keys))
+        raise OSError(errno.EIO, "x")
 
     with holder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ReleaseFolder, "commit", _raising(lambda: OSError(errno.ENOSPC, "x")))
-        patch.setattr(ReleaseFolder, "discard", discard)
+        patch.setattr(EventSource, "read", read)
         assert tracecloak(*common) == 6
     told = capsys.readouterr().err
     assert LOCKED in told
@@ -440,7 +438,7 @@ def test_a_ledger_locked_at_the_void_keeps_the_key_and_the_next_run_draws_nothin
     assert len(key_files(keys)) == 1
     fix_key(monkeypatch, b"2" * 32)
     assert tracecloak(*common) == 0
-    assert actions(keys) == ["reserve", "commit"]
+    assert actions(keys) == ["reserve", "draw", "commit"]
     assert digests(out / "run_id=r") == digests(tmp_path / "o" / "run_id=r")
     check_finished(out, keys)
 
@@ -462,7 +460,7 @@ def test_a_connection_lost_while_the_reservation_is_written_is_no_second_charge(
     assert visible(out) == []
     fix_key(monkeypatch, b"2" * 32)
     assert tracecloak(*common) == 0
-    assert actions(keys) == ["reserve", "commit"]
+    assert actions(keys) == ["reserve", "draw", "commit"]
     check_finished(out, keys)
 
 

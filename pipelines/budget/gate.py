@@ -1,0 +1,49 @@
+"""What a run passes before it draws noise: the ledger says from then on that nothing is given back.
+
+On this machine the gate is passed where the first round decides, so that a run that fails while it
+reads costs nothing. It is a file beside the keys, and workers in other processes find the ledger by
+it. A run on a cluster passes before it is submitted: it may outlive whoever started it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from tracecloak.schemas.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Calling it notes in the ledger that noise is drawn from now on; it pickles.
+
+    Attributes:
+        path: A file of the key store with the ledger's URL, whose password is in no pipeline so.
+        output: The folder of all releases.
+        release_id: The release's name.
+        key_fingerprint: Tells release keys apart.
+    """
+
+    path: str
+    output: str
+    release_id: str
+    key_fingerprint: str
+
+    def __call__(self) -> None:
+        """Passes the gate; passed once, does nothing.
+
+        Raises:
+            UsageError: The reservation was given back or given up meanwhile: nothing is drawn.
+            LedgerError: The ledger cannot be used.
+        """
+        try:
+            found = json.loads(Path(self.path).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise UsageError(
+                f"release {self.release_id!r} in {self.output} was ended meanwhile, so nothing is "
+                "drawn for it; run the command again, which reserves anew"
+            ) from None
+        from tracecloak.pipelines.budget.ledger import Ledger
+
+        Ledger(found["ledger"]).draw(self.output, self.release_id, self.key_fingerprint)

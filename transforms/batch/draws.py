@@ -1,0 +1,89 @@
+"""Decisions that are kept: a run that goes on where another was cut off draws nothing anew."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+import tracecloak.transforms.arrow_coder  # noqa: F401  # names what is encoded
+from tracecloak.anonymizers.contract.method import Decision
+from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
+from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.transforms.files import read_if_there, write_new
+from tracecloak.transforms.keys import KeyReference
+
+_N_MAC = 32
+
+
+@dataclass(frozen=True)
+class KeptDraws:
+    """Decisions in the files of a folder that only the operator reads; it pickles.
+
+    What is in the folder holds noisy values, and of published methods exact ones. Each file is
+    authenticated with the release's key, so that nobody's bytes are taken for a decision.
+
+    Attributes:
+        folder: On any Beam file system.
+        key: Where the release's key is; with the release given up, it is gone, and nothing is
+            drawn.
+        before: Called before anything is drawn; raises where it must not be.
+    """
+
+    folder: str
+    key: KeyReference
+    before: Callable[[], None] | None = None
+
+    def once(
+        self, round_name: str, randomness: Randomness, decide: Callable[[], Decision]
+    ) -> Decision:
+        """Returns what a round decided; see `contract.draws.Draws`.
+
+        Raises:
+            UsageError: The key is gone, or the round was decided on another input.
+            TracecloakError: What is kept was changed.
+        """
+        key = self.key.resolve()
+        path = f"{self.folder.rstrip('/')}/{_short(round_name)}.decision"
+        about = hashlib.sha256(
+            "\n".join((round_name, randomness.input_digest, randomness.decided)).encode()
+        ).digest()
+        found = self._kept(path, key, round_name, about)
+        if found is not None:
+            return found
+        if self.before is not None:
+            self.before()
+        message = about + encode(decide())
+        write_new(path, _mac(key, round_name, message) + message)
+        # What is kept counts: another worker may have been first.
+        return cast(Decision, self._kept(path, key, round_name, about))
+
+    def _kept(self, path: str, key: ReleaseKey, round_name: str, about: bytes) -> Decision | None:
+        found = read_if_there(path)
+        if found is None:
+            return None
+        mac, message = found[:_N_MAC], found[_N_MAC:]
+        if not hmac.compare_digest(mac, _mac(key, round_name, message)):
+            raise TracecloakError(
+                f"{path} is not what tracecloak wrote there, so the release cannot be finished; "
+                "give it up with `tracecloak ledger forfeit`"
+            )
+        if not hmac.compare_digest(message[: len(about)], about):
+            raise UsageError(
+                f"the round {round_name!r} was decided on another input, and noise is drawn on one "
+                "input only; restore it and run again, or give the release up with `tracecloak "
+                "ledger forfeit`"
+            )
+        return cast(Decision, decode(message[len(about) :]))
+
+
+def _mac(key: ReleaseKey, round_name: str, message: bytes) -> bytes:
+    return hmac.digest(key.derive(b"decision/" + round_name.encode()), message, hashlib.sha256)
+
+
+def _short(round_name: str) -> str:
+    """A name that every file system takes, in place of the round's."""
+    return hashlib.sha256(round_name.encode()).hexdigest()[:16]
