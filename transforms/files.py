@@ -306,10 +306,20 @@ def write_new(path: str, data: bytes) -> None:
     """
     if is_on_this_machine(path):
         write_private(Path(path), data, replaces=False)
+    else:
+        write_anew(path, data)
+
+
+def write_anew(path: str, data: bytes) -> None:
+    """Writes a file in place of what is there; on this machine whole, and for its owner only."""
+    if is_on_this_machine(path):
+        write_private(Path(path), data)
         return
+    from apache_beam.io.filesystem import CompressionTypes
     from apache_beam.io.filesystems import FileSystems
 
-    with closing(FileSystems.create(path)) as stream:
+    stream = FileSystems.create(path, compression_type=CompressionTypes.UNCOMPRESSED)
+    with closing(stream):
         stream.write(data)
 
 

@@ -298,6 +298,17 @@ class KeyStore:
             for ending in (".gate", ".key", ".json"):
                 self._path(output, release_id, ending).unlink(missing_ok=True)
 
+    def operator_folder(self, output: str, release_id: str) -> str:
+        """Returns where what only the operator may read of a release lies.
+
+        That is beside the keys, which nobody else reads; where workers cannot write there, it is
+        beside those that they can read.
+        """
+        name = f"{release_id}-{_place(output, release_id)[:8]}"
+        if self._worker_keys is not None and not is_on_this_machine(self._worker_keys):
+            return f"{self._worker_keys.rstrip('/')}/operator/{name}"
+        return str(self._folder.absolute() / "operator" / name)
+
     def _reference(self, key_path: Path, fingerprint: str) -> KeyReference:
         """Where workers find the key at a path of this machine; puts it there."""
         if self._worker_keys is None:
@@ -359,14 +370,18 @@ class KeyStore:
             ) from error
 
     def _path(self, output: str, release_id: str, ending: str) -> Path:
-        place = hashlib.sha256(f"{output}\n{release_id}".encode()).hexdigest()[:32]
-        return self._folder / "releases" / (place + ending)
+        return self._folder / "releases" / (_place(output, release_id) + ending)
 
     def _secret(self) -> bytes:
         path = self._folder / "store.secret"
         if not path.exists():
             write_private(path, secrets.token_hex(32).encode(), replaces=False)
         return bytes.fromhex(path.read_text())
+
+
+def _place(output: str, release_id: str) -> str:
+    """A name for a release that every file system takes."""
+    return hashlib.sha256(f"{output}\n{release_id}".encode()).hexdigest()[:32]
 
 
 def snapshot_of(files: Sequence[SourceFile]) -> tuple[InputFile, ...]:

@@ -156,7 +156,8 @@ class ReleaseConfig(SourceConfig):
     """Folder, on the file system of the output, in which releases are built before they are seen;
     only their owner can read them there. By default beside the output."""
     dead_letter: str | None = None
-    """Folder for the places of malformed records; by default _internal/ in the output."""
+    """Folder for the places of malformed records; by default one beside the keys, which only the
+    operator reads."""
     key_store: str | None = None
     """Folder of keys and receipts; by default TRACECLOAK_KEY_STORE or one in the home folder."""
     worker_keys: str | None = None

@@ -31,7 +31,7 @@ def build_release(
     grouped = read[EVENTS] | "GroupIntoTraces" >> GroupIntoTraces(
         n_shards, wait_on=checked, by_individual=run.by_individual
     )
-    made = grouped["traces"] | "AnonymizeTraces" >> AnonymizeTraces(run, n_shards)
+    made = grouped["traces"] | "AnonymizeTraces" >> AnonymizeTraces(run, n_shards, wait_on=checked)
     _ = made["traces"] | "WriteRelease" >> WriteRelease(
         folder, manifest, formats, n_parts, run, made["products"], wait_on=checked
     )

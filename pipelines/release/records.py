@@ -9,15 +9,17 @@ from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.anonymizers.accounting.composition import decimal_text, total
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.pipelines.budget.books import after_release
-from tracecloak.pipelines.budget.ledger import Ledger, Reservation
+from tracecloak.pipelines.budget.books import Books, after_release
+from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.pipelines.budget.ledger import Reservation
 from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.runners.names import IN_MEMORY, is_durable
 from tracecloak.pipelines.runners.options import version
 from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.transforms.batch.validate import DeadLetter
+from tracecloak.transforms.files import write_anew
 from tracecloak.transforms.publish.names import STATEMENT_NAME
-from tracecloak.transforms.publish.release_folder import ReleaseFolder, write_text
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.publish.statement import InternalFacts, internal_statement
 from tracecloak.transforms.sources import EventSource
 
@@ -68,27 +70,25 @@ def reservation_of(
     )
 
 
-def internal_statement_path(folder: ReleaseFolder) -> str:
+def internal_statement_path(store: KeyStore, folder: ReleaseFolder) -> str:
     """Returns where the operator's edition of a release's statement lies."""
-    return cast(
-        str,
-        FileSystems.join(folder.output, "_internal", f"run_id={folder.release_id}", STATEMENT_NAME),
-    )
+    own = store.operator_folder(folder.output, folder.release_id)
+    return cast(str, FileSystems.join(own, STATEMENT_NAME))
 
 
 def write_internal_statement(
     config: ReleaseConfig,
     source: EventSource,
-    folder: ReleaseFolder,
+    books: Books,
     dead_letter: DeadLetter,
-    ledger: Ledger,
     key_fingerprint: str,
 ) -> None:
-    """Writes the operator's edition of the statement, beside the dead letter.
+    """Writes the operator's edition of the statement where only the operator reads.
 
     Raises:
         AfterReleaseError: It could not be written; the release is complete.
     """
+    folder, ledger = books.folder, books.ledger
     try:
         balance = ledger.balance(config.account)
         account = ledger.accounts.get(config.account)
@@ -106,9 +106,10 @@ def write_internal_statement(
             configuration=config.model_dump(mode="json"),
         )
         manifest = manifest_of(config, folder, key_fingerprint)
-        path = internal_statement_path(folder)
-        write_text(f"{path}.part", internal_statement(manifest, facts))
-        FileSystems.rename([f"{path}.part"], [path])  # there as a whole, or not there
+        write_anew(
+            internal_statement_path(books.store, folder),
+            internal_statement(manifest, facts).encode(),
+        )
     except BaseException as error:
         raise after_release(folder, error) from error
 

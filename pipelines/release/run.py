@@ -114,7 +114,7 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
     release_id = config.release_id or store.digest(f"{fingerprint}\n{config.digest}")[:16]
     folder = ReleaseFolder(output, release_id, config.staging_area)
     dead_letter = DeadLetter(
-        config.dead_letter or FileSystems.join(output, "_internal", f"run_id={release_id}"),
+        config.dead_letter or store.operator_folder(output, release_id),
         config.max_error_ratio,
     )
 
@@ -140,9 +140,9 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
             receipt.check_same(fingerprint, config.digest)
             if receipt.state == "reserved":  # the earlier run was cut off after its commit
                 books.finish(receipt.key_fingerprint)
-            if not FileSystems.exists(internal_statement_path(folder)):
+            if not FileSystems.exists(internal_statement_path(store, folder)):
                 write_internal_statement(
-                    config, source, folder, dead_letter, ledger, receipt.key_fingerprint
+                    config, source, books, dead_letter, receipt.key_fingerprint
                 )
             return Outcome(folder, True, dead_letter.folder, _came_out(folder))
 
@@ -192,7 +192,7 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
                 raise
             raise ended from error
         books.finish(key.fingerprint)
-        write_internal_statement(config, source, folder, dead_letter, ledger, key.fingerprint)
+        write_internal_statement(config, source, books, dead_letter, key.fingerprint)
     return Outcome(folder, False, dead_letter.folder, _came_out(folder))
 
 

@@ -266,7 +266,8 @@ class StreamConfig(pydantic.BaseModel):
     output_topic: str | None = None
     """Pub/Sub topic that gets the JSON of every step as well; by default none does."""
     dead_letter: str | None = None
-    """Folder for the times of messages that cannot be read; by default _internal/ in the output."""
+    """Folder for the times of messages that cannot be read; by default one beside the keys, which
+    only the operator reads."""
     reject_topic: str | None = None
     """Pub/Sub topic that gets these as well; by default none does."""
     key_store: str | None = None

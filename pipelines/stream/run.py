@@ -127,7 +127,8 @@ def run_stream(
         for line in product.explain():
             _LOG.info("%s", line)
         pipeline = beam.Pipeline(options=options)
-        build_stream(pipeline, source, config, product, keys, output, manifest, others)
+        rejected = config.dead_letter or store.operator_folder(output, name.both)
+        build_stream(pipeline, source, config, product, keys, output, rejected, manifest, others)
         try:
             _run(pipeline)
         except TracecloakError:
@@ -147,6 +148,7 @@ def build_stream(
     product: StepProduct,
     keys: tuple[KeyReference, KeyReference],
     output: str,
+    rejected: str,
     manifest: ReleaseManifest,
     sinks: Sequence[beam.PTransform] = (),
 ) -> beam.PCollection:
@@ -160,6 +162,7 @@ def build_stream(
         product: The same, as it is made.
         keys: (key of the epoch's noise, key of identities).
         output: The folder of all releases.
+        rejected: The folder in which messages that cannot be read are listed.
         manifest: What the stream says of itself.
         sinks: What takes the releases once they are written.
     """
@@ -177,10 +180,7 @@ def build_stream(
     written = released | "WriteSteps" >> WriteSteps(output, config.written, manifest)
     for i, sink in enumerate(sinks):
         _ = written | f"Sink{i}" >> sink
-    folder = config.dead_letter or FileSystems.join(
-        output, "_internal", f"run_id={config.release_id}", f"epoch={config.epoch}"
-    )
-    rejects = decoded[REJECTS] | "WriteRejects" >> WriteRejects(folder)
+    rejects = decoded[REJECTS] | "WriteRejects" >> WriteRejects(rejected)
     if config.reject_topic is not None:
         _ = (
             rejects

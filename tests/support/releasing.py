@@ -133,6 +133,12 @@ def visible(out: Path) -> list[Path]:
     ]
 
 
+def operator_folder(keys: Path) -> Path:
+    """Where what only the operator may read of the one release lies."""
+    (folder,) = (keys / "operator").iterdir()
+    return folder
+
+
 def ledger_entries(keys: Path) -> list[Entry]:
     """All entries of the ledger in a key store; makes none where there is none."""
     path = keys / "ledger.db"

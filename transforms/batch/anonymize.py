@@ -129,16 +129,21 @@ class AnonymizeTraces(beam.PTransform):
     no log) and `products` (PCollection[Products], one element).
     """
 
-    def __init__(self, run: Run, n_pieces: int) -> None:
+    def __init__(
+        self, run: Run, n_pieces: int, wait_on: beam.PCollection[Any] | None = None
+    ) -> None:
         """Keeps the run.
 
         Args:
             run: What is released.
             n_pieces: In how many pieces a log is generated, where the method generates one.
+            wait_on: Nothing is decided before this is complete: a log of which every record is
+                malformed has no trace that could wait for its check.
         """
         super().__init__()
         self._run = run
         self._n_pieces = n_pieces
+        self._wait_on = wait_on
 
     def expand(self, traces: beam.PCollection[TraceBatch]) -> dict[str, beam.PCollection[Any]]:
         """Adds one COUNT and one DECIDE a round, then APPLY or GENERATE."""
@@ -161,8 +166,9 @@ class AnonymizeTraces(beam.PTransform):
             if i == 0:
                 known[_DIGEST] = pvalue.AsSingleton(totals | "InputDigest" >> beam.Map(_digest))
             # The decision is read as a side input, which is materialised: the barrier after it.
+            waited = [] if self._wait_on is None or i else [pvalue.AsIter(self._wait_on)]
             decision = totals | f"{name}/Decide" >> beam.ParDo(
-                _Decide(run, name, tuple(known)), *known.values()
+                _Decide(run, name, tuple(known)), *known.values(), *waited
             )  # PCollection[Decision], one element
             known[name] = pvalue.AsSingleton(decision)
         pipeline = traces.pipeline
@@ -211,7 +217,7 @@ class _Keyed(beam.DoFn):
 
         Without a digest, in the first round, the randomness is that of the units.
         """
-        by_name = dict(zip(self._known, known, strict=True))
+        by_name = dict(zip(self._known, known, strict=False))  # what is only waited for comes last
         digest = by_name.pop(_DIGEST, None)
         run = self._run
         digested = "" if digest is None else digest.hex

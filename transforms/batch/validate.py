@@ -11,7 +11,6 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam import pvalue
-from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
@@ -19,6 +18,7 @@ from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.tally import Finding, ReadTally
 from tracecloak.transforms.batch.count import MergeStatistics
+from tracecloak.transforms.files import write_anew
 
 _TALLY = "tally.json"
 
@@ -81,10 +81,7 @@ class DeadLetter:
         return body["records"], [Finding.of_json(finding) for finding in body["findings"]]
 
     def _write(self, name: str, text: str) -> None:
-        path = FileSystems.join(self.folder, name)
-        stream = FileSystems.create(path, compression_type=CompressionTypes.UNCOMPRESSED)
-        with contextlib.closing(stream):
-            stream.write(text.encode())
+        write_anew(FileSystems.join(self.folder, name), text.encode())
 
 
 class CheckRejects(beam.PTransform):

@@ -179,7 +179,7 @@ def beside(output: str) -> str:
     scheme, separator, rest = output.rpartition("://")
     folder, slash, name = rest.rstrip("/").rpartition("/")
     if not name or (separator and not folder):
-        return cast(str, FileSystems.join(output, "_incomplete"))
+        return f"{output.rstrip('/')}/_incomplete"
     return f"{scheme}{separator}{folder}{slash}_incomplete-{name}"
 
 

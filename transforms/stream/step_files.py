@@ -25,9 +25,9 @@ from apache_beam.metrics import Metrics
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.schemas.published.step import Step
+from tracecloak.transforms.files import write_anew
 from tracecloak.transforms.formats.registry import FORMATS, Format, formats_of_releases
 from tracecloak.transforms.publish.release_files import packed_for
-from tracecloak.transforms.publish.release_folder import write_text
 
 _LOG = logging.getLogger("tracecloak")
 _METRICS = "tracecloak"
@@ -185,6 +185,6 @@ class _WriteRejects(beam.DoFn):
         lines = [json.dumps(row) for row in rejects.to_pylist()]
         text = "".join(f"{line}\n" for line in lines)
         name = hashlib.sha256(text.encode()).hexdigest()[:16]
-        write_text(FileSystems.join(self._folder, f"messages-{name}.jsonl"), text)
+        write_anew(FileSystems.join(self._folder, f"messages-{name}.jsonl"), text.encode())
         _LOG.warning("messages could not be read; see %s", self._folder)
         yield from lines

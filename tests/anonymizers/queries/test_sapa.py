@@ -384,7 +384,9 @@ def test_the_cases_follow_from_the_noisy_counts_that_audits_look_at() -> None:
     params = params_of()
     run = run_rounds([trace_batch(LOG)], METHOD, params, release_key())
     view = before_publication(METHOD)
-    decided = view.decide("variants", run.statistics["variants"], {}, params, run.by_round["variants"])
+    decided = view.decide(
+        "variants", run.statistics["variants"], {}, params, run.by_round["variants"]
+    )
     shown = view.products({"variants": decided}, params).by_name["sums"]
     offsets, codes = sapa.play_out(
         shown.domain // (shown.vocabulary.end + 1),

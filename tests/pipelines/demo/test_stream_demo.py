@@ -82,7 +82,7 @@ def test_a_hospital_is_published_step_by_step(server: None, tmp_path: Path) -> N
     late = summary.sent.behind_seconds + 1.0
     assert sum(at < closed_after - late for at in ends) <= count + 5 * error
     assert count - 5 * error <= feed.cases_per_second * closed_after
-    assert (tmp_path / "releases" / "_internal").is_dir()  # of what could not be read
+    assert (tmp_path / "key-store" / "operator").is_dir()  # of what could not be read
 
 
 def test_there_must_be_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.support.releasing import csv_log, small_rows, tracecloak
+from tests.support.releasing import csv_log, operator_folder, small_rows, tracecloak
 
 SECRET = "patient-4711"  # stands for data: no error and no log line may show it
 
@@ -242,7 +242,7 @@ def test_names_that_only_control_characters_tell_apart_are_not_merged_in_xml(
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     for runner in ("InMemory", "FnApiRunner"):
-        assert release(path, out, "--runner", runner) == 3
+        assert release(path, out, "--runner", runner, "--release_id", runner) == 3
         assert "control characters" in refused(out, capsys)
     assert release(path, out, "--formats", "parquet,csv") == 0
     assert released(out)["activity"].nunique() == 2
@@ -326,7 +326,7 @@ def test_too_many_malformed_events_stop_the_run_with_3(
     assert release(path, out, "--runner", runner) == 3
     error = refused(out, capsys)
     assert "max_error_ratio=0.01" in error
-    listed = out / "_internal" / "run_id=r" / "file-00000.jsonl"
+    listed = operator_folder(tmp_path / "keys") / "file-00000.jsonl"
     assert str(listed.parent) in error
     assert len(listed.read_text().splitlines()) == 4
 
@@ -338,7 +338,7 @@ def test_broken_lines_of_json_go_to_the_dead_letter_too(tmp_path: Path, out: Pat
     lines[3:3] = ['{"case_id": "x", "activity":', "[]"]
     path.write_text("\n".join(lines) + "\n")
     assert release(path, out, "--max_error_ratio", 0.1) == 0
-    listed = out / "_internal" / "run_id=r" / "file-00000.jsonl"
+    listed = operator_folder(tmp_path / "keys") / "file-00000.jsonl"
     assert [json.loads(line)["record"] for line in listed.read_text().splitlines()] == [4, 5]
 
 

@@ -19,6 +19,7 @@ from tests.support.releasing import (
     key_files,
     ledger_entries,
     manifest,
+    operator_folder,
     small_rows,
     tracecloak,
     visible,
@@ -274,7 +275,7 @@ def test_every_step_after_the_release_ends_with_7_and_the_next_run_mends_it(
     assert actions(keys) == ["reserve", "draw", "commit"]
     assert key_files(keys) == []
     assert (out / "latest.json").exists()
-    statement = out / "_internal" / "run_id=r" / "statement.md"
+    statement = operator_folder(keys) / "statement.md"
     assert manifest(out / "run_id=r")["randomness"]["key_fingerprint"] in statement.read_text()
     assert [path.name for path in statement.parent.iterdir()] == ["statement.md"]
 

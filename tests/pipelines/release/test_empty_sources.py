@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.golden.releases import HEADER, example_config
-from tests.support.releasing import csv_log, tracecloak
+from tests.support.releasing import csv_log, operator_folder, tracecloak
 from tracecloak.anonymizers.registry import METHODS
 
 BOUGHT = {"epsilon": 1, "buy_vocabulary": True}
@@ -68,7 +68,7 @@ def test_so_is_a_missing_partition_on_every_runner(
     source = f"{tmp_path}/claims/{source}"
     assert release(tmp_path, method, example, source, runner=runner) == 0
     check_released(tmp_path)
-    internal = tmp_path / "out" / "_internal" / "run_id=golden" / "statement.md"
+    internal = operator_folder(tmp_path / "keys") / "statement.md"
     assert source in internal.read_text()
 
 

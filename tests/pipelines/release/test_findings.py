@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.releasing import csv_log, tracecloak
+from tests.support.releasing import csv_log, operator_folder, tracecloak
 from tests.support.tiers import at_night
 from tracecloak.pipelines.release.config import Columns
 from tracecloak.pipelines.release.findings import finding_lines
@@ -55,7 +55,7 @@ def test_rejects_are_on_the_screen_with_count_reason_place_and_mend(
         f"180 of 180: timestamp not readable as ISO 8601, first at record 1 of {log}; set "
         "--timestamp_format, or --timestamp_unit if it is a number since 1970"
     )
-    internal = f"{tmp_path}/out/_internal/run_id=r"
+    internal = str(operator_folder(tmp_path / "keys"))
     assert warnings[1:] == [f"malformed records are left out; {internal} says where each one is"]
     # The error comes after the reservation: it has the limit, and no number of the data.
     assert "max_error_ratio=0.01" in error and internal in error
@@ -94,7 +94,7 @@ def test_they_are_told_of_too_when_the_run_goes_on(
         f"{second}; these are different cases; write one form if they are the same",
         f"malformed records are left out; {dead} says where each one is",
     ]
-    internal = tmp_path / "out" / "_internal" / "run_id=r" / "statement.md"
+    internal = operator_folder(tmp_path / "keys") / "statement.md"
     assert str(dead) in internal.read_text()
     public = [p for p in (tmp_path / "out" / "run_id=r").rglob("*") if p.is_file()]
     assert public and not any(str(dead).encode() in p.read_bytes() for p in public)

@@ -16,6 +16,7 @@ from tests.support.releasing import (
     individual_log,
     key_files,
     manifest,
+    operator_folder,
     tracecloak,
     visible,
 )
@@ -208,7 +209,7 @@ def test_a_record_without_individual_is_listed_and_left_out(
     flags = ("--max_error_ratio", "0.1", "--runner", runner, "--max_cases_per_individual", 9)
     made = release(tmp_path, log, *HISTOGRAM, *flags)
     assert variants(made)["AB"] == N_PEOPLE - 1
-    listed = (tmp_path / "out" / "_internal" / "run_id=r" / "file-00000.jsonl").read_text()
+    listed = (operator_folder(tmp_path / "keys") / "file-00000.jsonl").read_text()
     record = 2 * N_PEOPLE  # the last one, counted from 1
     assert json.loads(listed) == {"file": 0, "record": record, "reason": "no individual"}
     assert "person" not in listed and "case-" not in listed
@@ -224,7 +225,7 @@ def test_too_many_records_without_individual_end_the_run_with_3(
     told = capsys.readouterr().err
     assert "more than max_error_ratio=0.01 of the records are malformed" in told
     assert "person-" not in told and "case-" not in told
-    listed = (tmp_path / "out" / "_internal" / "run_id=r" / "file-00000.jsonl").read_text()
+    listed = (operator_folder(tmp_path / "keys") / "file-00000.jsonl").read_text()
     reasons = Counter(json.loads(line)["reason"] for line in listed.splitlines())
     assert reasons == {"no individual": 20}
     assert visible(tmp_path / "out") == key_files(tmp_path / "keys") == []
@@ -240,7 +241,7 @@ def test_where_the_case_is_the_unit_a_record_needs_no_individual(tmp_path: Path)
         "--runner", "InMemory",
     )  # fmt: skip
     assert code == 0
-    assert not list((tmp_path / "out" / "_internal").rglob("*.jsonl"))
+    assert not list((tmp_path / "keys" / "operator").rglob("*.jsonl"))
 
 
 def test_a_column_of_individuals_that_is_not_there_is_named(

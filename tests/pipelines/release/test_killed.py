@@ -22,6 +22,7 @@ from tests.support.releasing import (
     key_files,
     ledger_entries,
     manifest,
+    operator_folder,
     small_rows,
     visible,
 )
@@ -115,7 +116,7 @@ class Releases:
             "run_id=r",
         ]
         assert list(self.out.with_name("_incomplete-out").iterdir()) == []
-        statement = self.out / "_internal" / "run_id=r" / "statement.md"
+        statement = operator_folder(self.keys) / "statement.md"
         assert used in statement.read_text()
 
 
@@ -154,7 +155,7 @@ SHOWN = [
     *("before ledger", "before insert 3", "after insert 3", "after ledger"),
     *("before clear", "after clear", "before receipt", "before key's end", "after key's end"),
     *("before private file 5", "after private file 5", "after receipt"),
-    *("before statement", "before rename 3", "after statement"),
+    *("before statement", "after statement"),
 ]
 # Kills before which the ledger does not know of the release.
 UNCHARGED = [*WITHOUT_KEY, *HIDDEN[:5]]

@@ -134,7 +134,7 @@ def test_a_closed_list_has_no_others_and_what_is_not_on_it_is_a_reject(
     flags += ["--max_trace_length", "4", "--max_error_ratio", "0.01"]
     assert release(tmp_path, method, *flags) == 0
     rejects = "".join(
-        path.read_text() for path in (tmp_path / "out/_internal").rglob("*") if path.is_file()
+        path.read_text() for path in (tmp_path / "keys/operator").rglob("*") if path.is_file()
         and path.suffix != ".md"
     )  # fmt: skip
     assert "activity outside the closed vocabulary" in rejects

@@ -26,6 +26,7 @@ from tests.support.releasing import (
     key_files,
     ledger_entries,
     manifest,
+    operator_folder,
     small_rows,
     tracecloak,
     visible,
@@ -94,7 +95,7 @@ def check_finished(out: Path, keys: Path) -> None:
     assert own.key_fingerprint == said["randomness"]["key_fingerprint"]
     assert key_files(keys) == []
     assert json.loads((out / "latest.json").read_text())["run_id"] == "r"
-    assert (out / "_internal" / "run_id=r" / "statement.md").stat().st_size
+    assert (operator_folder(keys) / "statement.md").stat().st_size
 
 
 # --- A full disk ----------------------------------------------------------------------------------
@@ -157,8 +158,7 @@ def test_a_disk_that_is_full_for_any_one_file_shows_nothing_or_all_and_the_next_
     names = [path.removeprefix(f"{out}/") for path in created]
     own = f"{out.with_name('_incomplete-out')}/run_id=r"
     n_before = names.index(f"{own}/release/manifest.json") + 1
-    assert names[0] == "_internal/run_id=r/file-00000.jsonl"
-    assert names[n_before:] == [f"{own}/latest.json", "_internal/run_id=r/statement.md.part"]
+    assert names[n_before:] == [f"{own}/latest.json"]
     for number in range(1, len(names) + 1):
         command, out, keys = places(number)
         with full_at(number):

@@ -286,7 +286,9 @@ def test_rejects_go_to_a_topic_as_well(tmp_path: Path, monkeypatch: pytest.Monke
         pipeline = beam.Pipeline("BundleBasedDirectRunner")
         keys = (KeyReference("env:A"), KeyReference("env:B"))
         manifest = stream.manifest_of(config, product, "fingerprint")
-        stream.build_stream(pipeline, stream_of([]), config, product, keys, "out", manifest)
+        stream.build_stream(
+            pipeline, stream_of([]), config, product, keys, "out", "rejects", manifest
+        )
         assert ("RejectTopic" in pipeline.applied_labels) == is_there
 
 

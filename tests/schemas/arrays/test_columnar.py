@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import json
 import sys
 from dataclasses import dataclass, fields
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tests.support.logs import event_batch, event_logs, plain, trace_batch
-from tracecloak.schemas.arrays.columnar import _KEY, decode, encode
+from tracecloak.schemas.arrays.columnar import _KEY, decode, digest, encode
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.arrays.ranks import CaseRanks
 from tracecloak.schemas.events.timeline import StartRange
@@ -345,3 +346,41 @@ def test_foreign_classes_are_refused_deep_inside_too():
     message = tampered(Statistics({}), fields={"by_name": {"dict": {"x": part}}})
     with pytest.raises(TypeError, match=r"^os:system is not a columnar value"):
         decode(message)
+
+
+# --- digests --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", list(values_of(TRACES)))
+def test_a_digest_is_of_the_values_and_not_of_how_they_lie_in_memory(name: str) -> None:
+    """Catches a slice's neighbours, an address, and a padding in what later noise depends on."""
+    value = values_of(TRACES)[name]
+    again = values_of(trace_batch({"c1": "A B C A", "c2": "B", "c3": "A B C A"}))[name]
+    other = values_of(trace_batch({"c1": "A B C A", "c2": "C", "c3": "A D C A", "d": "B"}))[name]
+    assert digest(value) == digest(again) == digest(there_and_back(value))
+    assert (digest(value) != digest(other)) == (name != "starts")  # all of them start at 0
+
+
+@given(
+    texts=st.lists(st.none() | st.text(max_size=3), max_size=9),
+    first=st.integers(0, 9),
+    kind=st.sampled_from([pa.string(), pa.large_string(), pa.binary()]),
+)
+def test_slices_have_the_digest_of_their_own_rows(
+    texts: list[str | None], first: int, kind: pa.DataType
+) -> None:
+    raw = [t.encode() if t is not None and pa.types.is_binary(kind) else t for t in texts]
+    whole = pa.array(raw, kind)
+
+    def of(array: pa.Array) -> str:
+        return digest({"a": array})
+
+    assert of(whole.slice(first)) == of(pa.array(raw[first:], kind))
+    assert of(whole) != of(pa.array([*raw, raw[0] if raw else None], kind))
+    assert of(pa.array(["ab", "c"])) != of(pa.array(["a", "bc"]))
+    assert of(pa.array([None, 1])) != of(pa.array([1, None]))
+
+
+def test_what_has_no_digest_says_so() -> None:
+    with pytest.raises(TypeError, match="has no digest"):
+        digest({"a": pa.array([decimal.Decimal("1.5")])})

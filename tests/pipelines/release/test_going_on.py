@@ -1,0 +1,188 @@
+"""A release that was cut off after it drew: what it goes on with, and when it cannot."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.releasing import (
+    csv_log,
+    digests,
+    fix_key,
+    key_files,
+    ledger_entries,
+    small_rows,
+    tracecloak,
+    visible,
+)
+from tracecloak.pipelines.release import run as release_module
+from tracecloak.schemas.errors import UsageError
+from tracecloak.transforms.publish.release_folder import ReleaseFolder, beside
+from tracecloak.transforms.sources import EventSource
+
+
+class Folder:
+    """A folder of days that grows, and the command that releases all of it."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.days, self.out, self.keys = tmp_path / "days", tmp_path / "out", tmp_path / "keys"
+        self.days.mkdir()
+        self.day("b", 0)
+        self.day("c", 20)
+
+    def day(self, name: str, first: int) -> Path:
+        rows = [row for row in small_rows(60) if first <= int(row[0].split("-")[1]) < first + 20]
+        return csv_log(self.days / f"{name}.csv", rows)
+
+    def release(self, *flags: object) -> int:
+        return tracecloak(
+            "release", "--input", self.days, "--output", self.out, "--key_store", self.keys,
+            "--method", "variant-histogram", "--epsilon", 8, "--delta", "1e-5", "--release_id",
+            "r", "--runner", "InMemory", *flags,
+        )  # fmt: skip
+
+    def cut_off(self, *flags: object, step: str = "commit") -> None:
+        """Runs it until noise was drawn, or with step `read` until just before."""
+        owner = EventSource if step == "read" else ReleaseFolder
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(owner, step, _fail)
+            assert self.release(*flags) == 6
+
+    def actions(self) -> list[str]:
+        return [entry.action for entry in ledger_entries(self.keys)]
+
+
+def _fail(*_: object) -> None:
+    raise ValueError("cut off")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    fix_key(monkeypatch)
+    return Folder(tmp_path)
+
+
+def test_files_that_came_later_are_not_read(
+    folder: Folder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches the same noise on other sums, and a release that a growing folder keeps waiting."""
+    other = ("--output", tmp_path / "o", "--key_store", tmp_path / "k")
+    assert folder.release(*other) == 0
+    folder.cut_off()
+    folder.day("a", 40)  # first in the order of names, which breaks ties
+    folder.day("d", 40)
+    assert folder.release() == 0
+    assert "files that came after the release was begun are not read: 2" in capsys.readouterr().err
+    assert digests(folder.out / "run_id=r") == digests(tmp_path / "o" / "run_id=r")
+    assert folder.actions() == ["reserve", "draw", "commit"]
+
+
+@pytest.mark.parametrize("change", ["changed", "gone"])
+def test_a_file_that_changed_or_vanished_ends_it(
+    folder: Folder, change: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder.cut_off()
+    day = folder.days / "b.csv"
+    before = day.read_bytes()
+    if change == "gone":
+        day.unlink()
+    else:
+        day.write_bytes(before.replace(b"case-1,", b"case-2,", 1))  # of the same size
+    assert folder.release() == 2
+    told = capsys.readouterr().err
+    assert f"input '{day}' is {change} since" in told
+    assert "tracecloak ledger forfeit" in told
+    assert visible(folder.out) == []
+    assert folder.actions() == ["reserve", "draw"]
+    day.write_bytes(before)
+    assert folder.release() == 0
+
+
+@pytest.mark.parametrize("what", ["configuration", "version"])
+def test_another_configuration_or_version_cannot_finish_it(
+    folder: Folder, what: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches noise of the same key at another scale: their difference has less noise than either.
+
+    Another version may draw otherwise.
+    """
+    folder.cut_off()
+    with monkeypatch.context() as patch:
+        if what == "version":
+            patch.setattr(release_module, "TOOL_VERSION", "9.9.9")
+        assert folder.release(*(("--epsilon", 4) if what == "configuration" else ())) == 2
+    told = capsys.readouterr().err
+    assert "drew noise before it was cut off, and" in told
+    assert {"configuration": "the configuration changed", "version": "is 9.9.9 and was"}[
+        what
+    ] in told
+    assert folder.actions() == ["reserve", "draw"]
+    assert folder.release() == 0
+
+
+def test_what_was_cut_off_before_it_drew_is_another_release_if_anything_changed(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches a wall where nothing was drawn: a wrong flag that is mended may be run again."""
+    with monkeypatch.context() as patch:  # as a kill would leave it
+        patch.setattr("tracecloak.pipelines.budget.books.Books.void", lambda *_: False)
+        folder.cut_off(step="read")
+    assert folder.actions() == ["reserve"]
+    folder.day("d", 40)
+    assert folder.release("--epsilon", 4) == 0
+    assert folder.actions() == ["reserve", "void", "reserve", "draw", "commit"]
+    assert key_files(folder.keys) == []
+
+
+# --- Where it is built ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("output", "place"),
+    [
+        ("/lake/releases", "/lake/_incomplete-releases"),
+        ("/lake/releases/", "/lake/_incomplete-releases"),
+        ("releases", "_incomplete-releases"),
+        ("gs://bucket/a/b", "gs://bucket/a/_incomplete-b"),
+        ("gs://bucket", "gs://bucket/_incomplete"),
+        ("/", "/_incomplete"),
+    ],
+)
+def test_it_is_beside_the_output(output: str, place: str) -> None:
+    assert beside(output) == place
+
+
+def test_it_can_be_named_and_a_rerun_remembers_it(folder: Folder, tmp_path: Path) -> None:
+    area = tmp_path / "area"
+    folder.cut_off("--staging_area", area)
+    assert (area / "run_id=r" / "decisions").is_dir()
+    assert not (tmp_path / "_incomplete-out").exists()
+    assert folder.release() == 0
+    assert list(area.iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs a second file system")
+def test_on_another_file_system_it_is_refused_before_anything_is_paid(
+    folder: Folder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches a release that appears file by file, or fails at its last step."""
+    area = Path("/dev/shm") / f"tracecloak-{os.getpid()}"
+    if area.parent.stat().st_dev == folder.days.stat().st_dev:
+        pytest.skip("needs a second file system")
+    try:
+        assert folder.release("--staging_area", area) == 2
+    finally:
+        area.rmdir()
+    assert "is on another file system than the output; name another" in capsys.readouterr().err
+    assert ledger_entries(folder.keys) == key_files(folder.keys) == []
+
+
+def test_a_workplace_of_somebody_else_is_not_used(tmp_path: Path) -> None:
+    """Catches noisy values written where another user put a link."""
+    area = tmp_path / "area"
+    area.mkdir()
+    (area / "run_id=r").symlink_to(tmp_path)
+    with pytest.raises(UsageError, match="belongs to somebody else"):
+        ReleaseFolder(str(tmp_path / "out"), "r", str(area)).prepare()
