@@ -138,6 +138,7 @@ def _example(name: str, example: Mapping[str, Any]) -> str:
     from tracecloak.pipelines.release.flag_texts import as_json, flag_text
 
     words = ["tracecloak", "release", "--input", _LOG, "--output", "releases", "--method", name]
+    words += ["--release_id", f"{name}-1"]
     for flag, value in example.items():
         text = _VOCABULARY if flag == "vocabulary" else flag_text(as_json(value))
         words += [f"--{flag}", text]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import pydantic
@@ -24,6 +24,7 @@ from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, format
 if TYPE_CHECKING:
     from tracecloak.anonymizers.contract.method import Params
     from tracecloak.schemas.events.columns import ColumnMapping
+    from tracecloak.schemas.published.guarantee import Guarantee
 
 DEFAULT_PARTS = 8
 
@@ -135,6 +136,9 @@ class SourceConfig(_Section):
         return SourceFormat(self.input_format, self.delimiter, self.encoding, self.header)
 
 
+_C = TypeVar("_C", bound=SourceConfig)
+
+
 class ReleaseConfig(SourceConfig):
     """Everything that a release depends on, and where it goes."""
 
@@ -149,9 +153,11 @@ class ReleaseConfig(SourceConfig):
     ] = ("parquet", "xes")
     """Forms of the released log; separated by commas as a flag."""
     release_id: str | None = None
-    """Name of the release; by default a keyed digest of input and configuration."""
-    max_error_ratio: float = Field(0.01, ge=0, le=1)
-    """Largest share of malformed records with which the run goes on."""
+    """Name of the release. A rigorous one needs it; of others it is by default a keyed digest of
+    input and configuration, which tells whether the log changed."""
+    max_error_ratio: float | None = Field(None, ge=0, le=1)
+    """Largest share of malformed records with which the run goes on; by default 0.01, and of a
+    rigorous release any: whether it ends would tell something of the log."""
     staging_area: str | None = None
     """Folder, on the file system of the output, in which releases are built before they are seen;
     only their owner can read them there. By default beside the output."""
@@ -193,6 +199,37 @@ class ReleaseConfig(SourceConfig):
             raise usage_error(error, self.method, known) from None
 
     @property
+    def guarantee(self) -> Guarantee:
+        """What the method guarantees, and what of that the configuration takes away."""
+        found = method_named(self.method).guarantee(self.method_params)
+        if found.kind != "rigorous" or self.max_error_ratio is None:
+            return found
+        told = (
+            f"The run ends if more than {self.max_error_ratio:g} of the records cannot be read: "
+            "whether there is a release tells whether there are so many."
+        )
+        return replace(found, not_covered=(*found.not_covered, told))
+
+    @property
+    def largest_error_ratio(self) -> float:
+        """Largest share of malformed records with which the run goes on."""
+        if self.max_error_ratio is not None:
+            return self.max_error_ratio
+        return 1.0 if self.guarantee.kind == "rigorous" else 0.01
+
+    def check_named(self) -> None:
+        """Makes sure that the release's name tells nothing of the log.
+
+        Raises:
+            UsageError: It is rigorous, and has no name.
+        """
+        if self.release_id is None and self.guarantee.kind == "rigorous":
+            raise UsageError(
+                "release_id is missing: the default name is a digest of the input, which would "
+                "tell whether the log changed; give a rigorous release a name with --release_id"
+            )
+
+    @property
     def digest(self) -> str:
         """Digest of all that determines the released bytes beside the input and the key."""
         from tracecloak.anonymizers.noise.randomness import text_digest
@@ -203,6 +240,17 @@ class ReleaseConfig(SourceConfig):
         made = json.dumps(self.method_params.resolved())
         written = self.model_dump_json(include={"formats", "parts"})
         return text_digest(reading, self.method, made, written)
+
+
+_D = TypeVar("_D", bound=pydantic.BaseModel)
+
+
+def without_filters(config: _D) -> _D:
+    """Returns a configuration without its filters, whose values can be of the data, such as an id.
+
+    The digest of what is released is of this: whoever has it could try values out.
+    """
+    return config.model_copy(update={"where": ()})
 
 
 def load(path: str | None, flags: Mapping[str, Any]) -> ReleaseConfig:
@@ -271,9 +319,6 @@ def load_source(flags: Mapping[str, Any]) -> SourceConfig:
         UsageError: A flag is unknown, missing or wrong.
     """
     return _checked(SourceConfig, {}, flags)
-
-
-_C = TypeVar("_C", bound=SourceConfig)
 
 
 def _checked(kind: type[_C], body: dict[str, Any], flags: Mapping[str, Any]) -> _C:

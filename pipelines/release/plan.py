@@ -44,7 +44,10 @@ def plan_lines(config: ReleaseConfig, sizes: Sequence[int] = ()) -> Iterator[str
             else f"begins with {where.begins_with}"
         )
         yield f"  only records whose {where.column} {test}"
-    yield f"  stops if more than {config.max_error_ratio:g} of the records are malformed"
+    if config.largest_error_ratio < 1:
+        yield f"  stops if more than {config.largest_error_ratio:g} of the records are malformed"
+    else:
+        yield "  leaves malformed records out, however many they are, and says so"
     yield ""
     yield f"Does ({method.name}: {method.summary})"
     for name, value in params.resolved().items():
@@ -58,7 +61,7 @@ def plan_lines(config: ReleaseConfig, sizes: Sequence[int] = ()) -> Iterator[str
         for sentence in costs:
             yield f"  {sentence}"
     yield ""
-    guarantee = method.guarantee(params)
+    guarantee = config.guarantee
     yield f"Promises ({guarantee.kind}, per {guarantee.unit}, {guarantee.adjacency})"
     yield f"  {guarantee.sentence}"
     yield f"  {guarantee.reality}"

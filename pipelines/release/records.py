@@ -12,7 +12,7 @@ from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.budget.books import Books, after_release
 from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.budget.ledger import Reservation
-from tracecloak.pipelines.release.config import ReleaseConfig
+from tracecloak.pipelines.release.config import ReleaseConfig, without_filters
 from tracecloak.pipelines.runners.names import IN_MEMORY, is_durable
 from tracecloak.pipelines.runners.options import version
 from tracecloak.schemas.published.manifest import ReleaseManifest
@@ -35,10 +35,10 @@ def manifest_of(
         release_id=folder.release_id,
         method=method.name,
         params=params.resolved(),
-        guarantee=method.guarantee(params),
+        guarantee=config.guarantee,
         operations=method.operations,
         spends=tuple(part.to_json() for part in method.spends(params)),
-        config_digest=config.digest,
+        config_digest=without_filters(config).digest,
         key_fingerprint=key_fingerprint,
         exact_noise=method.exact_noise,
         unsafe_barrier=not in_memory_run and not is_durable(config.runner),
@@ -52,7 +52,7 @@ def reservation_of(
     """Returns what a release takes from its account."""
     method = method_named(config.method)
     params = config.method_params
-    guarantee = method.guarantee(params)
+    guarantee = config.guarantee
     spends = method.spends(params)
     epsilon, delta = total(spends) if spends else (None, None)
     return Reservation(

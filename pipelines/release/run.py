@@ -105,6 +105,7 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
         raise UsageError(f"runner {IN_MEMORY} takes no flags of Beam, got {beam_arguments[0]}")
     if options is not None:
         FileSystems.set_options(options)  # with which inputs elsewhere are looked for
+    config.check_named()
     source = source_of(config)
     require_file_system("output", config.output)
     store = open_store(config)
@@ -115,7 +116,7 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
     folder = ReleaseFolder(output, release_id, config.staging_area)
     dead_letter = DeadLetter(
         config.dead_letter or store.operator_folder(output, release_id),
-        config.max_error_ratio,
+        config.largest_error_ratio,
     )
 
     ledger = open_ledger(config, store)

@@ -25,6 +25,7 @@ from tracecloak.anonymizers.streams.steps import StepProduct
 from tracecloak.pipelines.budget.books import check_worker_keys, open_ledger, open_store
 from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.budget.ledger import Ledger, Reservation
+from tracecloak.pipelines.release.config import without_filters
 from tracecloak.pipelines.runners.failures import own_error, reason_of
 from tracecloak.pipelines.runners.local_streaming import mend_local_streaming
 from tracecloak.pipelines.runners.names import is_durable, is_local
@@ -265,7 +266,7 @@ def manifest_of(
         guarantee=replace(guarantee, not_covered=(*guarantee.not_covered, forgotten, restarted)),
         operations=product.operations,
         spends=tuple(part.to_json() for part in product.spends()),
-        config_digest=config.digest,
+        config_digest=without_filters(config).digest,
         key_fingerprint=key_fingerprint,
         exact_noise=True,
         unsafe_barrier=not is_durable(config.runner),

@@ -85,7 +85,7 @@ def scenarios() -> dict[str, Callable[[Path], dict[str, Digests]]]:
 # --- What is released -----------------------------------------------------------------------------
 
 
-def _log_file(folder: Path) -> Path:
+def log_file(folder: Path) -> Path:
     """A log of 400 cases of some 130 people, with attributes, that looks the same everywhere."""
     draw = random.Random("golden")
     path = folder / "log.csv"
@@ -149,7 +149,7 @@ def example_config(
 
 def _release(method: str, example: Mapping[str, Any]) -> Callable[[Path], dict[str, Digests]]:
     def made(folder: Path) -> dict[str, Digests]:
-        body = example_config(folder, method, example, _log_file(folder))
+        body = example_config(folder, method, example, log_file(folder))
         (folder / "release.yaml").write_text(yaml.safe_dump(body), encoding="utf-8")
         code = tracecloak("release", folder / "release.yaml")
         if code != 0:

@@ -520,3 +520,16 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, timeout=60)
     os.close(write)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_the_published_digest_tells_no_filters_value(tmp_path: Path, out: Path) -> None:
+    """Catches a digest with which whoever has the release could try values of the data out."""
+    log = csv_log(tmp_path / "log.csv", [(f"c{i}", "AB"[i % 2], "2026-01-01") for i in range(9)])
+    said = []
+    for number, where in enumerate(([], ["--where", "activity = A"], ["--where", "activity = B"])):
+        assert tracecloak(
+            "release", "--input", log, "--output", out, "--key_store", tmp_path / "keys",
+            "--method", "amun", "--release_id", f"r{number}", "--runner", "InMemory", *where,
+        ) == 0  # fmt: skip
+        said.append(json.loads((out / f"run_id=r{number}" / "manifest.json").read_text()))
+    assert len({body["config_digest"] for body in said}) == 1

@@ -1,0 +1,96 @@
+"""Releases that were cut off: what waits for a rerun, and how one is given up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tracecloak.pipelines.budget.balance import charges
+from tracecloak.pipelines.budget.books import Books
+from tracecloak.pipelines.budget.entries import Entry
+from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.pipelines.budget.ledger import Ledger
+from tracecloak.schemas.errors import UsageError
+from tracecloak.transforms.files import absolute
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
+
+
+def resume_text(store: KeyStore, ledger: Ledger) -> str:
+    """Returns what waits for a rerun, for the reader: what it holds, and what can be done with it.
+
+    Raises:
+        LedgerError: The ledger cannot be read.
+        KeyStoreError: The key store cannot be read.
+    """
+    found = _unfinished(ledger.entries())
+    if not found:
+        return "Nothing waits: every release is committed, or was given back or given up.\n"
+    keys = {receipt.key_fingerprint for receipt in store.all_unfinished()}
+    return "\n".join(_told(entry, entry.key_fingerprint in keys) for entry in found)
+
+
+def forfeit(
+    store: KeyStore, ledger: Ledger, output: str, release_id: str, by: str, reason: str
+) -> ReleaseFolder:
+    """Gives up a release that was cut off: it stays spent, its key and its workplace go.
+
+    The ledger first: what still goes on, on a cluster say, is stopped there.
+
+    Args:
+        store: The key store of its runs; without its key it can be given up all the same.
+        ledger: The ledger that it was charged to.
+        output: The folder of all releases.
+        release_id: The release's name.
+        by: Who gives it up.
+        reason: Why.
+
+    Returns:
+        Where it would have been.
+
+    Raises:
+        UsageError: Nothing of it is open.
+        RetryLater: A run of it is at work on this machine.
+        LedgerError: The ledger cannot be used.
+        KeyStoreError: The key store cannot be used.
+    """
+    place = absolute(output)
+    receipt = store.receipt(place, release_id)
+    folder = ReleaseFolder(place, release_id, None if receipt is None else receipt.staging_area)
+    with store.alone(place, release_id):
+        open_charges = [
+            entry
+            for entry in _unfinished(ledger.entries())
+            if entry.output == place and entry.release_id == release_id
+        ]
+        if not open_charges:
+            raise UsageError(
+                f"release {release_id!r} in {place} has no open reservation in {ledger.place}; "
+                "`tracecloak ledger resume` lists those that have one"
+            )
+        for entry in open_charges:
+            Books(store, ledger, folder).forfeit(entry.key_fingerprint, by, reason)
+    return folder
+
+
+def _unfinished(entries: Sequence[Entry]) -> list[Entry]:
+    return [entry for entry in charges(entries).values() if entry.is_open]
+
+
+def _told(entry: Entry, has_key: bool) -> str:
+    epsilon = "no finite epsilon" if entry.epsilon is None else f"epsilon {entry.epsilon}"
+    if not has_key:
+        mend = (
+            "Its key is not in this key store: run the same command with the key_store that has "
+            "it, or give the release up."
+        )
+    elif entry.action == "draw":
+        mend = (
+            "It drew noise. Run the same command again, which finishes it with the same noise and "
+            "pays nothing, or give it up, which leaves it spent."
+        )
+    else:
+        mend = "It drew nothing yet. Run the same command again, which pays nothing more."
+    return (
+        f"{entry.release_id}  in {entry.output}\n"
+        f"  {entry.method}, {epsilon}, account {entry.account}, since {entry.recorded_at[:19]}Z\n"
+        f"  {mend}\n"
+    )

@@ -1,0 +1,117 @@
+"""Whatever a rigorous release shows follows from what was decided with noise, from nothing else.
+
+Each method releases two neighbouring logs. The second release is made to take the decisions of the
+first: then everything else must be the same too, the number and size of files, the order of rows,
+ids, manifest, statement and pictures, and what the command says. What a by-product takes from the
+log itself, past the noise, would differ.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.golden.releases import HEADER, example_config, log_file
+from tests.support.releasing import digests, fix_key, tracecloak
+from tests.support.tiers import at_night
+from tracecloak.anonymizers.contract.input_digest import InputDigest
+from tracecloak.anonymizers.contract.method import Decision
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.registry import METHODS
+from tracecloak.transforms.batch.draws import KeptDraws
+from tracecloak.transforms.publish import release_files
+
+RIGOROUS = [
+    (name, number)
+    for name, method in METHODS.items()
+    for number, example in enumerate(method.examples)
+    if method.guarantee(method.Params(**example)).kind == "rigorous"
+]
+FIRST = {name: min(n for other, n in RIGOROUS if other == name) for name, _ in RIGOROUS}
+
+
+class Decided:
+    """Takes the decisions of the first release for those of all others."""
+
+    def __init__(self) -> None:
+        self.by_round: dict[str, Decision] = {}
+
+    def once(
+        self, _: KeptDraws, name: str, randomness: Randomness, decide: Callable[[], Decision]
+    ) -> Decision:
+        made = decide()  # also of the second log: it must not fail on it
+        return self.by_round.setdefault(name, made)
+
+
+@pytest.fixture
+def same_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
+    fix_key(monkeypatch)
+    decided = Decided()
+    monkeypatch.setattr(KeptDraws, "once", lambda *given: decided.once(*given))
+    monkeypatch.setattr(InputDigest, "hex", "0" * 64)  # of the log; all randomness depends on it
+
+
+def shown(folder: Path, log: Path, method: str, number: int, capsys: Any) -> tuple[object, ...]:
+    """Every file of a release by its digest, with the manifest, and what the command said."""
+    folder.mkdir()
+    config = example_config(folder, method, METHODS[method].examples[number], log)
+    (folder / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    assert tracecloak("release", folder / "config.yaml") == 0
+    printed = capsys.readouterr()
+    said = (printed.out + printed.err).replace(str(folder), "").replace(str(log), "")
+    made = folder / "out" / "run_id=golden"
+    # Times, and how much of a file was read, are of this run.
+    lines = [re.sub(r"^\S+ \S+ ", "", line) for line in said.splitlines()]
+    return digests(made), (made / "manifest.json").read_bytes(), sorted(lines)
+
+
+def neighbours(folder: Path) -> tuple[Path, Path]:
+    """A log, and the same with two cases more that differ from all others wherever one can."""
+    one = log_file(folder)
+    rows = one.read_text(encoding="utf-8").splitlines()
+    other = folder / "other.csv"
+    with other.open("w", encoding="utf-8", newline="") as stream:
+        stream.write("\n".join(rows) + "\n")
+        writer = csv.writer(stream)
+        assert len(HEADER) == 8
+        for step in range(70):
+            activity, stamp = f"own {step % 7}", f"1999-01-{1 + step % 28:02}T00:00:{step % 60:02}Z"
+            writer.writerow(["z", activity, stamp, "nobody", f"own {step}", -7, "own", 9e9])
+        writer.writerow(["y", "A", "2199-12-31T23:59:59Z", "nobody", "", "", "", ""])
+    return one, other
+
+
+@pytest.mark.usefixtures("same_decisions")
+@pytest.mark.parametrize(
+    ("method", "number"),
+    [(m, n) if FIRST[m] == n else at_night(m, n) for m, n in RIGOROUS],
+)
+def test_all_that_is_shown_follows_from_what_was_decided(
+    tmp_path: Path, method: str, number: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, other = neighbours(tmp_path)
+    first = shown(tmp_path / "first", one, method, number, capsys)
+    assert shown(tmp_path / "second", other, method, number, capsys) == first
+
+
+@pytest.mark.usefixtures("same_decisions")
+def test_what_takes_a_number_past_the_noise_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The control: a statement that says how many cases there were."""
+    one, other = neighbours(tmp_path)
+    first = shown(tmp_path / "first", one, "variant-histogram", 0, capsys)
+    original = release_files.write_statement
+
+    def telling(folder: Any, manifest: Any) -> Any:
+        folder.write("cases.txt", lambda s: s.write(str(other.stat().st_size).encode()))
+        return original(folder, manifest)
+
+    monkeypatch.setattr("tracecloak.transforms.batch.write.write_statement", telling)
+    assert shown(tmp_path / "second", other, "variant-histogram", 0, capsys) != first
