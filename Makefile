@@ -49,7 +49,7 @@ demo: $(CORE)
 	$(BIN)/tracecloak plan --input demo/hospital.xes.gz --output demo/releases $(DEMO_GRAPH) \
 	  --release_id graph --cases $(DEMO_CASES)
 	$(BIN)/tracecloak release --input demo/hospital.xes.gz --output demo/releases $(DEMO_GRAPH) \
-	  --release_id graph
+	  --release_id graph --new_ledger
 	$(BIN)/tracecloak release --input demo/hospital.xes.gz --output demo/releases $(DEMO_LOG) \
 	  --release_id log
 	$(BIN)/tracecloak ledger show

@@ -186,7 +186,7 @@ def check_use(python: Path, folder: Path) -> None:
     run(
         "tracecloak", "release", *log, "--method", "private-log", "--output", "releases",
         "--release_id", "r1", "--direct_running_mode", "multi_processing",
-        "--direct_num_workers", "2",
+        "--direct_num_workers", "2", "--new_ledger",
     )  # fmt: skip
     for name in ("manifest.json", "statement.md", "log.xes.gz"):
         if not (folder / "releases" / "run_id=r1" / name).is_file():

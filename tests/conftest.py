@@ -27,6 +27,14 @@ def logs_folder() -> Path:
     return Path(named)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def home_left_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keys and budgets of tests that name no key store are not those of who runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path_factory.mktemp("keys") / "default"))
+        yield
+
+
 class _Repeatable:
     """What `secrets` offers, the same in every run of a test: what fails once fails again."""
 

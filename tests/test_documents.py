@@ -20,7 +20,7 @@ import yaml
 from apache_beam.io.textio import WriteToText
 
 from tests.support.documents import DOCUMENTS, ROOT, Block, blocks
-from tests.support.releasing import csv_log, small_rows, tracecloak
+from tests.support.releasing import as_typed, csv_log, small_rows, tracecloak
 from tracecloak.pipelines.commands.table import COMMANDS, Given, command_named
 from tracecloak.pipelines.demo.example_pipeline import CLAIMS, released_rows, to_canonical
 from tracecloak.pipelines.demo.hospital_file import write_vocabulary
@@ -101,7 +101,7 @@ def run(document: str, folder: Path, smaller: bool) -> int:
         for words in block.commands:
             if words[0] not in NOT_RUN:
                 made = SMALLER.get(words[0], list)(words) if smaller else words
-                assert tracecloak(*made) == 0, where(block, words)
+                assert as_typed(*made) == 0, where(block, words)
                 n_run += 1
     return n_run
 
@@ -148,7 +148,7 @@ def test_every_command_line_of_the_documents_is_understood(
         return 0
 
     monkeypatch.setattr(command_named(words[0]), "run", only_checked)
-    assert tracecloak(*words) == 0
+    assert as_typed(*words) == 0
     (given,) = seen
     assert not given.of_beam
 

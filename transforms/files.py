@@ -46,6 +46,11 @@ def is_on_this_machine(path: str) -> bool:
     return _SCHEME.match(path) is None
 
 
+def absolute(path: str) -> str:
+    """Returns the one path of a folder: locks, receipts and charges are found by it."""
+    return str(Path(path).resolve()) if is_on_this_machine(path) else path
+
+
 def match_files(patterns: Sequence[str], may_be_none: bool = False) -> list[SourceFile]:
     """Returns the files that the patterns match, sorted by path, each once.
 

@@ -8,3 +8,6 @@ from .entries import Entry as Entry
 from .key_store import KeyStore as KeyStore
 from .ledger import Ledger as Ledger
 from .ledger import Reservation as Reservation
+from .opening import ledger_of as ledger_of
+from .opening import store_at as store_at
+from .withdrawing import withdraw as withdraw

@@ -1,7 +1,8 @@
 """Accounts: how much epsilon and delta the releases of one data set may spend together.
 
-The accounts file belongs to whoever answers for the privacy of the data; the pipeline only reads
-it. Caps are nowhere else: the ledger says what was spent and cannot raise what may be.
+Caps are declared in the ledger (`pipelines.budget.declarations`), where no pipeline can leave them
+out. An accounts file holds beside them, and of two caps the lower counts. It belongs to whoever
+answers for the privacy of the data; the pipeline only reads it.
 
     accounts:
       claims/2026:

@@ -33,6 +33,8 @@ class Balance:
         n_open: Open charges.
         remaining_epsilon: What the cap leaves, at least 0; None: there is no cap.
         remaining_delta: Likewise.
+        is_exceeded: Whether more is spent than a cap allows, as where the cap was lowered, or came
+            after the releases.
     """
 
     account: str
@@ -44,12 +46,15 @@ class Balance:
     n_open: int
     remaining_epsilon: Fraction | None
     remaining_delta: Fraction | None
+    is_exceeded: bool
 
 
 def charges(entries: Sequence[Entry]) -> dict[Charge, Entry]:
     """Returns the last entry of each charge, in the order in which they were last reserved."""
     last: dict[Charge, Entry] = {}
     for entry in entries:
+        if not entry.is_of_charge:
+            continue
         if entry.action == "reserve":
             last.pop(entry.charge, None)
         last[entry.charge] = entry
@@ -80,18 +85,23 @@ def balance_of(entries: Sequence[Entry], name: str, account: Account | None) -> 
     still_open = [entry for entry in spent if entry.is_open]
     epsilon, delta = _sums(spent)
     open_epsilon, open_delta = _sums(still_open)
-    remaining_epsilon = remaining_delta = None
-    if account is not None and account.epsilon_cap is not None:
-        gone = account.epsilon_cap if epsilon is None else epsilon
-        remaining_epsilon = max(account.epsilon_cap - gone, Fraction(0))
-    if account is not None and account.delta_cap is not None:
-        # Where no finite epsilon holds, no delta below 1 goes with any.
-        gone = account.delta_cap if epsilon is None else delta
-        remaining_delta = max(account.delta_cap - gone, Fraction(0))
+    caps = (None, None) if account is None else (account.epsilon_cap, account.delta_cap)
+    remaining_epsilon, is_above = _left(caps[0], epsilon)
+    # Where no finite epsilon holds, no delta below 1 goes with any.
+    remaining_delta, is_delta_above = _left(caps[1], None if epsilon is None else delta)
     return Balance(
         name, epsilon, delta, open_epsilon, open_delta, len(spent), len(still_open),
-        remaining_epsilon, remaining_delta,
+        remaining_epsilon, remaining_delta, is_above or is_delta_above,
     )  # fmt: skip
+
+
+def _left(cap: Fraction | None, spent: Fraction | None) -> tuple[Fraction | None, bool]:
+    """Returns what a cap leaves, and whether it is exceeded."""
+    if cap is None:
+        return None, False
+    if spent is None:
+        return Fraction(0), True
+    return max(cap - spent, Fraction(0)), spent > cap
 
 
 def _sums(spent: Sequence[Entry]) -> tuple[Fraction | None, Fraction]:
@@ -174,8 +184,8 @@ def check_affordable(entries: Sequence[Entry], reservation: Reservation, account
         )
         raise BudgetExhausted(
             f"{where} cannot pay for release {reservation.release_id!r}: {'; '.join(short)}"
-            f"{unfinished}. Ask for less, use another account, or have the owner of the accounts "
-            "file raise the cap"
+            f"{unfinished}. Ask for less, use another account, or have the privacy officer raise "
+            "the cap"
         )
 
 

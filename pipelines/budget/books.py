@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, Protocol
 
 from apache_beam.io.filesystems import FileSystems
@@ -12,6 +11,7 @@ from apache_beam.io.filesystems import FileSystems
 from tracecloak.pipelines.budget.accounts import load_accounts
 from tracecloak.pipelines.budget.key_store import KeyStore, Receipt
 from tracecloak.pipelines.budget.ledger import Ledger
+from tracecloak.pipelines.budget.opening import ledger_of, store_at
 from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.pipelines.runners.names import is_local
 from tracecloak.schemas.errors import TracecloakError, UsageError
@@ -56,6 +56,11 @@ class PayingConfig(Protocol):
         ...
 
     @property
+    def new_ledger(self) -> bool:
+        """Whether a ledger is begun where there is none."""
+        ...
+
+    @property
     def runner(self) -> str:
         """Beam runner."""
         ...
@@ -69,8 +74,7 @@ def open_store(config: PayingConfig) -> KeyStore:
     """
     if config.worker_keys is not None:
         require_file_system("worker_keys", config.worker_keys)
-    folder = Path(config.key_store) if config.key_store else KeyStore.default_folder()
-    return KeyStore(folder, config.worker_keys)
+    return store_at(config.key_store, config.worker_keys)
 
 
 def check_worker_keys(config: PayingConfig) -> None:
@@ -92,7 +96,9 @@ def open_ledger(config: PayingConfig, store: KeyStore) -> Ledger:
     """Returns the ledger of a configuration.
 
     Raises:
-        UsageError: It cannot be opened, or is on this machine and the run is not.
+        UsageError: There is none and none is to be begun, it cannot be opened, or is on this
+            machine and the run is not.
+        LedgerError: It, or the key store, was restored from an old backup, as it seems.
     """
     accounts = {} if config.accounts is None else load_accounts(config.accounts)
     if config.accounts is not None and config.account not in accounts:
@@ -100,12 +106,13 @@ def open_ledger(config: PayingConfig, store: KeyStore) -> Ledger:
             f"account {config.account!r} is not in {config.accounts}; name one of "
             f"{', '.join(sorted(accounts))}"
         )
-    ledger = Ledger(config.ledger or store.ledger_url, accounts)
+    ledger = ledger_of(store, config.ledger, accounts, config.new_ledger)
     if not ledger.is_shared and not is_local(config.runner):
         raise UsageError(
             f"runner {config.runner} leaves this machine, and an SQLite ledger does not; give the "
             "URL of a shared database with ledger"
         )
+    ledger.check_remembered()
     return ledger
 
 

@@ -51,7 +51,9 @@ _SQLSTATE_MENDS = {
     "25006": "can only be read; use the URL of the primary server",
     "28": "refuses the user or the password; correct the URL",
     "3D": "does not exist on the server; create it or correct the URL",
-    "42501": "gives this user no permission; grant SELECT and INSERT on the table of the ledger",
+    "42501": "gives this user no permission for that; grant SELECT and INSERT on the table of the "
+    "ledger, leave to the privacy officer what is the officer's, and to the table's owner to make "
+    "or migrate it",
     "53": "has no disk, memory or connections left; free some and run again",
     "55P03": _LOCKED,
 }
@@ -90,10 +92,16 @@ class Database:
         address = _address(url)
         self.place = _place(address)
         self.is_shared = address.get_backend_name() != "sqlite"
+        self._file = None if self.is_shared else Path(str(address.database))
         self._patience_seconds = patience_seconds
         self._was_reached = False
         self._lock_seconds = min(_LOCK_SECONDS, patience_seconds)
         self._engine = self._new_engine(address)
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether it is a file that is not there: SQLite would make it to look into it."""
+        return self._file is not None and not self._file.exists()
 
     def transact(self, work: Callable[[sa.Connection], _T], writes: bool) -> _T:
         """Does work in a transaction, and again in a new one while others are in the way.

@@ -30,9 +30,13 @@ from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.guarantee import Adjacency, Unit
 from tracecloak.schemas.published.manifest import TOOL_VERSION
 
-Action = Literal["reserve", "draw", "commit", "void", "forfeit"]
+ActionOnCharge = Literal["reserve", "draw", "commit", "void", "forfeit", "withdraw"]
+Declaration = Literal["account", "dataset", "accept"]
+Action = ActionOnCharge | Declaration
 
 Charge = tuple[str | None, ...]
+
+_ACTIONS = (*get_args(ActionOnCharge), *get_args(Declaration))
 
 # The hash before the first entry.
 _FIRST_HASH = "0" * 64
@@ -61,6 +65,8 @@ class Reservation:
             stand for decimals.
         config_digest: Digest of the configuration.
         key_fingerprint: Tells release keys apart.
+        dataset: What the configuration calls the data, or None: it says nothing. Kept in the
+            details of the entry; it tells no charge from another.
     """
 
     account: str
@@ -74,14 +80,15 @@ class Reservation:
     spends: tuple[dict[str, Any], ...]
     config_digest: str
     key_fingerprint: str
+    dataset: str | None = None
 
     def __post_init__(self) -> None:
+        if self.dataset is not None:
+            require_text("dataset", self.dataset)
         for name in (
             "account", "release_id", "output", "method", "config_digest", "key_fingerprint"
         ):  # fmt: skip
-            text = getattr(self, name)
-            if not isinstance(text, str) or not text or not text.isprintable():
-                raise UsageError(f"{name} must be printable text and not empty, got {text!r}")
+            require_text(name, getattr(self, name))
         for name, value, largest in (("epsilon", self.epsilon, None), ("delta", self.delta, 1)):
             if value is None:
                 continue
@@ -106,7 +113,8 @@ class Reservation:
         Raises:
             UsageError: A number is no exact decimal, or the spends hold what JSON cannot.
         """
-        columns = {field.name: getattr(self, field.name) for field in fields(self)}
+        names = (field.name for field in fields(self) if field.name != "dataset")
+        columns = {name: getattr(self, name) for name in names}
         for name in ("epsilon", "delta"):
             value = columns[name]
             try:
@@ -134,11 +142,12 @@ class Entry:
 
     Attributes:
         seq: Its place, counted from 1 without gaps.
-        account, release_id, output, unit, adjacency, method: See `Reservation`.
+        account, release_id, output, unit, adjacency, method: See `Reservation`; empty where a
+            declaration has no such thing.
         config_digest, key_fingerprint: See `Reservation`.
-        action: What happened to the charge.
-        epsilon: None: no finite epsilon holds.
-        delta: None only where epsilon is.
+        action: What happened to the charge, or what is declared.
+        epsilon: None: no finite epsilon holds. Of an account: its cap, None: there is none.
+        delta: None only where epsilon is. Of an account: its cap, None: there is none.
         spends: JSON, see `Reservation`.
         tool_version: Version of tracecloak that wrote the entry.
         recorded_at: When, ISO 8601 in UTC.
@@ -201,6 +210,20 @@ class Entry:
         return _charge_of(self)
 
     @property
+    def is_of_charge(self) -> bool:
+        """Whether the entry is about a charge, and no declaration."""
+        return self.action not in get_args(Declaration)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The details; empty where they are no JSON object, as no ledger writes them."""
+        try:
+            facts = json.loads(self.details or "{}")
+        except ValueError:
+            return {}
+        return facts if isinstance(facts, dict) else {}
+
+    @property
     def is_open(self) -> bool:
         """Whether the charge is neither given back, nor visible, nor given up."""
         return self.action in ("reserve", "draw")
@@ -252,8 +275,10 @@ def problems(entries: Sequence[Entry], known_hash: str | None = None) -> list[st
             found.append(f"entry {entry.seq}: it does not follow the entry before it")
         previous = entry.hash
         found += [f"entry {entry.seq}: {what}" for what in _odd_columns(entry)]
+        if not entry.is_of_charge:
+            continue
         past = states[entry.charge]
-        if not _may_follow(entry.action, past):
+        if not may_follow(entry.action, past):
             after = f"after {past[-1]}" if past else "without reserve"
             found.append(f"entry {entry.seq}: {entry.action} {after}")
         past.append(entry.action)
@@ -265,12 +290,15 @@ def problems(entries: Sequence[Entry], known_hash: str | None = None) -> list[st
     return found
 
 
-def _may_follow(action: Action, past: Sequence[Action]) -> bool:
+def may_follow(action: Action, past: Sequence[Action]) -> bool:
+    """Returns whether an action on a charge can come after those that were before."""
     if action == "reserve":
         return not past or past[-1] == "void"
     if action == "commit":
         # Also after void: of two runs of one release, one may fail and the other go through.
-        return bool(past) and past[-1] != "commit"
+        return bool(past) and past[-1] not in ("commit", "withdraw")
+    if action == "withdraw":
+        return bool(past) and past[-1] == "commit"
     before = ("reserve", "draw") if action == "forfeit" else ("reserve",)
     return bool(past) and past[-1] in before
 
@@ -284,12 +312,40 @@ def _odd_columns(entry: Entry) -> list[str]:
                 found.append(f"{name} is not in its one form")
         except UsageError:
             found.append(f"{name} is no decimal")
-    if entry.epsilon is not None and entry.delta is None:
-        found.append("delta is missing")
-    for name, known in (("action", Action), ("unit", Unit), ("adjacency", Adjacency)):
-        if getattr(entry, name) not in get_args(known):
-            found.append(f"{name} is none of {', '.join(get_args(known))}")
+    if entry.action not in _ACTIONS:
+        found.append(f"action is none of {', '.join(_ACTIONS)}")
+    known = {"unit": get_args(Unit), "adjacency": get_args(Adjacency)}
+    if entry.is_of_charge:
+        if entry.epsilon is not None and entry.delta is None:
+            found.append("delta is missing")
+    else:
+        found += [f"{name} is missing" for name in ("by", "reason") if name not in entry.facts]
+        known = {"unit": known["unit"]} if entry.action == "account" else {}
+    for name, values in known.items():
+        if getattr(entry, name) not in values:
+            found.append(f"{name} is none of {', '.join(values)}")
     return found
+
+
+def require_text(name: str, text: object) -> None:
+    """Makes sure that a column or a detail is text that can be shown.
+
+    Raises:
+        UsageError: It is no printable text, or empty.
+    """
+    if not isinstance(text, str) or not text or not text.isprintable():
+        raise UsageError(f"{name} must be printable text and not empty, got {text!r}")
+
+
+def signed(by: str, reason: str) -> dict[str, str]:
+    """Returns the details of what somebody does by hand.
+
+    Raises:
+        UsageError: One is no printable text, or empty.
+    """
+    require_text("by", by)
+    require_text("reason", reason)
+    return {"by": by, "reason": reason}
 
 
 def canonical_json(value: Any) -> str:

@@ -44,6 +44,10 @@ class Gate:
                 f"release {self.release_id!r} in {self.output} was ended meanwhile, so nothing is "
                 "drawn for it; run the command again, which reserves anew"
             ) from None
+        from tracecloak.pipelines.budget.key_store import KeyStore
         from tracecloak.pipelines.budget.ledger import Ledger
 
-        Ledger(found["ledger"]).draw(self.output, self.release_id, self.key_fingerprint)
+        store = KeyStore(Path(self.path).parents[1])
+        Ledger(found["ledger"], store=store).draw(
+            self.output, self.release_id, self.key_fingerprint
+        )

@@ -16,7 +16,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
@@ -57,7 +57,8 @@ class Receipt:
         input_fingerprint: Keyed digest of the input files, see `KeyStore.fingerprint`.
         config_digest: Digest of the configuration.
         key_fingerprint: Tells release keys apart.
-        state: `reserved` while nothing is known to be visible, then `committed`.
+        state: `reserved` while nothing is known to be visible, then `committed`; `withdrawn` once
+            its files were taken back.
         left_machine: Whether version 0.1 sent a run of it to a runner elsewhere, which may have
             drawn noise though the ledger does not say so.
         files: What it reads; None where nobody noted it, as version 0.1 did not.
@@ -70,7 +71,7 @@ class Receipt:
     input_fingerprint: str
     config_digest: str
     key_fingerprint: str
-    state: Literal["reserved", "committed"]
+    state: Literal["reserved", "committed", "withdrawn"]
     left_machine: bool = False
     files: tuple[InputFile, ...] | None = None
     tool_version: str = ""
@@ -84,12 +85,48 @@ class Receipt:
             and self.tool_version == TOOL_VERSION
         )
 
+    @classmethod
+    def read(cls, text: str) -> Receipt:
+        """Returns a receipt as it was written, by this version or an earlier one.
+
+        Raises:
+            KeyStoreError: It was written by a later version, or by none.
+        """
+        try:
+            body = json.loads(text)
+            unknown = sorted(body.keys() - {field.name for field in fields(cls)})
+            if not unknown:
+                if body.get("files") is not None:
+                    body["files"] = tuple(InputFile(**file) for file in body["files"])
+                return cls(**body)
+        except (ValueError, TypeError, AttributeError):
+            raise KeyStoreError(
+                "a receipt in the key store is damaged; restore the key store from a backup"
+            ) from None
+        raise KeyStoreError(
+            f"a receipt in the key store has {unknown[0]}, which this version of tracecloak does "
+            "not know; use the version that wrote it, or a later one"
+        )
+
+    def check_not_withdrawn(self) -> None:
+        """Makes sure that the release was not taken back.
+
+        Raises:
+            UsageError: It was.
+        """
+        if self.state == "withdrawn":
+            raise UsageError(
+                f"release_id {self.release_id!r} in {self.output} was withdrawn, and is not "
+                "released again; choose another release_id, which is another spend"
+            )
+
     def check_same(self, input_fingerprint: str, config_digest: str) -> None:
         """Makes sure that a run under this release's id is this release.
 
         Raises:
-            UsageError: The input or the configuration is another.
+            UsageError: The input or the configuration is another, or it was withdrawn.
         """
+        self.check_not_withdrawn()
         changed = []
         if not hmac.compare_digest(self.input_fingerprint, input_fingerprint):
             changed.append("the input")
@@ -159,10 +196,37 @@ class KeyStore:
     @property
     def ledger_url(self) -> str:
         """The ledger beside the keys, for runs on this machine."""
-        with self._in_use():
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            os.close(_private_descriptor(self._folder / "ledger.db"))
         return f"sqlite:///{self._folder.absolute() / 'ledger.db'}"
+
+    def make_ledger_file(self) -> None:
+        """Makes the file of that ledger, which only its owner reads, where there is none."""
+        with self._in_use():
+            os.close(self._descriptor("ledger.db"))
+
+    def identity(self, makes: bool = True) -> str:
+        """Returns what tells this key store from others, and nothing of its secret.
+
+        Args:
+            makes: Whether to make the secret where there is none; else the text is empty then.
+        """
+        if not makes and not (self._folder / "store.secret").exists():
+            return ""
+        return self.digest("the key store")[:16]
+
+    def generation(self) -> int:
+        """Returns how many reservations this key store has counted."""
+        return int(self.read("generation") or "0")
+
+    def next_generation(self, at_least: int = 0) -> int:
+        """Counts a reservation, and returns its number.
+
+        Args:
+            at_least: Where the count is below this number, it goes on from there.
+        """
+        with self.locked("generation.lock"):
+            counted = max(self.generation() + 1, at_least)
+            self.write("generation", str(counted))
+        return counted
 
     def fingerprint(self, files: Sequence[InputFile]) -> str:
         """Returns a digest of the input files, keyed by a secret of this store.
@@ -199,8 +263,7 @@ class KeyStore:
         """
         path = self._path(output, release_id, ".lock")
         with self._in_use():
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            descriptor = _private_descriptor(path)
+            descriptor = self._descriptor(str(path.relative_to(self._folder)))
         with os.fdopen(descriptor, "w") as stream:
             try:
                 with self._in_use():
@@ -232,10 +295,13 @@ class KeyStore:
             staging_area: Where it is built; None: beside the output.
 
         Raises:
-            UsageError: The id is reserved for another input or configuration.
+            UsageError: The id is reserved for another input or configuration, or was withdrawn.
             KeyStoreError: The store cannot be used.
         """
         key_path = self._path(output, release_id, ".key")
+        receipt = self.receipt(output, release_id)
+        if receipt is not None:
+            receipt.check_not_withdrawn()
         found = self.unfinished(output, release_id)
         if found is not None:
             found.check_same(input_fingerprint, config_digest)
@@ -290,6 +356,12 @@ class KeyStore:
                 self._path(output, release_id, ending).unlink(missing_ok=True)
         if receipt is not None:
             self._note(replace(receipt, state="committed"))
+
+    def withdraw(self, output: str, release_id: str) -> None:
+        """Notes that a release is taken back; nothing where this key store did not make it."""
+        receipt = self.receipt(output, release_id)
+        if receipt is not None:
+            self._note(replace(receipt, state="withdrawn"))
 
     def forget(self, output: str, release_id: str) -> None:
         """Forgets a release that ended before it drew, or was given up: its key is destroyed."""
@@ -350,10 +422,48 @@ class KeyStore:
         with self._in_use():
             if not path.exists():
                 return None
-            body = json.loads(path.read_text())
-        if body.get("files") is not None:
-            body["files"] = tuple(InputFile(**file) for file in body["files"])
-        return Receipt(**body)
+            return Receipt.read(path.read_text())
+
+    # Notes of others about this store's work, by names relative to its folder.
+
+    def read(self, name: str) -> str | None:
+        """Returns the text of a file of this store; None: there is none."""
+        path = self._folder / name
+        with self._in_use():
+            return path.read_text() if path.exists() else None
+
+    def names(self, pattern: str) -> list[str]:
+        """Returns the names of files of this store that a glob matches."""
+        with self._in_use():
+            return [str(path.relative_to(self._folder)) for path in self._folder.glob(pattern)]
+
+    def write(self, name: str, text: str) -> None:
+        """Writes a file of this store, which appears whole or stays as it is."""
+        with self._in_use():
+            self._make_folder()
+            write_private(self._folder / name, text.encode())
+
+    def append(self, name: str, text: str) -> None:
+        """Adds lines to a file of this store, after its last whole line."""
+        if not text:
+            return
+        with self._in_use(), os.fdopen(self._descriptor(name), "r+b") as stream:
+            data = stream.read()
+            stream.truncate(data.rfind(b"\n") + 1)
+            stream.seek(0, os.SEEK_END)
+            stream.write(text.encode())
+            stream.flush()
+            os.fsync(stream.fileno())
+
+    @contextlib.contextmanager
+    def locked(self, name: str) -> Iterator[None]:
+        """Keeps other processes of this machine waiting, which ask for the same lock."""
+        with self._in_use():
+            descriptor = self._descriptor(name)
+        with os.fdopen(descriptor, "w") as stream:
+            with self._in_use():
+                fcntl.flock(stream, fcntl.LOCK_EX)
+            yield
 
     @contextlib.contextmanager
     def _in_use(self) -> Iterator[None]:
@@ -371,6 +481,17 @@ class KeyStore:
 
     def _path(self, output: str, release_id: str, ending: str) -> Path:
         return self._folder / "releases" / (_place(output, release_id) + ending)
+
+    def _make_folder(self) -> None:
+        # Of folders that are made on the way to another, the mode would be the usual one.
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def _descriptor(self, name: str) -> int:
+        """Opens a file of this store for reading and writing, and makes it if it is not there."""
+        path = self._folder / name
+        self._make_folder()
+        path.parent.mkdir(exist_ok=True, mode=0o700)
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
     def _secret(self) -> bytes:
         path = self._folder / "store.secret"
@@ -408,8 +529,3 @@ def new_key_file(path: Path) -> None:
     if path.exists():
         raise UsageError(f"{path} exists; a key is never overwritten")
     write_private(path, ReleaseKey.generate().hex().encode(), replaces=False)
-
-
-def _private_descriptor(path: Path) -> int:
-    """Opens a file that only its owner reads, and makes it if it is not there."""
-    return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)

@@ -1,8 +1,9 @@
 """The privacy budget's ledger: an append-only table of what was reserved, released and voided.
 
 It is kept in any database that SQLAlchemy reaches. SQLite, a file, serves one machine; a server
-serves all. Give the pipeline's login no more than SELECT and INSERT on the table, and the accounts
-file to somebody else: then the pipeline can neither forget what it spent nor raise a cap.
+serves all. Give the pipeline's login no more than SELECT and INSERT on the table, and INSERT of no
+declaration (`deploy/ledger_roles.sql`): then the pipeline can neither forget what it spent nor
+raise a cap.
 
 A release reserves before it runs, says so before it draws its first noise, and commits when it is
 visible. Only what ended before it could draw is given back; all else counts as spent, whatever
@@ -17,8 +18,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -26,17 +27,38 @@ from tracecloak.pipelines.budget.accounts import Account
 from tracecloak.pipelines.budget.balance import (
     Balance,
     balance_of,
+    charges,
     charges_of,
     check_affordable,
     counting,
 )
 from tracecloak.pipelines.budget.database import Database, LedgerError, LedgerUnavailable
-from tracecloak.pipelines.budget.entries import Action, Entry, Reservation, problems
+from tracecloak.pipelines.budget.declarations import (
+    accept_columns,
+    account_columns,
+    both_bounds,
+    check_dataset,
+    check_declared,
+    dataset_columns,
+    declared_accounts,
+)
+from tracecloak.pipelines.budget.entries import (
+    Action,
+    Declaration,
+    Entry,
+    Reservation,
+    problems,
+    signed,
+)
+from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.pipelines.budget.memory import LedgerMemory, Step, lost_text
 from tracecloak.schemas.errors import UsageError
 
 __all__ = ["Balance", "Entry", "Ledger", "LedgerError", "LedgerUnavailable", "Reservation"]
 
 _LOG = logging.getLogger("tracecloak")
+
+_T = TypeVar("_T")
 
 _TABLE = sa.Table(
     "tracecloak_ledger",
@@ -66,8 +88,22 @@ _TABLE = sa.Table(
     sa.Column("details", sa.Text, nullable=True),
 )
 
-# An action and the columns of what it is about; an entry's place gives it the others.
-_Step = tuple[Action, Mapping[str, Any], Mapping[str, Any] | None]
+_COLUMNS: frozenset[str] = frozenset(_TABLE.columns.keys())
+# Of version 0.1.
+_EARLIER_COLUMNS = _COLUMNS - {"details"}
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """What an entry `accept` ended.
+
+    Attributes:
+        complaints: What ledger and key store did not agree on.
+        again: What was written into the ledger again, as it is now in it.
+    """
+
+    complaints: Sequence[str]
+    again: Sequence[Entry]
 
 
 class Ledger:
@@ -81,27 +117,54 @@ class Ledger:
         url: str,
         accounts: Mapping[str, Account] | None = None,
         patience_seconds: float = 30.0,
+        new: bool = False,
+        store: KeyStore | None = None,
+        after_loss: bool = False,
     ) -> None:
-        """Connects, and makes the table where there is none.
+        """Connects to a ledger.
 
         Args:
             url: SQLAlchemy URL, `sqlite:////absolute/path/ledger.sqlite` or a server's. Its
                 password appears in no message.
-            accounts: Caps by account; see `pipelines.budget.accounts.load_accounts`. None or empty:
-            no
-                account has a cap, the ledger records only.
+            accounts: Caps by account that hold beside those that the ledger declares; see
+                `pipelines.budget.accounts.load_accounts`. None or empty: there are no others.
             patience_seconds: How long a call tries while others write or hold a lock.
+            new: Whether to make a ledger, in which nothing is spent, where there is none.
+            store: The key store that keeps a copy of what is written, and is noted with what it
+                reserves; None: none does, and a ledger that is restored from a backup goes
+                unnoticed.
+            after_loss: Whether to make one where this key store saw one that is gone, for `accept`.
 
         Raises:
-            UsageError: The database is not there, may not be used, or holds something else.
+            UsageError: There is no ledger, or it may not be used, or something else is there.
             LedgerUnavailable: It does not answer, or others have it locked.
+            LedgerError: There is none any more, and the key store saw one.
         """
         self.url = url
         self.accounts = dict(accounts or {})
         self._database = Database(url, patience_seconds)
+        self._memory = None if store is None else LedgerMemory(store, self._database.place)
         try:
-            if not self._database.transact(self._is_there, writes=False):
-                self._make()
+            is_there = not self._database.is_missing and self._database.transact(
+                self._is_there, writes=False
+            )
+        except LedgerUnavailable:
+            raise
+        except LedgerError as error:
+            raise UsageError(str(error)) from None
+        if is_there:
+            return
+        seen = None if self._memory is None else self._memory.head()
+        if seen is not None and not after_loss:
+            raise LedgerError(lost_text(self._database.place, seen))
+        if seen is None and not new:
+            raise UsageError(
+                f"{self._database.place} does not exist, so what was spent before is not known: "
+                "correct ledger or key_store, or begin a ledger in which nothing is spent with "
+                "`tracecloak ledger new`, or with --new_ledger at the first release"
+            )
+        try:
+            self._make()
         except LedgerUnavailable:
             raise
         except LedgerError as error:
@@ -128,22 +191,31 @@ class Ledger:
         another key or configuration is another draw of noise, and adds up.
 
         Raises:
-            UsageError: The account is in no accounts file, or its caps are about another unit or
-                adjacency, or the release has no finite epsilon and the account a cap.
+            UsageError: The account is not declared, in the ledger or in the accounts file, where
+                any is. Or its caps are about another unit or adjacency, or the release has no
+                finite epsilon and the account a cap. Or the data set is bound to another account,
+                or the release was withdrawn.
             BudgetExhausted: The account has too little left.
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
-        account = self._account(reservation.account)
+        in_file = self._account_in_file(reservation.account)
         charge, columns = reservation.charge, reservation.columns()
 
-        def steps(entries: Sequence[Entry]) -> list[_Step]:
+        def steps(entries: Sequence[Entry]) -> list[Step]:
             self._check_sound(entries)
+            _check_not_withdrawn(entries, reservation)
             past = counting(entries, reservation.account)
             if any(entry.charge == charge for entry in past):
                 return []
-            if account is not None:
-                check_affordable(entries, reservation, account)
-            return [("reserve", columns, None)]
+            check_dataset(entries, reservation.dataset, reservation.account)
+            declared = check_declared(entries, reservation.account)
+            for account in (declared, in_file):
+                if account is not None:
+                    check_affordable(entries, reservation, account)
+            details = {} if self._memory is None else self._memory.stamp()
+            if reservation.dataset is not None:
+                details["dataset"] = reservation.dataset
+            return [("reserve", columns, details)]
 
         self._append(steps)
 
@@ -155,7 +227,7 @@ class Ledger:
             LedgerError: The ledger cannot be used.
         """
 
-        def steps(entries: Sequence[Entry]) -> list[_Step]:
+        def steps(entries: Sequence[Entry]) -> list[Step]:
             found = charges_of(entries, output, release_id, key_fingerprint)
             if not found:
                 raise UsageError(
@@ -163,7 +235,7 @@ class Ledger:
                     f"{self._database.place}; use the ledger and the key_store of that run"
                 )
             ended = [entry for entry in found if entry.is_open]
-            if not ended and all(entry.action != "commit" for entry in found):
+            if not ended and all(e.action not in ("commit", "withdraw") for e in found):
                 ended = found[-1:]  # one is visible after all, and the last is the likeliest
             return [("commit", asdict(entry), None) for entry in ended]
 
@@ -180,7 +252,7 @@ class Ledger:
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
 
-        def steps(entries: Sequence[Entry]) -> list[_Step]:
+        def steps(entries: Sequence[Entry]) -> list[Step]:
             self._check_sound(entries)
             found = charges_of(entries, output, release_id, key_fingerprint)
             if not any(entry.action in ("reserve", "draw", "commit") for entry in found):
@@ -214,7 +286,7 @@ class Ledger:
         """
         is_free = True
 
-        def steps(entries: Sequence[Entry]) -> list[_Step]:
+        def steps(entries: Sequence[Entry]) -> list[Step]:
             nonlocal is_free
             self._check_sound(entries)
             found = charges_of(entries, output, release_id, key_fingerprint)
@@ -242,7 +314,7 @@ class Ledger:
         """
         details = signed(by, reason)
 
-        def steps(entries: Sequence[Entry]) -> list[_Step]:
+        def steps(entries: Sequence[Entry]) -> list[Step]:
             self._check_sound(entries)
             found = charges_of(entries, output, release_id, key_fingerprint)
             still_open = [entry for entry in found if entry.is_open]
@@ -254,6 +326,120 @@ class Ledger:
             return [("forfeit", asdict(entry), details) for entry in still_open]
 
         self._append(steps)
+
+    def withdraw(self, output: str, release_id: str, by: str, reason: str) -> None:
+        """Notes that a committed release is taken back; it stays spent. Once noted, does nothing.
+
+        Args:
+            output: The folder of all releases.
+            release_id: The release's name, under whatever keys it was made.
+            by: Who takes it back.
+            reason: Why.
+
+        Raises:
+            UsageError: There is no committed charge of it, or nobody and no reason is named.
+            LedgerError: The ledger cannot be used, or somebody changed what it said.
+        """
+        details = signed(by, reason)
+
+        def steps(entries: Sequence[Entry]) -> list[Step]:
+            self._check_sound(entries)
+            found = [
+                entry
+                for entry in charges(entries).values()
+                if (entry.output, entry.release_id) == (output, release_id)
+            ]
+            if not any(entry.action in ("commit", "withdraw") for entry in found):
+                unfinished = any(entry.is_open for entry in found)
+                mend = (
+                    "it is not finished; run it again, or give it up with `tracecloak ledger "
+                    "forfeit`"
+                    if unfinished
+                    else "correct output, release_id or ledger; `tracecloak ledger show` lists all"
+                )
+                raise UsageError(
+                    f"release {release_id!r} in {output} is not committed in "
+                    f"{self._database.place}: {mend}"
+                )
+            committed = [entry for entry in found if entry.action == "commit"]
+            return [("withdraw", asdict(entry), details) for entry in committed]
+
+        self._append(steps)
+
+    def declare_account(self, account: Account, by: str, reason: str) -> None:
+        """Declares what an account may spend; an earlier declaration of it holds no longer.
+
+        As soon as a ledger declares an account, no other that it does not declare can pay.
+
+        Raises:
+            UsageError: A cap is no exact decimal, or nobody and no reason is named.
+            LedgerError: The ledger cannot be used, or somebody changed what it said.
+        """
+        columns, details = account_columns(account)
+        self._declare("account", columns, {**details, **signed(by, reason)})
+
+    def bind_dataset(self, dataset: str, account: str, by: str, reason: str) -> None:
+        """Binds a data set to one account: releases that name it under another are refused.
+
+        Raises:
+            UsageError: The account is not declared where others are, a name is no text, or nobody
+                and no reason is named.
+            LedgerError: The ledger cannot be used, or somebody changed what it said.
+        """
+        columns, details = dataset_columns(dataset, account)
+        self._declare("dataset", columns, {**details, **signed(by, reason)})
+
+    def complaints(self) -> list[str]:
+        """Returns what the ledger and its key store do not agree on, a sentence each.
+
+        Raises:
+            LedgerError: The ledger cannot be read.
+        """
+        if self._memory is None:
+            return []
+        head = self._memory.head()
+        return self._memory.complaints(self.entries(), head)
+
+    def check_remembered(self) -> None:
+        """Makes sure that neither the ledger nor its key store has forgotten anything.
+
+        Raises:
+            LedgerError: One was restored from an old backup, as it seems, or cannot be read.
+        """
+        if found := self.complaints():
+            raise LedgerError(" ".join(found))
+
+    def accept(self, by: str, reason: str) -> Accepted:
+        """Notes what happened to a ledger or a key store that has forgotten something.
+
+        What the key store's copy has beyond the ledger counts again: charges as spent, and
+        declarations. Nothing is given back.
+
+        Raises:
+            UsageError: Neither has forgotten anything, or nobody and no reason is named.
+            LedgerError: The ledger cannot be used, or somebody changed what it said.
+        """
+        memory, details = self._memory, signed(by, reason)
+        head = None if memory is None else memory.head()
+        complaints: list[str] = []
+        n_before = 0
+
+        def steps(entries: Sequence[Entry]) -> list[Step]:
+            nonlocal complaints, n_before
+            self._check_sound(entries)
+            complaints = [] if memory is None else memory.complaints(entries, head)
+            if memory is None or not complaints:
+                raise UsageError(
+                    f"{self._database.place} and the key store agree: there is nothing to accept"
+                )
+            n_before = len(entries) + 1
+            accepted = {**memory.accepting(entries, head), **details}
+            return [("accept", accept_columns(), accepted), *memory.forgotten(entries)]
+
+        entries = self._append(steps)
+        if memory is not None:
+            memory.accepted(entries)
+        return Accepted(complaints, entries[n_before:])
 
     def entries(self, account: str | None = None) -> list[Entry]:
         """Returns the entries in their order, of one account or all.
@@ -268,7 +454,8 @@ class Ledger:
         """Returns what an account's charges add up to, and what its caps leave.
 
         Raises:
-            UsageError: Neither the accounts file nor the ledger knows the account.
+            UsageError: Neither the accounts file nor the ledger knows the account, or they have it
+                per different units.
             LedgerError: The ledger cannot be read, or a number in it is no decimal.
         """
         return self.balance_in(self.entries(), account)
@@ -277,7 +464,8 @@ class Ledger:
         """Returns the balance after entries that were read before.
 
         Raises:
-            UsageError: Neither the accounts file nor the entries know the account.
+            UsageError: Neither the accounts file nor the entries know the account, or they have it
+                per different units.
             LedgerError: A number in the entries is no decimal.
         """
         if account not in self.accounts and all(e.account != account for e in entries):
@@ -285,10 +473,24 @@ class Ledger:
             raise UsageError(
                 f"account {account!r} is not known; there are {', '.join(known) or 'none'}"
             )
+        caps = self.account_in(entries, account)
         try:
-            return balance_of(entries, account, self.accounts.get(account))
+            return balance_of(entries, account, caps)
         except UsageError:
             raise self._unsound(problems(entries)) from None
+
+    def account_in(self, entries: Sequence[Entry], account: str) -> Account | None:
+        """Returns the caps of an account: the lower one where ledger and file have one each.
+
+        Raises:
+            UsageError: Ledger and file have it per different units.
+            LedgerError: A number in the entries is no decimal.
+        """
+        try:
+            declared = declared_accounts(entries).get(account)
+        except UsageError:
+            raise self._unsound(problems(entries)) from None
+        return both_bounds(declared, self.accounts.get(account))
 
     def verify(self, known_hash: str | None = None) -> list[str]:
         """Returns what is wrong with the ledger, a sentence each; nothing if it is sound.
@@ -302,7 +504,7 @@ class Ledger:
         """
         return problems(self.entries(), known_hash)
 
-    def _account(self, name: str) -> Account | None:
+    def _account_in_file(self, name: str) -> Account | None:
         if not self.accounts:
             return None
         if name not in self.accounts:
@@ -323,15 +525,33 @@ class Ledger:
             f"all: {len(found)}); see `tracecloak ledger verify`, and restore it from a backup"
         )
 
-    def _append(self, steps: Callable[[Sequence[Entry]], list[_Step]]) -> None:
-        def append(connection: sa.Connection) -> None:
-            entries = self._read(connection)
-            last = entries[-1] if entries else None
-            for action, columns, details in steps(entries):
-                last = Entry.after(last, action, columns, details)
-                connection.execute(sa.insert(_TABLE).values(asdict(last)))
+    def _declare(
+        self, action: Declaration, columns: Mapping[str, Any], details: Mapping[str, Any]
+    ) -> None:
+        def steps(entries: Sequence[Entry]) -> list[Step]:
+            self._check_sound(entries)
+            if action == "dataset":
+                check_declared(entries, columns["account"])
+            return [(action, columns, details)]
 
-        self._database.transact(append, writes=True)
+        self._append(steps)
+
+    def _append(self, steps: Callable[[Sequence[Entry]], list[Step]]) -> list[Entry]:
+        """Appends what the entries ask for, and returns all entries with it."""
+
+        def append(connection: sa.Connection) -> list[Entry]:
+            entries = self._read(connection)
+            for action, columns, details in steps(list(entries)):
+                last = Entry.after(entries[-1] if entries else None, action, columns, details)
+                connection.execute(sa.insert(_TABLE).values(asdict(last)))
+                entries.append(last)
+            return entries
+
+        # The ledger first: who is cut off in between leaves a ledger that is ahead of the copy.
+        entries = self._database.transact(append, writes=True)
+        if self._memory is not None:
+            self._memory.remember(entries)
+        return entries
 
     @staticmethod
     def _read(connection: sa.Connection) -> list[Entry]:
@@ -340,23 +560,21 @@ class Ledger:
         return [Entry(**{name: _as_written(name, row[name]) for name in row}) for row in rows]
 
     def _is_there(self, connection: sa.Connection) -> bool:
-        inspector = sa.inspect(connection)
-        names = inspector.get_table_names()
-        if _TABLE.name in names:
-            columns = {column["name"] for column in inspector.get_columns(_TABLE.name)}
-            if columns != set(_TABLE.columns.keys()):
-                raise UsageError(
-                    f"{self._database.place} is not a ledger of this version: its table "
-                    f"{_TABLE.name} has other columns; correct the URL"
-                )
-            connection.execute(sa.select(_TABLE.c.seq).limit(1))  # may this user read it?
-            return True
-        if names and not self.is_shared:
+        found = _columns_there(self._database, connection)
+        if found is None:
+            return False
+        if found == _EARLIER_COLUMNS:
             raise UsageError(
-                f"{self._database.place} is not a ledger: the database holds other tables; "
-                "correct the URL"
+                f"{self._database.place} is of version 0.1: run `tracecloak ledger migrate` once "
+                "with the same ledger or key_store, which keeps all that it says"
             )
-        return False
+        if found != _COLUMNS:
+            raise UsageError(
+                f"{self._database.place} is not a ledger of this version: its table "
+                f"{_TABLE.name} has other columns; correct the URL"
+            )
+        connection.execute(sa.select(_TABLE.c.seq).limit(1))  # may this user read it?
+        return True
 
     def _make(self) -> None:
         def make(connection: sa.Connection) -> None:
@@ -370,22 +588,70 @@ class Ledger:
             if not self._database.transact(self._is_there, writes=False):
                 raise
         _LOG.info("made a new ledger, in which nothing is spent: %s", self._database.place)
+        if self._memory is not None and self._memory.knows_others():
+            _LOG.warning(
+                "this key store paid with another ledger before, and %s knows nothing of what was "
+                "spent there",
+                self._database.place,
+            )
 
 
-def signed(by: str, reason: str) -> dict[str, str]:
-    """Returns the details of what somebody does by hand.
+def migrate(url: str) -> bool:
+    """Gives a ledger of version 0.1 the column that it lacks; its entries and hashes stay.
+
+    Args:
+        url: See `Ledger`.
+
+    Returns:
+        Whether it lacked one.
 
     Raises:
-        UsageError: One is no printable text, or empty.
+        UsageError: There is no ledger.
+        LedgerError: It cannot be changed; on a server its owner must do that.
     """
-    for name, text in (("by", by), ("reason", reason)):
-        if not text or not text.isprintable():
-            raise UsageError(f"{name} must be printable text and not empty, got {text!r}")
-    return {"by": by, "reason": reason}
+    database = Database(url, 30.0)
+
+    def columns(connection: sa.Connection) -> frozenset[str] | None:
+        return _columns_there(database, connection)
+
+    def change(connection: sa.Connection) -> bool:
+        is_earlier = columns(connection) == _EARLIER_COLUMNS  # another may have been first
+        if is_earlier:
+            connection.exec_driver_sql(f"ALTER TABLE {_TABLE.name} ADD COLUMN details TEXT")
+        return is_earlier
+
+    found = None if database.is_missing else database.transact(columns, writes=False)
+    if found not in (_COLUMNS, _EARLIER_COLUMNS):
+        raise UsageError(f"{database.place} is no ledger; correct ledger or key_store")
+    return found == _EARLIER_COLUMNS and database.transact(change, writes=True)
+
+
+def _columns_there(database: Database, connection: sa.Connection) -> frozenset[str] | None:
+    """Returns the columns of the ledger's table; None: there is no table."""
+    inspector = sa.inspect(connection)
+    names = inspector.get_table_names()
+    if _TABLE.name in names:
+        return frozenset(column["name"] for column in inspector.get_columns(_TABLE.name))
+    if names and not database.is_shared:
+        raise UsageError(
+            f"{database.place} is not a ledger: the database holds other tables; correct the URL"
+        )
+    return None
+
+
+def _check_not_withdrawn(entries: Sequence[Entry], reservation: Reservation) -> None:
+    for entry in charges(entries).values():
+        is_same = (entry.output, entry.release_id) == (reservation.output, reservation.release_id)
+        if is_same and entry.action == "withdraw":
+            raise UsageError(
+                f"release {entry.release_id!r} in {entry.output} was withdrawn on "
+                f"{entry.recorded_at[:10]}, and is not released again; choose another release_id, "
+                "which is another spend"
+            )
 
 
 # What to say of a charge that is no longer open.
-_ENDED = {"void": "voided", "forfeit": "forfeited"}
+_ENDED = {"void": "voided", "forfeit": "forfeited", "withdraw": "withdrawn"}
 
 
 def _as_written(name: str, value: Any) -> Any:

@@ -14,11 +14,17 @@ from typing import Any
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.budget.accounts import Account
 from tracecloak.pipelines.budget.balance import Balance, counting
+from tracecloak.pipelines.budget.declarations import (
+    accounts_that_paid,
+    bound_datasets,
+    declared_accounts,
+)
 from tracecloak.pipelines.budget.entries import Entry, problems
-from tracecloak.pipelines.budget.ledger import Ledger
+from tracecloak.pipelines.budget.ledger import Accepted, Ledger
 
-# How many characters of a long text a table shows; `export` has all.
+# How many characters of a long text a table shows, and of one in the last column; `export` has all.
 _WIDEST = 40
+_WIDEST_LAST = 120
 
 
 @dataclass(frozen=True)
@@ -46,22 +52,38 @@ def show(ledger: Ledger, account: str | None = None, as_json: bool = False) -> s
         UsageError: The account is not known.
         LedgerError: The ledger cannot be read, or holds what no ledger writes.
     """
+    forgotten = ledger.complaints()
     entries = ledger.entries()
     names = [account] if account is not None else list(dict.fromkeys([
-        *ledger.accounts, *(entry.account for entry in entries),
+        *ledger.accounts, *(entry.account for entry in entries if entry.account),
     ]))  # fmt: skip
     balances = [ledger.balance_in(entries, name) for name in names]
-    shown = [entry for entry in entries if entry.account in names]
+    shown = [entry for entry in entries if account is None or entry.account == account]
     if as_json:
         accounts = [_as_json(ledger, entries, balance) for balance in balances]
         rows = [asdict(entry) for entry in shown]
-        return json.dumps({"accounts": accounts, "entries": rows}, indent=2)
-    if not names:
+        bound = bound_datasets(entries)
+        datasets = [
+            {"dataset": name, "account": owner, "also_paid_by": _others(entries, name, owner)}
+            for name, owner in bound.items()
+            if account in (None, owner)
+        ]
+        said = {"accounts": accounts, "datasets": datasets, "entries": rows}
+        return json.dumps({**said, "forgotten": forgotten}, indent=2)
+    if not names and not shown and not forgotten:
         return "The ledger is empty, and no account is declared.\n"
-    parts = [_account_text(ledger, entries, balance) for balance in balances]
+    parts = [f"{_upper(complaint)}.\n" for complaint in forgotten]
     found = problems(entries)
     if found:
-        parts.insert(0, f"This ledger is not sound; problems found by `verify`: {len(found)}\n")
+        parts.append(f"This ledger is not sound; problems found by `verify`: {len(found)}\n")
+    parts += [_account_text(ledger, entries, balance) for balance in balances]
+    datasets_shown = [
+        dataset_text(entries, name)
+        for name, owner in bound_datasets(entries).items()
+        if account in (None, owner)
+    ]
+    if datasets_shown:
+        parts.append("".join(datasets_shown))
     if shown:
         parts.append(_entries_text(shown))
     return "\n".join(parts)
@@ -78,8 +100,9 @@ def verify(ledger: Ledger, known_hash: str | None = None) -> Verification:
     Raises:
         LedgerError: The ledger cannot be read.
     """
+    forgotten = ledger.complaints()
     entries = ledger.entries()
-    found = problems(entries, known_hash)
+    found = [*problems(entries, known_hash), *forgotten]
     if found:
         return Verification("".join(f"{problem}\n" for problem in found), False)
     if not entries:
@@ -110,6 +133,46 @@ def export(ledger: Ledger, account: str | None = None) -> str:
     return "".join(lines)
 
 
+def dataset_text(entries: Sequence[Entry], dataset: str) -> str:
+    """Returns to which account a data set is bound, and which others paid for releases of it."""
+    owner = bound_datasets(entries)[dataset]
+    text = f"Data set {dataset} is bound to account {owner}\n"
+    others = _others(entries, dataset, owner)
+    if others:
+        text += (
+            f"  Releases that name it were paid by {' and '.join(others)}, too: what all of them "
+            "spent on it adds up.\n"
+        )
+    return text
+
+
+def accepted_text(accepted: Accepted) -> str:
+    """Returns what an entry `accept` ended, and what counts again."""
+    lines = [f"{_upper(complaint)}." for complaint in accepted.complaints]
+    lines.append("That is written down as accepted, and releases go on.")
+    for entry in accepted.again:
+        what = {
+            "account": f"the caps of account {entry.account}",
+            "dataset": f"data set {entry.facts.get('dataset')}, bound to account {entry.account}",
+        }.get(
+            entry.action,
+            f"release {entry.release_id} in {entry.output}, account {entry.account}, epsilon "
+            f"{entry.epsilon or 'not finite'}, delta {entry.delta or '-'}: {entry.action}",
+        )
+        lines.append(f"Again in the ledger, from the key store's copy: {what}")
+    if not accepted.again:
+        lines.append("The key store's copy has nothing that the ledger lacks.")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _others(entries: Sequence[Entry], dataset: str, owner: str) -> list[str]:
+    return [name for name in accounts_that_paid(entries, dataset) if name != owner]
+
+
+def _upper(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 def releases_left(balance: Balance, last: Entry) -> int | None:
     """Returns how many more releases with the epsilon and delta of an earlier one the caps allow.
 
@@ -131,8 +194,11 @@ def releases_left(balance: Balance, last: Entry) -> int | None:
 
 
 def _as_json(ledger: Ledger, entries: Sequence[Entry], balance: Balance) -> dict[str, Any]:
-    account = ledger.accounts.get(balance.account)
+    account = ledger.account_in(entries, balance.account)
     paid = counting(entries, balance.account)
+    left = releases_left(balance, paid[-1]) if paid else None
+    if paid and _is_shut(entries, balance.account):
+        left = 0
     return {
         "account": balance.account,
         "unit": None if account is None else account.unit,
@@ -143,7 +209,7 @@ def _as_json(ledger: Ledger, entries: Sequence[Entry], balance: Balance) -> dict
             for name, value in asdict(balance).items()
             if name != "account"
         },
-        "releases_like_the_last_left": releases_left(balance, paid[-1]) if paid else None,
+        "releases_like_the_last_left": left,
     }
 
 
@@ -152,18 +218,24 @@ def _number(value: Fraction | None) -> str | None:
 
 
 def _account_text(ledger: Ledger, entries: Sequence[Entry], balance: Balance) -> str:
-    account = ledger.accounts.get(balance.account)
-    unit = "not in the accounts file" if account is None else f"per {account.unit}"
+    account = ledger.account_in(entries, balance.account)
+    unit = "no caps" if account is None else f"per {account.unit}"
+    is_shut = _is_shut(entries, balance.account)
+    if is_shut:
+        unit = "not declared, so it pays no more"
     caps = (None, None) if account is None else (account.epsilon_cap, account.delta_cap)
     table = _table([
         ("", "cap", "spent", "of it open", "remaining"),
         (
             "epsilon", _cap(caps[0]), _sum(balance.spent_epsilon), _sum(balance.open_epsilon),
-            _cap(balance.remaining_epsilon),
+            _remaining(balance.remaining_epsilon, caps[0], balance.spent_epsilon),
         ),
         (
             "delta", _cap(caps[1]), _sum(balance.spent_delta), _sum(balance.open_delta),
-            _cap(balance.remaining_delta),
+            _remaining(
+                balance.remaining_delta, caps[1],
+                None if balance.spent_epsilon is None else balance.spent_delta,
+            ),
         ),
     ])  # fmt: skip
     n = balance.n_releases
@@ -171,12 +243,22 @@ def _account_text(ledger: Ledger, entries: Sequence[Entry], balance: Balance) ->
         f"Account {balance.account} ({unit}): {n} {_plural(n, 'release', 'releases')}, "
         f"{balance.n_open} of them open",
         *(f"  {line}" for line in table),
-        *(f"  {line}" for line in _outlook(account, entries, balance)),
+        *(f"  {line}" for line in _outlook(account, entries, balance, is_shut)),
     ]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _outlook(account: Account | None, entries: Sequence[Entry], balance: Balance) -> Iterable[str]:
+def _is_shut(entries: Sequence[Entry], account: str) -> bool:
+    """Returns whether other accounts are declared in the ledger, and not this one."""
+    declared = declared_accounts(entries)
+    return bool(declared) and account not in declared
+
+
+def _outlook(
+    account: Account | None, entries: Sequence[Entry], balance: Balance, is_shut: bool
+) -> Iterable[str]:
+    if balance.is_exceeded:
+        yield "Exceeded: more is spent than the caps allow; nothing more can be released."
     if balance.n_open:
         yield "Open: reserved, and neither committed nor voided; it counts as spent."
     paid = counting(entries, balance.account)
@@ -184,6 +266,8 @@ def _outlook(account: Account | None, entries: Sequence[Entry], balance: Balance
         return
     left = releases_left(balance, paid[-1])
     fitting = "any number, no cap limits them" if left is None else str(left)
+    if is_shut:
+        fitting = "0"
     yield f"Releases like the last one that still fit: {fitting}"
     odd = sorted({f"{e.unit}, {e.adjacency}" for e in paid})
     if len(odd) > 1 or (account is not None and any(e.unit != account.unit for e in paid)):
@@ -193,16 +277,40 @@ def _outlook(account: Account | None, entries: Sequence[Entry], balance: Balance
 def _entries_text(entries: Sequence[Entry]) -> str:
     header = (
         "seq", "recorded", "account", "action", "epsilon", "delta", "unit", "adjacency", "method",
-        "release", "output",
+        "release", "output", "details",
     )  # fmt: skip
     rows = [
         (
-            str(e.seq), e.recorded_at[:19] + "Z", e.account, e.action, e.epsilon or "not finite",
-            e.delta or "-", e.unit, e.adjacency, e.method, e.release_id, e.output,
+            str(e.seq), e.recorded_at[:19] + "Z", e.account or "-", e.action, *_numbers(e),
+            e.unit or "-", e.adjacency or "-", e.method or "-", e.release_id or "-",
+            e.output or "-", _details(e),
         )
         for e in entries
     ]  # fmt: skip
     return "".join(f"{line}\n" for line in ["Entries", *_table([header, *rows])])
+
+
+def _numbers(entry: Entry) -> tuple[str, str]:
+    if entry.is_of_charge:
+        return entry.epsilon or "not finite", entry.delta or "-"
+    if entry.action == "account":
+        return entry.epsilon or "no cap", entry.delta or "no cap"
+    return "-", "-"
+
+
+def _details(entry: Entry) -> str:
+    """Returns what an entry says beside its columns, and not for machines only."""
+    facts = entry.facts
+    said = [f"dataset {facts['dataset']}"] if "dataset" in facts else []
+    said += ["again"] if facts.get("again") else []
+    said += [f"{facts['by']}: {facts.get('reason')}"] if "by" in facts else []
+    return "; ".join(said)
+
+
+def _remaining(left: Fraction | None, cap: Fraction | None, spent: Fraction | None) -> str:
+    if cap is not None and (spent is None or spent > cap):
+        return "exceeded"
+    return _cap(left)
 
 
 def _cap(value: Fraction | None) -> str:
@@ -219,7 +327,10 @@ def _plural(n: int, one: str, many: str) -> str:
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:
     """Returns lines with the columns aligned, two spaces apart."""
-    short = [[_shortened(cell) for cell in row] for row in rows]
+    short = [
+        [*(_shortened(cell, _WIDEST) for cell in row[:-1]), _shortened(row[-1], _WIDEST_LAST)]
+        for row in rows
+    ]
     widths = [max(map(len, column)) for column in zip(*short, strict=True)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -227,7 +338,7 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def _shortened(text: str) -> str:
+def _shortened(text: str, widest: int) -> str:
     if not text.isprintable():  # no ledger writes such text, which could steer a terminal
         text = ascii(text)
-    return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
+    return text if len(text) <= widest else text[: widest - 1] + "…"

@@ -41,8 +41,11 @@ def add_release_flags(
     for name, field in ReleaseConfig.model_fields.items():
         if name not in ("columns", "where", "params", *_READING):
             choices = sorted(METHODS) if name == "method" else None
-            text = told.get(name, key_help(field))
-            parser.add_argument(f"--{name}", help=help_text(text), choices=choices)
+            text = help_text(told.get(name, key_help(field)))
+            if field.annotation is bool:
+                parser.add_argument(f"--{name}", nargs="?", const="true", help=text)
+            else:
+                parser.add_argument(f"--{name}", help=text, choices=choices)
     if method is not None:
         group = parser.add_argument_group(f"parameters of {method}")
         for name, field in method_named(method).Params.model_fields.items():

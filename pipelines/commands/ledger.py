@@ -1,56 +1,246 @@
-"""`tracecloak ledger`: shows, verifies or exports the ledger of privacy budgets."""
+"""`tracecloak ledger`: what is read of the ledger of privacy budgets, and what an officer writes.
+
+One action, one entry of `ACTIONS`: its help, the flags it has beside those that say where the
+ledger is, and what it does. Flags are described once, in `_FLAGS`.
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
 from tracecloak.pipelines.commands.table import Given
-from tracecloak.schemas.errors import TracecloakError
+from tracecloak.schemas.errors import TracecloakError, UsageError
+
+if TYPE_CHECKING:
+    from tracecloak.pipelines.budget.key_store import KeyStore
+    from tracecloak.pipelines.budget.ledger import Ledger
+
+Flags = Mapping[str, Any]
+
+_PLACES = ("ledger", "key_store")
+_SIGNED = ("by", "reason")
+_FLAGS: Mapping[str, Mapping[str, Any]] = {
+    "--ledger": {"help": "SQLAlchemy URL; by default the file in the key store"},
+    "--key_store": {
+        "help": "folder of keys and receipts, and of that file; by default TRACECLOAK_KEY_STORE or "
+        "one in the home folder",
+    },
+    "--accounts": {
+        "help": "YAML file with caps that hold beside those of the ledger; by default only those do"
+    },
+    "--account": {"help": "this account only; by default all"},
+    "--json": {"action": "store_true", "default": None, "help": "show as JSON"},
+    "--epsilon": {"required": True, "help": "cap on the sum of epsilons, a decimal, or none"},
+    "--delta": {"required": True, "help": "cap on the sum of deltas, a decimal, or none"},
+    "--unit": {
+        "required": True,
+        "choices": ["case", "individual", "event"],
+        "help": "whom the caps protect",
+    },
+    "--max_cases": {
+        "type": int,
+        "help": "public bound on the number of cases of the data set, which bounds delta; by "
+        "default there is none",
+    },
+    "--note": {"help": "what else to note beside it; by default nothing"},
+    "--output": {"required": True, "help": "folder of all releases that it lies in"},
+    "--release_id": {"required": True, "help": "name of the release"},
+    "--by": {"required": True, "help": "who does this, for the record"},
+    "--reason": {"required": True, "help": "why, for the record"},
+    "name": {"help": "its name"},
+}
+
+
+@dataclass(frozen=True)
+class Action:
+    """What can be done with a ledger.
+
+    Attributes:
+        help: What it does, in a line.
+        flags: Its arguments beside those of the place; names without dashes are flags.
+        run: Does it, prints what came of it, and returns the exit code.
+        told: What is other about its flags than `_FLAGS` says, by name.
+    """
+
+    help: str
+    flags: Sequence[str]
+    run: Callable[[Flags], int]
+    told: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
-    """Adds the action, the places and what to show."""
-    parser.add_argument(
-        "action",
-        choices=["show", "verify", "export"],
-        help="show: accounts, and how many more releases fit; verify: the hash chain; "
-        "export: all entries as JSON lines",
-    )
-    parser.add_argument("--ledger", help="SQLAlchemy URL; by default the file in the key store")
-    parser.add_argument(
-        "--key_store",
-        help="folder of keys and receipts, and of that file; by default TRACECLOAK_KEY_STORE or "
-        "one in the home folder",
-    )
-    parser.add_argument(
-        "--accounts", help="YAML file with the caps of the accounts; without it none is shown"
-    )
-    parser.add_argument("--account", help="show this account only; by default all")
-    parser.add_argument("--json", action="store_true", default=None, help="show as JSON")
+    """Adds the actions, each with its own flags."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for name, action in ACTIONS.items():
+        own = actions.add_parser(
+            name,
+            help=action.help,
+            description=action.help,
+            allow_abbrev=False,
+            formatter_class=parser.formatter_class,
+        )
+        for flag in (*action.flags, *_PLACES):
+            known = f"--{flag}" if f"--{flag}" in _FLAGS else flag
+            own.add_argument(known, **{**_FLAGS[known], **action.told.get(flag, {})})
 
 
 def run(given: Given) -> int:
-    """Prints what is asked for; an unsound ledger is an error by its exit code."""
-    from tracecloak.pipelines.budget.accounts import load_accounts
-    from tracecloak.pipelines.budget.key_store import KeyStore
-    from tracecloak.pipelines.budget.ledger import Ledger
-    from tracecloak.pipelines.budget.reading import export, show, verify
+    """Does what is asked for."""
+    return ACTIONS[given.flags["action"]].run(given.flags)
 
-    flags = given.flags
-    folder, accounts = flags.get("key_store"), flags.get("accounts")
-    store = KeyStore(Path(folder) if folder else KeyStore.default_folder())
-    ledger = Ledger(
-        flags.get("ledger") or store.ledger_url,
-        {} if accounts is None else load_accounts(accounts),
+
+def _store(flags: Flags) -> KeyStore:
+    from tracecloak.pipelines.budget.opening import store_at
+
+    return store_at(flags.get("key_store"))
+
+
+def _opened(flags: Flags, new: bool = False, after_loss: bool = False) -> Ledger:
+    from tracecloak.pipelines.budget.accounts import load_accounts
+    from tracecloak.pipelines.budget.opening import ledger_of
+
+    accounts = flags.get("accounts")
+    return ledger_of(
+        _store(flags),
+        flags.get("ledger"),
+        None if accounts is None else load_accounts(accounts),
+        new,
+        after_loss,
     )
-    if flags["action"] == "show":
-        print(show(ledger, flags.get("account"), bool(flags.get("json"))), end="")
-    elif flags["action"] == "export":
-        print(export(ledger), end="")
-    else:
-        found = verify(ledger)
-        print(found.text, end="")
-        return 0 if found.is_sound else TracecloakError.exit_code
+
+
+def _show(flags: Flags) -> int:
+    from tracecloak.pipelines.budget.reading import show
+
+    print(show(_opened(flags), flags.get("account"), bool(flags.get("json"))), end="")
     return 0
+
+
+def _verify(flags: Flags) -> int:
+    from tracecloak.pipelines.budget.reading import verify
+
+    found = verify(_opened(flags))
+    print(found.text, end="")
+    return 0 if found.is_sound else TracecloakError.exit_code
+
+
+def _export(flags: Flags) -> int:
+    from tracecloak.pipelines.budget.reading import export
+
+    print(export(_opened(flags)), end="")
+    return 0
+
+
+def _new(flags: Flags) -> int:
+    ledger = _opened(flags, new=True)
+    n = len(ledger.entries())
+    print(f"{ledger.place} has {n} entries" if n else f"{ledger.place}: nothing is spent in it")
+    return 0
+
+
+def _account(flags: Flags) -> int:
+    from tracecloak.pipelines.budget.accounts import Account
+    from tracecloak.pipelines.budget.reading import show
+
+    ledger = _opened(flags)
+    account = Account(
+        flags["name"],
+        _cap(flags, "epsilon"),
+        _cap(flags, "delta"),
+        flags["unit"],
+        flags.get("max_cases"),
+        flags.get("note", ""),
+    )
+    ledger.declare_account(account, flags["by"], flags["reason"])
+    print(show(ledger, account.name), end="")
+    return 0
+
+
+def _cap(flags: Flags, name: str) -> Fraction | None:
+    from tracecloak.pipelines.budget.accounts import parse_decimal
+
+    if flags[name] == "none":
+        return None
+    try:
+        return parse_decimal(flags[name])
+    except UsageError as error:
+        raise UsageError(f"{name}: {error}, or none for no cap") from None
+
+
+def _dataset(flags: Flags) -> int:
+    from tracecloak.pipelines.budget.reading import dataset_text
+
+    ledger = _opened(flags)
+    ledger.bind_dataset(flags["name"], flags["account"], flags["by"], flags["reason"])
+    print(dataset_text(ledger.entries(), flags["name"]), end="")
+    return 0
+
+
+def _accept(flags: Flags) -> int:
+    from tracecloak.pipelines.budget.reading import accepted_text
+
+    ledger = _opened(flags, after_loss=True)
+    print(accepted_text(ledger.accept(flags["by"], flags["reason"])), end="")
+    return 0
+
+
+def _migrate(flags: Flags) -> int:
+    from tracecloak.pipelines.budget.ledger import migrate
+
+    is_changed = migrate(flags.get("ledger") or _store(flags).ledger_url)
+    print("migrated from version 0.1" if is_changed else "nothing to migrate")
+    return _verify(flags)
+
+
+def _withdraw(flags: Flags) -> int:
+    from tracecloak.pipelines.budget.withdrawing import withdraw
+
+    folder = withdraw(
+        _store(flags),
+        _opened(flags),
+        flags["output"],
+        flags["release_id"],
+        flags["by"],
+        flags["reason"],
+    )
+    print(f"withdrawn  {folder.final}")
+    print("What it spent stays spent, and whoever has a copy of it has it still.")
+    return 0
+
+
+ACTIONS: Mapping[str, Action] = {
+    "show": Action(
+        "show what the accounts may spend and spent, on what, and how many more releases fit",
+        ("accounts", "account", "json"),
+        _show,
+    ),
+    "verify": Action("check the chain of entries, and that nothing was forgotten", (), _verify),
+    "export": Action("print all entries as JSON lines", (), _export),
+    "new": Action("begin a ledger in which nothing is spent", (), _new),
+    "account": Action(
+        "declare what an account may spend, in place of what was declared before",
+        ("name", "epsilon", "delta", "unit", "max_cases", "note", *_SIGNED),
+        _account,
+    ),
+    "dataset": Action(
+        "bind a data set to one account: releases that name it under another are refused",
+        ("name", "account", *_SIGNED),
+        _dataset,
+        {"account": {"required": True, "help": "the account that alone pays for its releases"}},
+    ),
+    "withdraw": Action(
+        "take a release back: its files go, and what it spent stays spent",
+        ("output", "release_id", *_SIGNED),
+        _withdraw,
+    ),
+    "accept": Action(
+        "say what happened to a ledger or key store that was restored from an old backup",
+        _SIGNED,
+        _accept,
+    ),
+    "migrate": Action("make a ledger of version 0.1 one of this version", (), _migrate),
+}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import Any
 
 from tracecloak.pipelines.commands.flags import help_text
 from tracecloak.pipelines.commands.table import Given
@@ -17,8 +18,10 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
     parser.usage = "tracecloak stream [CONFIG.yaml] [FLAG ...] [FLAG OF BEAM ...]"
     for name, text in stream_helps().items():
-        kind = {"action": "append"} if name == "end_activity" else {}
-        parser.add_argument(f"--{name}", help=help_text(text), **kind)  # type: ignore[arg-type]
+        kind: dict[str, Any] = {"action": "append"} if name == "end_activity" else {}
+        if name in ("closed_vocabulary", "new_ledger"):
+            kind = {"nargs": "?", "const": "true"}
+        parser.add_argument(f"--{name}", help=help_text(text), **kind)
     fields = parser.add_argument_group("fields of messages in JSON")
     for name, field in Columns.model_fields.items():
         fields.add_argument(f"--{name}", help=help_text(key_help(field)))

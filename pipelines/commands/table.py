@@ -40,7 +40,7 @@ COMMANDS: dict[str, Line] = {
     "experiment": Line("run a paper's evaluation on logs (for the operator only)"),
     "sample": Line("write a synthetic hospital log of any size"),
     "key": Line("write a fresh release key for pipelines of your own"),
-    "ledger": Line("show, verify or export the ledger of privacy budgets"),
+    "ledger": Line("read the ledger of privacy budgets, declare caps, withdraw releases"),
     "catalogue": Line("list the methods and what they promise, or show one in full"),
 }
 

@@ -188,6 +188,7 @@ def stream_flags(demo: Demo, subscription: str, topic: str, begin: float) -> lis
         "output_topic": topic,
         "release_id": RELEASE_ID,
         "epoch": EPOCH,
+        "new_ledger": "true",
         "product": "dfg",
         "view": "total",
         "epsilon": demo.epsilon,

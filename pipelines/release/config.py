@@ -173,11 +173,16 @@ class ReleaseConfig(SourceConfig):
     ledger: str | None = None
     """SQLAlchemy URL of the ledger of privacy budgets; by default an SQLite file in the key store,
     which does for runs on this machine."""
+    new_ledger: bool = False
+    """Begin a ledger, in which nothing is spent, where there is none; for the first release."""
     account: str = "default"
     """Account of the ledger that pays for the release: one for each population of cases."""
     accounts: str | None = None
-    """YAML file with the caps of the accounts, kept by the privacy officer; without it spending is
-    recorded and not limited."""
+    """YAML file with caps of the accounts, which hold beside those that the ledger declares; by
+    default only those do."""
+    dataset: str | None = None
+    """Name of the data set, noted in the ledger, where the privacy officer can bind it to one
+    account; by default none, and nothing is checked."""
     runner: str = "FnApiRunner"
     """Beam runner, or InMemory: one process without Beam."""
     shards: int = Field(DEFAULT_SHARDS, ge=1, le=1 << 16)

@@ -67,6 +67,7 @@ def reservation_of(
         spends=tuple(part.to_json() for part in spends),
         config_digest=config.digest,
         key_fingerprint=key_fingerprint,
+        dataset=config.dataset,
     )
 
 
@@ -90,8 +91,9 @@ def write_internal_statement(
     """
     folder, ledger = books.folder, books.ledger
     try:
-        balance = ledger.balance(config.account)
-        account = ledger.accounts.get(config.account)
+        entries = ledger.entries()
+        balance = ledger.balance_in(entries, config.account)
+        account = ledger.account_in(entries, config.account)
         is_any_malformed = any(found.is_malformed for found in dead_letter.told()[1])
         facts = InternalFacts(
             account=config.account,

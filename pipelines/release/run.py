@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import cast
 
 import apache_beam as beam
@@ -49,7 +48,7 @@ from tracecloak.transforms.batch.anonymize import Run
 from tracecloak.transforms.batch.draws import KeptDraws
 from tracecloak.transforms.batch.validate import DeadLetter
 from tracecloak.transforms.batch.write import commit
-from tracecloak.transforms.files import require_file_system, require_writable
+from tracecloak.transforms.files import absolute, require_file_system, require_writable
 from tracecloak.transforms.keys import KeyReference
 from tracecloak.transforms.publish.names import PARTS
 from tracecloak.transforms.publish.release_files import (
@@ -109,7 +108,8 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
     source = source_of(config)
     require_file_system("output", config.output)
     store = open_store(config)
-    output = _absolute(config.output)
+    ledger = open_ledger(config, store)  # before the first look at the input
+    output = absolute(config.output)
     files = snapshot_of(source.files)
     fingerprint = _fingerprint(config, store, files)
     release_id = config.release_id or store.digest(f"{fingerprint}\n{config.digest}")[:16]
@@ -119,7 +119,6 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
         config.largest_error_ratio,
     )
 
-    ledger = open_ledger(config, store)
     check_worker_keys(config)
     if options is not None:
         check_ready(options)
@@ -380,13 +379,6 @@ def _write_log(
             others.append(write_export(folder, manifest, kind, config.parts))
             _LOG.info("wrote %s", others[-1].path)
     return written, came_out, others
-
-
-def _absolute(path: str) -> str:
-    """Returns the one path of a folder: locks, receipts and charges are found by it."""
-    if FileSystems.get_scheme(path) is None:
-        return str(Path(path).resolve())
-    return path
 
 
 def _translated(error: Exception) -> TracecloakError:

@@ -153,8 +153,10 @@ _AROUND = (
     "key_store",
     "worker_keys",
     "ledger",
+    "new_ledger",
     "account",
     "accounts",
+    "dataset",
     "runner",
     "shards",
     "release_id",
@@ -279,10 +281,16 @@ class StreamConfig(pydantic.BaseModel):
     ledger: str | None = None
     """SQLAlchemy URL of the ledger of privacy budgets; by default an SQLite file in the key
     store."""
+    new_ledger: bool = False
+    """Begin a ledger, in which nothing is spent, where there is none; for the first epoch."""
     account: str = "default"
     """Account of the ledger that pays for the whole horizon before anything is read."""
     accounts: str | None = None
-    """YAML file with the caps of the accounts; without it spending is recorded and not limited."""
+    """YAML file with caps of the accounts, which hold beside those that the ledger declares; by
+    default only those do."""
+    dataset: str | None = None
+    """Name of the data set, noted in the ledger, where the privacy officer can bind it to one
+    account; by default none, and nothing is checked."""
     runner: str = STREAMING_RUNNER
     """Beam runner: BundleBasedDirectRunner for one machine, or DataflowRunner."""
     shards: int | None = Field(None, ge=1, le=1 << 16)

@@ -13,7 +13,6 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import cast
 
 import apache_beam as beam
@@ -33,7 +32,7 @@ from tracecloak.pipelines.runners.options import check_ready, pipeline_options, 
 from tracecloak.pipelines.stream.config import STREAMING_RUNNER, StreamConfig
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError, missing_extra
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, ReleaseManifest
-from tracecloak.transforms.files import require_writable
+from tracecloak.transforms.files import absolute, require_writable
 from tracecloak.transforms.keys import KeyReference
 from tracecloak.transforms.publish.names import STATEMENT_NAME
 from tracecloak.transforms.publish.release_files import check_names
@@ -115,7 +114,7 @@ def run_stream(
     if config.dead_letter is not None:
         require_writable("dead_letter", config.dead_letter)
     store = open_store(config)
-    output = _absolute(config.output)
+    output = absolute(config.output)
     ledger = open_ledger(config, store)
     check_worker_keys(config)
     check_ready(options)
@@ -340,6 +339,7 @@ def _paid(
         spends=tuple(part.to_json() for part in spends),
         config_digest=name.config_digest,
         key_fingerprint=fingerprint,
+        dataset=config.dataset,
     )
     try:
         ledger.reserve(reservation)
@@ -369,11 +369,6 @@ def _last_file(config: StreamConfig, product: StepProduct, folder: str) -> str:
 def _iso(micros: int) -> str:
     origin = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
     return (origin + datetime.timedelta(microseconds=micros)).isoformat()
-
-
-def _absolute(path: str) -> str:
-    """Returns the one path of a folder: locks, receipts and charges are found by it."""
-    return str(Path(path).resolve()) if FileSystems.get_scheme(path) is None else path
 
 
 def _translated(error: Exception) -> TracecloakError:

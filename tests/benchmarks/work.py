@@ -166,7 +166,7 @@ def _release(path: str, shards: int, *flags: str) -> Counts:
         write_vocabulary(names)
         arguments = [
             "release", "--input", path, "--output", f"{folder}/out", "--key_store",
-            f"{folder}/keys", "--formats", "parquet", "--shards", str(shards),
+            f"{folder}/keys", "--new_ledger", "--formats", "parquet", "--shards", str(shards),
             *(names if flag == "VOCABULARY" else flag for flag in flags),
         ]  # fmt: skip
         logging.getLogger("tracecloak").setLevel(logging.WARNING)

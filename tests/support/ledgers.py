@@ -61,7 +61,7 @@ def fork_and_reserve(url: str, n_processes: int) -> None:
                 os.close(opener)
                 os.read(gate, 1)  # returns when the parent has closed its end
                 accounts = {"a": account()}
-                Ledger(url, accounts, patience_seconds=120).reserve(reservation(number))
+                Ledger(url, accounts, patience_seconds=120, new=True).reserve(reservation(number))
                 code = 0
             except TracecloakError as error:
                 code = error.exit_code

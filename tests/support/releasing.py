@@ -42,8 +42,21 @@ def fix_key(monkeypatch: pytest.MonkeyPatch, secret: bytes = b"k" * 32) -> None:
 
 
 def tracecloak(*arguments: object) -> int:
-    """Runs the command in this process and returns its exit code."""
+    """Runs the command in this process and returns its exit code.
+
+    Releases and streams begin a ledger where there is none; `as_typed` leaves that to the caller.
+    """
+    return as_typed(*with_new_ledger(arguments))
+
+
+def as_typed(*arguments: object) -> int:
+    """Runs the command in this process, with these arguments alone; returns its exit code."""
     return cli.main([str(argument) for argument in arguments])
+
+
+def with_new_ledger(arguments: Sequence[object]) -> list[object]:
+    """Adds the flag to arguments of a command that pays."""
+    return [*arguments, *(["--new_ledger"] if arguments[:1] in (("release",), ("stream",)) else [])]
 
 
 def hospital_files(folder: Path, n_cases: int) -> list[Path]:
@@ -197,7 +210,7 @@ class Commands:
         self._server.communicate()
 
     def run(self, *arguments: object, at: str = "", secret: bytes = b"k" * 32) -> Ended:
-        """Runs the command.
+        """Runs the command; releases begin a ledger where there is none.
 
         Args:
             arguments: Its arguments.
@@ -205,7 +218,9 @@ class Commands:
                 the number of its call, as in `kill before write 2`. Empty: nowhere.
             secret: The key of a release that is reserved in it.
         """
-        return self._ask(arguments=[str(a) for a in arguments], at=at, secret=secret.hex())
+        return self._ask(
+            arguments=[str(a) for a in with_new_ledger(arguments)], at=at, secret=secret.hex()
+        )
 
     def resume(self, stopped: Ended) -> Ended:
         """Lets a stopped command go on, and returns how it ends."""
@@ -235,6 +250,7 @@ STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
             lambda *_, **__: True,
         ),
         ("charge", "tracecloak.pipelines.budget.ledger", "Ledger.reserve", lambda *_: True),
+        ("copy", "tracecloak.pipelines.budget.memory", "LedgerMemory.remember", lambda *_: True),
         # Inside a transaction of the ledger: the row is written and not committed.
         (
             "insert",

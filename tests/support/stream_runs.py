@@ -100,6 +100,7 @@ def stream_config(folder: Path, **changes: Any) -> StreamConfig:
         "input_subscription": "projects/p/subscriptions/s",
         "output": str(folder / "out"),
         "key_store": str(folder / "keys"),
+        "new_ledger": True,
         "epsilon": "1",
         "vocabulary": str(vocabulary),
         "max_trace_length": 5,

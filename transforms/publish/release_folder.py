@@ -159,7 +159,10 @@ class ReleaseFolder:
 
     def point_latest(self) -> None:
         """Points `latest.json` at this release."""
-        text = _json({"run_id": self.release_id, "path": f"run_id={self.release_id}"})
+        self._point_latest(self.release_id)
+
+    def _point_latest(self, release_id: str) -> None:
+        text = _json({"run_id": release_id, "path": f"run_id={release_id}"})
         target = FileSystems.join(self.output, LATEST_NAME)
         if FileSystems.get_scheme(self.output) is None:
             fresh = FileSystems.join(self.workplace, LATEST_NAME)
@@ -169,6 +172,35 @@ class ReleaseFolder:
         else:
             with contextlib.closing(_create(target)) as stream:
                 stream.write(text)
+
+    def is_latest(self) -> bool:
+        """Returns whether `latest.json` points at this release."""
+        path = FileSystems.join(self.output, LATEST_NAME)
+        if not FileSystems.exists(path):
+            return False
+        with FileSystems.open(path) as stream:
+            return bool(json.loads(stream.read()).get("run_id") == self.release_id)
+
+    def withdraw(self, successor: str | None, internal: str) -> None:
+        """Removes the release, what is internal of it, and what an earlier try left of both.
+
+        Args:
+            successor: The release that `latest.json` points at from now on if it points at this
+                one; None: there is none, and it is removed.
+            internal: Folder of what only the operator may read of it.
+        """
+        if self.is_latest():
+            if successor is None:
+                FileSystems.delete([FileSystems.join(self.output, LATEST_NAME)])
+            else:
+                self._point_latest(successor)
+        manifest = FileSystems.join(self.final, MANIFEST_NAME)
+        if FileSystems.exists(manifest):  # without which the rest is no release
+            FileSystems.delete([manifest])
+        # Where version 0.1 kept what is internal.
+        earlier = FileSystems.join(self.output, "_internal", f"run_id={self.release_id}")
+        for folder in (self.final, self.workplace, internal, earlier):
+            _remove(folder)
 
 
 def beside(output: str) -> str:

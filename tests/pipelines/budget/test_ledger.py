@@ -44,7 +44,7 @@ def path() -> Iterator[Path]:
 
 @pytest.fixture
 def ledger(path: Path) -> Ledger:
-    return Ledger(f"sqlite:///{path}", {"a": account()})
+    return Ledger(f"sqlite:///{path}", {"a": account()}, new=True)
 
 
 def execute(path: Path, *statements: str) -> None:
@@ -220,7 +220,7 @@ def test_of_two_voided_draws_the_later_is_the_visible_one(ledger: Ledger) -> Non
 def test_a_run_that_dies_after_reserving_has_spent(ledger: Ledger, path: Path) -> None:
     died = python(
         "import os, signal\nfrom tests.support.ledgers import *\n"
-        f"Ledger('sqlite:///{path}').reserve(reservation(epsilon='0.7'))\n"
+        f"Ledger('sqlite:///{path}', new=True).reserve(reservation(epsilon='0.7'))\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     assert died.returncode == -signal.SIGKILL
@@ -254,13 +254,13 @@ def test_what_does_not_add_up_is_refused(ledger: Ledger, change: dict[str, Any],
 
 
 def test_without_caps_everything_is_recorded(path: Path) -> None:
-    recording = Ledger(f"sqlite:///{path}")
+    recording = Ledger(f"sqlite:///{path}", new=True)
     recording.reserve(reservation(0, epsilon="1000"))
     recording.reserve(reservation(1, epsilon=None, delta=None, unit="individual"))
     balance = recording.balance("a")
     assert (balance.spent_epsilon, balance.remaining_epsilon, balance.n_releases) == (None, None, 2)
     # A cap that comes later sees what was spent before, and nothing fits beside no finite epsilon.
-    capped = Ledger(f"sqlite:///{path}", {"a": account("5000", unit="individual")})
+    capped = Ledger(f"sqlite:///{path}", {"a": account("5000", unit="individual")}, new=True)
     assert capped.balance("a").remaining_epsilon == 0
     with pytest.raises(UsageError, match="unit case, and their epsilons do not add up"):
         capped.reserve(reservation(2, unit="individual"))
@@ -270,7 +270,7 @@ def test_without_caps_everything_is_recorded(path: Path) -> None:
 
 
 def test_an_account_can_be_there_to_record_only(path: Path) -> None:
-    ledger = Ledger(f"sqlite:///{path}", {"a": account(None, None)})
+    ledger = Ledger(f"sqlite:///{path}", {"a": account(None, None)}, new=True)
     ledger.reserve(reservation(0, epsilon=None))
     ledger.reserve(reservation(1))
     with pytest.raises(UsageError, match="caps per case"):
@@ -431,7 +431,14 @@ def test_hashes_can_be_computed_by_others(ledger: Ledger) -> None:
         (["reserve", "draw", "reserve"], "entry 3: reserve after draw"),
         (["reserve", "draw", "forfeit", "draw"], "entry 4: draw after forfeit"),
         (["reserve", "void", "forfeit"], "entry 3: forfeit after void"),
-        (["reserve", "forget"], "entry 2: action is none of reserve, draw, commit, void, forfeit"),
+        (["reserve", "draw", "withdraw"], "entry 3: withdraw after draw"),
+        (["reserve", "commit", "withdraw", "commit"], "entry 4: commit after withdraw"),
+        (["reserve", "commit", "withdraw", "reserve"], "entry 4: reserve after withdraw"),
+        (
+            ["reserve", "forget"],
+            "entry 2: action is none of reserve, draw, commit, void, forfeit, withdraw, account, "
+            "dataset, accept",
+        ),
     ],
 )
 def test_actions_that_cannot_follow_are_noticed(actions: list[Any], told: str) -> None:
@@ -465,7 +472,7 @@ def test_columns_that_no_ledger_writes_are_noticed(change: dict[str, Any], told:
 
 def test_of_50_processes_at_once_10_fit_the_cap(path: Path) -> None:
     assert contend(f"sqlite:///{path}", 50) == {0: 10, BudgetExhausted.exit_code: 40}
-    ledger = Ledger(f"sqlite:///{path}", {"a": account()})
+    ledger = Ledger(f"sqlite:///{path}", {"a": account()}, new=True)
     assert ledger.verify() == []
     assert len(ledger.entries()) == 10
 
@@ -491,7 +498,7 @@ def test_who_comes_second_decides_again(
 ) -> None:
     # Without SQLite's write lock, as on a server: both read, one inserts, the other must see it.
     monkeypatch.setattr(ledger._database, "is_shared", True)
-    other = Ledger(f"sqlite:///{path}", {"a": account()})
+    other = Ledger(f"sqlite:///{path}", {"a": account()}, new=True)
     read = Ledger._read
     n_reads = []
 
@@ -512,12 +519,12 @@ def test_who_comes_second_decides_again(
 
 def test_what_a_killed_process_reserved_is_there_and_the_chain_whole(path: Path) -> None:
     url = f"sqlite:///{path}"
-    Ledger(url)
+    Ledger(url, new=True)
     gate, opener = os.pipe()
     # Children report each reservation that went through, until they are killed at any moment.
     code = (
         "import sys\nfrom tests.support.ledgers import *\n"
-        f"ledger = Ledger({url!r})\n"
+        f"ledger = Ledger({url!r}, new=True)\n"
         "for number in range(10**6):\n"
         "    ledger.reserve(reservation(number, output='/' + sys.argv[1]))\n"
         "    os.write(int(sys.argv[2]), f'{sys.argv[1]}:{number}\\n'.encode())\n"
@@ -540,7 +547,7 @@ def test_what_a_killed_process_reserved_is_there_and_the_chain_whole(path: Path)
     while more := os.read(gate, 4096):
         told += more
     os.close(gate)
-    ledger = Ledger(url)
+    ledger = Ledger(url, new=True)
     assert ledger.verify() == []
     kept = {f"{entry.output[1:]}:{entry.release_id[1:]}" for entry in ledger.entries()}
     assert set(told.decode().split()) <= kept
@@ -576,7 +583,7 @@ def test_what_is_no_ledger_is_refused_and_left_alone(
     make(path)
     before = path.read_bytes() if path.is_file() else None
     with pytest.raises(UsageError, match=told) as raised:
-        Ledger(f"sqlite:///{path}")
+        Ledger(f"sqlite:///{path}", new=True)
     assert str(path) in str(raised.value)
     assert (path.read_bytes() if path.is_file() else None) == before
 
@@ -584,16 +591,16 @@ def test_what_is_no_ledger_is_refused_and_left_alone(
 def test_no_folder_is_made(path: Path) -> None:
     # A disk that is not mounted must not look like a ledger in which nothing is spent.
     with pytest.raises(UsageError, match="make its folder"):
-        Ledger(f"sqlite:///{path.parent}/missing/ledger.sqlite")
+        Ledger(f"sqlite:///{path.parent}/missing/ledger.sqlite", new=True)
     assert not (path.parent / "missing").exists()
 
 
 def test_a_new_ledger_is_told(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "tracecloak"):
-        Ledger(f"sqlite:///{path}")
+        Ledger(f"sqlite:///{path}", new=True)
         assert "made a new ledger, in which nothing is spent" in caplog.text
         caplog.clear()
-        Ledger(f"sqlite:///{path}")
+        Ledger(f"sqlite:///{path}", new=True)
         assert caplog.text == ""
 
 
@@ -625,7 +632,7 @@ def test_a_url_that_leads_nowhere_is_told_and_nothing_secret_of_it(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     with pytest.raises(TracecloakError, match=told) as raised:
-        Ledger(url, patience_seconds=0.2)
+        Ledger(url, patience_seconds=0.2, new=True)
     # A server may answer later; a URL that is none stays so.
     assert raised.value.exit_code == (75 if "does not ans" in told else 2)
     shown = "".join(traceback.format_exception(raised.value)) + repr(raised.value) + caplog.text
@@ -646,8 +653,8 @@ def test_a_locked_ledger_is_told_and_waited_for(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ledger_database, "_LOCK_SECONDS", 0.05)  # so that it takes several waits
-    ledger = Ledger(f"sqlite:///{path}", {"a": account()})
-    hurried = Ledger(f"sqlite:///{path}", {"a": account()}, patience_seconds=0.2)
+    ledger = Ledger(f"sqlite:///{path}", {"a": account()}, new=True)
+    hurried = Ledger(f"sqlite:///{path}", {"a": account()}, patience_seconds=0.2, new=True)
     with subprocess.Popen(
         [sys.executable, "-c", _LOCKING, str(path)],
         stdin=subprocess.PIPE,
@@ -667,7 +674,7 @@ def test_a_locked_ledger_is_told_and_waited_for(
                 call()
             assert raised.value.exit_code == 75
         with pytest.raises(LedgerUnavailable, match="is locked by another process"):
-            Ledger(f"sqlite:///{path}", patience_seconds=0.2)
+            Ledger(f"sqlite:///{path}", patience_seconds=0.2, new=True)
         threading.Timer(0.5, locking.stdin.close).start()
         started = time.monotonic()
         ledger.reserve(reservation())
@@ -679,7 +686,7 @@ def test_a_full_disk_is_told_and_the_ledger_stays_sound(ledger: Ledger, path: Pa
     filled(ledger)
     done = python(
         "import resource\nfrom tests.support.ledgers import *\n"
-        f"ledger = Ledger('sqlite:///{path}')\n"
+        f"ledger = Ledger('sqlite:///{path}', new=True)\n"
         # No file may grow beyond what the ledger's journal needs at once.
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
         "ledger.reserve(reservation(7))"
@@ -698,9 +705,9 @@ def test_a_file_that_can_only_be_read_is_read_and_told(ledger: Ledger, path: Pat
     path.chmod(0o644)
     done = python(
         "from tests.support.ledgers import *\n"
-        f"ledger = Ledger('sqlite:///{path}')\n"
+        f"ledger = Ledger('sqlite:///{path}', new=True)\n"
         f"os.setegid({NOBODY}), os.seteuid({NOBODY})\n"
-        f"again = Ledger('sqlite:///{path}')\n"
+        f"again = Ledger('sqlite:///{path}', new=True)\n"
         "assert again.balance('a').n_releases == 2 and again.verify() == []\n"
         "again.reserve(reservation(7))"
     )
@@ -723,6 +730,8 @@ class Model:
         return sum((c[name] for c in self.charges if c["state"] != "void"), Fraction(0))
 
     def reserve(self, identity: tuple[str, ...], epsilon: Fraction, delta: Fraction) -> int:
+        if any(c["identity"][0] == identity[0] and c["state"] == "withdrawn" for c in self.charges):
+            return 2
         for charge in self.charges:
             same = charge["identity"] == identity and charge["epsilon"] == epsilon
             if same and charge["delta"] == delta and charge["state"] != "void":
@@ -742,11 +751,20 @@ class Model:
         if not mine:
             return 2
         states = {c["state"] for c in mine}
-        if not states & {"open", "drawn", "committed"}:
+        if not states & {"open", "drawn", "committed", "withdrawn"}:
             mine[-1]["state"] = "committed"
         for charge in mine:
             if charge["state"] in ("open", "drawn"):
                 charge["state"] = "committed"
+        return 0
+
+    def withdraw(self, release: str) -> int:
+        mine = [c for c in self.charges if c["identity"][0] == release]
+        if not {c["state"] for c in mine} & {"committed", "withdrawn"}:
+            return 2
+        for charge in mine:
+            if charge["state"] == "committed":
+                charge["state"] = "withdrawn"
         return 0
 
     def draw(self, release: str, key: str) -> int:
@@ -784,13 +802,14 @@ def code_of(call: Callable[[], object]) -> int:
 
 def check_against_the_model(path: Path, rng: np.random.Generator) -> int:
     """Runs one sequence on an empty ledger; returns how many reservations did not fit."""
-    ledger = Ledger(f"sqlite:///{path}", {"a": account()})
+    ledger = Ledger(f"sqlite:///{path}", {"a": account()}, new=True)
     execute(path, "DELETE FROM tracecloak_ledger")
     model = Model(Fraction(1), Fraction(1, 100_000))
     n_refused = 0
-    for _ in range(rng.integers(2, 14)):
+    for _ in range(rng.integers(2, 16)):
         release, key = f"r{rng.integers(3)}", "kl"[rng.integers(2)]
-        kind = rng.choice(["reserve", "reserve", "draw", "commit", "void", "forfeit"])
+        others = ["draw", "commit", "void", "forfeit", "withdraw", "cap"]
+        kind = rng.choice([*["reserve"] * 4, *others])
         if kind == "reserve":
             config = "cd"[rng.integers(2)]
             epsilon = Fraction(int(rng.integers(1, 5)), 10)
@@ -811,6 +830,14 @@ def check_against_the_model(path: Path, rng: np.random.Generator) -> int:
         elif kind == "forfeit":
             forfeit = partial(ledger.forfeit, "/out", release, key, "me", "why not")
             got, expected = code_of(forfeit), model.forfeit(release, key)
+        elif kind == "withdraw":
+            withdraw = partial(ledger.withdraw, "/out", release, "me", "why not")
+            got, expected = code_of(withdraw), model.withdraw(release)
+        elif kind == "cap":  # in the ledger, beside the file's cap of 1
+            cap = Fraction(int(rng.integers(5, 20)), 10)
+            declared = account(str(float(cap)))
+            got = code_of(partial(ledger.declare_account, declared, "me", "why not"))
+            model.cap, expected = min(cap, Fraction(1)), 0
         else:
             got = code_of(lambda r=release, k=key: ledger.void("/out", r, k))  # type: ignore[misc]
             expected = model.void(release, key)
@@ -819,6 +846,7 @@ def check_against_the_model(path: Path, rng: np.random.Generator) -> int:
     assert balance.spent_epsilon == model.spent("epsilon")
     assert balance.spent_delta == model.spent("delta")
     assert balance.remaining_epsilon == max(model.cap - model.spent("epsilon"), Fraction(0))
+    assert balance.is_exceeded == (model.spent("epsilon") > model.cap)
     assert balance.n_open == sum(charge["state"] in ("open", "drawn") for charge in model.charges)
     assert balance.n_releases == sum(charge["state"] != "void" for charge in model.charges)
     assert ledger.verify() == []
@@ -843,7 +871,7 @@ def test_a_thousand_random_sequences_agree_with_a_naive_model(path: Path) -> Non
 
 def test_show_says_what_is_spent_open_and_left(path: Path) -> None:
     accounts = {"a": account(), "b": account("10", None, name="b", unit="individual")}
-    ledger = Ledger(f"sqlite:///{path}", accounts)
+    ledger = Ledger(f"sqlite:///{path}", accounts, new=True)
     for number in range(7):
         ledger.reserve(reservation(number))
     ledger.commit("/out", "r0", "k")
@@ -874,7 +902,8 @@ def test_show_as_json_is_exact(ledger: Ledger) -> None:
             "account": "a", "unit": "case", "epsilon_cap": "1", "delta_cap": "0.00001",
             "spent_epsilon": "0.2", "spent_delta": "0", "open_epsilon": "0.1", "open_delta": "0",
             "n_releases": 2, "n_open": 1, "remaining_epsilon": "0.8",
-            "remaining_delta": "0.00001", "releases_like_the_last_left": 8,
+            "remaining_delta": "0.00001", "is_exceeded": False,
+            "releases_like_the_last_left": 8,
         }
     ]  # fmt: skip
     assert [entry["action"] for entry in shown["entries"]] == [
@@ -898,7 +927,7 @@ def test_show_as_json_is_exact(ledger: Ledger) -> None:
 def test_show_counts_the_releases_that_still_fit(
     path: Path, caps: tuple[str | None, ...], asked: tuple[str | None, str], left: str
 ) -> None:
-    ledger = Ledger(f"sqlite:///{path}", {"a": account(*caps)})
+    ledger = Ledger(f"sqlite:///{path}", {"a": account(*caps)}, new=True)
     ledger.reserve(reservation(epsilon=asked[0], delta=Fraction(asked[1])))
     assert f"that still fit: {left}\n" in reading.show(ledger)
 
@@ -906,14 +935,14 @@ def test_show_counts_the_releases_that_still_fit(
 def test_show_warns_of_sums_that_bound_nothing_and_of_a_ledger_that_is_not_sound(
     path: Path,
 ) -> None:
-    ledger = Ledger(f"sqlite:///{path}")
+    ledger = Ledger(f"sqlite:///{path}", new=True)
     assert reading.show(ledger) == "The ledger is empty, and no account is declared.\n"
     assert reading.export(ledger) == ""
     assert "it has no entries" in reading.verify(ledger).text
     ledger.reserve(reservation(0))
     ledger.reserve(reservation(1, epsilon=None, adjacency="replace_one"))
     text = reading.show(ledger)
-    assert "Account a (not in the accounts file)" in text
+    assert "Account a (no caps)" in text
     assert "epsilon  no cap  not finite  not finite  no cap" in text
     assert "The sums bound nothing: the releases are about case, add_remove and case, rep" in text
     assert "not sound" not in text

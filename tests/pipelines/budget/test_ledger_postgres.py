@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tests.support.ledgers import account, contend, reservation
+from tests.support.ledgers import ROOT, account, contend, reservation
 from tests.support.tiers import at_night
-from tracecloak.pipelines.budget.ledger import Ledger, LedgerError, LedgerUnavailable
+from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.pipelines.budget.ledger import Ledger, LedgerError, LedgerUnavailable, migrate
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 
 psycopg = pytest.importorskip("psycopg")
@@ -59,7 +60,7 @@ def execute(url: str, *statements: str) -> None:
 
 def test_a_ledger_on_a_server_is_shared_and_says_the_same(url: str) -> None:
     execute(url, "CREATE TABLE of_others (x int)")
-    ledger = Ledger(url, {"a": account()})
+    ledger = Ledger(url, {"a": account()}, new=True)
     assert ledger.is_shared
     ledger.reserve(reservation(1, output="/aus gänge"))
     ledger.commit("/aus gänge", "r1", "k")
@@ -67,7 +68,7 @@ def test_a_ledger_on_a_server_is_shared_and_says_the_same(url: str) -> None:
     ledger.void("/out", "r2", "k")
     ledger.reserve(reservation(3))
 
-    again = Ledger(url, {"a": account()})
+    again = Ledger(url, {"a": account()}, new=True)
     assert again.verify() == []
     assert [e.action for e in again.entries()] == [
         "reserve",
@@ -91,14 +92,14 @@ def test_of_many_processes_at_once_10_fit_the_cap(
     execute(url, f"ALTER DATABASE {name} SET default_transaction_isolation = '{isolation}'")
     ends = contend(url, n_processes)
     assert ends == {0: 10, BudgetExhausted.exit_code: n_processes - 10}
-    ledger = Ledger(url, {"a": account()})
+    ledger = Ledger(url, {"a": account()}, new=True)
     assert ledger.verify() == []
     assert len(ledger.entries()) == 10
     assert ledger.balance("a").remaining_epsilon == 0
 
 
 def test_tampering_on_a_server_is_noticed(url: str) -> None:
-    ledger = Ledger(url, {"a": account()})
+    ledger = Ledger(url, {"a": account()}, new=True)
     for number in range(3):
         ledger.reserve(reservation(number))
     execute(url, "UPDATE tracecloak_ledger SET epsilon = '0.01' WHERE seq = 2")
@@ -108,14 +109,14 @@ def test_tampering_on_a_server_is_noticed(url: str) -> None:
 
 
 def test_a_login_that_can_only_read_and_insert_is_enough(url: str) -> None:
-    Ledger(url)
+    Ledger(url, new=True)
     role = f"pipeline_{secrets.token_hex(4)}"
     execute(url, f"CREATE ROLE {role} LOGIN")
     theirs = url.replace("postgres@", f"{role}@")
     with pytest.raises(UsageError, match="grant SELECT and INSERT"):
-        Ledger(theirs)
+        Ledger(theirs, new=True)
     execute(url, f"GRANT SELECT, INSERT ON tracecloak_ledger TO {role}")
-    ledger = Ledger(theirs, {"a": account()})
+    ledger = Ledger(theirs, {"a": account()}, new=True)
     ledger.reserve(reservation())
     ledger.commit("/out", "r0", "k")
     for statement in (
@@ -130,8 +131,113 @@ def test_a_login_that_can_only_read_and_insert_is_enough(url: str) -> None:
     assert ledger.balance("a").n_releases == 1
 
 
+@pytest.fixture
+def roles(url: str) -> dict[str, str]:
+    """URLs of the roles of `deploy/ledger_roles.sql`, which ran as it is, by what they are."""
+    Ledger(url, new=True)
+    names = {kind: f"{kind}_{secrets.token_hex(4)}" for kind in ("pipeline", "officer")}
+    script = (ROOT / "deploy" / "ledger_roles.sql").read_text()
+    for kind, name in names.items():
+        execute(url, f"CREATE ROLE {name} LOGIN")
+        script = script.replace(f':"{kind}"', name)
+    execute(url, script)
+    return {kind: url.replace("postgres@", f"{name}@") for kind, name in names.items()}
+
+
+def test_a_pipeline_pays_and_only_the_officer_declares(url: str, roles: dict[str, str]) -> None:
+    """Catches a cap that a pipeline with its own login raises, or an entry that it takes away."""
+    officer = Ledger(roles["officer"])
+    officer.declare_account(account("0.5"), "the officer", "file 17")
+    pipeline = Ledger(roles["pipeline"])
+    pipeline.reserve(reservation(0, "0.4"))
+    pipeline.draw("/out", "r0", "k")
+    pipeline.commit("/out", "r0", "k")
+    pipeline.reserve(reservation(1))
+    pipeline.void("/out", "r1", "k")
+    with pytest.raises(BudgetExhausted):
+        pipeline.reserve(reservation(2, "0.2"))
+    pipeline.reserve(reservation(3))
+    for declare in (
+        lambda: pipeline.declare_account(account("100"), "me", "more"),
+        lambda: pipeline.bind_dataset("d", "a", "me", "mine"),
+        lambda: pipeline.withdraw("/out", "r0", "me", "gone"),
+        lambda: pipeline.forfeit("/out", "r3", "k", "me", "gone"),
+    ):
+        with pytest.raises(LedgerError, match="leave to the privacy officer what is the officer"):
+            declare()
+    for kind in ("pipeline", "officer"):
+        for statement in (
+            "DELETE FROM tracecloak_ledger",
+            "UPDATE tracecloak_ledger SET epsilon = '0'",
+            "TRUNCATE tracecloak_ledger",
+            "DROP TABLE tracecloak_ledger",
+            "ALTER TABLE tracecloak_ledger DISABLE ROW LEVEL SECURITY",
+        ):
+            with pytest.raises(sa.exc.ProgrammingError, match=r"permission denied|must be owner"):
+                execute(roles[kind], statement)
+    officer.forfeit("/out", "r3", "k", "the officer", "its input is gone")
+    officer.withdraw("/out", "r0", "the officer", "a name was in it")
+    assert officer.verify() == []
+    assert str(pipeline.balance("a").spent_epsilon) == "1/2"
+
+
+def test_what_a_login_of_the_pipeline_can_still_do_is_what_the_documents_say(
+    roles: dict[str, str],
+) -> None:
+    """A void before the draw, written by hand, gives budget back; so SECURITY.md says."""
+    Ledger(roles["officer"]).declare_account(account("0.5"), "the officer", "file 17")
+    pipeline = Ledger(roles["pipeline"])
+    pipeline.reserve(reservation(0, "0.5"))
+    assert pipeline.void("/out", "r0", "k")  # whoever has the login can do this to a run at work
+    with pytest.raises(UsageError, match="so nothing is drawn for it"):
+        pipeline.draw("/out", "r0", "k")
+    pipeline.reserve(reservation(1, "0.5"))
+    pipeline.draw("/out", "r1", "k")
+    assert not pipeline.void("/out", "r1", "k")
+
+
+def test_a_ledger_of_0_1_on_a_server_is_migrated_by_its_owner(url: str) -> None:
+    Ledger(url, new=True)
+    ledger = Ledger(url)
+    ledger.reserve(reservation())  # without details, as version 0.1 wrote it
+    hashes = [entry.hash for entry in ledger.entries()]
+    role = f"pipeline_{secrets.token_hex(4)}"
+    execute(
+        url,
+        "ALTER TABLE tracecloak_ledger DROP COLUMN details",
+        f"CREATE ROLE {role} LOGIN",
+        f"GRANT SELECT, INSERT ON tracecloak_ledger TO {role}",
+    )
+    theirs = url.replace("postgres@", f"{role}@")
+    with pytest.raises(UsageError, match=r"of version 0\.1: run `tracecloak ledger migrate`"):
+        Ledger(theirs)
+    with pytest.raises(LedgerError, match="and to the table's owner to make or migrate it"):
+        migrate(theirs)
+    assert migrate(url) and not migrate(theirs)
+    again = Ledger(theirs)
+    assert again.verify() == []
+    assert [entry.hash for entry in again.entries()] == hashes
+    again.commit("/out", "r0", "k")
+    assert again.verify() == []
+
+
+def test_a_server_that_was_played_back_is_noticed(url: str, tmp_path: Path) -> None:
+    store = KeyStore(tmp_path / "keys")
+    ledger = Ledger(url, new=True, store=store)
+    ledger.reserve(reservation(0, "0.6"))
+    execute(url, "DELETE FROM tracecloak_ledger")
+    with pytest.raises(LedgerError, match="restored from an older backup"):
+        ledger.check_remembered()
+    execute(url, "DROP TABLE tracecloak_ledger")
+    with pytest.raises(LedgerError, match="restored from an older backup"):
+        Ledger(url, new=True, store=store)
+    again = Ledger(url, store=store, after_loss=True)
+    again.accept("the officer", "the disk broke")
+    assert str(again.balance("a").spent_epsilon) == "3/5"
+
+
 def test_a_locked_table_is_told_and_waited_for(url: str) -> None:
-    ledger = Ledger(url, {"a": account()}, patience_seconds=0.3)
+    ledger = Ledger(url, {"a": account()}, patience_seconds=0.3, new=True)
     engine = sa.create_engine(url, poolclass=sa.NullPool)
     with engine.begin() as connection:
         connection.exec_driver_sql("LOCK TABLE tracecloak_ledger IN ACCESS EXCLUSIVE MODE")
@@ -139,13 +245,13 @@ def test_a_locked_table_is_told_and_waited_for(url: str) -> None:
         with pytest.raises(LedgerError, match="is locked by another process"):
             ledger.reserve(reservation())
         with pytest.raises(LedgerUnavailable, match="is locked by another process"):
-            Ledger(url, patience_seconds=0.3)
+            Ledger(url, patience_seconds=0.3, new=True)
         assert time.monotonic() - started < 30
     ledger.reserve(reservation())
 
 
 def test_a_connection_that_breaks_is_made_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = Ledger(url, {"a": account()})
+    ledger = Ledger(url, {"a": account()}, new=True)
     broken = []
     read = Ledger._read
 
@@ -172,11 +278,11 @@ def test_two_who_make_the_table_at_once_both_have_it(
         looks.append(is_there(self, connection))
         if len(looks) == 2:  # the last look before it makes the table
             monkeypatch.setattr(Ledger, "_is_there", is_there)
-            Ledger(url, {"a": account()}).reserve(reservation())
+            Ledger(url, {"a": account()}, new=True).reserve(reservation())
         return looks[-1]
 
     monkeypatch.setattr(Ledger, "_is_there", late)
-    ledger = Ledger(url, {"a": account()})
+    ledger = Ledger(url, {"a": account()}, new=True)
     assert looks == [False, False]
     assert ledger.balance("a").n_releases == 1
     assert ledger.verify() == []
@@ -184,10 +290,10 @@ def test_two_who_make_the_table_at_once_both_have_it(
 
 def test_a_database_that_is_not_there_is_told(url: str) -> None:
     there = sa.make_url(url).set(password="pw-7f3a")
-    Ledger(there.render_as_string(hide_password=False))
+    Ledger(there.render_as_string(hide_password=False), new=True)
     gone = there.set(database="gone")
     with pytest.raises(TracecloakError, match=r"ledger gone .*does not (answer|exist)") as raised:
-        Ledger(gone.render_as_string(hide_password=False))
+        Ledger(gone.render_as_string(hide_password=False), new=True)
     assert "pw-7f3a" not in "".join(traceback.format_exception(raised.value))
 
 
@@ -195,7 +301,7 @@ def test_a_database_that_is_not_there_is_told(url: str) -> None:
 def test_a_server_that_takes_no_more_connections_is_asked_again(
     url: str, was_reached: bool
 ) -> None:
-    Ledger(url)
+    Ledger(url, new=True)
     role = f"busy_{secrets.token_hex(4)}"
     execute(
         url,
@@ -203,16 +309,16 @@ def test_a_server_that_takes_no_more_connections_is_asked_again(
         f"GRANT SELECT, INSERT ON tracecloak_ledger TO {role}",
     )
     theirs = url.replace("postgres@", f"{role}@")
-    ledger = Ledger(theirs, {"a": account()}) if was_reached else None
+    ledger = Ledger(theirs, {"a": account()}, new=True) if was_reached else None
     execute(url, f"ALTER ROLE {role} CONNECTION LIMIT 0")
     limit = f"ALTER ROLE {role} CONNECTION LIMIT 1"
     threading.Timer(0.5, execute, [url, limit]).start()
     started = time.monotonic()
-    (ledger or Ledger(theirs, {"a": account()})).reserve(reservation())
+    (ledger or Ledger(theirs, {"a": account()}, new=True)).reserve(reservation())
     assert time.monotonic() - started > 0.3
 
 
 def test_a_table_of_somebody_else_is_told(url: str) -> None:
     execute(url, "CREATE TABLE tracecloak_ledger (seq int)")
     with pytest.raises(UsageError, match="not a ledger of this version"):
-        Ledger(url)
+        Ledger(url, new=True)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.releasing import tracecloak
 from tracecloak.anonymizers.registry import METHODS
+from tracecloak.pipelines.commands.ledger import ACTIONS
 from tracecloak.pipelines.commands.table import COMMANDS
 from tracecloak.pipelines.experiments.run import GRIDS
 
@@ -17,6 +18,7 @@ LINES = [
     *([name, "--method", method] for name in OF_A_RELEASE for method in METHODS),
     ["attack", "--linkage"],
     *(["experiment", name] for name in GRIDS),
+    *(["ledger", name] for name in ACTIONS),
 ]
 # What says that a flag has no default, and what is so if it is not given.
 _WITHOUT = re.compile(r"\(default\b|\bby default\b|\bwithout it\b|\bnot looked at\b", re.IGNORECASE)
@@ -56,6 +58,11 @@ def test_every_flag_says_that_it_is_required_or_what_holds_without_it(
         (["experiment"], {"output"}),
         (["key"], {"output"}),
         (["ledger"], set()),
+        (["ledger", "show"], set()),
+        (["ledger", "account"], {"epsilon", "delta", "unit", "by", "reason"}),
+        (["ledger", "dataset"], {"account", "by", "reason"}),
+        (["ledger", "withdraw"], {"output", "release_id", "by", "reason"}),
+        (["ledger", "accept"], {"by", "reason"}),
         (
             ["stream"],
             {"release_id", "epoch", "epsilon", "vocabulary", "period", "horizon", "start", "gap",

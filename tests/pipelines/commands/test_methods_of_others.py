@@ -106,7 +106,9 @@ def test_every_command_knows_a_method_of_another_distribution(kites: Path, tmp_p
     assert "Force of the wind" in help_text
     plan = command("plan", *places, *method)
     assert "toy-kite: noisy counts that fly" in plan and "wind = 7" in plan
-    command("release", *places, *method, "--release_id", "r", "--runner", "InMemory")
+    command(
+        "release", *places, *method, "--release_id", "r", "--runner", "InMemory", "--new_ledger"
+    )
     released = manifest(tmp_path / "out" / "run_id=r")
     assert (released["method"], released["params"]["wind"]) == ("toy-kite", "7")
     assert "toy-kite" in (tmp_path / "out" / "run_id=r" / "statement.md").read_text()

@@ -80,6 +80,7 @@ def test_methods_parameters_and_ledgers_load_neither_beam_nor_scipy_and_plans_no
     amun = ["--method", "amun", "--guessing_advantage"]
     private = ["--method", "private-log", "--epsilon", "1", "--vocabulary", str(names)]
     lines = [
+        ["ledger", "new", *ours],
         ["ledger", "show", *ours],
         ["ledger", "verify", *ours],
         ["ledger", "export", *ours],
@@ -95,7 +96,7 @@ def test_methods_parameters_and_ledgers_load_neither_beam_nor_scipy_and_plans_no
         ["plan", *places, "--method", "private-dfg", "--epsilon", "1", "--vocabulary", str(names)],
     ]
     found = loaded_by(*lines)
-    assert [code for code, _ in found] == [0] * (6 + len(METHODS)) + [2] * 3 + [0] * 3
+    assert [code for code, _ in found] == [0] * (7 + len(METHODS)) + [2] * 3 + [0] * 3
     # The two last plans run their methods on made-up logs, with scipy's distributions and all.
     assert "apache_beam" not in {name for _, names in found for name in names}
     assert "scipy" not in {name for _, names in found[:-2] for name in names}

@@ -364,7 +364,7 @@ def test_an_error_of_the_stores_disk_says_the_mend_and_where_not_what(tmp_path: 
     store = KeyStore(tmp_path / "file")
     for use in (
         lambda: store.digest("x"),
-        lambda: store.ledger_url,
+        store.make_ledger_file,
         lambda: store.reserve("o", "r", "i", "c"),
         lambda: store.alone("o", "r").__enter__(),
     ):
@@ -495,6 +495,25 @@ def test_a_commit_cut_off_where_files_are_moved_one_by_one_stays_spent(
     assert not any(
         path.is_file() for path in (tmp_path / "objects" / "out" / "_incomplete").rglob("*")
     )
+
+
+def test_a_release_in_a_store_of_objects_is_withdrawn_object_by_object(
+    common: list[object], tmp_path: Path, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches files that stay where there are no folders to remove."""
+    monkeypatch.setattr(ObjectStore, "root", tmp_path / "objects")
+    there = [*common, "--output", "objects://out"]
+    for name in ("r", "s"):
+        assert tracecloak(*there, "--release_id", name) == 0
+    signed = ["--by", "A. Officer", "--reason", "of the wrong file", "--key_store", keys]
+    place = ["ledger", "withdraw", "--output", "objects://out", *signed, "--release_id"]
+    assert tracecloak(*place, "s") == 0
+    left = [path for path in (tmp_path / "objects").rglob("*") if path.is_file()]
+    assert left and not [path for path in left if "run_id=s" in str(path)]
+    assert '"run_id": "r"' in (tmp_path / "objects" / "out" / "latest.json").read_text()
+    assert tracecloak(*place, "r") == 0
+    assert not [path for path in (tmp_path / "objects").rglob("*") if path.is_file()]
+    assert actions(keys) == ["reserve", "draw", "commit"] * 2 + ["withdraw"] * 2
 
 
 def _raising(error: Callable[[], BaseException]) -> Callable[..., None]:

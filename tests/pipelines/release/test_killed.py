@@ -138,34 +138,37 @@ def expected(
 
 # --- The steps of a release, in their order -----------------------------------------------------
 
-# The store's secret is private file 1, the key 2, its receipt 3, the gate 4, the receipt of the
-# commit 5. Renames: the release appears, latest points at it, the internal statement. Rows:
-# reserve, draw, commit.
+# The store's secret is private file 1, the key 2, its receipt 3, the count of reservations 4, the
+# gate 5, the receipt of the commit 6. Renames: the release appears, latest points at it, the
+# internal statement. Rows, and copies of the ledger: reserve, draw, commit.
 WITHOUT_KEY = ["before key", "before private file 2", "after private file 2"]
 HIDDEN = [
     *("after private file 3", "after key"),
-    *("before charge", "before insert 1", "after insert 1", "after charge"),
+    *("before charge", "before private file 4", "after private file 4", "before insert 1"),
+    *("after insert 1", "before copy 1", "after copy 1", "after charge"),
     *("before discard 1", "after discard 1", "before count 1", "after count 1"),
-    *("before draw", "before insert 2", "after insert 2", "after draw"),
+    *("before draw", "before insert 2", "after insert 2", "before copy 2", "after copy 2"),
+    *("after draw",),
     *("before decide", "after decide", "before write 1", "before bytes 1", "after bytes 1"),
     *("after write 1", "before write 3", "after write 3", "before commit", "before rename 1"),
 ]
 SHOWN = [
     *("after rename 1", "after commit", "before latest", "before rename 2", "after rename 2"),
-    *("before ledger", "before insert 3", "after insert 3", "after ledger"),
-    *("before clear", "after clear", "before receipt", "before key's end", "after key's end"),
-    *("before private file 5", "after private file 5", "after receipt"),
+    *("before ledger", "before insert 3", "after insert 3", "before copy 3", "after copy 3"),
+    *("after ledger", "before clear", "after clear", "before receipt", "before key's end"),
+    *("after key's end", "before private file 6", "after private file 6", "after receipt"),
     *("before statement", "after statement"),
 ]
 # Kills before which the ledger does not know of the release.
-UNCHARGED = [*WITHOUT_KEY, *HIDDEN[:5]]
+UNCHARGED = [*WITHOUT_KEY, *HIDDEN[:7]]
 KILLS = [*WITHOUT_KEY, *HIDDEN, *SHOWN]
 # Nothing is written or moved between these and the kill before or after them.
 ADJACENT = [
-    *("before key", "after key", "before insert 1", "before discard 1", "before count 1"),
+    *("before key", "after key", "before private file 4", "before insert 1", "after copy 1"),
+    *("before discard 1", "before count 1", "after copy 2", "after copy 3"),
     *("before decide", "before write 1", "before write 3", "after commit", "before latest"),
     *("after latest", "before ledger", "before insert 3", "before receipt", "after receipt"),
-    *("before private file 5", "before clear", "before statement", "before draw", "after draw"),
+    *("before private file 6", "before clear", "before statement", "before draw", "after draw"),
 ]
 
 FEW = [

@@ -34,7 +34,7 @@ from tests.support.releasing import (
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.pipelines.budget import books as books_module
+from tracecloak.pipelines.budget import opening as opening_module
 from tracecloak.pipelines.budget.entries import problems
 from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.budget.ledger import Ledger, LedgerError
@@ -222,9 +222,9 @@ def test_a_disk_too_full_to_rename_shows_nothing(
     check_finished(out, keys)
 
 
-# Private files in their order: the secret of the store, the key, its receipt, the gate, a decision,
-# the receipt of the commit.
-@pytest.mark.parametrize(("number", "code"), [(1, 6), (2, 6), (3, 6), (4, 6), (6, 7)])
+# Private files in their order: the secret of the store, the key, its receipt, the count of its
+# reservations, the gate, a decision, the receipt of the commit.
+@pytest.mark.parametrize(("number", "code"), [(1, 6), (2, 6), (3, 6), (4, 6), (5, 6), (7, 7)])
 def test_a_full_disk_of_the_key_store_releases_nothing_unpaid(
     common: list[object],
     out: Path,
@@ -290,7 +290,7 @@ def test_a_full_disk_of_the_ledger_releases_nothing_and_reads_nothing(
         with no_page_more():
             assert tracecloak(*common, "--account", LONG) == 2  # it cannot even be made
             assert mend in capsys.readouterr().err
-        assert tracecloak("ledger", "show", "--key_store", keys) == 0
+        assert tracecloak("ledger", "new", "--key_store", keys) == 0
         with no_page_more():
             assert tracecloak(*common, "--account", LONG) == 6  # its entry cannot be written
             assert mend in capsys.readouterr().err
@@ -317,7 +317,7 @@ def test_a_full_disk_of_the_ledger_at_the_commit_leaves_the_release_spent(
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(books_module, "Ledger", functools.partial(Ledger, patience_seconds=0.2))
+    monkeypatch.setattr(opening_module, "Ledger", functools.partial(Ledger, patience_seconds=0.2))
 
 
 @contextlib.contextmanager
@@ -361,7 +361,7 @@ def test_a_locked_ledger_ends_the_run_with_75_before_anything_is_read(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Catches a run that does without the ledger, or waits for ever."""
-    assert tracecloak("ledger", "show", "--key_store", keys) == 0
+    assert tracecloak("ledger", "new", "--key_store", keys) == 0
     with monkeypatch.context() as patch, locked(keys):
         nothing_was_read(patch)
         assert tracecloak(*common) == 75

@@ -354,7 +354,7 @@ def test_workers_tracebacks_do_not_reach_the_terminal(tmp_path: Path) -> None:
                 sys.executable, "-m", "tracecloak", "release", "--input", log, "--output",
                 tmp_path / "out", "--key_store", tmp_path / "keys", "--method", "amun",
                 "--guessing_advantage", "0.2", "--direct_running_mode", "multi_processing",
-                "--direct_num_workers", "2", *more,
+                "--direct_num_workers", "2", "--new_ledger", *more,
             ],
             capture_output=True,
             text=True,

@@ -199,6 +199,7 @@ def test_the_start_is_one_moment_however_it_is_written(tmp_path: Path, start: st
 def test_the_digest_is_of_what_is_published_and_of_nothing_around_it(tmp_path: Path) -> None:
     digest = load_stream(None, given(tmp_path)).digest
     around = {"output": "x", "account": "a", "epoch": "7", "shards": "5", "output_topic": "t"}
+    around |= {"dataset": "d", "new_ledger": "true"}
     assert load_stream(None, given(tmp_path, **around)).digest == digest
     for name, value in {
         "epsilon": "2",

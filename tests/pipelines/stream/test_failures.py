@@ -18,7 +18,7 @@ from apache_beam.io.gcp.pubsub import PubsubMessage
 from apache_beam.transforms.window import TimestampedValue
 
 from tests.support.ledgers import python
-from tests.support.releasing import counting_charges, key_files
+from tests.support.releasing import counting_charges, key_files, ledger_entries
 from tests.support.stream_runs import (
     PERIOD,
     Happening,
@@ -237,9 +237,16 @@ def test_a_budget_that_does_not_suffice_ends_before_anything_is_read(tmp_path: P
 
 def test_all_is_paid_for_before_the_first_message(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="the source was read"):
-        run_stream(stream_config(tmp_path), messages=NeverRead())
+        run_stream(stream_config(tmp_path, dataset="ward 3"), messages=NeverRead())
     [charge] = counting_charges(tmp_path / "keys")
     assert (charge.epsilon, charge.delta, charge.action) == ("1", "0.000001", "commit")
+    assert ledger_entries(tmp_path / "keys")[0].facts["dataset"] == "ward 3"
+
+
+def test_a_stream_without_a_ledger_pays_nothing_and_publishes_nothing(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="does not exist, so what was spent before is not known"):
+        run_stream(stream_config(tmp_path, new_ledger=None), messages=NeverRead())
+    assert not (tmp_path / "keys").exists()
 
 
 def test_after_the_horizon_nothing_more_is_published(

@@ -1,0 +1,245 @@
+"""What a key store keeps of the ledgers that it pays with: a copy of the entries it saw.
+
+A ledger that is restored from an old backup has a sound chain, and has forgotten what was spent
+since. So has a key store that is restored, of its keys and receipts. Each is told by the other:
+
+* Beside the keys lies a copy of all entries that this key store saw. The ledger must have the last
+  of them. It may have more: other key stores write into it, and a run can be cut off between the
+  ledger and the copy. A ledger that has it not is restored, cut off, or written anew.
+* Every reservation notes which key store made it, and as which of its reservations. The key store
+  counts them, and counts before the ledger notes. One that has counted less than the ledger notes
+  is restored, or used in two places.
+
+Neither is noticed where both are restored from backups of one moment: keep them apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from tracecloak.pipelines.budget.entries import Action, Charge, Entry, may_follow
+from tracecloak.pipelines.budget.key_store import KeyStore
+
+# An action, the columns of what it is about, and its details.
+Step = tuple[Action, Mapping[str, Any], Mapping[str, Any] | None]
+
+# How a charge came to be what it is, at least: `may_follow` leaves out what is there already.
+_WAYS: Mapping[str, Sequence[Action]] = {
+    "reserve": ("reserve",),
+    "draw": ("reserve", "draw"),
+    "commit": ("reserve", "commit"),
+    "forfeit": ("reserve", "forfeit"),
+    "withdraw": ("reserve", "commit", "withdraw"),
+}
+
+_ACCEPT = "`tracecloak ledger accept --by NAME --reason TEXT` records what happened"
+
+
+class LedgerMemory:
+    """What one key store keeps of one ledger."""
+
+    def __init__(self, store: KeyStore, place: str) -> None:
+        """Reads nothing yet.
+
+        Args:
+            store: The key store.
+            place: How messages name the ledger; another name is another ledger.
+        """
+        self._store = store
+        self._place = place
+        self._name = f"ledgers/{hashlib.sha256(place.encode()).hexdigest()[:32]}"
+
+    def head(self) -> Entry | None:
+        """Returns the last entry that this key store saw; None: it saw none.
+
+        Raises:
+            KeyStoreError: The key store cannot be read.
+        """
+        lines = self._lines()
+        return Entry(**json.loads(lines[-1])) if lines else None
+
+    def entries(self) -> list[Entry]:
+        """Returns all entries that this key store saw.
+
+        Raises:
+            KeyStoreError: The key store cannot be read.
+        """
+        return [Entry(**json.loads(line)) for line in self._lines()]
+
+    def knows_others(self) -> bool:
+        """Returns whether this key store paid with other ledgers.
+
+        Raises:
+            KeyStoreError: The key store cannot be read.
+        """
+        own = f"{self._name}.jsonl"
+        return any(name != own for name in self._store.names("ledgers/*.jsonl"))
+
+    def remember(self, entries: Sequence[Entry], is_accepted: bool = False) -> None:
+        """Adds to the copy what a ledger has beyond it.
+
+        A ledger that has not what the copy has is left alone: another process may have remembered
+        more meanwhile, or it was restored, which `complaints` tells.
+
+        Args:
+            entries: All entries of the ledger.
+            is_accepted: Whether the ledger holds, whatever the copy has.
+
+        Raises:
+            KeyStoreError: The key store cannot be written.
+        """
+        name = f"{self._name}.jsonl"
+        with self._store.locked(f"{self._name}.lock"):
+            head = self.head()
+            if is_accepted:
+                self._store.write(name, _written(entries))
+            elif has(entries, head):
+                self._store.append(name, _written(entries[0 if head is None else head.seq :]))
+
+    def stamp(self) -> dict[str, Any]:
+        """Returns what a reservation notes of the key store that makes it.
+
+        Raises:
+            KeyStoreError: The key store cannot be written.
+        """
+        return {"store": self._store.identity(), "generation": self._store.next_generation()}
+
+    def complaints(self, entries: Sequence[Entry], head: Entry | None) -> list[str]:
+        """Returns what ledger and key store do not agree on, a sentence each.
+
+        Args:
+            entries: All entries of the ledger.
+            head: What `head` returned before they were read, as others may write meanwhile.
+
+        Raises:
+            KeyStoreError: The key store cannot be read.
+        """
+        found = []
+        if head is not None and not has(entries, head) and not _is_accepted(entries, head):
+            found.append(lost_text(self._place, head))
+        noted = self._noted(entries)
+        if noted > self._store.generation():
+            found.append(
+                f"this key store has forgotten what it did: {self._place} notes {noted} of its "
+                f"reservations, and it counts {self._store.generation()}. It was restored from an "
+                f"older backup, or is used in two places. Nothing is released until {_ACCEPT}"
+            )
+        return found
+
+    def accepting(self, entries: Sequence[Entry], head: Entry | None) -> dict[str, Any]:
+        """Returns the details of an entry `accept`, which end the complaints."""
+        noted = self._noted(entries)
+        details: dict[str, Any] = {}
+        if head is not None and not has(entries, head):
+            details["lost"] = {"seq": head.seq, "hash": head.hash}
+        if noted > self._store.generation():
+            details |= {"store": self._store.identity(), "generation": noted}
+        return details
+
+    def accepted(self, entries: Sequence[Entry]) -> None:
+        """Takes a ledger with its entry `accept` for what holds.
+
+        Raises:
+            KeyStoreError: The key store cannot be written.
+        """
+        self.remember(entries, is_accepted=True)
+        self._store.next_generation(at_least=self._noted(entries))
+
+    def forgotten(self, entries: Sequence[Entry]) -> list[Step]:
+        """Returns what to write into a ledger so that it knows again what the copy knows.
+
+        What counts as spent in the copy counts again, and what was declared later than what the
+        ledger has is declared again. Nothing is taken away.
+        """
+        seen = self.entries()
+        marked = {"again": True}
+        steps: list[Step] = [
+            (entry.action, asdict(entry), {**entry.facts, **marked})
+            for name, entry in _declarations(seen).items()
+            if name not in (now := _declarations(entries))
+            or now[name].recorded_at < entry.recorded_at
+        ]
+        pasts = _actions(entries)
+        for charge, actions in _actions(seen).items():
+            reserved, last = _ends(seen, charge)
+            past = pasts[charge]
+            for action in _WAYS.get(actions[-1], ()):
+                if may_follow(action, past):
+                    past.append(action)
+                    facts = reserved.facts if action == "reserve" else {}
+                    facts = last.facts if action == last.action != "reserve" else facts
+                    steps.append((action, asdict(last), {**facts, **marked}))
+        return steps
+
+    def _lines(self) -> list[str]:
+        """Returns the copy's whole lines: who was cut off left a part of one, or of its entry."""
+        text = self._store.read(f"{self._name}.jsonl") or ""
+        return text.split("\n")[:-1]
+
+    def _noted(self, entries: Sequence[Entry]) -> int:
+        """Returns as which reservation of this key store the ledger notes its last."""
+        own = self._store.identity(makes=False)
+        return max(
+            (
+                int(entry.facts.get("generation", 0))
+                for entry in entries
+                if entry.action == "reserve" and own and entry.facts.get("store") == own
+            ),
+            default=0,
+        )
+
+
+def lost_text(place: str, head: Entry) -> str:
+    """Returns what to say of a ledger that has not the last entry that was seen of it."""
+    return (
+        f"{place} lacks entry {head.seq} of {head.recorded_at[:19]}Z, which this key store saw in "
+        "it: it was restored from an older backup, cut off, or begun anew. Nothing is released "
+        f"until {_ACCEPT}, or the newer ledger is back"
+    )
+
+
+def has(entries: Sequence[Entry], head: Entry | None) -> bool:
+    """Returns whether a ledger has an entry that was seen of it, or nothing was seen."""
+    return head is None or (len(entries) >= head.seq and entries[head.seq - 1].hash == head.hash)
+
+
+def _is_accepted(entries: Sequence[Entry], head: Entry) -> bool:
+    """Returns whether an entry says that another, which was seen, is lost."""
+    return any(
+        entry.action == "accept" and (entry.facts.get("lost") or {}).get("hash") == head.hash
+        for entry in entries
+    )
+
+
+def _written(entries: Sequence[Entry]) -> str:
+    return "".join(f"{json.dumps(asdict(entry))}\n" for entry in entries)
+
+
+def _declarations(entries: Sequence[Entry]) -> dict[tuple[str, str], Entry]:
+    """Returns the last declaration of each account and each data set."""
+    return {
+        (entry.action, str(entry.facts.get("dataset", "")) or entry.account): entry
+        for entry in entries
+        if entry.action in ("account", "dataset")
+    }
+
+
+def _actions(entries: Sequence[Entry]) -> dict[Charge, list[Action]]:
+    """Returns what happened to each charge, in order."""
+    actions: dict[Charge, list[Action]] = defaultdict(list)
+    for entry in entries:
+        if entry.is_of_charge:
+            actions[entry.charge].append(entry.action)
+    return actions
+
+
+def _ends(entries: Sequence[Entry], charge: Charge) -> tuple[Entry, Entry]:
+    """Returns the last entry that reserved a charge, and its last entry of all."""
+    own = [entry for entry in entries if entry.is_of_charge and entry.charge == charge]
+    reserved = [entry for entry in own if entry.action == "reserve"]
+    return reserved[-1], own[-1]

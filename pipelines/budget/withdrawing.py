@@ -1,0 +1,54 @@
+"""Taking a release back: its files go, what it spent stays, and the ledger says who and why."""
+
+from __future__ import annotations
+
+from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.pipelines.budget.ledger import Ledger
+from tracecloak.transforms.files import absolute
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
+
+
+def withdraw(
+    store: KeyStore, ledger: Ledger, output: str, release_id: str, by: str, reason: str
+) -> ReleaseFolder:
+    """Takes a committed release back; what was cut off is finished by the same call again.
+
+    The ledger first, then the receipt, then the files: so nothing is gone of which nobody says why,
+    and no run takes what is still there for a release.
+
+    Args:
+        store: The key store; whether it made the release is of no account.
+        ledger: The ledger that the release was charged to.
+        output: The folder of all releases.
+        release_id: The release's name.
+        by: Who takes it back.
+        reason: Why.
+
+    Returns:
+        Where the release was.
+
+    Raises:
+        UsageError: The ledger knows no such release, or it is not committed.
+        RetryLater: A run of this release is at work.
+        LedgerError: The ledger cannot be used.
+    """
+    place = absolute(output)
+    receipt = store.receipt(place, release_id)
+    folder = ReleaseFolder(place, release_id, None if receipt is None else receipt.staging_area)
+    with store.alone(folder.output, release_id):
+        ledger.withdraw(folder.output, release_id, by, reason)
+        store.withdraw(folder.output, release_id)
+        internal = store.operator_folder(folder.output, release_id)
+        folder.withdraw(_newest(ledger, folder), internal)
+    return folder
+
+
+def _newest(ledger: Ledger, withdrawn: ReleaseFolder) -> str | None:
+    """Returns the release of the same folder that was committed last and is there."""
+    for entry in reversed(ledger.entries()):
+        is_other = entry.output == withdrawn.output and entry.release_id != withdrawn.release_id
+        if is_other and entry.action == "commit" and "@" not in entry.release_id:
+            folder = ReleaseFolder(entry.output, entry.release_id)
+            if folder.committed() is not None:
+                return folder.release_id
+    return None

@@ -1,0 +1,267 @@
+"""What the privacy officer declares in the ledger holds, whatever a pipeline is given or not."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.ledgers import account, reservation
+from tests.support.releasing import as_typed, csv_log, ledger_entries, small_rows, visible
+from tracecloak.pipelines.budget import reading
+from tracecloak.pipelines.budget.ledger import Ledger
+from tracecloak.schemas.errors import BudgetExhausted, UsageError
+
+OFFICER = ("the officer", "file 17")
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'ledger.sqlite'}"
+
+
+@pytest.fixture
+def ledger(url: str) -> Ledger:
+    """A ledger as a pipeline opens it that names no accounts file."""
+    return Ledger(url, new=True)
+
+
+# Caps
+
+
+def test_a_cap_in_the_ledger_binds_who_names_no_accounts_file(ledger: Ledger, url: str) -> None:
+    """Catches a cap that is lifted by leaving out a flag."""
+    ledger.declare_account(account("1"), *OFFICER)
+    ledger.reserve(reservation(0, "0.6"))
+    with pytest.raises(BudgetExhausted, match=r"epsilon cap 1, spent 0\.6.*asked 0\.6"):
+        Ledger(url).reserve(reservation(1, "0.6"))
+    with pytest.raises(UsageError, match="no finite epsilon holds"):
+        Ledger(url).reserve(reservation(1, None))
+    with pytest.raises(UsageError, match="caps per case"):
+        Ledger(url).reserve(reservation(1, "0.1", unit="individual"))
+    assert ledger.verify() == []
+
+
+def test_once_an_account_is_declared_no_other_pays(ledger: Ledger) -> None:
+    """Catches a cap that is got round by the name of an account that has none."""
+    ledger.reserve(reservation(0, account="b"))
+    ledger.declare_account(account("1"), *OFFICER)
+    with pytest.raises(UsageError, match="account 'b' is not declared in the ledger, which has a"):
+        ledger.reserve(reservation(1, account="b"))
+    ledger.commit("/out", "r0", "k")  # what is reserved is finished all the same
+    text = reading.show(ledger, "b")
+    assert "Account b (not declared, so it pays no more): 1 release" in text
+    assert "Releases like the last one that still fit: 0" in text
+    shown = json.loads(reading.show(ledger, "b", as_json=True))["accounts"][0]
+    assert shown["releases_like_the_last_left"] == 0
+    ledger.declare_account(account(None, None, name="b"), *OFFICER)
+    ledger.reserve(reservation(1, "1000", account="b"))
+
+
+def test_the_last_declaration_holds_and_the_earlier_ones_stay(ledger: Ledger) -> None:
+    for cap, asked in (("0.1", 0), ("0.2", 1)):
+        ledger.declare_account(account(cap), *OFFICER)
+        ledger.reserve(reservation(asked))
+        with pytest.raises(BudgetExhausted):
+            ledger.reserve(reservation(asked + 1))
+    declared = [e for e in ledger.entries() if e.action == "account"]
+    assert [(e.epsilon, e.facts["by"], e.facts["reason"]) for e in declared] == [
+        ("0.1", *OFFICER), ("0.2", *OFFICER),
+    ]  # fmt: skip
+    assert ledger.balance("a").remaining_epsilon == 0
+
+
+def test_a_cap_below_what_is_spent_is_shown_as_exceeded(ledger: Ledger) -> None:
+    """Catches "remaining 0" beside twice the budget."""
+    ledger.reserve(reservation(0, "2"))
+    assert "xceeded" not in reading.show(ledger)
+    ledger.declare_account(account("1.5"), *OFFICER)
+    lines = reading.show(ledger).splitlines()
+    assert "  epsilon  1.5      2      2           exceeded" in lines
+    assert "  delta    0.00001  0      0           0.00001" in lines
+    assert "  Exceeded: more is spent than the caps allow; nothing more can be released." in lines
+    shown = json.loads(reading.show(ledger, as_json=True))["accounts"][0]
+    assert (shown["is_exceeded"], shown["epsilon_cap"]) == (True, "1.5")
+    with pytest.raises(BudgetExhausted):
+        ledger.reserve(reservation(1, "0"))
+    ledger.declare_account(account("2"), *OFFICER)  # exactly spent is not exceeded
+    assert "xceeded" not in reading.show(ledger)
+
+
+@pytest.mark.parametrize(("in_ledger", "in_file"), [("1", "0.5"), ("0.5", "1"), (None, "0.5")])
+def test_of_two_caps_the_lower_holds(url: str, in_ledger: str | None, in_file: str) -> None:
+    Ledger(url, new=True).declare_account(account(in_ledger), *OFFICER)
+    both = Ledger(url, {"a": account(in_file)})
+    assert both.balance("a").remaining_epsilon == Fraction("0.5")
+    with pytest.raises(BudgetExhausted):
+        both.reserve(reservation(0, "0.6"))
+    both.reserve(reservation(0, "0.5"))
+
+
+def test_caps_about_different_units_are_told(url: str) -> None:
+    Ledger(url, new=True).declare_account(account(), *OFFICER)
+    with pytest.raises(UsageError, match="per case in the ledger and per individual in the acc"):
+        Ledger(url, {"a": account(unit="individual")}).balance("a")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"epsilon": "x"}, {"unit": "person"}, {"details": "{}"}, {"details": '{"by": "me"}'}],
+)
+def test_a_declaration_that_no_ledger_writes_is_noticed(
+    ledger: Ledger, change: dict[str, Any]
+) -> None:
+    from tracecloak.pipelines.budget.entries import Entry, problems
+
+    ledger.declare_account(account(), *OFFICER)
+    columns = {**vars(ledger.entries()[0]), **change}
+    facts = json.loads(columns["details"])
+    assert problems([Entry.after(None, "account", columns, facts)])
+
+
+@pytest.mark.parametrize(("by", "reason"), [("", "x"), ("x", ""), ("a\nb", "x")])
+def test_nobody_declares_anything_without_name_and_reason(
+    ledger: Ledger, by: str, reason: str
+) -> None:
+    for declare in (
+        lambda: ledger.declare_account(account(), by, reason),
+        lambda: ledger.bind_dataset("d", "a", by, reason),
+        lambda: ledger.withdraw("/out", "r0", by, reason),
+    ):
+        with pytest.raises(UsageError, match="must be printable text and not empty"):
+            declare()
+    assert ledger.entries() == []
+
+
+# Data sets
+
+
+def test_a_second_account_is_refused_for_a_bound_data_set(ledger: Ledger) -> None:
+    """Catches one file that is released under two accounts, each with a budget of its own."""
+    ledger.reserve(reservation(0, account="b", dataset="claims"))
+    ledger.bind_dataset("claims", "a", *OFFICER)
+    with pytest.raises(UsageError, match=r"dataset 'claims' belongs to account 'a' .*Set account"):
+        ledger.reserve(reservation(1, account="b", dataset="claims"))
+    ledger.reserve(reservation(1, account="a", dataset="claims"))
+    ledger.reserve(reservation(2, account="b", dataset="other"))
+    ledger.reserve(reservation(3, account="b"))  # nobody can tell what it is
+    ledger.reserve(reservation(0, account="b", dataset="claims"))  # it is paid
+    assert len(ledger.entries()) == 5
+    assert ledger.verify() == []
+    text = reading.show(ledger)
+    assert "Data set claims is bound to account a\n  Releases that name it were paid by b, too" in (
+        text
+    )
+    assert "dataset claims; the officer: file 17" in text
+    shown = json.loads(reading.show(ledger, as_json=True))["datasets"]
+    assert shown == [{"dataset": "claims", "account": "a", "also_paid_by": ["b"]}]
+    ledger.bind_dataset("claims", "b", *OFFICER)
+    ledger.reserve(reservation(4, account="b", dataset="claims"))
+
+
+def test_a_release_that_was_voided_is_not_held_against_a_data_set(ledger: Ledger) -> None:
+    ledger.reserve(reservation(0, account="b", dataset="claims"))
+    ledger.void("/out", "r0", "k")
+    ledger.bind_dataset("claims", "a", *OFFICER)
+    assert "paid by" not in reading.show(ledger)
+
+
+def test_a_data_set_is_bound_to_an_account_that_is_declared(ledger: Ledger) -> None:
+    ledger.declare_account(account(), *OFFICER)
+    with pytest.raises(UsageError, match="account 'b' is not declared"):
+        ledger.bind_dataset("claims", "b", *OFFICER)
+
+
+# Withdrawn
+
+
+def test_what_is_withdrawn_stays_spent_and_is_not_reserved_again(ledger: Ledger) -> None:
+    ledger.reserve(reservation(0, "0.5"))
+    with pytest.raises(UsageError, match="is not finished; run it again, or give it up"):
+        ledger.withdraw("/out", "r0", *OFFICER)
+    ledger.commit("/out", "r0", "k")
+    for _ in range(2):
+        ledger.withdraw("/out", "r0", *OFFICER)
+    assert [e.action for e in ledger.entries()] == ["reserve", "commit", "withdraw"]
+    assert ledger.entries()[-1].facts == {"by": "the officer", "reason": "file 17"}
+    balance = ledger.balance("a")
+    assert (balance.spent_epsilon, balance.n_open, balance.n_releases) == (Fraction("0.5"), 0, 1)
+    for key in "kl":
+        with pytest.raises(UsageError, match=r"was withdrawn on .*choose another release_id"):
+            ledger.reserve(reservation(0, "0.5", key_fingerprint=key))
+    ledger.commit("/out", "r0", "k")
+    assert len(ledger.entries()) == 3
+    with pytest.raises(UsageError, match="correct output, release_id or ledger"):
+        ledger.withdraw("/out", "r9", *OFFICER)
+
+
+# The command
+
+
+@pytest.fixture
+def common(tmp_path: Path) -> list[object]:
+    log = csv_log(tmp_path / "log.csv", list(small_rows()))
+    return [
+        "release", "--input", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
+        "--method", "variant-histogram", "--epsilon", "1", "--runner", "InMemory", "--parts", 1,
+    ]  # fmt: skip
+
+
+def test_a_ledger_that_is_not_there_is_an_error_and_nothing_is_made(
+    common: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches another key store, or a forgotten flag, with which spending begins at zero."""
+    assert as_typed(*common, "--release_id", "r") == 2
+    told = capsys.readouterr().err
+    assert f"ledger {tmp_path}/keys/ledger.db does not exist" in told
+    assert "`tracecloak ledger new`, or with --new_ledger" in told
+    elsewhere = f"sqlite:///{tmp_path}/shared.sqlite"
+    assert as_typed(*common, "--release_id", "r", "--ledger", elsewhere) == 2
+    assert as_typed("ledger", "show", "--key_store", tmp_path / "keys") == 2
+    assert as_typed(*common, "--release_id", "r", "--accounts", tmp_path / "none.yaml") == 2
+    assert {path.name for path in tmp_path.iterdir()} == {"log.csv"}
+    assert as_typed(*common, "--release_id", "r", "--new_ledger") == 0
+    assert as_typed(*common, "--release_id", "s") == 0
+    assert (tmp_path / "keys" / "ledger.db").stat().st_mode & 0o077 == 0
+    assert [e.action for e in ledger_entries(tmp_path / "keys")].count("commit") == 2
+
+
+def test_an_officer_caps_an_account_and_binds_a_data_set(
+    common: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = ["--key_store", tmp_path / "keys"]
+    signed = ["--by", "A. Officer", "--reason", "file 17"]
+    caps = ["--delta", "1e-5", "--unit", "case", "--max_cases", 100_000, "--note", "yearly"]
+    assert as_typed("ledger", "new", *place) == 0
+    assert "nothing is spent in it" in capsys.readouterr().out
+    declared = ["ledger", "account", "hospital", *place, *signed]
+    assert as_typed(*declared, "--epsilon", "lots", *caps) == 2
+    assert "epsilon: expected a decimal such as 0.1" in capsys.readouterr().err
+    assert as_typed(*declared, "--epsilon", "1.5", *caps) == 0
+    assert "Account hospital (per case): 0 releases" in capsys.readouterr().out
+    bound = ["ledger", "dataset", "claims", "--account", "hospital", *place, *signed]
+    assert as_typed(*bound) == 0
+    assert capsys.readouterr().out == "Data set claims is bound to account hospital\n"
+
+    run = [*common, "--account", "hospital", "--delta", "1e-6"]
+    assert as_typed(*run, "--release_id", "r", "--dataset", "claims") == 0
+    assert as_typed(*run, "--release_id", "s") == 4
+    assert "epsilon cap 1.5, spent 1, asked 1" in capsys.readouterr().err
+    assert as_typed(*common, "--release_id", "s") == 2
+    assert "account 'default' is not declared" in capsys.readouterr().err
+    other = ["ledger", "account", "other", *place, *signed, "--epsilon", "none", "--delta", "none"]
+    assert as_typed(*other, "--unit", "case") == 0
+    run = [*common, "--account", "other", "--dataset", "claims", "--release_id", "s"]
+    assert as_typed(*run) == 2
+    assert "dataset 'claims' belongs to account 'hospital'" in capsys.readouterr().err
+    assert not [path for path in visible(tmp_path / "out") if "run_id=s" in str(path)]
+    assert not list((tmp_path / "keys").rglob("*.key"))
+
+    assert as_typed("ledger", "show", *place) == 0
+    shown = capsys.readouterr().out
+    assert "Data set claims is bound to account hospital\n" in shown
+    assert "A. Officer: file 17" in shown
+    assert as_typed("ledger", "verify", *place) == 0

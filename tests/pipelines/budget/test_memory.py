@@ -1,0 +1,336 @@
+"""A ledger or a key store that was restored from an old backup stops releases until it is told."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.ledgers import account, reservation
+from tests.support.releasing import as_typed, csv_log, small_rows, tracecloak
+from tracecloak.pipelines.budget import reading
+from tracecloak.pipelines.budget.key_store import KeyStore, KeyStoreError
+from tracecloak.pipelines.budget.ledger import Ledger, LedgerError
+from tracecloak.pipelines.budget.memory import LedgerMemory
+from tracecloak.schemas.errors import UsageError
+
+OFFICER = ("the officer", "the disk broke")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "shared.sqlite"
+
+
+@pytest.fixture
+def opened(file: Path, tmp_path: Path) -> Callable[..., Ledger]:
+    """Opens the ledger with a key store, by its name."""
+
+    def opened(store: str = "keys", **named: Any) -> Ledger:
+        return Ledger(f"sqlite:///{file}", new=True, store=KeyStore(tmp_path / store), **named)
+
+    return opened
+
+
+def spent(ledger: Ledger) -> Fraction | None:
+    return ledger.balance("a").spent_epsilon
+
+
+# The ledger forgot
+
+
+def test_a_ledger_from_an_old_backup_is_noticed_and_what_it_forgot_counts_again(
+    opened: Callable[..., Ledger], file: Path, tmp_path: Path
+) -> None:
+    """Catches a budget that is there again because a backup was played back."""
+    ledger = opened()
+    ledger.declare_account(account("1"), *OFFICER)
+    ledger.reserve(reservation(0, "0.1"))
+    shutil.copy(file, tmp_path / "backup")
+    ledger.commit("/out", "r0", "k")
+    ledger.reserve(reservation(1, "0.2", dataset="claims"))
+    ledger.reserve(reservation(2, "0.3"))
+    ledger.commit("/out", "r2", "k")
+    ledger.withdraw("/out", "r2", *OFFICER)
+    ledger.reserve(reservation(3, "0.1"))
+    ledger.void("/out", "r3", "k")
+    ledger.declare_account(account("0.7"), *OFFICER)
+    ledger.bind_dataset("claims", "a", *OFFICER)
+    ledger.check_remembered()
+    before = {e.charge: e.action for e in ledger.entries() if e.is_of_charge}
+
+    shutil.copy(tmp_path / "backup", file)
+    ledger = opened()
+    assert ledger.verify() == []  # its chain is sound
+    with pytest.raises(LedgerError, match="it was restored from an older backup") as raised:
+        ledger.check_remembered()
+    assert raised.value.exit_code == 6
+    assert "lacks entry 11 of 20" in str(raised.value)
+    assert "`tracecloak ledger accept --by NAME --reason TEXT`" in reading.show(ledger)
+    assert not reading.verify(ledger).is_sound
+    ledger.reserve(reservation(7, "0.1"))  # of somebody who did not look; the alarm stays
+    assert ledger.complaints() and opened().complaints()
+
+    accepted = ledger.accept(*OFFICER)
+    assert ledger.complaints() == opened().complaints() == []
+    assert ledger.verify() == []
+    after = {e.charge: e.action for e in ledger.entries() if e.is_of_charge}
+    assert {c: a for c, a in before.items() if a != "void"}.items() <= after.items()
+    assert spent(ledger) == Fraction("0.7")
+    assert ledger.balance("a").remaining_epsilon == 0  # by the later cap
+    with pytest.raises(UsageError, match="belongs to account 'a'"):
+        ledger.declare_account(account(name="b"), *OFFICER)
+        ledger.reserve(reservation(8, account="b", dataset="claims"))
+    reserved = [e for e in accepted.again if (e.action, e.release_id) == ("reserve", "r1")]
+    assert reserved[0].facts["dataset"] == "claims"
+    entry = next(e for e in ledger.entries() if e.action == "accept")
+    assert (entry.facts["by"], entry.facts["lost"]["seq"]) == ("the officer", 11)
+    text = reading.accepted_text(accepted)
+    assert "release r2 in /out, account a, epsilon 0.3, delta 0: withdraw\n" in text
+    assert "copy: the caps of account a\n" in text
+    assert "copy: data set claims, bound to account a\n" in text
+    with pytest.raises(UsageError, match="there is nothing to accept"):
+        ledger.accept(*OFFICER)
+
+
+def test_a_ledger_that_is_gone_is_not_begun_anew_unseen(
+    opened: Callable[..., Ledger], file: Path
+) -> None:
+    """Catches `new_ledger`, left in a configuration, that begins at zero after a loss."""
+    ledger = opened()
+    ledger.declare_account(account("1"), *OFFICER)
+    ledger.reserve(reservation(0, "0.6"))
+    for remains in (b"", None):
+        if remains is None:
+            file.unlink()
+        else:
+            file.write_bytes(remains)
+        with pytest.raises(LedgerError, match="begun anew"):
+            opened()
+    assert not file.exists()
+    ledger = opened(after_loss=True)
+    ledger.accept(*OFFICER)
+    assert (spent(ledger), ledger.balance("a").remaining_epsilon) == (
+        Fraction("0.6"), Fraction("0.4"),
+    )  # fmt: skip
+    ledger.commit("/out", "r0", "k")  # the run that was at work goes on
+    assert opened().complaints() == []
+
+
+def test_a_second_ledger_of_one_key_store_is_told(
+    opened: Callable[..., Ledger], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened().reserve(reservation(0))
+    assert "knows nothing" not in caplog.text
+    second = f"sqlite:///{tmp_path / 'second.sqlite'}"
+    Ledger(second, new=True, store=KeyStore(tmp_path / "keys"))
+    assert "second.sqlite knows nothing of what was spent there" in caplog.text
+
+
+def test_each_key_store_that_saw_more_says_so_and_nothing_counts_twice(
+    opened: Callable[..., Ledger], file: Path, tmp_path: Path
+) -> None:
+    one, two = opened("one"), opened("two")
+    one.reserve(reservation(0, "0.1"))
+    shutil.copy(file, tmp_path / "backup")
+    two.reserve(reservation(1, "0.1"))
+    one.reserve(reservation(2, "0.1"))
+    shutil.copy(tmp_path / "backup", file)
+    assert opened("three").complaints() == []  # which saw nothing of it
+    assert opened("one").complaints() and opened("two").complaints()
+    opened("one").accept(*OFFICER)
+    assert spent(one) == Fraction("0.3")
+    assert opened("two").complaints()
+    opened("two").accept(*OFFICER)
+    assert spent(one) == Fraction("0.3")
+    assert opened("one").complaints() == opened("two").complaints() == []
+    assert one.verify() == []
+
+
+def test_a_restored_ledger_that_has_grown_since_is_noticed_all_the_same(
+    opened: Callable[..., Ledger], file: Path, tmp_path: Path
+) -> None:
+    """Catches a copy that goes on behind entries that the ledger has not, and hides the loss."""
+    opened().reserve(reservation(0))
+    shutil.copy(file, tmp_path / "backup")
+    opened().reserve(reservation(1))
+    shutil.copy(tmp_path / "backup", file)
+    for number in range(2, 5):
+        opened("others").reserve(reservation(number))
+    opened().commit("/out", "r0", "k")  # a run of this key store that was at work
+    assert "lacks entry 2" in opened().complaints()[0]
+    opened().accept(*OFFICER)
+    assert spent(opened()) == Fraction("0.5")
+    assert opened().complaints() == []
+
+
+def test_a_chain_that_was_computed_anew_is_noticed(
+    opened: Callable[..., Ledger], file: Path
+) -> None:
+    from tracecloak.pipelines.budget.entries import Entry
+
+    ledger = opened()
+    ledger.reserve(reservation(0, "0.9"))
+    cheaper = Entry.after(None, "reserve", {**vars(ledger.entries()[0]), "epsilon": "0.1"})
+    connection = sqlite3.connect(file)
+    connection.execute(
+        "UPDATE tracecloak_ledger SET epsilon = '0.1', hash = ?, details = '', recorded_at = ?",
+        (cheaper.hash, cheaper.recorded_at),
+    )
+    connection.commit()
+    connection.close()
+    assert opened().verify() == []
+    assert opened().complaints()
+
+
+# No false alarm
+
+
+def test_a_run_cut_off_between_the_ledger_and_the_copy_alarms_nobody(
+    opened: Callable[..., Ledger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = opened()
+    ledger.reserve(reservation(0))
+    with monkeypatch.context() as patch:
+        patch.setattr(LedgerMemory, "remember", _interrupted)
+        for call in (
+            lambda: ledger.reserve(reservation(1)),
+            lambda: ledger.commit("/out", "r0", "k"),
+        ):
+            with pytest.raises(KeyboardInterrupt):
+                call()
+    assert len(ledger.entries()) == 3
+    assert opened().complaints() == []
+    with monkeypatch.context() as patch:  # after the key store has counted, before the ledger has
+        patch.setattr(Ledger, "_read", staticmethod(_interrupted))
+        with pytest.raises(KeyboardInterrupt):
+            ledger.reserve(reservation(2))
+    KeyStore.next_generation(ledger._memory._store)  # type: ignore[union-attr]
+    assert opened().complaints() == []
+    ledger.reserve(reservation(2))
+    assert opened().complaints() == []
+
+
+def test_a_line_that_is_cut_off_in_the_copy_is_written_again(
+    opened: Callable[..., Ledger], tmp_path: Path
+) -> None:
+    ledger = opened()
+    for number in range(2):
+        ledger.reserve(reservation(number))
+    (copy,) = (tmp_path / "keys" / "ledgers").glob("*.jsonl")
+    assert copy.stat().st_mode & 0o077 == 0
+    copy.write_bytes(copy.read_bytes()[:-40])
+    assert opened().complaints() == []
+    ledger.reserve(reservation(2))
+    lines = copy.read_text().splitlines()
+    assert [json.loads(line)["hash"] for line in lines] == [e.hash for e in ledger.entries()]
+
+
+def test_who_reads_while_others_write_is_not_alarmed(opened: Callable[..., Ledger]) -> None:
+    ledger = opened()
+    ledger.reserve(reservation(0))
+    memory = ledger._memory
+    assert memory is not None
+    head, entries = memory.head(), ledger.entries()
+    opened().reserve(reservation(1))  # another process with the same key store
+    assert memory.complaints(entries, head) == []
+    memory.remember(entries)  # of an older state: what is newer stays
+    found = memory.head()
+    assert found is not None and found.seq == 2
+
+
+def test_a_copy_that_cannot_be_written_is_told(
+    opened: Callable[..., Ledger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = opened()
+
+    def full(*_: object) -> None:
+        raise KeyStoreError("no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KeyStore, "append", full)
+        with pytest.raises(KeyStoreError):
+            ledger.reserve(reservation(0))
+    ledger.reserve(reservation(0))
+    assert len(ledger.entries()) == 1
+
+
+# The key store forgot
+
+
+def test_a_key_store_from_an_old_backup_is_noticed(
+    opened: Callable[..., Ledger], tmp_path: Path
+) -> None:
+    """Catches receipts and keys that are those of an earlier day."""
+    opened().reserve(reservation(0))
+    shutil.copytree(tmp_path / "keys", tmp_path / "backup")
+    for number in (1, 2):
+        opened().reserve(reservation(number))
+    opened("others").reserve(reservation(3))
+    shutil.rmtree(tmp_path / "keys")
+    (tmp_path / "backup").rename(tmp_path / "keys")
+    ledger = opened()
+    with pytest.raises(LedgerError, match="notes 3 of its reservations, and it counts 1"):
+        ledger.check_remembered()
+    assert opened("others").complaints() == []
+    accepted = ledger.accept(*OFFICER)
+    assert accepted.again == []
+    assert "has nothing that the ledger lacks" in reading.accepted_text(accepted)
+    assert opened().complaints() == []
+    opened().reserve(reservation(4))
+    assert opened().complaints() == []
+
+
+def test_a_key_store_used_in_two_places_is_noticed(
+    opened: Callable[..., Ledger], tmp_path: Path
+) -> None:
+    opened().reserve(reservation(0))
+    shutil.copytree(tmp_path / "keys", tmp_path / "clone")
+    opened("clone").reserve(reservation(1))
+    assert "is used in two places" in opened().complaints()[0]
+
+
+# The command
+
+
+def test_a_restored_ledger_stops_releases_until_the_officer_says_what_happened(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = csv_log(tmp_path / "log.csv", list(small_rows()))
+    place = ["--key_store", tmp_path / "keys", "--ledger", f"sqlite:///{tmp_path}/ledger.sqlite"]
+    common = [
+        "release", "--input", log, "--output", tmp_path / "out", *place, "--method",
+        "variant-histogram", "--epsilon", "1", "--runner", "InMemory", "--parts", 1, "--release_id",
+    ]  # fmt: skip
+    assert tracecloak(*common, "r1") == 0
+    shutil.copy(tmp_path / "ledger.sqlite", tmp_path / "backup")
+    assert tracecloak(*common, "r2") == 0
+    shutil.copy(tmp_path / "backup", tmp_path / "ledger.sqlite")
+    assert tracecloak(*common, "r3") == 6
+    assert "was restored from an older backup" in capsys.readouterr().err
+    assert not (tmp_path / "out" / "run_id=r3").exists()
+    assert as_typed("ledger", "verify", *place) == 6
+    capsys.readouterr()
+    assert as_typed("ledger", "accept", *place, "--by", "A. Officer", "--reason", "disk") == 0
+    assert "release r2 in" in capsys.readouterr().out
+    assert as_typed("ledger", "verify", *place) == 0
+    assert tracecloak(*common, "r3") == 0
+    assert as_typed("ledger", "show", *place) == 0
+    shown = capsys.readouterr().out
+    assert "3 releases, 0 of them open" in shown and "A. Officer: disk" in shown
+    (tmp_path / "ledger.sqlite").unlink()
+    assert tracecloak(*common, "r4") == 6
+    assert as_typed("ledger", "accept", *place, "--by", "A. Officer", "--reason", "lost") == 0
+    capsys.readouterr()
+    assert as_typed("ledger", "show", *place) == 0
+    assert "3 releases, 0 of them open" in capsys.readouterr().out
+
+
+def _interrupted(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,123 @@
+"""A release is taken back: its files go, what it spent stays, and the ledger says who and why."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.releasing import as_typed, csv_log, ledger_entries, small_rows, tracecloak
+from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
+
+
+@pytest.fixture
+def common(tmp_path: Path) -> list[object]:
+    log = csv_log(tmp_path / "log.csv", list(small_rows()))
+    return [
+        "release", "--input", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
+        "--method", "variant-histogram", "--epsilon", "1", "--runner", "InMemory", "--parts", 1,
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> list[object]:
+    return [
+        "ledger", "withdraw", "--output", f"{tmp_path}/x/../out", "--key_store", tmp_path / "keys",
+        "--by", "A. Officer", "--reason", "a name was in it", "--release_id",
+    ]  # fmt: skip
+
+
+def actions(tmp_path: Path) -> list[str]:
+    return [entry.action for entry in ledger_entries(tmp_path / "keys")]
+
+
+def latest(tmp_path: Path) -> str | None:
+    path = tmp_path / "out" / "latest.json"
+    return json.loads(path.read_text())["run_id"] if path.exists() else None
+
+
+def test_a_withdrawn_release_is_gone_and_stays_spent(
+    common: list[object],
+    command: list[object],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name in ("r1", "r2", "r3"):
+        assert tracecloak(*common, "--release_id", name) == 0
+    assert as_typed(*command, "r3") == 0
+    assert "What it spent stays spent" in capsys.readouterr().out
+    assert not list(tmp_path.rglob("run_id=r3"))
+    assert not list((tmp_path / "keys" / "operator").glob("r3-*"))
+    assert latest(tmp_path) == "r2"
+    assert as_typed(*command, "r1") == 0
+    assert latest(tmp_path) == "r2"  # which points at another
+    assert as_typed(*command, "r1") == 0
+    withdrawn = [e for e in ledger_entries(tmp_path / "keys") if e.action == "withdraw"]
+    assert [e.release_id for e in withdrawn] == ["r3", "r1"]
+    assert withdrawn[0].facts == {"by": "A. Officer", "reason": "a name was in it"}
+    assert as_typed("ledger", "show", "--key_store", tmp_path / "keys") == 0
+    shown = capsys.readouterr().out
+    assert "3 releases, 0 of them open" in shown and "A. Officer: a name was in it" in shown
+
+    before = actions(tmp_path)
+    assert tracecloak(*common, "--release_id", "r1") == 2
+    assert "was withdrawn, and is not released again" in capsys.readouterr().err
+    # Nor by a key store that never saw it.
+    other = [*common, "--key_store", tmp_path / "keys2", "--release_id", "r1"]
+    assert tracecloak(*other, "--ledger", f"sqlite:///{tmp_path}/keys/ledger.db") == 2
+    assert "was withdrawn on" in capsys.readouterr().err
+    assert actions(tmp_path) == before
+    assert as_typed(*command, "r2") == 0
+    assert latest(tmp_path) is None
+    assert not (tmp_path / "out" / "latest.json").exists()
+
+
+def test_what_is_not_committed_cannot_be_withdrawn(
+    command: list[object], common: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tracecloak(*common, "--release_id", "r1") == 0
+    assert as_typed(*command, "r9") == 2
+    assert "is not committed in" in capsys.readouterr().err
+    assert as_typed(*command, "../out") == 2
+    assert (tmp_path / "out" / "run_id=r1").exists()
+
+
+STEPS = [(KeyStore, "withdraw"), (ReleaseFolder, "withdraw"), (ReleaseFolder, "_point_latest")]
+
+
+@pytest.mark.parametrize(("owner", "step"), STEPS, ids=[f"{o.__name__} {s}" for o, s in STEPS])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_what_was_cut_off_is_finished_by_the_same_command(
+    common: list[object],
+    command: list[object],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    owner: type,
+    step: str,
+    when: str,
+) -> None:
+    """Catches files that stay and are taken for a release, or go and nobody says why."""
+    for name in ("r1", "r2"):
+        assert tracecloak(*common, "--release_id", name) == 0
+    original = getattr(owner, step)
+
+    def cut_off(self: Any, *arguments: Any) -> None:
+        if when == "after":
+            original(self, *arguments)
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, step, cut_off)
+        assert as_typed(*command, "r2") == 6
+    assert actions(tmp_path)[-1] == "withdraw"
+    if (owner, when) != (KeyStore, "before"):
+        assert tracecloak(*common, "--release_id", "r2") == 2
+    assert as_typed(*command, "r2") == 0
+    assert actions(tmp_path).count("withdraw") == 1
+    assert not list((tmp_path / "out").rglob("run_id=r2"))
+    assert latest(tmp_path) == "r1"
+    assert tracecloak(*common, "--release_id", "r2") == 2
+    assert "was withdrawn" in capsys.readouterr().err
