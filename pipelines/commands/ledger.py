@@ -196,6 +196,29 @@ def _migrate(flags: Flags) -> int:
     return _verify(flags)
 
 
+def _resume(flags: Flags) -> int:
+    from tracecloak.pipelines.budget.unfinished import resume_text
+
+    print(resume_text(_store(flags), _opened(flags)), end="")
+    return 0
+
+
+def _forfeit(flags: Flags) -> int:
+    from tracecloak.pipelines.budget.unfinished import forfeit
+
+    folder = forfeit(
+        _store(flags),
+        _opened(flags),
+        flags["output"],
+        flags["release_id"],
+        flags["by"],
+        flags["reason"],
+    )
+    print(f"given up  {folder.final}")
+    print("What it reserved stays spent, and its key is destroyed.")
+    return 0
+
+
 def _withdraw(flags: Flags) -> int:
     from tracecloak.pipelines.budget.withdrawing import withdraw
 
@@ -231,6 +254,12 @@ ACTIONS: Mapping[str, Action] = {
         ("name", "account", *_SIGNED),
         _dataset,
         {"account": {"required": True, "help": "the account that alone pays for its releases"}},
+    ),
+    "resume": Action("list the releases that were cut off and wait for a rerun", (), _resume),
+    "forfeit": Action(
+        "give up a release that was cut off: it stays spent, and draws nothing any more",
+        ("output", "release_id", *_SIGNED),
+        _forfeit,
     ),
     "withdraw": Action(
         "take a release back: its files go, and what it spent stays spent",

@@ -65,7 +65,7 @@ class ReleaseManifest:
         guarantee: What it promises.
         operations: What the method does to the log.
         spends: The parts of epsilon and delta, as JSON values; none without a finite epsilon.
-        config_digest: Digest of all that determines the released bytes beside the input, the key and
+        config_digest: Digest of all that determines the released bytes beside input, key, and the
             filters, whose values can be of the data.
         key_fingerprint: Tells release keys apart.
         exact_noise: Whether the noise came from exact samplers.

@@ -483,7 +483,7 @@ def original(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def release(tmp_path: Path, original: str, *flags: object) -> Path:
     folder = tmp_path / str(flags[1])
-    common = ("--input", original, "--output", folder, "--runner", "InMemory")
+    common = ("--input", original, "--output", folder, "--runner", "InMemory", "--release_id", "r")
     assert tracecloak("release", *common, *flags) == 0
     return folder
 

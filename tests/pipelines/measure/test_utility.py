@@ -124,7 +124,16 @@ def original(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def evaluation(tmp_path: Path, original: str, *flags: object) -> dict[str, object]:
-    common = ("--input", original, "--output", tmp_path / "out", "--runner", "InMemory")
+    common = (
+        "--input",
+        original,
+        "--output",
+        tmp_path / "out",
+        "--runner",
+        "InMemory",
+        "--release_id",
+        f"r{len(list(tmp_path.glob('out/run_id=*')))}",
+    )
     assert tracecloak("release", *common, *flags) == 0
     report = tmp_path / "e.json"
     released = ("--released", tmp_path / "out", "--output", report)

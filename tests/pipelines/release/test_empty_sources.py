@@ -78,7 +78,7 @@ def test_missing_partitions_of_two_days_are_two_releases_and_a_partition_that_co
     """Catches a day that counts as released because another day was as empty."""
     for day in (1, 2):
         source = f"{tmp_path}/day={day}/"
-        assert release(tmp_path, "private-dfg", BOUGHT, source, release_id=None) == 0
+        assert release(tmp_path, "laplace-dfg", {"epsilon": 1}, source, release_id=None) == 0
     assert len(list((tmp_path / "out").glob("run_id=*"))) == 2
     assert release(tmp_path, "private-dfg", BOUGHT, source, release_id="r") == 0
     (tmp_path / "day=2").mkdir()

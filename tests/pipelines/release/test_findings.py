@@ -31,7 +31,7 @@ def release(tmp_path: Path, source: Path, *flags: object) -> int:
     return tracecloak(
         "release", "--input", source, "--output", tmp_path / "out", "--key_store",
         tmp_path / "keys", "--method", "private-dfg", "--epsilon", 1, "--buy_vocabulary",
-        "--release_id", "r", *flags,
+        "--release_id", "r", "--max_error_ratio", 0.01, *flags,
     )  # fmt: skip
 
 

@@ -221,7 +221,7 @@ def test_too_many_records_without_individual_end_the_run_with_3(
 ) -> None:
     """Catches a release of the few who have a name."""
     log = individual_log(tmp_path / "log.csv", with_missing(20))
-    release(tmp_path, log, *HISTOGRAM, "--runner", runner, code=3)
+    release(tmp_path, log, *HISTOGRAM, "--max_error_ratio", 0.01, "--runner", runner, code=3)
     told = capsys.readouterr().err
     assert "more than max_error_ratio=0.01 of the records are malformed" in told
     assert "person-" not in told and "case-" not in told
