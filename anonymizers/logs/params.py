@@ -96,7 +96,7 @@ class PrivateLogParams(ListedParams):
     """How variants are made: a method that releases variants, or auto: auto-variants, and at delta
     0 privtree."""
     length_quantile: Exact = Field(Decimal("0.95"), gt=0, lt=1, decimal_places=3)
-    """Share of the cases that a bought max_trace_length shall not cut."""
+    """Share of the cases that a bought max_trace_length shall not cut, at most three decimals."""
     first_date: str | None = None
     """First date of the log, public, such as 2026-01-01; without it the range of time is bought."""
     last_date: str | None = None

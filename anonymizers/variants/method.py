@@ -7,6 +7,7 @@ public or bought; all of the rest of the budget is the generator's.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
@@ -44,9 +45,9 @@ from tracecloak.schemas.published.manifest import Operation
 class VariantLogParams(ListedParams):
     """Parameters of the methods that generate variants."""
 
-    length_quantile: Exact = Field("0.95", gt=0, lt=1)  # type: ignore[assignment]
-    """Share of the cases that a bought max_trace_length shall not cut; without max_trace_length it
-    is bought with 5 % of epsilon."""
+    length_quantile: Exact = Field(Decimal("0.95"), gt=0, lt=1, decimal_places=3)
+    """Share of the cases that a bought max_trace_length shall not cut, at most three decimals;
+    without max_trace_length it is bought with 5 % of epsilon."""
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> VariantLogParams:
