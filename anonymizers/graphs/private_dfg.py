@@ -43,7 +43,11 @@ from tracecloak.anonymizers.rigorous.bought import (
     norm_grid,
     vocabulary_part,
 )
-from tracecloak.anonymizers.rigorous.cells import excess_of_pairs, possible_pairs
+from tracecloak.anonymizers.rigorous.cells import (
+    excess_of_pairs,
+    most_names_of_pairs,
+    possible_pairs,
+)
 from tracecloak.anonymizers.rigorous.names import ListedParams
 from tracecloak.anonymizers.rigorous.params import DECLARED, Exact, guarantee_of
 from tracecloak.anonymizers.rigorous.parts import (
@@ -89,11 +93,15 @@ class PrivateDfgParams(ListedParams):
         if self.delta == 0 and self.l2_clip is not None:
             raise ValueError("l2_clip is for delta above 0; with delta 0 max_trace_length bounds")
         if self.n_words is not None:
-            n_bins = self.n_duration_bins if self.durations else 1
-            if excess := excess_of_pairs(self.n_words, n_bins):
+            if excess := excess_of_pairs(self.n_words, self.n_bins):
                 raise ValueError(excess)
         self.check_names()
         return self
+
+    @property
+    def n_bins(self) -> int:
+        """Duration bins of a pair, 1 without durations."""
+        return self.n_duration_bins if self.durations else 1
 
     @property
     def is_pure(self) -> bool:
@@ -111,7 +119,9 @@ class PrivateDfgParams(ListedParams):
         bought = []
         if self.vocabulary is None:
             other = "; all others count as __other__"
-            bought.append(vocabulary_part(self.max_activities, self.max_units, other))
+            most = most_names_of_pairs(self.n_bins)
+            of_unit = self.max_activities, self.max_units
+            bought.append(vocabulary_part(*of_unit, other, most_names=most))
         if self.buys_clip:
             norms = NormsOfCases(self.n_duration_bins if self.durations else None)
             bought.append(clip_part(norms, UNITS, Fraction(self.clip_quantile), self.max_units))
@@ -275,11 +285,7 @@ class PrivateDfg(contract.Anonymizer):
         params: PrivateDfgParams,
         randomness: Randomness,
     ) -> contract.Decision:
-        """Decides a round.
-
-        Raises:
-            UsageError: The vocabulary has too many possible pairs.
-        """
+        """Decides a round."""
         made = decided(params.parts, round_name, params.shares, statistics, decisions, randomness)
         return made[round_name]
 
@@ -322,7 +328,7 @@ def edges_part(params: PrivateDfgParams) -> Part:
     def decide(given: Given) -> GraphDecision:
         vocabulary = known_vocabulary(params.words, given.decisions)
         borders = params.borders_us
-        domain = possible_pairs(vocabulary, 1 if borders is None else len(borders) + 1)
+        domain = possible_pairs(vocabulary, params.n_bins)
         chosen = clip_of(given.decisions, params)
         noise = params.edges_noise(given.epsilon, given.delta, chosen)
         flows: ClippedFlows = given.statistics["flows"]
