@@ -13,7 +13,6 @@ Canonne, Kamath and Steinke (NeurIPS 2020) for the noise; Balle and Wang (ICML 2
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -40,7 +39,7 @@ from tracecloak.anonymizers.rigorous.bought import (
     clip_part,
     in_vocabulary,
     known_vocabulary,
-    norm_grid,
+    largest_clip,
     vocabulary_part,
 )
 from tracecloak.anonymizers.rigorous.cells import (
@@ -310,8 +309,7 @@ def edges_part(params: PrivateDfgParams) -> Part:
 
     def spends(epsilon: Fraction, delta: Fraction) -> tuple[Spend, ...]:
         if clip is None:
-            largest = math.ceil(math.sqrt(norm_grid()[-1]) * UNITS)
-            params.edges_noise(epsilon, delta, largest)  # or is refused
+            params.edges_noise(epsilon, delta, largest_clip() * UNITS)  # or is refused
         noise = params.edges_noise(epsilon, delta, clip or UNITS)
         return (spend_of("edges", epsilon, delta, noise, is_any_clip=clip is None),)
 

@@ -42,6 +42,7 @@ from tracecloak.anonymizers.rigorous.bought import (
     clip_part,
     in_vocabulary,
     known_vocabulary,
+    largest_clip,
     norm_grid,
     within_length,
 )
@@ -341,8 +342,7 @@ def durations_part(params: PrivateLogParams, weight: Fraction) -> Part:
 
     def spends(epsilon: Fraction, delta: Fraction) -> tuple[Spend, ...]:
         if clip is None:
-            largest = int(math.sqrt(norm_grid()[-1])) + 1
-            durations_noise(epsilon, delta, largest * UNITS, units)  # or is refused
+            durations_noise(epsilon, delta, largest_clip() * UNITS, units)  # or is refused
         noise = durations_noise(epsilon, delta, clip or UNITS, units)
         return (spend_of("durations", epsilon, delta, noise, is_any_clip=clip is None),)
 

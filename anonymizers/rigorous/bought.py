@@ -116,6 +116,11 @@ def norm_grid() -> np.ndarray:
     return np.unique(np.rint(norms**2).astype(np.int64))
 
 
+def largest_clip() -> int:
+    """Returns a whole number that no norm of the grid exceeds, in occurrences."""
+    return math.isqrt(int(norm_grid()[-1]) - 1) + 1
+
+
 def choose_clip(
     norms: CaseNorms,
     epsilon: Fraction,
