@@ -128,10 +128,13 @@ LOGS: dict[str, list[Record]] = {
 
 
 def written(folder: Path, log: Sequence[Record]) -> Path:
-    """Writes a log; JSON lines hold any text."""
+    """Writes a log as JSON lines, which hold any text, or an empty one as CSV, with its columns."""
+    if not log:
+        path = folder / "log.csv"
+        path.write_text(",".join(record("", "", "")) + "\n")
+        return path
     path = folder / "log.jsonl"
-    head = [record("", "", "")] if not log else []  # for the columns, and no event
-    path.write_text("".join(json.dumps(event) + "\n" for event in [*head, *log]))
+    path.write_text("".join(json.dumps(event) + "\n" for event in log))
     return path
 
 
