@@ -210,7 +210,7 @@ def largest_of_gapped(strategy: Strategy, gap: int) -> int:
 @pytest.mark.parametrize("length", [2, 3, 5, 8])
 @pytest.mark.parametrize("gap", [2, 3, 4, 7, 12])
 def test_gapped_cases_of_sliding_sums_are_covered_and_hardly_more(length: int, gap: int) -> None:
-    """All choices among twelve steps, by squares: what one column takes from another is not paid."""
+    """All choices among twelve steps, by squares: what columns take from each other is not paid."""
     strategy = Strategy(12, length)
     attained = largest_of_gapped(strategy, gap)
     bound = strategy.norm_over_all(Participation(1, gap)) ** 2
