@@ -296,7 +296,7 @@ def test_noise_for_the_largest_clip_that_may_be_bought_is_asked_for_before_it_is
 ) -> None:
     """An attribute's share is smaller than that of the durations, and its noise wider."""
     params = {
-        "epsilon": "2e-5", "delta": "1e-6", "vocabulary": ("A",), "max_trace_length": 9,
+        "epsilon": "0.05", "delta": "1e-6", "vocabulary": ("A",), "max_trace_length": 9,
         "attributes": {"org:resource": {"values": ["R1"]}}, "budget_split": {"attributes": "1e-6"},
     }  # fmt: skip
     assert refused(tmp_path, "private-log", params)
