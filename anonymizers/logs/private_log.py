@@ -26,6 +26,7 @@ from tracecloak.anonymizers.logs.attributes import attribute_of_traces, part_nam
 from tracecloak.anonymizers.logs.generated_times import timed
 from tracecloak.anonymizers.logs.params import LOG, ROUNDS, PrivateLogParams
 from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.noise.samplers import LARGEST_TERM
 from tracecloak.anonymizers.rigorous.bought import known_vocabulary
 from tracecloak.anonymizers.rigorous.params import DECLARED, guarantee_of
 from tracecloak.anonymizers.rigorous.parts import (
@@ -170,7 +171,7 @@ class PrivateLog(contract.Anonymizer):
         if round_name == LOG:
             variants: ReleasedVariants = made["variants"]
             found = variants.n_cases
-            wanted = known.get("sizes", found)
+            wanted = min(known.get("sizes", found), params.max_cases or LARGEST_TERM)
             sized = fitting(variants.resized(wanted), params.max_cases)
             n_cases = sized.n_cases or wanted
             made["variants"] = sized

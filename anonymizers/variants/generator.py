@@ -154,8 +154,8 @@ def variants_part(
 
 
 _SECOND_US = 1_000_000
-# Cases and events that are released at most where no max_cases is declared: at a tiny epsilon the
-# noise could ask for more than there is room for.
+# Cases and events that are released at most unless more are declared: at a tiny epsilon the noise
+# could ask for more than there is room for.
 _MOST_CASES = 10_000_000
 _MOST_EVENTS = 1 << 28
 # Noisy counts beyond it are taken as it, so that the sum of all fits 64 bits.
@@ -170,14 +170,15 @@ def fitting(variants: ReleasedVariants, max_cases: int | None) -> ReleasedVarian
 
     Args:
         variants: With noisy counts.
-        max_cases: Public: how many cases there are at most. None: 10 million and 2^28 events.
+        max_cases: Public: how many cases the log has at most, or None. There is room for 10 million
+            cases and 2^28 events, and for more in proportion if so many are declared.
     """
     counts = np.minimum(variants.counts, _LARGEST_COUNT)
-    n_cases, most = int(counts.sum()), max_cases or _MOST_CASES
-    if max_cases is None:
-        n_events = float(np.diff(variants.offsets) @ counts.astype(np.float64))
-        if n_events > _MOST_EVENTS:
-            most = min(most, int(n_cases * (_MOST_EVENTS / n_events)))
+    n_cases, most = int(counts.sum()), max(_MOST_CASES, max_cases or 0)
+    most_events = _MOST_EVENTS * (most / _MOST_CASES)
+    n_events = float(np.diff(variants.offsets) @ counts.astype(np.float64))
+    if n_events > most_events:
+        most = min(most, int(n_cases * (most_events / n_events)))
     if n_cases <= most:
         return variants
     return replace(variants, counts=counts).resized(most)
