@@ -13,7 +13,6 @@ Canonne, Kamath and Steinke (NeurIPS 2020) for the noise; Balle and Wang (ICML 2
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -40,10 +39,14 @@ from tracecloak.anonymizers.rigorous.bought import (
     clip_part,
     in_vocabulary,
     known_vocabulary,
-    norm_grid,
+    largest_clip,
     vocabulary_part,
 )
-from tracecloak.anonymizers.rigorous.cells import excess_of_pairs, possible_pairs
+from tracecloak.anonymizers.rigorous.cells import (
+    excess_of_pairs,
+    most_names_of_pairs,
+    possible_pairs,
+)
 from tracecloak.anonymizers.rigorous.names import ListedParams
 from tracecloak.anonymizers.rigorous.params import DECLARED, Exact, guarantee_of
 from tracecloak.anonymizers.rigorous.parts import (
@@ -89,11 +92,15 @@ class PrivateDfgParams(ListedParams):
         if self.delta == 0 and self.l2_clip is not None:
             raise ValueError("l2_clip is for delta above 0; with delta 0 max_trace_length bounds")
         if self.n_words is not None:
-            n_bins = self.n_duration_bins if self.durations else 1
-            if excess := excess_of_pairs(self.n_words, n_bins):
+            if excess := excess_of_pairs(self.n_words, self.n_bins):
                 raise ValueError(excess)
         self.check_names()
         return self
+
+    @property
+    def n_bins(self) -> int:
+        """Duration bins of a pair, 1 without durations."""
+        return self.n_duration_bins if self.durations else 1
 
     @property
     def is_pure(self) -> bool:
@@ -111,7 +118,9 @@ class PrivateDfgParams(ListedParams):
         bought = []
         if self.vocabulary is None:
             other = "; all others count as __other__"
-            bought.append(vocabulary_part(self.max_activities, self.max_units, other))
+            most = most_names_of_pairs(self.n_bins)
+            of_unit = self.max_activities, self.max_units
+            bought.append(vocabulary_part(*of_unit, other, most_names=most))
         if self.buys_clip:
             norms = NormsOfCases(self.n_duration_bins if self.durations else None)
             bought.append(clip_part(norms, UNITS, Fraction(self.clip_quantile), self.max_units))
@@ -275,11 +284,7 @@ class PrivateDfg(contract.Anonymizer):
         params: PrivateDfgParams,
         randomness: Randomness,
     ) -> contract.Decision:
-        """Decides a round.
-
-        Raises:
-            UsageError: The vocabulary has too many possible pairs.
-        """
+        """Decides a round."""
         made = decided(params.parts, round_name, params.shares, statistics, decisions, randomness)
         return made[round_name]
 
@@ -304,8 +309,7 @@ def edges_part(params: PrivateDfgParams) -> Part:
 
     def spends(epsilon: Fraction, delta: Fraction) -> tuple[Spend, ...]:
         if clip is None:
-            largest = math.ceil(math.sqrt(norm_grid()[-1]) * UNITS)
-            params.edges_noise(epsilon, delta, largest)  # or is refused
+            params.edges_noise(epsilon, delta, largest_clip() * UNITS)  # or is refused
         noise = params.edges_noise(epsilon, delta, clip or UNITS)
         return (spend_of("edges", epsilon, delta, noise, is_any_clip=clip is None),)
 
@@ -322,7 +326,7 @@ def edges_part(params: PrivateDfgParams) -> Part:
     def decide(given: Given) -> GraphDecision:
         vocabulary = known_vocabulary(params.words, given.decisions)
         borders = params.borders_us
-        domain = possible_pairs(vocabulary, 1 if borders is None else len(borders) + 1)
+        domain = possible_pairs(vocabulary, params.n_bins)
         chosen = clip_of(given.decisions, params)
         noise = params.edges_noise(given.epsilon, given.delta, chosen)
         flows: ClippedFlows = given.statistics["flows"]

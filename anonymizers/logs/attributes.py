@@ -38,8 +38,12 @@ from tracecloak.anonymizers.accounting.sensitivity import of_clipped_cells, of_e
 from tracecloak.anonymizers.logs.step_durations import noise_text
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_counts, variance_of
-from tracecloak.anonymizers.rigorous.bought import in_vocabulary, known_vocabulary, within_length
-from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
+from tracecloak.anonymizers.rigorous.bought import (
+    in_vocabulary,
+    known_vocabulary,
+    largest_clip,
+    within_length,
+)
 from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.anonymizers.rigorous.sum_noise import gaussian_sums, laplace_sums, spend_of
 from tracecloak.schemas.errors import UsageError
@@ -176,6 +180,8 @@ def attribute_spend(
         return spend_of(what, epsilon, delta, noise)
     is_any_clip = clip_units is None and delta > 0
     if is_any_clip:
+        # What may be bought at most must be drawable, or a release would fail by what was bought.
+        attribute_noise(attribute, epsilon, delta, largest_clip() * UNITS, max_units)
         clip_units = UNITS
     if clip_units is None:
         raise UsageError(f"{what} needs clip_units where delta is 0")
@@ -209,20 +215,12 @@ def decide_attribute(
     Args:
         attribute: The attribute.
         counted: What `AttributeCounter` counted, over the whole log.
-        n_activities: Size of the public or bought vocabulary.
+        n_activities: Size of the public or bought vocabulary. A log with times has at most some
+            2,000 names and an attribute some 1,000 cells, so noise can be drawn for all of them.
         noise: Of one cell, see `attribute_noise`.
         randomness: The release's.
-
-    Raises:
-        UsageError: There are too many cells.
     """
     n_cells = attribute.n_cells
-    if n_activities * n_cells > MAX_CELLS:
-        raise UsageError(
-            f"attribute {attribute.name!r} has {n_cells:,} cells for each of {n_activities:,} "
-            f"activities, more than {MAX_CELLS:,} in all; declare fewer values or bins, or give a "
-            "smaller vocabulary"
-        )
     noisy = noisy_counts(
         counted, n_activities * n_cells, noise, f"attribute/{attribute.name}", randomness
     )

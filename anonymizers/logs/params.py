@@ -21,6 +21,7 @@ from tracecloak.anonymizers.logs.step_durations import (
     DEFAULT_BINS,
     durations_part,
     excess_of_durations,
+    most_names_of_durations,
     steps_clip_part,
 )
 from tracecloak.anonymizers.logs.time_bins import MIN_BINS
@@ -33,7 +34,12 @@ from tracecloak.anonymizers.rigorous.bought import (
 from tracecloak.anonymizers.rigorous.names import ListedParams
 from tracecloak.anonymizers.rigorous.params import BOUGHT_SHARE, Exact
 from tracecloak.anonymizers.rigorous.parts import Part
-from tracecloak.anonymizers.variants.generator import Domain, VariantGenerator, variants_part
+from tracecloak.anonymizers.variants.generator import (
+    Domain,
+    VariantGenerator,
+    excess_of_names,
+    variants_part,
+)
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.attributes import Attribute, Declarations, declared
 from tracecloak.schemas.events.working_time import WorkingCalendar
@@ -96,7 +102,7 @@ class PrivateLogParams(ListedParams):
     """How variants are made: a method that releases variants, or auto: auto-variants, and at delta
     0 privtree."""
     length_quantile: Exact = Field(Decimal("0.95"), gt=0, lt=1, decimal_places=3)
-    """Share of the cases that a bought max_trace_length shall not cut."""
+    """Share of the cases that a bought max_trace_length shall not cut, at most three decimals."""
     first_date: str | None = None
     """First date of the log, public, such as 2026-01-01; without it the range of time is bought."""
     last_date: str | None = None
@@ -161,6 +167,8 @@ class PrivateLogParams(ListedParams):
         if self.n_words is not None and self.is_timed:
             if excess := excess_of_durations(self.n_words, self.n_duration_bins):
                 raise ValueError(excess)
+        if excess := excess_of_names(self.generator, self.n_words):
+            raise ValueError(excess)
         self.check_names()
         return self
 
@@ -188,6 +196,13 @@ class PrivateLogParams(ListedParams):
 
             return AutoVariants()
         return GENERATORS[self.variants]
+
+    @property
+    def most_names(self) -> int | None:
+        """Activities, OTHER included, that all parts can count by; None: any number."""
+        durations = most_names_of_durations(self.n_duration_bins) if self.is_timed else None
+        known = [most for most in (self.generator.most_names, durations) if most is not None]
+        return min(known, default=None)
 
     @property
     def log_time(self) -> LogTime:
@@ -243,7 +258,7 @@ class PrivateLogParams(ListedParams):
     def shares(self) -> dict[str, tuple[Fraction, Fraction]]:
         """(epsilon, delta) of each part; they add up to those of the release exactly.
 
-        Of delta, parts that need none have 0.
+        Of delta, parts that need none have 0. Where no part does, it is spent on the variants.
         """
         epsilon, delta = self.budget
         parts = self.parts
@@ -251,7 +266,8 @@ class PrivateLogParams(ListedParams):
         if not self.is_timed:  # weights are shares then
             weights["variants"] += 1 - sum(weights.values(), Fraction(0))
         share = _rounded(weights)
-        of_delta = _rounded({part.name: share[part.name] for part in parts if part.takes_delta})
+        takers = {part.name: share[part.name] for part in parts if part.takes_delta}
+        of_delta = _rounded(takers or {"variants": share["variants"]})
         return {
             name: (epsilon * own, delta * of_delta.get(name, Fraction(0)))
             for name, own in share.items()
@@ -292,7 +308,8 @@ def _bought(
 
 
 def _vocabulary(params: PrivateLogParams, weight: Fraction) -> Part:
-    return vocabulary_part(params.max_activities, params.max_units, "", weight, KNOWN)
+    of_unit = params.max_activities, params.max_units
+    return vocabulary_part(*of_unit, "", weight, KNOWN, params.most_names)
 
 
 def _length(params: PrivateLogParams, weight: Fraction) -> Part:
@@ -341,15 +358,16 @@ def default_split() -> dict[str, Fraction]:
 
 
 def _rounded(weights: Mapping[str, Fraction]) -> dict[str, Fraction]:
-    """The shares that weights stand for, rounded down but for that of the variants; they sum to 1.
+    """The shares that weights stand for, rounded down but for that of one part; they sum to 1.
 
-    None is 0, so long as no weight is below a millionth of all together.
+    That is the variants, or without them the last. None is 0, so long as no weight is below a
+    millionth of all together.
     """
     total = sum(weights.values(), Fraction(0))
+    rest = "variants" if "variants" in weights else list(weights)[-1]
     shares = {
         name: Fraction(max(int(weight / total * _PLACES), 1), _PLACES)
         for name, weight in weights.items()
-        if name != "variants"
+        if name != rest
     }
-    rest = 1 - sum(shares.values(), Fraction(0))
-    return {**shares, "variants": rest}
+    return {**shares, rest: 1 - sum(shares.values(), Fraction(0))}

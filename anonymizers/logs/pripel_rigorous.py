@@ -86,11 +86,7 @@ class PripelRigorous(PrivateLog):
         params: Any,
         randomness: Randomness,
     ) -> PartsDecision:
-        """Decides a round as `private-log` does, and prunes what comes of it.
-
-        Raises:
-            UsageError: A bought vocabulary has too many cells.
-        """
+        """Decides a round as `private-log` does, and prunes what comes of it."""
         decided = super().decide(round_name, statistics, decisions, params, randomness)
         if round_name != LOG:
             return decided

@@ -26,6 +26,7 @@ from tracecloak.anonymizers.logs.attributes import attribute_of_traces, part_nam
 from tracecloak.anonymizers.logs.generated_times import timed
 from tracecloak.anonymizers.logs.params import LOG, ROUNDS, PrivateLogParams
 from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.noise.samplers import LARGEST_TERM
 from tracecloak.anonymizers.rigorous.bought import known_vocabulary
 from tracecloak.anonymizers.rigorous.params import DECLARED, guarantee_of
 from tracecloak.anonymizers.rigorous.parts import (
@@ -36,17 +37,13 @@ from tracecloak.anonymizers.rigorous.parts import (
     sentences_of,
     spends_of,
 )
-from tracecloak.anonymizers.variants.generator import log_of
+from tracecloak.anonymizers.variants.generator import fitting, log_of
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.published.yields import Yield
-
-# Cases that are released at most where no max_cases is declared: at a tiny epsilon the noise could
-# ask for more than there is room for.
-_MOST_CASES = 10_000_000
 
 
 def unfolded(decisions: contract.Decisions) -> dict[str, Any]:
@@ -168,18 +165,17 @@ class PrivateLog(contract.Anonymizer):
         params: PrivateLogParams,
         randomness: Randomness,
     ) -> PartsDecision:
-        """Decides a round.
-
-        Raises:
-            UsageError: A bought vocabulary has too many cells.
-        """
+        """Decides a round."""
         known = unfolded(decisions)
         made = decided(params.parts, round_name, params.shares, statistics, known, randomness)
         if round_name == LOG:
             variants: ReleasedVariants = made["variants"]
-            n_cases = min(known.get("sizes", variants.n_cases), params.max_cases or _MOST_CASES)
-            made["variants"] = variants.resized(n_cases)
-            made["case_share"] = min(1.0, variants.n_cases / n_cases) if n_cases else 1.0
+            found = variants.n_cases
+            wanted = min(known.get("sizes", found), params.max_cases or LARGEST_TERM)
+            sized = fitting(variants.resized(wanted), params.max_cases)
+            n_cases = sized.n_cases or wanted
+            made["variants"] = sized
+            made["case_share"] = min(1.0, found / n_cases) if n_cases else 1.0
         return PartsDecision(made)
 
     def writes(self, params: PrivateLogParams) -> tuple[str, ...]:

@@ -42,13 +42,13 @@ from tracecloak.anonymizers.rigorous.bought import (
     clip_part,
     in_vocabulary,
     known_vocabulary,
+    largest_clip,
     norm_grid,
     within_length,
 )
-from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
+from tracecloak.anonymizers.rigorous.cells import MAX_CELLS, too_many_names
 from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.anonymizers.rigorous.sum_noise import gaussian_sums, laplace_sums, spend_of
-from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.events.working_time import WorkingTime
@@ -81,15 +81,16 @@ def n_cells_of(n_names: int, n_bins: int) -> int:
     return n_names * (n_names + 1) * n_bins
 
 
+def most_names_of_durations(n_bins: int) -> int:
+    """Returns how many names, OTHER included, a vocabulary can have at so many bins."""
+    return (math.isqrt(4 * (MAX_CELLS // n_bins) + 1) - 1) // 2
+
+
 def excess_of_durations(n_names: int, n_bins: int) -> str:
     """Returns what is wrong with so many names, OTHER included, and bins; empty if nothing is."""
-    if n_cells_of(n_names, n_bins) <= MAX_CELLS:
+    if n_names <= most_names_of_durations(n_bins):
         return ""
-    return (
-        f"a vocabulary of {n_names:,} activities with {n_bins} duration bins has more than "
-        f"{MAX_CELLS:,} cells to draw noise for; give a smaller vocabulary or fewer bins "
-        "(n_duration_bins)"
-    )
+    return too_many_names(most_names_of_durations(n_bins), n_bins)
 
 
 def whole_norm(max_trace_length: int) -> int:
@@ -240,18 +241,13 @@ def decide_durations(
 
     Args:
         counted: What `StepDurations` counts, exactly.
-        vocabulary: The public activities.
+        vocabulary: The activities, at most as many as `most_names_of_durations` says.
         n_bins: See `step_borders`.
         longest_us: Working time of the public range; no step takes longer.
         noise: What is added to each cell; calibrated to the clip by the caller.
         randomness: The release's.
-
-    Raises:
-        UsageError: The vocabulary has too many cells, whatever the counts.
     """
     n = len(vocabulary)
-    if excess := excess_of_durations(n, n_bins):
-        raise UsageError(excess)
     borders = step_borders(n_bins)
     noisy = noisy_counts(counted, n_cells_of(n, n_bins), noise, "step duration", randomness)
     pairs = noisy[: n * n * n_bins].reshape(n, n, n_bins)
@@ -346,8 +342,7 @@ def durations_part(params: PrivateLogParams, weight: Fraction) -> Part:
 
     def spends(epsilon: Fraction, delta: Fraction) -> tuple[Spend, ...]:
         if clip is None:
-            largest = int(math.sqrt(norm_grid()[-1])) + 1
-            durations_noise(epsilon, delta, largest * UNITS, units)  # or is refused
+            durations_noise(epsilon, delta, largest_clip() * UNITS, units)  # or is refused
         noise = durations_noise(epsilon, delta, clip or UNITS, units)
         return (spend_of("durations", epsilon, delta, noise, is_any_clip=clip is None),)
 

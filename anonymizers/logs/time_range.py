@@ -103,7 +103,8 @@ class LogTime:
         time_range: The public range; None if it is bought in the round TIME_RANGE.
 
     Raises:
-        UsageError: The public range has no working hour.
+        UsageError: The public range has no working hour, or none of the years from 1970 to 2099 if
+            it is bought.
     """
 
     calendar: WorkingCalendar
@@ -112,6 +113,9 @@ class LogTime:
     def __post_init__(self) -> None:
         if self.time_range is not None:
             self.calendar.over(self.time_range.first_us, self.time_range.last_us)
+        elif self.calendar.holidays:  # every other calendar is open in each week
+            zone = self.calendar.time_zone
+            self.calendar.over(_month_start_us(0, zone), _month_start_us(N_MONTHS, zone))
 
     def working_time(self, decisions: contract.Decisions) -> WorkingTime:
         """Returns the working time of the range, public or bought."""
@@ -220,11 +224,8 @@ def choose_time_range(
         counted: Cases by months.
         epsilon: What the choice spends.
         max_units: Cases of one unit.
-        calendar: The working hours and the time zone.
+        calendar: The working hours, of which there are some from 1970 to 2099, and the time zone.
         randomness: The release's.
-
-    Raises:
-        UsageError: The calendar has no working hour from 1970 to 2099.
     """
     # They begin so often that each window lies within one of those of the next length.
     most = [counted.within(length).max() for length in _LENGTHS]
@@ -241,7 +242,6 @@ def choose_time_range(
     span = TimeRange(*(_month_start_us(month, calendar.time_zone) for month in (first, last)))
     if not calendar.is_open_within(span.first_us, span.last_us):
         span = TimeRange(*(_month_start_us(month, calendar.time_zone) for month in (0, N_MONTHS)))
-        calendar.over(span.first_us, span.last_us)
     return TimeRangeDecision(span)
 
 

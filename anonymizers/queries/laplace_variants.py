@@ -67,6 +67,7 @@ class LaplaceVariantsParams(LevelParams):
             self.p_harmful,
             prunes_ended=prunes_all,
             prunes_last=prunes_all,
+            when_full=self.when_full,
             draw=truncated_laplace if self.form == "truncated" else draw_laplace,
             named="p_harmful",
         )
@@ -178,10 +179,11 @@ class LaplaceVariants(LevelMethod):
         """Asks level by level.
 
         Raises:
-            UsageError: A level has too many candidates, or the release too many events.
+            UsageError: As published, a level has too many candidates, or the release too many
+                events.
         """
         vocabulary = names_of(statistics, params)
         found = trace_variant_query(
             statistics["variants"], len(vocabulary), params.query, randomness, self.name
         )
-        return decision_of(found, vocabulary, half_width_of(params))
+        return decision_of(found, vocabulary, params, half_width_of(params))

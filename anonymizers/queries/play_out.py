@@ -28,6 +28,10 @@ from tracecloak.schemas.errors import UsageError
 
 # Arcs in all: it bounds time, to about 20 s, and memory, to about 2 GB.
 MAX_ARCS = 1 << 26
+_TOO_MANY = (
+    f"the noisy counts would add up to more than {MAX_ARCS:,} directly-follows pairs, which is the "
+    "most that is played out: raise epsilon, or give a smaller vocabulary or max_trace_length"
+)
 # Arcs whose random words are drawn in one go.
 _BLOCK = 1 << 20
 
@@ -61,7 +65,8 @@ def play_out(
     Raises:
         UsageError: The arcs are more than MAX_ARCS.
     """
-    refuse_excess(float(counts.sum(dtype=np.float64)))
+    if float(counts.sum(dtype=np.float64)) > MAX_ARCS:
+        raise UsageError(_TOO_MANY)
     stacks = _orders(sources, targets, counts, end, randomness, purpose)
     is_open = [True] * (end + 1)
     codes, lengths = array("i"), array("q")
@@ -91,21 +96,32 @@ def play_out(
     return offsets_of(np.array(lengths, np.int64)), np.array(codes, np.int32)
 
 
-def refuse_excess(n_arcs: float) -> None:
-    """Refuses what is too much to be played out.
+def playable(counts: np.ndarray) -> np.ndarray:
+    """Returns int64[n_arcs], counts of which no more than can be played out are left.
+
+    For releases that may not be refused on what the noise came to: all counts are made smaller in
+    proportion.
 
     Args:
-        n_arcs: Sum of the counts, or what is expected of it.
+        counts: int64[n_arcs], at least 0.
+    """
+    total = float(counts.sum(dtype=np.float64))
+    if total <= MAX_ARCS:
+        return counts
+    return np.floor(counts * (MAX_ARCS / total * (1 - 1e-9))).astype(np.int64)
+
+
+def refuse_excess(n_arcs: float) -> None:
+    """Refuses what is expected to be too much to be played out.
+
+    Args:
+        n_arcs: What is expected of the sum of the counts, from public numbers.
 
     Raises:
         UsageError: They are more than MAX_ARCS.
     """
     if n_arcs > MAX_ARCS:
-        raise UsageError(
-            f"the noisy counts add up to {n_arcs:,.0f} directly-follows pairs, and {MAX_ARCS:,} is "
-            "the most that is played out: raise epsilon, or give a smaller vocabulary or "
-            "max_trace_length"
-        )
+        raise UsageError(_TOO_MANY)
 
 
 def _orders(

@@ -33,7 +33,7 @@ from tracecloak.anonymizers.noise.published import positive_excess
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.queries.prefix_query import PrefixCounts
 from tracecloak.anonymizers.rigorous.params import Exact, drawable, guarantee_of
-from tracecloak.anonymizers.variants.generator import VariantsDecision, log_of
+from tracecloak.anonymizers.variants.generator import VariantsDecision, fitting, log_of
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
@@ -79,6 +79,11 @@ class LevelParams(NamesParams):
         if self.budget == "honest" and self.vocabulary is None:
             raise ValueError("budget honest needs a public vocabulary")
         return self
+
+    @property
+    def when_full(self) -> Literal["refuse", "keep largest"]:
+        """What happens where prefixes have too many continuations; noise must not refuse."""
+        return "refuse" if self.budget == "published" else "keep largest"
 
     @property
     def max_units(self) -> int:
@@ -158,26 +163,39 @@ def names_of(statistics: Mapping[str, ActivityVocabulary], params: LevelParams) 
 
 
 def decision_of(
-    found: PrefixCounts, vocabulary: ActivityVocabulary, half_width: int | None
+    found: PrefixCounts,
+    vocabulary: ActivityVocabulary,
+    params: LevelParams,
+    half_width: int | None,
 ) -> VariantsDecision:
     """Returns what is released of an answer: ended prefixes, and those of the last level.
 
+    With an honest budget the noise does not decide whether there is a release: of more cases than
+    there is room for, so many come out, in proportion.
+
+    Args:
+        found: The answer.
+        vocabulary: The alphabet.
+        params: The method's parameters.
+        half_width: Half the width of the counts' intervals, or None: there are none.
+
     Raises:
-        UsageError: The cases would have more than MAX_EVENTS events together.
+        UsageError: As published, the cases would have more than MAX_EVENTS events together.
     """
     # In floats, as a sum of so many counts could pass int64.
     n_events = float(np.diff(found.offsets).astype(float) @ found.counts)
-    if n_events > MAX_EVENTS:
+    if n_events > MAX_EVENTS and params.budget == "published":
         raise UsageError(
-            f"the noisy counts are those of {n_events:,.0f} events, and {MAX_EVENTS:,} is the most "
+            f"the noisy counts are those of more than {MAX_EVENTS:,} events, which is the most "
             "that is released: raise the pruning thresholds or epsilon, or lower max_prefix_length"
         )
     made = VariantHistogram.from_sequences(  # in the order of their codes
         encode_sequences(found.offsets, found.codes), found.counts
     )
-    return VariantsDecision(
-        most_frequent_first(vocabulary.names, made.offsets, made.codes, made.counts, half_width)
+    variants = most_frequent_first(
+        vocabulary.names, made.offsets, made.codes, made.counts, half_width
     )
+    return VariantsDecision(variants if params.budget == "published" else fitting(variants, None))
 
 
 def half_width_of(params: LevelParams) -> int:

@@ -200,7 +200,7 @@ def trace_variant_query(
         found.append((prefixes[parents[out]], symbol[out], noisy[out], is_end[out]))
         if is_last:
             break
-        growing = _within_bounds(np.flatnonzero(survives & ~is_end), noisy, n_symbols, depth, query)
+        growing = _within_bounds(np.flatnonzero(survives & ~is_end), noisy, n_symbols, query)
 
         number = np.full(len(symbol), -1)
         number[growing] = np.arange(len(growing))
@@ -221,17 +221,16 @@ def _with_noise(
 
 
 def _within_bounds(
-    growing: np.ndarray, noisy: np.ndarray, n_symbols: int, depth: int, query: LevelQuery
+    growing: np.ndarray, noisy: np.ndarray, n_symbols: int, query: LevelQuery
 ) -> np.ndarray:
     """Returns those of the prefixes that are continued, in their order."""
     if len(growing) * n_symbols <= query.max_candidates:
         return growing
     if query.when_full == "refuse":
         raise UsageError(
-            f"{query.named} {query.threshold} leaves {len(growing):,} prefixes of {depth + 1} "
-            f"events, which have {len(growing) * n_symbols:,} continuations, and "
-            f"{query.max_candidates:,} is the most that is asked for: raise {query.named} or "
-            "epsilon, or lower max_prefix_length"
+            f"{query.named} {query.threshold} leaves prefixes that have more than "
+            f"{query.max_candidates:,} continuations, which is the most that is asked for: raise "
+            f"{query.named} or epsilon, or lower max_prefix_length"
         )
     n_kept = query.max_candidates // n_symbols
     return np.sort(growing[np.argsort(-noisy[growing], kind="stable")[:n_kept]])

@@ -55,16 +55,17 @@ from tracecloak.anonymizers.queries.prefix_method import (
     text_of,
 )
 from tracecloak.anonymizers.queries.prefix_query import trace_variant_query
-from tracecloak.anonymizers.queries.sacofa_params import SacofaParams
+from tracecloak.anonymizers.queries.sacofa_params import (
+    MAX_ACTIVITIES,
+    TOO_MANY_ACTIVITIES,
+    SacofaParams,
+)
 from tracecloak.anonymizers.variants.generator import VariantsDecision
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.statistics.relations import ActivityRelations
-
-# The rules are matrices of activities by activities.
-MAX_ACTIVITIES = 4096
 
 
 @dataclass(frozen=True)
@@ -308,15 +309,12 @@ class Sacofa(LevelMethod):
         """Asks level by level.
 
         Raises:
-            UsageError: A level has too many candidates, the release too many events, or the log
-                too many activities.
+            UsageError: As published, a level has too many candidates, the release too many events,
+                or the log too many activities.
         """
         vocabulary = names_of(statistics, params)
         if len(vocabulary) > MAX_ACTIVITIES:
-            raise UsageError(
-                f"{self.name} compares activities pair by pair, and {MAX_ACTIVITIES:,} of them is "
-                "the most: give a public vocabulary of those that matter"
-            )
+            raise UsageError(TOO_MANY_ACTIVITIES)
         judge = RuleJudge(
             self._rules(statistics, vocabulary, params, randomness),
             params.harmful_from,
@@ -330,7 +328,7 @@ class Sacofa(LevelMethod):
         )
         # Made positive, a small count is no guide to the true one.
         return decision_of(
-            found, vocabulary, None if params.form == "positive" else half_width_of(params)
+            found, vocabulary, params, None if params.form == "positive" else half_width_of(params)
         )
 
     def _rules(

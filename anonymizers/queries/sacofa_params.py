@@ -20,6 +20,12 @@ from tracecloak.anonymizers.queries.prefix_method import Form, LevelParams
 from tracecloak.anonymizers.queries.prefix_query import LevelQuery
 from tracecloak.anonymizers.rigorous.params import Exact, drawable
 
+# The rules are matrices of activities by activities.
+MAX_ACTIVITIES = 4096
+TOO_MANY_ACTIVITIES = (
+    f"activities are compared pair by pair, and {MAX_ACTIVITIES:,} of them is the most, __other__ "
+    "included: give a public vocabulary of those that matter"
+)
 # No noisy count reaches it.
 _NEVER = LARGEST_TERM + 1
 
@@ -75,6 +81,8 @@ class SacofaParams(LevelParams):
             if self.budget != "honest":
                 raise ValueError("rules bought needs budget honest, which says what they cost")
             self.rule_query.scale  # noqa: B018  # or it cannot be drawn
+        if self.n_words is not None and self.n_words > MAX_ACTIVITIES:
+            raise ValueError(TOO_MANY_ACTIVITIES)
         return self
 
     def resolved(self) -> dict[str, Any]:
@@ -153,6 +161,7 @@ class SacofaParams(LevelParams):
             self.least_harmless,
             prunes_ended=prunes_all,
             prunes_last=prunes_all,
+            when_full=self.when_full,
             draw=truncated_laplace if self.form == "truncated" else draw_laplace,
             is_positive=self.form == "positive",
             harmful_threshold=self.least_harmful,

@@ -53,7 +53,7 @@ from tracecloak.anonymizers.queries.pair_query import (
     noise_of,
     published_guarantee,
 )
-from tracecloak.anonymizers.queries.play_out import play_out, refuse_excess
+from tracecloak.anonymizers.queries.play_out import play_out, playable, refuse_excess
 from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.anonymizers.variants.generator import VariantsDecision, log_of
 from tracecloak.schemas.arrays.sequences import encode_sequences
@@ -303,8 +303,8 @@ class Sapa(contract.Anonymizer):
         """Adds the noise and plays cases out.
 
         Raises:
-            UsageError: The log has so many names that noise on every pair cannot be drawn, or the
-                noisy counts are so many that they cannot be played out.
+            UsageError: As published, the log has so many names that noise on every pair cannot be
+                drawn, or the noisy counts are so many that they cannot be played out.
         """
         pairs = PairCounts.of(statistics["pairs"], statistics["names"], params)
         if params.query == "laplace":
@@ -312,10 +312,11 @@ class Sapa(contract.Anonymizer):
         else:
             noisy = exponential_query(pairs, statistics["distances"], params, randomness, self.name)
         words = pairs.vocabulary
+        counts = np.maximum(noisy, 0)
         offsets, codes = play_out(
             pairs.sources,
             pairs.targets,
-            np.maximum(noisy, 0),
+            playable(counts) if params.is_honest else counts,
             words.start,
             words.end,
             randomness,

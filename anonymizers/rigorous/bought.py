@@ -116,6 +116,11 @@ def norm_grid() -> np.ndarray:
     return np.unique(np.rint(norms**2).astype(np.int64))
 
 
+def largest_clip() -> int:
+    """Returns a whole number that no norm of the grid exceeds, in occurrences."""
+    return math.isqrt(int(norm_grid()[-1]) - 1) + 1
+
+
 def choose_clip(
     norms: CaseNorms,
     epsilon: Fraction,
@@ -205,13 +210,33 @@ def choose_vocabulary(
     max_activities: int,
     max_units: int,
     randomness: Randomness,
+    most_names: int | None = None,
 ) -> VocabularyDecision:
-    """Chooses the activities whose noisy number of cases reaches the threshold."""
+    """Chooses the activities whose noisy number of cases reaches the threshold.
+
+    Args:
+        counted: Cases by activity, exactly.
+        epsilon: What the choice spends.
+        delta: Likewise.
+        max_activities: Distinct activities of a case that count.
+        max_units: Cases of one unit.
+        randomness: The release's.
+        most_names: Of more, OTHER included, those with the largest noisy numbers are kept, and of
+            equal ones the first by name: what comes after could not be refused without telling of
+            the log. None: all are kept.
+    """
     stream = CellStream(randomness, "activity", randomness.identify("activity", counted.names))
     scale = vocabulary_scale(epsilon, delta, max_activities, max_units)
     noisy = counted.counts + draw_gaussian(stream, *scale)
     chosen = noisy >= vocabulary_threshold(epsilon, delta, max_activities, max_units)
-    names = [name for name in counted.names.filter(pa.array(chosen)).to_pylist() if name != OTHER]
+    named = sorted(
+        (-number, name)
+        for name, number in zip(
+            counted.names.filter(pa.array(chosen)).to_pylist(), noisy[chosen].tolist(), strict=True
+        )
+        if name != OTHER
+    )
+    names = [name for _, name in named[: None if most_names is None else most_names - 1]]
     return VocabularyDecision(ActivityVocabulary.public(names))
 
 
@@ -300,12 +325,24 @@ def bought_part(
     )
 
 
+def chosen_text(least: int, most_names: int | None) -> str:
+    """Returns which activities are chosen, in words.
+
+    Args:
+        least: Smallest noisy number of cases.
+        most_names: See `choose_vocabulary`.
+    """
+    at_most = "" if most_names is None else f", the {most_names - 1:,} most frequent at most"
+    return f"chooses activities of about {least:,} cases or more{at_most}"
+
+
 def vocabulary_part(
     max_activities: int,
     max_units: int,
     what_else: str = "",
     weight: Fraction = BOUGHT_SHARE,
     round_name: str = "vocabulary",
+    most_names: int | None = None,
 ) -> Part:
     """Returns the part that buys the vocabulary.
 
@@ -315,6 +352,7 @@ def vocabulary_part(
         what_else: Said after the sentence.
         weight: See `Part`.
         round_name: Where it is bought.
+        most_names: That can be counted by, OTHER included; None: any number.
     """
 
     def spends(epsilon: Fraction, delta: Fraction) -> tuple[Spend, ...]:
@@ -323,11 +361,12 @@ def vocabulary_part(
 
     def sentence(epsilon: Fraction, delta: Fraction) -> str:
         least = vocabulary_threshold(epsilon, delta, max_activities, max_units)
-        return f"chooses activities of about {least:,} cases or more{what_else}"
+        return chosen_text(least, most_names) + what_else
 
     def decide(given: Given) -> VocabularyDecision:
         counted, budget = given.statistics["activities"], (given.epsilon, given.delta)
-        return choose_vocabulary(counted, *budget, max_activities, max_units, given.randomness)
+        of_unit = max_activities, max_units
+        return choose_vocabulary(counted, *budget, *of_unit, given.randomness, most_names)
 
     counters = {"activities": ActivitiesOfCases(max_activities)}
     return Part("vocabulary", weight, spends, sentence, decide, counters, round_name, True)

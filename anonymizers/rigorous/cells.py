@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 
 # Noise is drawn for every possible pair, seen or not.
 MAX_CELLS = 20_000_000
 
 
+def most_names_of_pairs(n_bins: int) -> int:
+    """Returns how many names, OTHER included, a vocabulary can have at so many bins."""
+    return math.isqrt(MAX_CELLS // n_bins) - 2
+
+
 def excess_of_pairs(n_names: int, n_bins: int) -> str:
     """Returns what is wrong with so many names, OTHER included, and bins; empty if nothing is."""
-    if (n_names + 2) ** 2 * n_bins <= MAX_CELLS:
+    if n_names <= most_names_of_pairs(n_bins):
         return ""
+    return too_many_names(most_names_of_pairs(n_bins), n_bins)
+
+
+def too_many_names(most_names: int, n_bins: int = 1) -> str:
+    """Returns what to do about more names than can be counted by; not how many there are.
+
+    Args:
+        most_names: That can be, OTHER included.
+        n_bins: Bins for each pair of them.
+    """
+    bins = "" if n_bins == 1 else f" with {n_bins} duration bins"
+    fewer = "" if n_bins == 1 else " or fewer bins (n_duration_bins)"
     return (
-        f"a vocabulary of {n_names:,} activities with {n_bins} duration bins has more than "
-        f"{MAX_CELLS:,} possible pairs; give a smaller vocabulary or fewer bins"
+        f"noise is drawn for every possible pair, of {most_names:,} activities at most{bins}, "
+        f"{OTHER} included; give a smaller vocabulary{fewer}"
     )
 
 

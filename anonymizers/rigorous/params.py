@@ -20,8 +20,10 @@ from tracecloak.schemas.published.guarantee import Guarantee
 MAX_DIGITS = 12
 # Numbers between 1e-300 and 1e300 are floats other than 0, and short fractions.
 MAX_EXPONENT = 300
-# Without a declared number of cases, delta stays below this.
+# Delta stays below this unless a flag says that more is meant.
 MAX_DELTA = Decimal("1e-5")
+# Events of a case that can count: what noise is checked for before any data is read.
+LONGEST_TRACE = 1_000_000
 # Said of every method that is told what is public.
 DECLARED = "What is declared is public: a name copied from this log is not protected."
 # What is not given is bought with this share of epsilon and delta.
@@ -57,10 +59,14 @@ class RigorousParams(NamesParams):
     epsilon: Exact = Field(gt=0, le=1000)
     """Privacy loss of the whole release, a decimal above 0; smaller protects more and errs more."""
     delta: Exact = Field(Decimal("1e-6"), ge=0, le=0.5)
-    """Probability with which epsilon may not hold, a decimal from 0; at most 1 / max_cases."""
+    """Probability with which epsilon may not hold, a decimal from 0; at most 1e-5, and at most
+    1 / max_cases where that is declared."""
+    allow_large_delta: bool = False
+    """Permit a delta above 1e-5, up to 1 / max_cases, which must be declared. The statement says
+    what such a delta allows."""
     max_cases: int | None = Field(None, ge=1)
-    """Public upper bound on the number of cases, which bounds delta; without it, delta is at most
-    1e-5."""
+    """Public upper bound on the number of cases, which bounds delta. It is believed, not enforced:
+    a sample of so many cases would double what one case changes."""
     max_cases_per_individual: int | None = Field(None, ge=1, le=1000)
     """Cases of one individual that count, a random choice of them; noise grows in proportion.
     Makes the individual the unit of privacy. By default 1 if individual_id is mapped; if it is not,
@@ -68,19 +74,36 @@ class RigorousParams(NamesParams):
     vocabulary: tuple[str, ...] | None = None
     """Public file of activity names, one a line; any other activity counts as __other__. By default
     none is declared, which most methods refuse unless the names are bought."""
-    max_trace_length: int | None = Field(None, ge=1)
+    max_trace_length: int | None = Field(None, ge=1, le=LONGEST_TRACE)
     """Events of a case that count; what comes later is cut off. Public. By default nothing is cut,
     or where the method needs a length one is bought."""
 
     @pydantic.model_validator(mode="after")
     def _check_delta(self) -> RigorousParams:
-        bound = MAX_DELTA if self.max_cases is None else 1 / Decimal(self.max_cases)
-        if self.delta > bound:
-            said = "1e-5, as max_cases is not declared" if self.max_cases is None else "1/max_cases"
+        if self.max_cases is not None and self.delta > 1 / Decimal(self.max_cases):
             raise ValueError(
-                f"delta must be at most {said}, or it would cover releasing a whole case"
+                "delta must be at most 1/max_cases, or it would cover releasing a whole case"
+            )
+        if self.delta <= MAX_DELTA:
+            return self
+        if not self.allow_large_delta:
+            raise ValueError(
+                "delta must be at most 1e-5: give a smaller one, or set allow_large_delta, which "
+                "the statement repeats"
+            )
+        if self.max_cases is None:
+            raise ValueError(
+                "delta must be at most 1e-5, as max_cases is not declared: allow_large_delta needs "
+                "max_cases"
             )
         return self
+
+    def resolved(self) -> dict[str, Any]:
+        """Returns the parameters in effect; a permission that is not given is none of them."""
+        resolved = super().resolved()
+        if not self.allow_large_delta:
+            del resolved["allow_large_delta"]
+        return resolved
 
     @property
     def budget(self) -> tuple[Fraction, Fraction]:
@@ -124,6 +147,15 @@ def drawable(scale: tuple[int, int]) -> tuple[int, int]:
     return scale
 
 
+def large_delta(delta: Fraction) -> str:
+    """Returns what a delta above MAX_DELTA allows, in a sentence."""
+    text = decimal_text(delta)
+    return (
+        f"Delta {text} is above 1e-5: with probability up to {text} epsilon does not hold, and the "
+        "release may show a whole case."
+    )
+
+
 def guarantee_of(
     params: RigorousParams, spends: tuple[Spend, ...], reality: str, *not_covered: str
 ) -> Guarantee:
@@ -136,6 +168,8 @@ def guarantee_of(
         not_covered: What the release shows or allows beyond it.
     """
     epsilon, delta = total(spends)
+    if delta > Fraction(MAX_DELTA):
+        not_covered = (large_delta(delta), *not_covered)
     unit = "case" if params.max_cases_per_individual is None else "individual"
     always = [
         "Cases of different individuals that depend on each other are protected one by one, not as "

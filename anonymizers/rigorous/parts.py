@@ -74,7 +74,13 @@ class PartsDecision(contract.Decision):
     parts: dict[str, Any]
 
 
-def divided(parts: Sequence[Part], epsilon: Fraction, delta: Fraction, rest: str) -> Shares:
+def divided(
+    parts: Sequence[Part],
+    epsilon: Fraction,
+    delta: Fraction,
+    rest: str,
+    is_rest_pure: bool = False,
+) -> Shares:
     """Returns the shares of parts whose weights are shares of epsilon; they add up exactly.
 
     Args:
@@ -82,11 +88,15 @@ def divided(parts: Sequence[Part], epsilon: Fraction, delta: Fraction, rest: str
         epsilon: Of all of them.
         delta: Of all of them.
         rest: The part that has what the others leave of both, whatever its weight.
+        is_rest_pure: Whether that part has no use for delta: the parts that have one then divide
+            all of it by their weights. Where there are none, it is spent on the rest, for nothing.
     """
     own = {part.name: part for part in parts if part.name != rest}
     left = 1 - sum((part.weight for part in own.values()), Fraction(0))
+    takers = sum((part.weight for part in own.values() if part.takes_delta), Fraction(0))
+    whole = takers if is_rest_pure and takers else Fraction(1)
     shares = {
-        name: (epsilon * part.weight, delta * part.weight * part.takes_delta)
+        name: (epsilon * part.weight, delta * part.weight / whole * part.takes_delta)
         for name, part in own.items()
     }
     of_rest = epsilon * left, delta - sum((d for _, d in shares.values()), Fraction(0))

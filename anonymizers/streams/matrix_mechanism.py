@@ -150,7 +150,10 @@ class Strategy:
         return _root_above(squared)
 
     def norm_over_all(self, participation: Participation) -> Fraction:
-        """Returns the same for a unit that counts as often as it may over the whole stream."""
+        """Returns the same for a unit that counts as often as it may over the whole stream.
+
+        Of sliding sums, where cases have a gap, it is a bound: some tenths above what is attained.
+        """
         if participation.window is None:
             return self.norm(participation)
         if participation.per_step:
@@ -158,8 +161,10 @@ class Strategy:
         else:
             # Sorted, every case and the one that comes `cases` after it are at least w steps
             # apart. So they are `cases` sequences with these gaps.
-            n_times = participation.n_windows(self.horizon)
-            squared = self.squared_norm(n_times, participation.window)
+            gap = participation.window
+            squared = self.squared_norm(participation.n_windows(self.horizon), gap)
+            if self.length not in (None, 1):  # there it is an equality
+                squared = min(squared, _squared_by_products(self, gap))
         return _root_above(squared * participation.cases**2)
 
     def encode(self, counts: np.ndarray, first: int = 0) -> np.ndarray:
@@ -263,6 +268,31 @@ def _root_above(squared: int) -> Fraction:
     """The square root, rounded up to a multiple of the unit; exact for squares."""
     scaled = squared * _NORM_UNIT.denominator**2
     return (math.isqrt(scaled - 1) + 1) * _NORM_UNIT
+
+
+@lru_cache(maxsize=16)
+def _squared_by_products(strategy: Strategy, gap: int) -> int:
+    """A bound of what a case changes, squared, that counts again and again with a least gap.
+
+    A sum of columns i of C, each for a vector of norm 1, has a squared norm of at most the sum over
+    all pairs (i, j) of |g(i, j)|, g the inner product of two columns: what is positive in one and
+    negative in the other cancels, which absolute values of the coefficients do not see. With
+    g(d) the largest |g(i, i + d)|, the horizon cutting columns off where it may, that is at most
+    the sum over the columns i of g(0) + 2 h(i), where h(i) is the largest sum of g over distances
+    that are the gap apart, from the gap to where the horizon ends; h falls with i, so the columns
+    are as early as they may be.
+    """
+    c, horizon = strategy.coefficients, strategy.horizon
+    largest = np.zeros(horizon, np.int64)
+    for distance in (0, *range(gap, horizon)):
+        products = np.cumsum(c[: horizon - distance] * c[distance:])
+        largest[distance] = np.abs(products).max()
+    sizes = largest.tolist()
+    behind = [0] * horizon
+    for distance in range(gap, horizon):
+        own = sizes[distance] + (behind[distance - gap] if distance >= 2 * gap else 0)
+        behind[distance] = max(behind[distance - 1], own)
+    return sum(sizes[0] + 2 * behind[horizon - 1 - i] for i in range(0, horizon, gap))
 
 
 @lru_cache(maxsize=64)

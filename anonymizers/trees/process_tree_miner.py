@@ -33,11 +33,13 @@ from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
 from tracecloak.anonymizers.rigorous.bought import (
     ActivitiesOfCases,
     choose_vocabulary,
+    chosen_text,
     in_vocabulary,
     known_vocabulary,
     vocabulary_scale,
     vocabulary_threshold,
 )
+from tracecloak.anonymizers.rigorous.cells import most_names_of_pairs
 from tracecloak.anonymizers.rigorous.params import DECLARED, guarantee_of
 from tracecloak.anonymizers.trees.counts import PAIR_UNITS, Part, clipped_pairs
 from tracecloak.anonymizers.trees.cuts import PartEnds, Relation, Rules, build_tree, top_pairs
@@ -59,6 +61,8 @@ from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 _RULES: tuple[Rules, ...] = ("structural", "published")
+# That noise can be drawn for, if they are bought.
+_MOST_NAMES = most_names_of_pairs(1)
 # A question is asked where what is clearly above its noise is at most so much of the cases.
 _MOST_NOISE = 0.25
 
@@ -173,10 +177,8 @@ class ProcessTreeMiner(contract.Anonymizer):
         if params.vocabulary is None:
             epsilon, delta = params.shares["vocabulary"]
             least = vocabulary_threshold(epsilon, delta, params.max_activities, params.max_units)
-            said["vocabulary"] = (
-                f"chooses activities of about {least:,} cases or more; all others count as "
-                "__other__"
-            )
+            chosen = chosen_text(least, _MOST_NAMES)
+            said["vocabulary"] = f"{chosen}; all others count as __other__"
         return tuple(
             f"{name}: {said[name]}; spends epsilon {decimal_text(epsilon)}, "
             f"delta {decimal_text(delta)}"
@@ -207,6 +209,7 @@ class ProcessTreeMiner(contract.Anonymizer):
                 params.max_activities,
                 params.max_units,
                 randomness,
+                _MOST_NAMES,
             )
         vocabulary = known_vocabulary(params.words, decisions)
         return TreeDecision(self.mined(statistics["variants"], vocabulary, params, randomness))

@@ -72,6 +72,8 @@ class AutoVariants:
     name: ClassVar[str] = "auto-variants"
     summary: ClassVar[str] = "variant histogram or Markov chain, whichever suits the log"
     is_pure: ClassVar[bool] = False
+    # Of every way: which one the noise chooses must not decide whether there is a release.
+    most_names: ClassVar[int | None] = MarkovVariants.most_names
     reality: ClassVar[str] = (
         "Two numbers with exact noise decide to spend the rest on a stability histogram of "
         "variants, a PrivTree of prefixes or a noisy Markov chain."
@@ -122,11 +124,7 @@ class AutoVariants:
         delta: Fraction,
         randomness: Randomness,
     ) -> ReleasedVariants:
-        """Returns the variants of the way that was chosen.
-
-        Raises:
-            UsageError: The domain is too large, whatever the counts.
-        """
+        """Returns the variants of the way that was chosen."""
         rest, units = epsilon - choice_epsilon(epsilon), domain.max_units
         threshold = stability_threshold(rest, delta, units)
         way = self._choose(counted, threshold, epsilon, units, randomness)

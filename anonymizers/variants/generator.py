@@ -7,7 +7,7 @@ can be looked at without a log. `anonymizers.variants.method` makes a method of 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar, Protocol
 
@@ -17,6 +17,7 @@ from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, hex_ids
 from tracecloak.anonymizers.rigorous.bought import in_vocabulary, within_length
+from tracecloak.anonymizers.rigorous.cells import too_many_names
 from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.schemas.arrays.merging import ranges
 from tracecloak.schemas.events.traces import TraceBatch
@@ -47,13 +48,17 @@ class VariantGenerator(Protocol):
     Attributes:
         name: As in the configuration.
         summary: What it does, in a line.
-        is_pure: Whether it needs no delta: then it is given 0, and else what is above 0.
+        is_pure: Whether it needs no delta: then it is given 0, and else what is above 0. A delta
+            that it is given all the same buys nothing.
+        most_names: Activities, OTHER included, that it can count by; None: any number. Of a bought
+            vocabulary no more are kept, and a public one is refused before anything is read.
         reality: Why its epsilon and delta hold, in sentences.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
     is_pure: ClassVar[bool]
+    most_names: ClassVar[int | None]
     reality: ClassVar[str]
 
     def spends(self, epsilon: Fraction, delta: Fraction, max_units: int) -> tuple[Spend, ...]:
@@ -74,7 +79,8 @@ class VariantGenerator(Protocol):
     ) -> ReleasedVariants:
         """Returns variants with whole numbers of cases; may invent variants of the domain.
 
-        Deterministic given the randomness; never fails on any histogram of the domain.
+        Deterministic given the randomness; never fails on any histogram of a domain of at most
+        `most_names` activities.
 
         Args:
             counted: Exact counts over the codes of `domain.vocabulary`, cases of 1 to
@@ -100,6 +106,19 @@ class VariantsWithin:
         return VariantHistogram.from_traces(
             within_length(in_vocabulary(traces, decisions), decisions)
         )
+
+
+def excess_of_names(generator: VariantGenerator, n_names: int | None) -> str:
+    """Returns what is wrong with so many public names, OTHER included; empty if nothing is.
+
+    Args:
+        generator: Makes the variants.
+        n_names: Or None: they are bought, and no more are kept.
+    """
+    most = generator.most_names
+    if n_names is None or most is None or n_names <= most:
+        return ""
+    return f"{generator.name}: {too_many_names(most)}"
 
 
 def variants_part(
@@ -130,11 +149,39 @@ def variants_part(
         decide,
         {"variants": VariantsWithin()},
         "variants",
-        takes_delta=True,
+        takes_delta=not generator.is_pure,
     )
 
 
 _SECOND_US = 1_000_000
+# Cases and events that are released at most unless more are declared: at a tiny epsilon the noise
+# could ask for more than there is room for.
+_MOST_CASES = 10_000_000
+_MOST_EVENTS = 1 << 28
+# Noisy counts beyond it are taken as it, so that the sum of all fits 64 bits.
+_LARGEST_COUNT = 1 << 40
+
+
+def fitting(variants: ReleasedVariants, max_cases: int | None) -> ReleasedVariants:
+    """Returns as many cases of the variants as there is room for, in proportion.
+
+    What the noise asks for must not decide whether there is a release. Looks at released numbers
+    and a public one alone. Counts that had to be changed have no intervals.
+
+    Args:
+        variants: With noisy counts.
+        max_cases: Public: how many cases the log has at most, or None. There is room for 10 million
+            cases and 2^28 events, and for more in proportion if so many are declared.
+    """
+    counts = np.minimum(variants.counts, _LARGEST_COUNT)
+    n_cases, most = int(counts.sum()), max(_MOST_CASES, max_cases or 0)
+    most_events = _MOST_EVENTS * (most / _MOST_CASES)
+    n_events = float(np.diff(variants.offsets) @ counts.astype(np.float64))
+    if n_events > most_events:
+        most = min(most, int(n_cases * (most_events / n_events)))
+    if n_cases <= most:
+        return variants
+    return replace(variants, counts=counts).resized(most)
 
 
 @dataclass(frozen=True)

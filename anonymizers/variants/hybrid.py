@@ -69,6 +69,7 @@ class HybridVariants:
     name: ClassVar[str] = "hybrid-log"
     summary: ClassVar[str] = "frequent variants with noisy counts, other cases from a Markov chain"
     is_pure: ClassVar[bool] = False
+    most_names: ClassVar[int | None] = MarkovVariants.most_names
     reality: ClassVar[str] = (
         "Half of epsilon and delta release the variants whose number of cases with exact discrete "
         "Laplace noise reaches a threshold, which one unit's own variants pass with probability at "
@@ -110,11 +111,7 @@ class HybridVariants:
         delta: Fraction,
         randomness: Randomness,
     ) -> ReleasedVariants:
-        """Returns published variants with noisy counts and drawn ones.
-
-        Raises:
-            UsageError: The domain is too large, whatever the counts.
-        """
+        """Returns published variants with noisy counts and drawn ones."""
         half, half_delta = epsilon * _HALF, delta * _HALF
         published = stable_variants(
             counted, half, half_delta, domain.max_units, randomness, f"{self.name}/histogram"

@@ -38,7 +38,7 @@ from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE, CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.bought import choose_quantile, norm_grid
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
-from tracecloak.anonymizers.rigorous.params import BOUGHT_SHARE, drawable
+from tracecloak.anonymizers.rigorous.params import BOUGHT_SHARE, LONGEST_TRACE, drawable
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.markov_chain import chain_of, draw_walks
 from tracecloak.schemas.arrays.merging import sum_groups
@@ -53,8 +53,6 @@ _QUANTILE = Fraction(1, 2)
 _MOST_UNITS = 1024
 # Cells that noise is drawn for, in about a second, unless the vocabulary alone needs more.
 _CELLS = 2_000_000
-# Longest case that the pure variant's noise is checked for before any data is read.
-_LONGEST = 100_000
 
 
 def sums_sensitivity(clip_squared: int, units: int, max_units: int) -> Sensitivity:
@@ -101,6 +99,7 @@ class MarkovVariants:
     name: ClassVar[str] = "markov-log"
     summary: ClassVar[str] = "cases drawn from a noisy Markov chain of activities by position"
     is_pure: ClassVar[bool] = False
+    most_names: ClassVar[int | None] = FlowCells.most_names(MAX_CELLS)
     reality: ClassVar[str] = (
         "One case changes the sums of directly-follows pairs, of pairs by position and of cases by "
         "a vector whose joint L2 norm is clipped, exactly and in integers; exact discrete Gaussian "
@@ -147,11 +146,7 @@ class MarkovVariants:
         delta: Fraction,
         randomness: Randomness,
     ) -> ReleasedVariants:
-        """Returns cases drawn from the chain.
-
-        Raises:
-            UsageError: The domain is too large, whatever the counts.
-        """
+        """Returns cases drawn from the chain."""
         cells = self.cells_of(domain)
         flows = VariantFlows.of(counted, cells)
         noisy, noise = self._noisy_sums(flows, cells, domain, epsilon, delta, randomness)
@@ -167,12 +162,8 @@ class MarkovVariants:
         return draw_walks(chain, n_cases, names, randomness, f"{self._prefix}/walk")
 
     def cells_of(self, domain: Domain) -> FlowCells:
-        """Returns what is counted, public.
-
-        Raises:
-            UsageError: The vocabulary is so large that noise on every cell cannot be drawn.
-        """
-        return _drawable(FlowCells.of(len(domain.vocabulary), domain.max_length, _CELLS))
+        """Returns what is counted, public."""
+        return FlowCells.of(len(domain.vocabulary), domain.max_length, _CELLS)
 
     def _noisy_sums(
         self,
@@ -213,6 +204,7 @@ class MarkovVariantsPure(MarkovVariants):
     name: ClassVar[str] = "markov-log-pure"
     summary: ClassVar[str] = "cases drawn from a noisy Markov chain of activities, without delta"
     is_pure: ClassVar[bool] = True
+    most_names: ClassVar[int | None] = FlowCells.most_names(MAX_CELLS, has_whole=False)
     reality: ClassVar[str] = (
         "One case of at most max_trace_length events changes the sums of directly-follows pairs "
         "and of cases by 2 more than that in total; exact discrete Laplace noise on every possible "
@@ -226,7 +218,7 @@ class MarkovVariantsPure(MarkovVariants):
         Raises:
             UsageError: Noise so wide cannot be drawn.
         """
-        drawable(laplace_scale(epsilon, whole_sums_sensitivity(_LONGEST, max_units)))
+        drawable(laplace_scale(epsilon, whole_sums_sensitivity(LONGEST_TRACE, max_units)))
         return (Spend(f"{self._prefix} sums", "approximate" if delta else "pure", epsilon, delta),)
 
     def explain(self, epsilon: Fraction, delta: Fraction, max_units: int) -> str:
@@ -238,12 +230,8 @@ class MarkovVariantsPure(MarkovVariants):
         )
 
     def cells_of(self, domain: Domain) -> FlowCells:
-        """Returns what is counted, public: arcs whatever their position.
-
-        Raises:
-            UsageError: The vocabulary is so large that noise on every cell cannot be drawn.
-        """
-        return _drawable(FlowCells.without_positions(len(domain.vocabulary), domain.max_length))
+        """Returns what is counted, public: arcs whatever their position."""
+        return FlowCells.without_positions(len(domain.vocabulary), domain.max_length)
 
     def _noisy_sums(
         self,
@@ -260,12 +248,3 @@ class MarkovVariantsPure(MarkovVariants):
         stream = CellStream(randomness, f"{self._prefix}/sum", cell_numbers(cells.possible))
         noisy = flows.whole_sums(cells) + draw_laplace(stream, *scale)
         return noisy, SumNoise(scale, 1, True)
-
-
-def _drawable(cells: FlowCells) -> FlowCells:
-    if cells.n_possible > MAX_CELLS:
-        raise UsageError(
-            f"a vocabulary of {cells.n_names:,} activities has more than {MAX_CELLS:,} cells; give "
-            "a smaller vocabulary"
-        )
-    return cells

@@ -7,6 +7,7 @@ public or bought; all of the rest of the budget is the generator's.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
@@ -33,9 +34,12 @@ from tracecloak.anonymizers.variants.generator import (
     Domain,
     VariantGenerator,
     VariantsDecision,
+    excess_of_names,
+    fitting,
     log_of,
     variants_part,
 )
+from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.published.manifest import Operation
@@ -44,9 +48,9 @@ from tracecloak.schemas.published.manifest import Operation
 class VariantLogParams(ListedParams):
     """Parameters of the methods that generate variants."""
 
-    length_quantile: Exact = Field("0.95", gt=0, lt=1)  # type: ignore[assignment]
-    """Share of the cases that a bought max_trace_length shall not cut; without max_trace_length it
-    is bought with 5 % of epsilon."""
+    length_quantile: Exact = Field(Decimal("0.95"), gt=0, lt=1, decimal_places=3)
+    """Share of the cases that a bought max_trace_length shall not cut, at most three decimals;
+    without max_trace_length it is bought with 5 % of epsilon."""
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> VariantLogParams:
@@ -55,12 +59,19 @@ class VariantLogParams(ListedParams):
         self.check_names()
         return self
 
-    @property
-    def bought_parts(self) -> tuple[Part, ...]:
-        """What is bought, a round each."""
+    # Whether the generator has no use for delta.
+    is_pure: ClassVar[bool] = False
+
+    def bought_parts(self, most_names: int | None = None) -> tuple[Part, ...]:
+        """Returns what is bought, a round each.
+
+        Args:
+            most_names: That the generator can count by; None: any number.
+        """
         parts = []
         if self.vocabulary is None:
-            parts.append(vocabulary_part(self.max_activities, self.max_units))
+            of_unit = self.max_activities, self.max_units
+            parts.append(vocabulary_part(*of_unit, most_names=most_names))
         if self.max_trace_length is None:
             quantile = Fraction(self.length_quantile)
             parts.append(length_part(quantile, self.max_units, "reaches"))
@@ -69,14 +80,19 @@ class VariantLogParams(ListedParams):
     @property
     def shares(self) -> Shares:
         """(epsilon, delta) of each round; they add up to those of the release."""
-        return divided(self.bought_parts, *self.budget, rest="variants")
+        return divided(self.bought_parts(), *self.budget, "variants", self.is_pure)
+
+
+class PureVariantLogParams(VariantLogParams):
+    """Parameters of those whose generator has no use for delta: what is bought has all of it."""
+
+    is_pure: ClassVar[bool] = True
 
 
 class VariantLog(contract.Anonymizer):
     """The method of one generator."""
 
     log: ClassVar[Literal["generated"]] = "generated"
-    Params: ClassVar[type[VariantLogParams]] = VariantLogParams
     operations: ClassVar[tuple[Operation, ...]] = (
         Operation("substitution", "case", "concept:name"),
         Operation("substitution", "case", "case"),
@@ -101,6 +117,11 @@ class VariantLog(contract.Anonymizer):
             {"epsilon": "20", "delta": "1e-5", "buy_vocabulary": True},
         )
 
+    @property
+    def Params(self) -> type[VariantLogParams]:  # noqa: N802  # a type, named as one
+        """The type of the parameters."""
+        return PureVariantLogParams if self._generator.is_pure else VariantLogParams
+
     def bounds(self, params: VariantLogParams) -> ContributionBounds:
         """Returns the public caps."""
         return params.bounds
@@ -110,13 +131,21 @@ class VariantLog(contract.Anonymizer):
         return tuple(params.shares)
 
     def _parts(self, params: VariantLogParams) -> tuple[Part, ...]:
+        if excess := excess_of_names(self._generator, params.n_words):
+            raise UsageError(excess)
+        bought = params.bought_parts(self._generator.most_names)
+
         def domain(decisions: contract.Decisions) -> Domain:
             return domain_of(decisions, params)
 
-        return (*params.bought_parts, variants_part(self._generator, domain, params.max_units))
+        return (*bought, variants_part(self._generator, domain, params.max_units))
 
     def spends(self, params: VariantLogParams) -> tuple[Spend, ...]:
-        """Returns the parts."""
+        """Returns the parts.
+
+        Raises:
+            UsageError: Noise so wide cannot be drawn, or not for so many public names.
+        """
         return spends_of(self._parts(params), params.shares)
 
     def guarantee(self, params: VariantLogParams) -> Guarantee:
@@ -150,7 +179,7 @@ class VariantLog(contract.Anonymizer):
         parts = self._parts(params)
         made = decided(parts, round_name, params.shares, statistics, decisions, randomness)
         if round_name == "variants":
-            return VariantsDecision(made[round_name])
+            return VariantsDecision(fitting(made[round_name], params.max_cases))
         return made[round_name]
 
     def writes(self, params: VariantLogParams) -> tuple[str, ...]:

@@ -130,6 +130,7 @@ class PrefixTree:
     name: ClassVar[str] = "prefix-tree"
     summary: ClassVar[str] = "variants of a tree of noisy prefixes, grown level by level"
     is_pure: ClassVar[bool] = False
+    most_names: ClassVar[int | None] = None
     reality: ClassVar[str] = (
         "A case is in one prefix of each length, up to the length at which cases are cut, and in "
         "one end; the noise on all prefixes and ends of the public activities is scaled to what "

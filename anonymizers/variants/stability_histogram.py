@@ -31,7 +31,7 @@ from tracecloak.anonymizers.noise.drawing import draw_laplace, draw_truncated_la
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.params import RigorousParams, drawable, guarantee_of
-from tracecloak.anonymizers.variants.generator import VariantsDecision, log_of
+from tracecloak.anonymizers.variants.generator import VariantsDecision, fitting, log_of
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.guarantee import Guarantee
@@ -161,7 +161,7 @@ class VariantHistogramMethod(contract.Anonymizer):
             np.where(noisy >= params.threshold, noisy, 0),
             params.interval,
         )
-        return VariantsDecision(released)
+        return VariantsDecision(fitting(released, params.max_cases))
 
     def writes(self, params: VariantHistogramParams) -> tuple[str, ...]:
         """Returns the name of the product."""

@@ -67,6 +67,7 @@ class StableVariants:
     name: ClassVar[str] = "variant-histogram"
     summary: ClassVar[str] = "variants with noisy counts above a threshold"
     is_pure: ClassVar[bool] = False
+    most_names: ClassVar[int | None] = None
     reality: ClassVar[str] = (
         "Exact discrete Laplace noise on the number of cases of each variant; a variant of one "
         "unit alone reaches the threshold with probability at most delta. No variant is invented."

@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from tracecloak.anonymizers.contract.method import Params
 from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.noise.randomness import text_digest
-from tracecloak.anonymizers.rigorous.params import Exact, RigorousParams
+from tracecloak.anonymizers.rigorous.params import LONGEST_TRACE, Exact, RigorousParams
 from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
 from tracecloak.anonymizers.streams.steps import StepProduct, StreamName
 from tracecloak.pipelines.release.config import (
@@ -208,16 +208,20 @@ class StreamConfig(pydantic.BaseModel):
     epsilon: Exact
     """Privacy loss of all steps of the horizon together, a decimal above 0."""
     delta: Exact = RigorousParams.model_fields["delta"].default
-    """Probability with which epsilon may not hold, for all steps together."""
+    """Probability with which epsilon may not hold, for all steps together; at most 1e-5, and at
+    most 1 / max_cases where that is declared."""
+    allow_large_delta: bool = False
+    """Permit a delta above 1e-5, up to 1 / max_cases, which must be declared. The statement says
+    what such a delta allows."""
     max_cases: int | None = None
-    """Public upper bound on the number of cases of all steps, which bounds delta; without it, delta
-    is at most 1e-5."""
+    """Public upper bound on the number of cases of all steps, which bounds delta. It is believed,
+    not enforced: a sample of so many cases would double what one case changes."""
     vocabulary: Annotated[tuple[str, ...], pydantic.BeforeValidator(_vocabulary), _or_text(_TEXTS)]
     """Public file of activity names, one a line; any other activity counts as __other__."""
     closed_vocabulary: bool = False
     """Declare that the vocabulary has all activities: no number is spent on __other__ then, and a
     message with another activity is a reject."""
-    max_trace_length: int = Field(50, ge=1)
+    max_trace_length: int = Field(50, ge=1, le=LONGEST_TRACE)
     """Events of a case that count, public; those published after so many are dropped."""
     l2_clip: Exact | None = None
     """Largest L2 norm of one case's directly-follows counts, public: a case beyond it is scaled
@@ -419,7 +423,8 @@ class StreamConfig(pydantic.BaseModel):
     @property
     def digest(self) -> str:
         """Digest of all that determines what is published beside the input and the key."""
-        return text_digest(self.model_dump_json(exclude=set(_AROUND)))
+        unset = set() if self.allow_large_delta else {"allow_large_delta"}
+        return text_digest(self.model_dump_json(exclude={*_AROUND, *unset}))
 
     @property
     def name(self) -> StreamName:

@@ -249,6 +249,8 @@ def manifest_of(
         **{f"{name}_seconds": dumped[name] / 1_000_000 for name in durations},
         "start": _iso(config.start),
     }
+    if config.allow_large_delta:
+        params["allow_large_delta"] = True
     guarantee = product.guarantee()
     forgotten = (
         f"A closed case is remembered for {config.tombstone // 1_000_000:,} seconds after its last "

@@ -9,6 +9,7 @@ counts the cases: each adds 1 to it, whatever its vector is scaled by.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -67,6 +68,18 @@ class FlowCells:
             blocks[begin:end] = block
             begin = end
         return cls(n_names, blocks)
+
+    @staticmethod
+    def most_names(max_cells: int, has_whole: bool = True) -> int:
+        """Returns for how many activities there are at most so many possible cells, if few bins.
+
+        Args:
+            max_cells: Cells.
+            has_whole: As of the cells.
+        """
+        blocks = 1 + has_whole  # 1 + n + blocks n (n + 1) cells, see `n_possible`
+        half = blocks + 1
+        return (math.isqrt(half**2 + 4 * blocks * (max_cells - 1)) - half) // (2 * blocks)
 
     @property
     def side(self) -> int:

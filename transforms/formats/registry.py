@@ -99,7 +99,6 @@ FORMATS: Plugins[Format] = Plugins(
             (".xes",),
             "tracecloak.transforms.formats.xes:reader",
             "tracecloak.transforms.formats.xes_writer:writer",
-            "tracecloak.transforms.formats.xes_writer:check_names",
             has_xes_names=True,
             is_of_releases=True,
         ),

@@ -8,8 +8,9 @@ closing the stream are the caller's. That rows of a case are contiguous is not c
 comes again later gets a second trace.
 
 XML 1.0 cannot hold most control characters, lone surrogates, U+FFFE and U+FFFF, not even as
-references: each becomes U+FFFD. Two activities that differ in such characters only would become
-one, in silence: whoever releases names must compare `sanitise` of them first.
+references: each becomes U+FFFD with its number after it, as a bell becomes U+FFFD and 0007. So
+activities that differ in such characters only stay apart, and no name of a log decides whether
+there is a release.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import (
     ACTIVITY,
     CASE_ID,
@@ -283,8 +283,11 @@ _KIND_OF: dict[pa.DataType, XesKind] = {
 
 
 def sanitise(text: str) -> str:
-    """Returns the text as a reader of the written XES gets it back."""
-    return _NOT_XML.sub("\ufffd", text)
+    """Returns the text as a reader of the written XES gets it back.
+
+    Texts that differ stay different, unless one of them is what another one becomes.
+    """
+    return _NOT_XML.sub(lambda found: f"\ufffd{ord(found[0]):04X}", text)
 
 
 def _escape(text: str) -> str:
@@ -347,19 +350,6 @@ def _lexical(value: str | int | float | bool | datetime) -> str:
 def writer(stream: BinaryIO, schema: pa.Schema, about: Mapping[str, Any] | None) -> XesWriter:
     """Returns what writes rows of the schema, with what is said of the release as attributes."""
     return XesWriter(stream, () if about is None else release_attributes(about), schema)
-
-
-def check_names(names: Sequence[str]) -> None:
-    """Makes sure that activity names stay distinct in XML.
-
-    Raises:
-        InputSchemaError: Two names differ in characters only that XML cannot hold.
-    """
-    if len({sanitise(name) for name in names}) < len(names):
-        raise InputSchemaError(
-            "two activity names differ only in control characters, which XML cannot hold; release "
-            "without xes in formats, or rename the activities"
-        )
 
 
 def release_attributes(about: Mapping[str, Any]) -> list[XesAttribute]:

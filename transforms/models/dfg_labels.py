@@ -12,20 +12,19 @@ import unicodedata
 from collections.abc import Iterator
 
 from tracecloak.schemas.published.graph import ReleasedGraph
-from tracecloak.transforms.formats.xes_writer import sanitise
 
 ELLIPSIS = "…"
 _LONGEST_NAME = 200  # characters, of a name that is given in full
 _SPACES = re.compile(r"[\s\x85]+")
-# Controls, and the marks that embed, override or isolate a direction.
-_HARMFUL = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+# Controls, what XML cannot hold, and the marks that embed, override or isolate a direction.
+_HARMFUL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]")
 _ISOLATE, _POP_ISOLATE = "\u2068", "\u2069"
 _NARROW, _WIDE, _CAPITAL, _OTHER = 0.38, 1.2, 0.78, 0.63  # advance in em, with something to spare
 
 
 def plain_name(name: str) -> str:
     """Returns a name in one line without control characters, and not longer than 200."""
-    text = _HARMFUL.sub("\ufffd", _SPACES.sub(" ", sanitise(name))).strip()
+    text = _HARMFUL.sub("\ufffd", _SPACES.sub(" ", name)).strip()
     return text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 1] + ELLIPSIS
 
 

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pydantic
 import pytest
 from hypothesis import given, settings
@@ -33,11 +34,11 @@ from tracecloak.anonymizers.noise import drawing
 from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.noise.randomness import cell_numbers
 from tracecloak.anonymizers.rigorous.bought import ClipDecision, VocabularyDecision
-from tracecloak.anonymizers.rigorous.cells import possible_pairs
+from tracecloak.anonymizers.rigorous.cells import excess_of_pairs, possible_pairs
 from tracecloak.schemas.arrays.columnar import encode
-from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+from tracecloak.schemas.statistics.activity_counts import ActivityCounts
 
 METHOD = PrivateDfg()
 
@@ -520,10 +521,10 @@ def test_without_delta_the_edges_are_all_and_pure() -> None:
         ({"clip_quantile": "0.1234"}, "3 decimal places"),
         ({"max_activities": 0}, "greater than or equal to 1"),
         ({"n_duration_bins": 2}, "greater than or equal to 3"),
-        ({"vocabulary": tuple(map(str, range(5000)))}, "give a smaller vocabulary or fewer bins"),
+        ({"vocabulary": tuple(map(str, range(5000)))}, "4,470 .* give a smaller vocabulary"),
         (
             {"vocabulary": tuple(map(str, range(400))), "durations": True, "n_duration_bins": 200},
-            "400 activities with 200 duration bins|401 activities with 200 duration bins",
+            "314 activities at most with 200 duration bins.* or fewer bins",
         ),
     ],
 )
@@ -534,17 +535,23 @@ def test_parameters_that_cannot_work_are_refused_with_the_mend(
         params_of(**given_)
 
 
-def test_a_bought_vocabulary_that_is_too_large_is_refused_with_the_mend() -> None:
-    names = [str(i) for i in range(4500)]
-    decisions = {
-        "vocabulary": VocabularyDecision(ActivityVocabulary.public(names)),
-        "clip": ClipDecision(2048),
-    }
-    params = params_of()
-    [counter] = METHOD.requires("edges", params).values()
-    flows = {"flows": counter.kind.merge([])}
-    with pytest.raises(UsageError, match="give a smaller vocabulary or fewer bins"):
-        METHOD.decide("edges", flows, decisions, params, randomness())
+@pytest.mark.parametrize(("bins", "most"), [({}, 4470), ({"n_duration_bins": 200}, 314)])
+def test_of_a_bought_vocabulary_so_many_names_are_kept_as_noise_can_be_drawn_for(
+    bins: dict[str, int], most: int
+) -> None:
+    """Refusing them after they were bought would tell how many there are."""
+    names = [f"a{i:04}" for i in range(most + 30)]
+    counts = np.full(len(names), 10**6)
+    counts[-20:] += 10**5
+    params = params_of(durations=bool(bins), **bins)
+    counted = {"activities": ActivityCounts(pa.array(names), counts)}
+    decided = METHOD.decide("vocabulary", counted, {}, params, randomness())
+    assert isinstance(decided, VocabularyDecision)
+    kept = decided.vocabulary.names.to_pylist()
+    assert len(kept) == most and OTHER in kept
+    assert set(names[-20:]) < set(kept)  # the most frequent, whatever their names
+    assert excess_of_pairs(len(kept), params.n_bins) == ""
+    assert f"the {most - 1:,} most frequent at most" in METHOD.explain(params)[0]
 
 
 def test_sentences_say_what_is_bought_and_spent() -> None:

@@ -34,11 +34,14 @@ from tracecloak.anonymizers.logs.attributes import (
     decide_attribute,
     sample_attribute,
 )
+from tracecloak.anonymizers.logs.step_durations import most_names_of_durations
+from tracecloak.anonymizers.logs.time_bins import MIN_BINS
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.bought import ClipDecision, LengthDecision, VocabularyDecision
+from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.attributes import Attribute, Declaration
+from tracecloak.schemas.events.attributes import MAX_VALUES, Attribute, Declaration
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.clipped_cells import ClippedCells
@@ -269,10 +272,9 @@ def test_a_large_log_is_estimated_well_at_epsilon_1() -> None:
     assert error.max() < 0.04
 
 
-def test_too_many_cells_are_refused_by_the_vocabulary_s_size() -> None:
-    many = Attribute("m", Declaration(bounds=(0, 1), n_bins=1000))
-    with pytest.raises(UsageError, match="1,001 cells for each of 20,000 activities"):
-        decide_attribute(many, ClippedCells.merge([]), 20_000, NO_NOISE, randomness())
+def test_a_log_with_times_has_so_few_names_that_noise_is_drawn_for_every_attribute() -> None:
+    many = Attribute("m", Declaration(bounds=(0, 1), n_bins=MAX_VALUES))
+    assert many.n_cells * most_names_of_durations(MIN_BINS) <= MAX_CELLS
 
 
 # --- drawing --------------------------------------------------------------------------------------

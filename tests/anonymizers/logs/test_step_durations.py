@@ -35,6 +35,7 @@ from tracecloak.anonymizers.logs.step_durations import (
     decide_durations,
     durations_noise,
     excess_of_durations,
+    most_names_of_durations,
     n_cells_of,
     sample_durations,
     whole_norm,
@@ -367,9 +368,9 @@ def test_a_vocabulary_with_too_many_cells_is_refused_before_anything_is_drawn():
     assert excess_of_durations(1000, 16) == ""
     assert n_cells_of(1500, 16) > MAX_CELLS
     assert "fewer bins" in excess_of_durations(1500, 16)
-    words = ActivityVocabulary.public(str(i) for i in range(1500))
-    with pytest.raises(UsageError, match="smaller vocabulary or fewer bins"):
-        decide_durations(ClippedCells.merge([]), words, 16, DAY, EXACT, randomness())
+    for n_bins in (4, 5, 16, 200):
+        most = most_names_of_durations(n_bins)
+        assert n_cells_of(most, n_bins) <= MAX_CELLS < n_cells_of(most + 1, n_bins)
 
 
 # --- what is drawn --------------------------------------------------------------------------------

@@ -107,22 +107,38 @@ def test_names_that_the_public_vocabulary_lacks_are_other() -> None:
     assert not any("Z" in variant for variant in made)
 
 
-def test_too_many_candidates_are_refused_with_their_number_and_the_mend() -> None:
+def test_too_many_candidates_are_refused_with_the_mend_and_without_a_number_of_them() -> None:
     names = tuple(f"a{i}" for i in range(300))
     wide = params_of(epsilon="0.01", max_prefix_length=5, p_harmful=1, vocabulary=names)
     with pytest.raises(
-        UsageError, match=r"p_harmful 1 leaves [\d,]+ prefixes of \d .*: raise p_harmful or epsilon"
+        UsageError, match="p_harmful 1 leaves prefixes that have more than 4,194,304 continuations"
     ):
         released(log_of({"A": 5}), wide)
 
 
-def test_a_log_of_too_many_events_is_refused_with_the_mend() -> None:
-    none = np.zeros(0, np.int64)
+def test_a_log_of_too_many_events_is_refused_with_the_mend_and_without_their_number() -> None:
+    none, words = np.zeros(0, np.int64), ActivityVocabulary.of("A")
     wide = PrefixCounts(np.array([0, 3]), np.zeros(3, np.int32), np.array([10**9]), none == 0)
-    with pytest.raises(UsageError, match=r"3,000,000,000 events, and 67,108,864 .*raise the prun"):
-        decision_of(wide, ActivityVocabulary.of("A"), None)
+    params = params_of(epsilon="1", max_prefix_length=3, p_harmful=1)
+    with pytest.raises(UsageError, match=r"those of more than 67,108,864 events, .*raise the prun"):
+        decision_of(wide, words, params, None)
     near = replace(wide, counts=np.array([10**7]))
-    assert decision_of(near, ActivityVocabulary.of("A"), None).variants.n_cases == 10**7
+    assert decision_of(near, words, params, None).variants.n_cases == 10**7
+
+
+def test_an_honest_budget_is_not_refused_by_its_noise() -> None:
+    """As many cases come out as there is room for, in proportion, and then without intervals."""
+    words = ActivityVocabulary.of(["A", "B"])
+    counts = np.array([10**9, 3 * 10**9, 5])
+    codes = np.array([0, 0, 1, 1, 1], np.int32)
+    wide = PrefixCounts(np.array([0, 2, 4, 5]), codes, counts, np.zeros(3, bool))
+    given = {"epsilon": "1", "max_prefix_length": 2, "p_harmful": 1, "vocabulary": ("A", "B")}
+    params = params_of(**given, budget="honest")
+    assert params.query.when_full == "keep largest"
+    made = decision_of(wide, words, params, 4).variants
+    assert made.n_cases == 10**7
+    assert made.n_variants == 2 and made.lows is None
+    assert made.counts[0] == pytest.approx(3 * made.counts[1], rel=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -280,10 +280,10 @@ def test_answers_have_their_law() -> None:
 # --- bounds ---------------------------------------------------------------------------------------
 
 
-def test_too_many_candidates_are_refused_with_their_number() -> None:
+def test_too_many_candidates_are_refused_without_their_number() -> None:
     counts = {variant: 100 for variant in itertools.product("ABC", repeat=3)}
     query = LevelQuery(3, (1, 1), 10, max_candidates=35)
-    with pytest.raises(UsageError, match=r"threshold 10 leaves 9 prefixes of 2 .* 36 contin.* 35"):
+    with pytest.raises(UsageError, match="threshold 10 leaves prefixes that have more than 35 "):
         asked(counts, query)
     assert len(asked(counts, replace(query, max_candidates=36))) == 27
 

@@ -172,14 +172,38 @@ def test_what_is_no_budget_is_refused(epsilon: Any, said: str) -> None:
 def test_delta_is_bounded_by_the_declared_number_of_cases(
     method: Method, max_cases: int | None, delta: str, is_refused: bool
 ) -> None:
+    given: dict[str, Any] = {"epsilon": "1", "delta": delta, "max_cases": max_cases}
+    given |= {"vocabulary": ("A",), "allow_large_delta": True}
     if is_refused:
         with pytest.raises(pydantic.ValidationError, match=r"delta|0\.5") as raised:
-            method.Params(epsilon="1", delta=delta, max_cases=max_cases, vocabulary=("A",))
+            method.Params(**given)
         said = "max_cases is not declared" if max_cases is None else "1/max_cases"
         assert said in str(raised.value) or max_cases == 1
         return
-    params = method.Params(epsilon="1", delta=delta, max_cases=max_cases, vocabulary=("A",))
+    params = method.Params(**given)
     assert params.budget == (1, Fraction(delta))
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+@pytest.mark.parametrize("delta", ["1.00000000001e-5", "0.001", "0.5"])
+def test_a_large_delta_is_permitted_by_a_flag_that_the_statement_repeats(
+    method: Method, delta: str
+) -> None:
+    """`--delta 0.5 --max_cases 2` must not be called rigorous without a word."""
+    given: dict[str, Any] = {"epsilon": "1", "delta": delta, "max_cases": 2, "vocabulary": ("A",)}
+    for permission in ({}, {"allow_large_delta": False}):
+        with pytest.raises(pydantic.ValidationError, match="or set allow_large_delta"):
+            method.Params(**given, **permission)
+    params = method.Params(**given, allow_large_delta=True)
+    said = method.guarantee(params).not_covered[0]
+    text = decimal_text(Fraction(delta))
+    assert said.startswith(f"Delta {text} is above 1e-5: with probability up to {text} ")
+    assert params.resolved()["allow_large_delta"] is True
+
+    # Where it permits nothing, it says nothing, and what was released before stays as it was.
+    small = method.Params(**{**given, "delta": "1e-5"})
+    assert not any("above 1e-5" in sentence for sentence in method.guarantee(small).not_covered)
+    assert "allow_large_delta" not in small.resolved()
 
 
 # --- the whole promise ----------------------------------------------------------------------------

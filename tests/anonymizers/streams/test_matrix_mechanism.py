@@ -193,6 +193,44 @@ def test_no_behaviour_of_a_unit_exceeds_its_norm(
         assert of_all**2 == pytest.approx(largest["all"], rel=1e-10)
 
 
+def largest_of_gapped(strategy: Strategy, gap: int) -> int:
+    """The largest squared change over all steps that are the gap apart, and all signs."""
+    matrix = dense(strategy.coefficients)
+    largest = 0
+    for bits in range(1, 1 << strategy.horizon):
+        steps = [t for t in range(strategy.horizon) if bits >> t & 1]
+        if any(b - a < gap for a, b in itertools.pairwise(steps)):
+            continue
+        signs = itertools.product((1, -1), repeat=len(steps) - 1)
+        ways = np.array([(1, *others) for others in signs])
+        largest = max(largest, int(((ways @ matrix[:, steps].T) ** 2).sum(axis=1).max()))
+    return largest
+
+
+@pytest.mark.parametrize("length", [2, 3, 5, 8])
+@pytest.mark.parametrize("gap", [2, 3, 4, 7, 12])
+def test_gapped_cases_of_sliding_sums_are_covered_and_hardly_more(length: int, gap: int) -> None:
+    """All choices among twelve steps, by squares: what columns take from each other is not paid."""
+    strategy = Strategy(12, length)
+    attained = largest_of_gapped(strategy, gap)
+    bound = strategy.norm_over_all(Participation(1, gap)) ** 2
+    assert attained <= bound <= Fraction(4, 3) * attained
+
+
+def test_the_more_steps_the_more_is_saved() -> None:
+    """A year of days: cases a week apart in sums of 30 days change a sum of columns by so much."""
+    strategy, gap = Strategy(365, 30), 7
+    bound = float(strategy.norm_over_all(Participation(1, gap)))
+    columns = dense(strategy.coefficients)[:, ::gap]
+    signs = np.ones(columns.shape[1])
+    for _ in range(100):  # to the nearest largest
+        signs = np.where(columns.T @ (columns @ signs) >= 0, 1, -1)
+    attained = math.sqrt(((columns @ signs) ** 2).sum())
+    assert attained <= bound < 1.3 * attained
+    by_absolute_values = math.sqrt(strategy.squared_norm(-(-365 // gap), gap))
+    assert by_absolute_values > 1.7 * bound
+
+
 @given(st.integers(1, 60), lengths, st.integers(1, 70), st.integers(1, 70))
 def test_norm_of_repetitions_by_shifting(
     horizon: int, length: int | None, n_times: int, gap: int

@@ -11,14 +11,17 @@ import pydantic
 import pytest
 
 from tests.support.keys import release_key
-from tests.support.logs import naive_pairs
+from tests.support.logs import naive_pairs, trace_batch
 from tests.support.stream_runs import batch_of, counts_of, no_noise
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps
 from tracecloak.anonymizers.streams.params import UNITS
+from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
 from tracecloak.anonymizers.streams.steps import StreamName
 from tracecloak.anonymizers.streams.variant_steps import VariantParams, VariantSteps
 from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
+from tracecloak.schemas.events.vocabulary import OTHER
 from tracecloak.schemas.published.step import StepRelease
 
 NAME = StreamName("ward", "1", "configuration", 1_000, 50)
@@ -273,3 +276,49 @@ def test_w_event_sets_aside_what_the_whole_horizon_costs() -> None:
 def test_what_cannot_be_is_refused_with_the_mend(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(pydantic.ValidationError, match=said):
         params(**changes)
+
+
+# --- what is in a step does not decide whether it is published ------------------------------------
+
+ODD_NAMES = [OTHER, "▶", "\x00", "\uffff", " ", "a" * 5_000, "A", "B"]
+ODD_TIMES = [MAX_TIME_US, MIN_TIME_US, 0, -1]
+HOSTILE: list[list[tuple[str, str, int]]] = [
+    [],
+    [("one", "A", 0)],
+    [
+        *(("odd", name, 0) for name in ODD_NAMES),
+        *(("timeless", "A", time) for time in ODD_TIMES),
+        *(("long", "AB"[i % 2], i) for i in range(3_000)),
+        *(("wide", f"w{i}", i) for i in range(400)),
+    ],
+    [(f"c{i}", name, place) for i in range(300) for place, name in enumerate("AB")],
+]
+
+
+@pytest.mark.parametrize(
+    ("product", "changes"),
+    [
+        ("dfg", {}),
+        ("dfg", {"delta": "0"}),
+        ("dfg", {"view": "total", "epsilon": "0.001"}),
+        ("variants", {"epsilon": "0.001"}),
+        ("variants", {"view": "sliding", "sliding_steps": 2}),
+        ("log", {}),
+        ("log", {"epsilon": "0.001", "variants": "privtree"}),
+    ],
+)
+@pytest.mark.parametrize("key", [0, 1])
+def test_every_step_is_published_whatever_its_cases(
+    product: str, changes: dict[str, Any], key: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tracecloak.anonymizers.variants.generator._MOST_CASES", 300)
+    kind = STREAM_PRODUCTS[product]
+    given = {"epsilon": "1", "vocabulary": ("A", "B"), "max_trace_length": 4, "horizon": 4}
+    made = kind(kind.Params(**{**given, **changes}))
+    past: list[Any] = []
+    for step, cases in enumerate(HOSTILE):
+        counted = decode(encode(made.count(trace_batch(cases))))
+        released, kept = made.publish(step, counted, past, NAME, release_key(key))
+        past += [] if kept is None else [decode(encode(kept))]
+        assert released.to_json()
+        released.to_rows()

@@ -28,6 +28,7 @@ from tracecloak.anonymizers.accounting.gaussian_loss import gaussian_delta
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.noise.sums import SumNoise
+from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
 from tracecloak.anonymizers.variants import markov as markov_variants
 from tracecloak.anonymizers.variants import markov_chain
 from tracecloak.anonymizers.variants.generator import Domain
@@ -437,10 +438,18 @@ def test_a_release_is_determined_by_the_histogram_and_the_key() -> None:
     assert first == second != third
 
 
-def test_a_vocabulary_beyond_drawing_is_refused_whatever_the_log() -> None:
-    many = ActivityVocabulary.public([str(i) for i in range(3_200)])
-    with pytest.raises(UsageError, match="smaller vocabulary"):
-        cells_of(Domain(many, 1000, 1))
+@pytest.mark.parametrize("generator", [MARKOV, PURE], ids=lambda generator: generator.name)
+def test_so_many_names_can_be_counted_by_as_noise_can_be_drawn_for(
+    generator: MarkovVariants,
+) -> None:
+    most = generator.most_names
+    assert most is not None
+    for length in (1, 5, 1000):
+        sizes = []
+        for n_names in (most, most + 1):
+            words = ActivityVocabulary.public(map(str, range(n_names)), closed=True)
+            sizes.append(generator.cells_of(Domain(words, length, 1)).n_possible)
+        assert sizes[0] <= MAX_CELLS < sizes[1]
 
 
 def test_it_is_a_method_with_its_promise() -> None:

@@ -387,11 +387,12 @@ def test_a_type_that_xes_has_not_is_refused():
 # --- text ---
 
 
-def test_what_xml_cannot_hold_becomes_a_replacement_character():
+def test_what_xml_cannot_hold_becomes_a_replacement_character_and_its_number():
     bad = [chr(c) for c in (*range(9), 11, 12, *range(14, 32), 0xFFFE, 0xFFFF)]
     text = "a".join(bad)
-    assert sanitise(text) == "a".join("\ufffd" * len(bad))
-    assert sanitise("\ud800x\udfff") == "\ufffdx\ufffd"
+    assert sanitise(text) == "a".join(f"\ufffd{ord(c):04X}" for c in bad)
+    assert len({sanitise(c) for c in bad}) == len(bad)
+    assert sanitise("\ud800x\udfff") == "\ufffdD800x\ufffdDFFF"
     assert sanitise("\t\n\r é\x7f\x85\ufffd\U0001fffe") == "\t\n\r é\x7f\x85\ufffd\U0001fffe"
     data = written([[(text, text, 0)]])
     assert check_xes(io.BytesIO(data)) == []
@@ -399,8 +400,9 @@ def test_what_xml_cannot_hold_becomes_a_replacement_character():
 
 
 def test_names_that_become_equal_stay_two_traces():
-    rows = [("a\x01", "x\x01", 0), ("a\x02", "x\x02", 1)]
-    assert read_back(written([rows])) == [("a\ufffd", "x\ufffd", 0), ("a\ufffd", "x\ufffd", 1)]
+    rows = [("a\x01", "x\x01", 0), ("a\ufffd0001", "x\ufffd0001", 1)]
+    equal = "a\ufffd0001", "x\ufffd0001"
+    assert read_back(written([rows])) == [(*equal, 0), (*equal, 1)]
 
 
 def test_every_plane_of_unicode():
@@ -436,7 +438,7 @@ def test_round_trip(cases, cuts):
     ("kind", "value", "text"),
     [
         ("string", "", ""),
-        ("string", 'a\n"b"\x00', "a&#10;&quot;b&quot;\ufffd"),
+        ("string", 'a\n"b"\x00', "a&#10;&quot;b&quot;\ufffd0000"),
         ("int", -(2**63), "-9223372036854775808"),
         ("float", 0.1, "0.1"),
         ("float", 1e300, "1e+300"),

@@ -1,0 +1,375 @@
+"""No release with a true epsilon is refused by what the log or the noise is.
+
+Every rigorous method, and every published one with an honest budget, releases the same way whatever
+is in the log: hostile logs and their neighbours, many keys where noise decides, all formats. What
+it is refused by is public, and known before anything is read or reserved.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.keys import release_key
+from tests.support.logs import trace_batch
+from tests.support.releasing import fix_key, ledger_entries, tracecloak
+from tests.support.rounds import as_wanted
+from tests.support.tiers import at_night
+from tracecloak.anonymizers.contract.in_memory import anonymise
+from tracecloak.anonymizers.logs import params as params_of_logs
+from tracecloak.anonymizers.queries import play_out
+from tracecloak.anonymizers.queries.laplace_variants import LaplaceVariantsParams
+from tracecloak.anonymizers.registry import METHODS
+from tracecloak.anonymizers.trees import process_tree_miner
+from tracecloak.anonymizers.variants import generator
+from tracecloak.anonymizers.variants.auto import AutoVariants
+from tracecloak.schemas.events.vocabulary import OTHER
+
+Record = dict[str, str]
+
+_COLUMNS = {"org:resource": "who", "case:age": "age"}
+
+
+def rigorous_examples() -> Iterator[tuple[str, int]]:
+    """Every example whose guarantee is rigorous."""
+    for name, method in METHODS.items():
+        for number, example in enumerate(method.examples):
+            if method.guarantee(method.Params(**example)).kind == "rigorous":
+                yield name, number
+
+
+EXAMPLES = list(rigorous_examples())
+
+
+# --- logs -----------------------------------------------------------------------------------------
+
+
+def record(case: str, activity: str, stamp: str, **others: str) -> Record:
+    """One event; whose it is, who did it and how old it is are made of the case."""
+    return {
+        "case": case, "activity": activity, "stamp": stamp, "person": f"p{case}", "who": "R1",
+        "age": "30", **others,
+    }  # fmt: skip
+
+
+def plain(n_cases: int) -> list[Record]:
+    """A log of three activities."""
+    return [
+        record(f"c{case}", name, f"2020-0{1 + case % 9}-01T0{place}:00:00Z")
+        for case in range(n_cases)
+        for place, name in enumerate("ABC"[: 1 + case % 3])
+    ]
+
+
+ODD_NAMES = [
+    OTHER, "▶", "■", "\x00", "\x01", "\x02", "\uffff", "\ufffe", " ", "\t", "\u202e", "a" * 20_000,
+    "__start__", "null", "NaN", "<a>&\"'", "]]>", "=1+1", "\ud83d\ude00", "\r\n", "\ufffd",
+]  # fmt: skip
+ODD_VALUES = ["", "NaN", "inf", "-inf", "1e400", "-0", "\x00", "R1\x01", "R2", "x" * 10_000, "٣"]
+
+
+def case_of_odd_names() -> list[Record]:
+    """A case with every name that is reserved somewhere or that some format cannot hold."""
+    odd = [
+        record("odd", name, "2020-02-01T00:00:00Z", who=value, age=value)
+        for name, value in zip(ODD_NAMES, ODD_VALUES * 2, strict=False)
+    ]
+    return odd
+
+
+def case_of_odd_times() -> list[Record]:
+    """A case from the first year to the last, out of order."""
+    stamps = ["9999-12-31T23:59:59.999999Z", "0001-01-01T00:00:00Z", "1969-12-31T23:59:59Z"]
+    stamps += ["2020-03-29T01:30:00Z", "0001-01-01T00:00:00.000001Z"]
+    return [record("timeless", "ABCAB"[i], stamp) for i, stamp in enumerate(stamps)]
+
+
+def long_case(n_events: int = 4_000) -> list[Record]:
+    """A case that is longer than any length that is bought."""
+    return [
+        record("long", "ABC"[i * i % 3], f"2020-04-{1 + i % 28:02}T00:00:00Z")
+        for i in range(n_events)
+    ]
+
+
+def wide_case(n_names: int = 600) -> list[Record]:
+    """A case that alone has more activities than any list."""
+    return [record("wide", f"w{i}", "2020-05-01T00:00:00Z") for i in range(n_names)]
+
+
+def one_person(n_cases: int = 100) -> list[Record]:
+    """Many cases of one person."""
+    return [{**event, "person": "p"} for event in plain(n_cases)]
+
+
+LOGS: dict[str, list[Record]] = {
+    "empty": [],
+    "one": plain(1),
+    "plain": plain(40),
+    "all": [
+        *plain(40), *case_of_odd_names(), *case_of_odd_times(), *long_case(), *wide_case(),
+        *one_person(),
+    ],
+    "odd names": [*plain(40), *case_of_odd_names()],
+    "odd times": [*plain(40), *case_of_odd_times()],
+    "long": [*plain(40), *long_case()],
+    "wide": [*plain(40), *wide_case()],
+    "one person": [*plain(40), *one_person()],
+}  # fmt: skip
+
+
+def written(folder: Path, log: Sequence[Record]) -> Path:
+    """Writes a log as JSON lines, which hold any text, or an empty one as CSV, with its columns."""
+    if not log:
+        path = folder / "log.csv"
+        path.write_text(",".join(record("", "", "")) + "\n")
+        return path
+    path = folder / "log.jsonl"
+    path.write_text("".join(json.dumps(event) + "\n" for event in log))
+    return path
+
+
+# --- releases -------------------------------------------------------------------------------------
+
+
+def configuration(folder: Path, method: str, given: Mapping[str, Any], log: Path) -> Path:
+    """Writes the configuration of a release of everything in every format."""
+    params = {name: list(v) if isinstance(v, tuple) else v for name, v in given.items()}
+    for name, declaration in params.get("attributes", {}).items():
+        declaration.setdefault("column", _COLUMNS[name])
+    if words := params.get("vocabulary"):
+        (folder / "words.txt").write_text("".join(f"{word}\n" for word in words))
+        params["vocabulary"] = str(folder / "words.txt")
+    columns = {"case_id": "case", "activity": "activity", "timestamp": "stamp"}
+    if "max_cases_per_individual" in params:
+        columns["individual_id"] = "person"
+    body = {
+        "input": str(log), "output": str(folder / "out"), "key_store": str(folder / "keys"),
+        "method": method, "params": params, "columns": columns, "runner": "InMemory",
+        "release_id": "r", "formats": ["parquet", "xes", "csv"], "parts": 2, "shards": 2,
+        "max_error_ratio": 1.0,
+    }  # fmt: skip
+    path = folder / "release.yaml"
+    path.write_text(yaml.safe_dump(json.loads(json.dumps(body))))
+    return path
+
+
+def release(folder: Path, method: str, given: Mapping[str, Any], log: Sequence[Record]) -> int:
+    """Releases a log, and returns the exit code."""
+    return tracecloak("release", configuration(folder, method, given, written(folder, log)))
+
+
+# What a run says, whatever is in the log: no number but those of what is released.
+_SAID = [
+    re.compile(rf"^(?:\S+ \S+ INFO )?(?:{words})$")
+    for words in (
+        r"made a new ledger, in which nothing is spent: ledger \S+", r"read input 1 of 1",
+        r"next: [a-z_]+", r"wrote log\.(?:xes|csv)\.gz", r"committed release r",
+        r"released  \S+", r"manifest  \S+", r"holds     .*", r"advice    .*",
+    )
+]  # fmt: skip
+
+
+def check_words(told: str) -> None:
+    for line in told.splitlines():
+        assert any(pattern.match(line) for pattern in _SAID), line[:300]
+
+
+@pytest.mark.parametrize(
+    ("method", "number", "log"),
+    [
+        # Walks of ten thousand steps, where the noise chooses such a length, take a while.
+        (*example, log)
+        if log == "all" and example != ("markov-log-pure", 2)
+        else at_night(*example, log)
+        for example in EXAMPLES
+        for log in LOGS
+    ],
+)
+def test_a_release_comes_of_every_log_and_says_no_number_of_it(
+    method: str,
+    number: int,
+    log: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    fix_key(monkeypatch)
+    code = release(tmp_path, method, METHODS[method].examples[number], LOGS[log])
+    told = capfd.readouterr()
+    assert code == 0, told.err
+    check_words(told.out + told.err)
+
+
+@pytest.mark.parametrize("n_keys", [4, at_night(60)])
+@pytest.mark.parametrize(("method", "number"), EXAMPLES)
+def test_a_release_comes_of_every_noise(
+    method: str, number: int, n_keys: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it is far above all counts: then it would ask for more cases than there are."""
+    monkeypatch.setattr(generator, "_MOST_CASES", 300)
+    made = METHODS[method]
+    given = dict(made.examples[number])
+    if "epsilon" in given:
+        given["epsilon"] = "0.001"
+    params = made.Params(**given)
+    made.spends(params)
+    monkeypatch.setattr(play_out, "MAX_ARCS", 2_000)
+    log = trace_batch({f"c{i}": " ".join("ABC"[: 1 + i % 3]) for i in range(20)})
+    for key in range(n_keys):
+        wanted = as_wanted([log], made, params)
+        found = anonymise(wanted, made, params, release_key(key), "release", "configuration")
+        assert sum(traces.n_cases for traces in found.traces) <= 2_000
+
+
+# --- what is refused is public, and before anything is reserved -----------------------------------
+
+
+def refused(folder: Path, method: str, given: Mapping[str, Any]) -> bool:
+    """Whether a release is refused by its parameters, with nothing read, reserved or written."""
+    code = release(folder, method, given, plain(5))
+    if code == 2:
+        assert not ledger_entries(folder / "keys")
+        assert not (folder / "out").exists() or not any((folder / "out").iterdir())
+    else:
+        assert code == 0
+    return code == 2
+
+
+@pytest.mark.parametrize("way", ["chain", "histogram", "tree"])
+def test_whether_too_many_names_are_refused_does_not_depend_on_what_the_noise_chooses(
+    way: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """3,303 names failed exactly when the noisy choice was the chain."""
+    monkeypatch.setattr(AutoVariants, "_choose", lambda *_: way)
+    names = tuple(f"n{i}" for i in range(3_303))
+    given = {"epsilon": "1", "vocabulary": names, "max_trace_length": 2}
+    assert refused(tmp_path, "auto-variants", given)
+    told = capsys.readouterr().err
+    assert "auto-variants: noise is drawn for every possible pair, of 3,161 activities" in told
+    assert "give a smaller vocabulary" in told
+
+
+@pytest.mark.parametrize(
+    ("method", "given"),
+    [
+        ("hybrid-log", {"epsilon": "1", "max_trace_length": 2}),
+        ("private-log", {"epsilon": "1", "max_trace_length": 2, "products": "variants"}),
+        ("private-log", {"epsilon": "1", "max_trace_length": 2, "n_duration_bins": 4}),
+        ("markov-log-pure", {"epsilon": "1", "delta": "0", "max_trace_length": 2}),
+        ("process-tree", {"epsilon": "1"}),
+        ("private-dfg", {"epsilon": "1"}),
+        (
+            "sapa",
+            {"epsilon": "1", "budget": "honest", "query": "laplace", "max_trace_length": 2},
+        ),
+        (
+            "sacofa",
+            {
+                "epsilon": "1", "max_prefix_length": 2, "p_harmful": 4, "budget": "honest",
+                "rules": "bought",
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_too_many_public_names_are_refused_before_anything_is_reserved(
+    method: str, given: Mapping[str, Any], tmp_path: Path
+) -> None:
+    names = tuple(f"n{i}" for i in range(4_500))
+    assert refused(tmp_path, method, {**given, "vocabulary": names})
+
+
+def test_noise_for_the_largest_clip_that_may_be_bought_is_asked_for_before_it_is(
+    tmp_path: Path,
+) -> None:
+    """An attribute's share is smaller than that of the durations, and its noise wider."""
+    params = {
+        "epsilon": "0.05", "delta": "1e-6", "vocabulary": ("A",), "max_trace_length": 9,
+        "attributes": {"org:resource": {"values": ["R1"]}}, "budget_split": {"attributes": "1e-6"},
+    }  # fmt: skip
+    assert refused(tmp_path, "private-log", params)
+
+
+def test_a_calendar_without_an_hour_is_refused_where_the_range_is_bought(tmp_path: Path) -> None:
+    mondays = [(date(1970, 1, 5) + timedelta(7 * week)).isoformat() for week in range(130 * 53)]
+    given = {"epsilon": "5", "vocabulary": ("A",), "max_trace_length": 3}
+    assert refused(tmp_path, "private-log", {**given, "working_days": "mon", "holidays": mondays})
+
+
+# --- what is bought is cut to what can be counted by ----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "where"),
+    [
+        ("auto-variants", (AutoVariants, "most_names")),
+        ("private-log", (params_of_logs.PrivateLogParams, "most_names")),
+        ("process-tree", (process_tree_miner, "_MOST_NAMES")),
+    ],
+)
+def test_of_the_names_that_are_bought_the_most_frequent_are_kept(
+    method: str, where: tuple[Any, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two and __other__ of six that many cases have: no release is refused for what the log has."""
+    monkeypatch.setattr(*where, 3)
+    log = [
+        record(f"c{case}", name, f"2020-01-01T00:00:0{place}Z")
+        for case in range(400)
+        for place, name in enumerate("ABCDEF")
+        if name in "BE" or case % 3
+    ]
+    given = {"epsilon": "400", "delta": "1e-5", "buy_vocabulary": True}
+    assert release(tmp_path, method, given, log) == 0
+    held = json.loads((tmp_path / "out/run_id=r/manifest.json").read_text())["came_out"]
+    assert held["n_activities"] == 2
+
+
+# --- what noise asks for --------------------------------------------------------------------------
+
+
+def test_candidates_of_an_honest_query_are_cut_and_not_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With the published budget the same is refused, and no count is told."""
+    asked = LaplaceVariantsParams.query.fget
+    assert asked is not None
+    few = property(lambda params: replace(asked(params), max_candidates=2_000))
+    monkeypatch.setattr(LaplaceVariantsParams, "query", few)
+    names = tuple(f"a{i}" for i in range(60))
+    given = {"epsilon": "0.5", "max_prefix_length": 4, "p_harmful": 1, "vocabulary": names}
+    honest, published = tmp_path / "honest", tmp_path / "published"
+    honest.mkdir()
+    published.mkdir()
+    assert release(honest, "laplace-variants", {**given, "budget": "honest"}, plain(5)) == 0
+    told = capfd.readouterr()
+    check_words(told.out + told.err)
+    assert release(published, "laplace-variants", {**given, "epsilon": "0.1"}, plain(5)) == 2
+    [said] = [line for line in capfd.readouterr().err.splitlines() if "p_harmful" in line]
+    assert set(re.findall(r"[\d,]{2,}", said)) == {"2,000"}
+
+
+# --- what formats cannot hold ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("odd", ["\x01\x02", "\x00\x07", "\ufffe\uffff"])
+def test_names_that_xml_cannot_hold_are_released_and_stay_apart(odd: str, tmp_path: Path) -> None:
+    log = [record(f"c{i}", f"a{odd[i % 2]}", "2020-01-01T00:00:00Z") for i in range(400)]
+    assert release(tmp_path, "variant-histogram", {"epsilon": "4"}, log) == 0
+    out = tmp_path / "out/run_id=r"
+    held = json.loads((out / "manifest.json").read_text())["came_out"]
+    assert held["n_activities"] == 2
+    text = gzip.decompress((out / "log.xes.gz").read_bytes()).decode()
+    names = set(re.findall('concept:name" value="(a\ufffd[^"]*)"', text))
+    assert names == {f"a\ufffd{ord(character):04X}" for character in odd}
