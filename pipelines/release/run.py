@@ -52,7 +52,6 @@ from tracecloak.transforms.files import absolute, require_file_system, require_w
 from tracecloak.transforms.keys import KeyReference
 from tracecloak.transforms.publish.names import PARTS
 from tracecloak.transforms.publish.release_files import (
-    check_names,
     write_dfg,
     write_export,
     write_part,
@@ -363,7 +362,6 @@ def _write_log(
 ) -> tuple[list[OutputFile], Yield, list[OutputFile]]:
     """Returns the parts, what they hold, and what is written beside them or from them."""
     names = ActivityVocabulary.merge([batch.vocabulary for batch in traces])
-    check_names(config.formats, names)
     parts: dict[int, list[TraceBatch]] = {number: [] for number in range(config.parts)}
     graph, variants = Pieces(DirectlyFollows), Pieces(VariantHistogram)
     for batch in traces:

@@ -35,7 +35,6 @@ from tracecloak.schemas.published.manifest import MANIFEST_NAME, ReleaseManifest
 from tracecloak.transforms.files import absolute, require_writable
 from tracecloak.transforms.keys import KeyReference
 from tracecloak.transforms.publish.names import STATEMENT_NAME
-from tracecloak.transforms.publish.release_files import check_names
 from tracecloak.transforms.publish.release_folder import write_text
 from tracecloak.transforms.publish.statement import publishable_statement
 from tracecloak.transforms.stream.assemble import AssembleCases
@@ -104,8 +103,6 @@ def run_stream(
     """
     options = stream_options(config.runner, beam_arguments)
     product = config.made_product()
-    if product.released.has_log:
-        check_names(config.written, config.rule.codes)
     source = source_of(config) if messages is None else messages
     others = list(sinks)
     if config.output_topic is not None:

@@ -29,7 +29,6 @@ from tracecloak.transforms.batch.anonymize import Run
 from tracecloak.transforms.batch.count import MergeStatistics
 from tracecloak.transforms.publish.names import PARTS
 from tracecloak.transforms.publish.release_files import (
-    check_names,
     read_log,
     write_dfg,
     write_export,
@@ -136,7 +135,6 @@ class WriteRelease(beam.PTransform):
                 graph=DirectlyFollows, variants=VariantHistogram, names=ActivityVocabulary
             )
         )  # PCollection[Statistics], one element
-        names = counted | "NamesReleased" >> beam.Map(_names_of)
         came_out = counted | "CameOut" >> beam.Map(_yield_of_log)
         graph = counted | "WriteDfg" >> beam.Map(_write_dfg, self._folder)
         exports = (
@@ -149,7 +147,6 @@ class WriteRelease(beam.PTransform):
                 self._folder,
                 self._manifest,
                 self._n_parts,
-                pvalue.AsSingleton(names),
                 pvalue.AsIter(parts),
             )
         )  # PCollection[OutputFile]
@@ -192,11 +189,6 @@ def _yield_of_products(products: Products) -> Yield:
     return products.held
 
 
-def _names_of(counted: Statistics) -> ActivityVocabulary:
-    names: ActivityVocabulary = counted.by_name["names"]
-    return names
-
-
 def _yield_of_log(counted: Statistics) -> Yield:
     by_name = counted.by_name
     return yield_of_log(by_name["graph"], by_name["variants"].n_variants, by_name["names"])
@@ -207,10 +199,8 @@ def _write_export(
     folder: ReleaseFolder,
     manifest: ReleaseManifest,
     n_parts: int,
-    names: ActivityVocabulary,
     parts: Iterable[OutputFile],
 ) -> OutputFile:
-    check_names([kind], names)
     written = write_export(folder, manifest, kind, n_parts)
     _LOG.info("wrote %s", written.path)
     return written

@@ -6,7 +6,7 @@ places, so that none is imported before a file of its format is read or written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -30,8 +30,6 @@ class Format:
         reader: Place of a function of a `SourceFormat` and a path that returns the `Reader`.
         writer: Place of a function that returns the `Writer`, see `open_writer`; None: nothing
             writes it.
-        checker: Place of a function of activity names that raises InputSchemaError where two would
-            become one in a file; None: none do.
         is_packed: Whether it compresses itself, so that its files are never gzipped.
         has_xes_names: Whether its columns are called as in XES unless they are mapped.
         is_of_releases: Whether the log of a release can be written in it, which takes a writer of
@@ -41,7 +39,6 @@ class Format:
     endings: tuple[str, ...]
     reader: str
     writer: str | None = None
-    checker: str | None = None
     is_packed: bool = False
     has_xes_names: bool = False
     is_of_releases: bool = False
@@ -74,15 +71,6 @@ class Format:
             raise ValueError(f"nothing writes files that end in {self.endings[0]}")
         writer: Writer = load(self.writer)(stream, schema, about)
         return writer
-
-    def check_names(self, names: Sequence[str]) -> None:
-        """Makes sure that activity names stay distinct in a file.
-
-        Raises:
-            InputSchemaError: Two of them do not.
-        """
-        if self.checker is not None:
-            load(self.checker)(names)
 
 
 def _checked(found: Any) -> Format:

@@ -1,6 +1,5 @@
 from .products import PRODUCTS as PRODUCTS
 from .products import ProductKind as ProductKind
-from .release_files import check_names as check_names
 from .release_files import read_log as read_log
 from .release_files import write_dfg as write_dfg
 from .release_files import write_export as write_export

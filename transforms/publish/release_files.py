@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import BinaryIO, cast
 
@@ -29,17 +29,6 @@ from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.publish.statement import publishable_statement
 
 _READ_ROWS = 1 << 16
-
-
-def check_names(formats: Iterable[str], vocabulary: ActivityVocabulary) -> None:
-    """Makes sure that activity names stay distinct in all formats that a log is written in.
-
-    Raises:
-        InputSchemaError: Two names would become one.
-    """
-    names = vocabulary.names.to_pylist()
-    for name in formats:
-        FORMATS[name].check_names(names)
 
 
 def write_part(
