@@ -9,6 +9,8 @@ import pandas as pd
 import pytest
 
 from tests.support.releasing import csv_log, operator_folder, small_rows, tracecloak
+from tracecloak.transforms.files import open_source
+from tracecloak.transforms.formats.xes import XesReader
 
 SECRET = "patient-4711"  # stands for data: no error and no log line may show it
 
