@@ -81,6 +81,10 @@ soak: .venv/pubsub $(CORE)
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal
 # Of the slow tests those that .ci/run asks for: what fast tests have a small twin of.
 CI_SLOW := \
+  tests/anonymizers/pretsa/test_method.py tests/anonymizers/pripel/test_method.py \
+  tests/pipelines/commands/test_methods_of_others.py \
+  tests/pipelines/release/test_by_products.py tests/pipelines/release/test_killed.py::test_it_is_the_same_on_beam \
+  tests/statistical/test_audit_of_methods.py::test_a_clip_that_is_not_applied_is_found \
   tests/pipelines/attack/test_attack.py::test_a_timed_log_with_values_is_attacked \
   tests/pipelines/attack/test_difference_attack.py::test_reports_say_what_the_difference_tells_and_nothing_of_the_log \
   tests/pipelines/budget/test_ledger_postgres.py tests/pipelines/demo/test_stream_demo.py \
@@ -104,6 +108,7 @@ CI_SLOW := \
   tests/statistical/test_audit_of_methods.py::test_no_mode_of_amun_keeps_the_papers_epsilon \
   tests/statistical/test_audit_of_pripel.py \
   tests/statistical/test_audit_of_streams.py::test_a_case_that_counts_in_every_window_is_caught \
+  tests/statistical/test_audit_of_streams.py::test_a_case_in_one_window_with_that_noise_is_not \
   tests/statistical/test_exact_samplers.py \
   tests/test_documents.py::test_the_commands_of_the_readme_run_as_they_are_written
 

@@ -66,7 +66,7 @@ class RigorousParams(NamesParams):
     what such a delta allows."""
     max_cases: int | None = Field(None, ge=1)
     """Public upper bound on the number of cases, which bounds delta. It is believed, not enforced:
-    a sample of so many cases would double what one case changes."""
+    a sample of so many cases would double what one case changes. By default there is none."""
     max_cases_per_individual: int | None = Field(None, ge=1, le=1000)
     """Cases of one individual that count, a random choice of them; noise grows in proportion.
     Makes the individual the unit of privacy. By default 1 if individual_id is mapped; if it is not,

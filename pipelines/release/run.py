@@ -124,26 +124,7 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
     with store.alone(output, release_id):
         books = Books(store, ledger, folder)
         if folder.committed() is not None:
-            receipt = store.receipt(output, release_id)
-            if receipt is None:
-                raise UsageError(
-                    f"release_id {release_id!r} exists in {output}, and this key store cannot tell "
-                    "whether it was made of this input; use the key_store of that run, or choose "
-                    "another release_id"
-                )
-            if (
-                receipt.state == "reserved"
-            ):  # cut off after its commit; what came later is not in it
-                source, files = _as_it_was(source, receipt, files)
-                fingerprint = _fingerprint(config, store, files)
-            receipt.check_same(fingerprint, config.digest)
-            if receipt.state == "reserved":  # the earlier run was cut off after its commit
-                books.finish(receipt.key_fingerprint)
-            if not FileSystems.exists(internal_statement_path(store, folder)):
-                write_internal_statement(
-                    config, source, books, dead_letter, receipt.key_fingerprint
-                )
-            return Outcome(folder, True, dead_letter.folder, _came_out(folder))
+            return _there_already(config, source, files, books, dead_letter)
 
         receipt = store.unfinished(output, release_id)
         if receipt is not None and books.has_drawn(receipt):
@@ -151,7 +132,7 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
             fingerprint = _fingerprint(config, store, files)
             receipt.check_same(fingerprint, config.digest)
             folder = replace(folder, staging_area=receipt.staging_area)
-            books = Books(store, ledger, folder)
+            books = replace(books, folder=folder)
         elif receipt is not None and not receipt.is_same(fingerprint, config.digest):
             # Cut off before it drew anything, and another release now.
             books.void(receipt.key_fingerprint)
@@ -193,6 +174,39 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
         books.finish(key.fingerprint)
         write_internal_statement(config, source, books, dead_letter, key.fingerprint)
     return Outcome(folder, False, dead_letter.folder, _came_out(folder))
+
+
+def _there_already(
+    config: ReleaseConfig,
+    source: EventSource,
+    files: tuple[InputFile, ...],
+    books: Books,
+    dead_letter: DeadLetter,
+) -> Outcome:
+    """Does what is left to do where a release is visible, if this run is that release.
+
+    Raises:
+        UsageError: It is not, or nobody can tell.
+        AfterReleaseError: What is left to do failed again.
+    """
+    folder = books.folder
+    receipt = books.store.receipt(folder.output, folder.release_id)
+    if receipt is None:
+        raise UsageError(
+            f"release_id {folder.release_id!r} exists in {folder.output}, and this key store "
+            "cannot tell whether it was made of this input; use the key_store of that run, or "
+            "choose another release_id"
+        )
+    is_cut_off = receipt.state == "reserved"  # after its commit
+    if is_cut_off:
+        source, files = _as_it_was(source, receipt, files)
+        books = replace(books, folder=replace(folder, staging_area=receipt.staging_area))
+    receipt.check_same(_fingerprint(config, books.store, files), config.digest)
+    if is_cut_off:
+        books.finish(receipt.key_fingerprint)
+    if not FileSystems.exists(internal_statement_path(books.store, folder)):
+        write_internal_statement(config, source, books, dead_letter, receipt.key_fingerprint)
+    return Outcome(folder, True, dead_letter.folder, _came_out(folder))
 
 
 def _decisions(folder: ReleaseFolder, key: KeyReference) -> str:

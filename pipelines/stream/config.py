@@ -215,7 +215,8 @@ class StreamConfig(pydantic.BaseModel):
     what such a delta allows."""
     max_cases: int | None = None
     """Public upper bound on the number of cases of all steps, which bounds delta. It is believed,
-    not enforced: a sample of so many cases would double what one case changes."""
+    not enforced: a sample of so many cases would double what one case changes. By default there
+    is none."""
     vocabulary: Annotated[tuple[str, ...], pydantic.BeforeValidator(_vocabulary), _or_text(_TEXTS)]
     """Public file of activity names, one a line; any other activity counts as __other__."""
     closed_vocabulary: bool = False

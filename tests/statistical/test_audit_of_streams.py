@@ -143,6 +143,7 @@ def test_a_case_that_counts_in_every_window_is_caught() -> None:
     assert audited(short(), steps_of_windows, 1500) > float(EPSILON)
 
 
+@pytest.mark.slow
 def test_a_case_in_one_window_with_that_noise_is_not() -> None:
     """The control's own control: of the same lengths and noise, but in one step."""
     assert audited(short(), in_one_step) <= float(EPSILON)

@@ -19,6 +19,7 @@ from scipy import stats
 
 from tests.support.chi_square import ALPHA, p_value, p_value_of_law
 from tests.support.keys import randomness
+from tests.support.tiers import at_night
 from tracecloak.anonymizers.noise.keyed_stream import CellStream
 from tracecloak.anonymizers.noise.randomness import cell_numbers
 from tracecloak.anonymizers.noise.samplers import (
@@ -206,7 +207,7 @@ def two_sample_p_value(a: np.ndarray, b: np.ndarray) -> float:
     return float(stats.chi2_contingency(table[:, table.sum(axis=0) > 0]).pvalue)
 
 
-@pytest.mark.parametrize(("num", "den"), [(1, 2), (16, 5), (30, 1)])
+@pytest.mark.parametrize(("num", "den"), [at_night(1, 2), (16, 5), at_night(30, 1)])
 @pytest.mark.parametrize("name", ["laplace", "gaussian"])
 def test_opendp_draws_from_the_same_law(name: str, num: int, den: int) -> None:
     """A scale wrong by a fifth is caught here, and one by 5 % by the law itself, above."""
@@ -279,7 +280,9 @@ def choices(
 
 
 @pytest.mark.parametrize("monotone", [False, True])
-@pytest.mark.parametrize("scores", [[3, 1], [0, 0, 0], [7, 5, 9, 9], [-4, 0, -1, -2, 0]])
+@pytest.mark.parametrize(
+    "scores", [at_night([3, 1]), at_night([0, 0, 0]), [7, 5, 9, 9], [-4, 0, -1, -2, 0]]
+)
 def test_choices_have_the_law_of_permute_and_flip(scores: list[int], monotone: bool) -> None:
     """For n = 20,000. The controls: the other factor of 2, and the exponential mechanism."""
     epsilon, sensitivity = Fraction(3, 4), Fraction(3, 2)

@@ -567,7 +567,7 @@ def test_no_two_draws_share_a_cell(mode: str) -> None:
     for purpose in ("amun/time", "amun/case-id"):
         asked = run.randomness.asked[purpose]
         blocks = [(a, b ^ counter) for a, b, counter in asked]
-        assert len(asked) > 6
+        assert len(asked) > 3
         assert len(set(blocks)) == len(asked)
 
 

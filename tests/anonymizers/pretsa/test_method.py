@@ -22,6 +22,7 @@ from tests.support.logs import trace_batch
 from tests.support.paper_log import MINUTE_US, traces_of
 from tests.support.releasing import digests, fix_key, hospital_files, manifest, tracecloak
 from tests.support.rounds import CONFIG_DIGEST, RELEASE_ID, rows_of
+from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.pretsa.method import Pretsa, PretsaCase
 from tracecloak.anonymizers.pretsa.verify import verify_released
@@ -197,7 +198,7 @@ def test_a_declared_column_is_drawn_anew_and_the_times_tell_but_the_order() -> N
     for i, name in enumerate("ABC"):
         own = numbers[names[~missing] == name]
         assert abs(own.mean() - (200 * i + 200)) < 40
-        assert own.min() >= 200 * i - 5 and own.max() <= 200 * i + 405
+        assert own.min() >= 200 * i - 25 and own.max() <= 200 * i + 425
     had = {float(x) for x in traces.attributes[COST].to_pylist() if x and x != "free"}
     assert not had & set(numbers.tolist())
 
@@ -367,7 +368,7 @@ def test_the_guarantee_says_what_is_left_open() -> None:
     "flags",
     [
         ("--method", "pretsa", "--k", 5, "--t", 0.4),
-        ("--method", "pretsa", "--k", 5, "--distance", "embedding", "--epochs", 3),
+        at_night(("--method", "pretsa", "--k", 5, "--distance", "embedding", "--epochs", 3)),
         ("--method", "pretsa-case", "--k", 9, "--starts", "kept"),
     ],
     ids=["levenshtein", "embedding", "pretsa-case"],

@@ -17,6 +17,7 @@ from tests.support.logs import event_logs, naive_durations, trace_batch
 from tests.support.paper_log import traces_of
 from tests.support.releasing import digests, fix_key, individual_files, tracecloak
 from tests.support.rounds import rows_of, run_rounds
+from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.pripel.method import Pripel, PripelParams
 from tracecloak.anonymizers.queries.laplace_variants import LaplaceVariants
@@ -224,7 +225,7 @@ CONFIGURATIONS: dict[str, tuple[object, ...]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CONFIGURATIONS)
+@pytest.mark.parametrize("name", [at_night("laplace"), "sacofa"])
 def test_beam_and_any_number_of_shards_give_the_bytes_of_the_in_memory_driver(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

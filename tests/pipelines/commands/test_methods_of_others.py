@@ -83,6 +83,7 @@ def told(kites: Path, code: str, *arguments: object) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_every_command_knows_a_method_of_another_distribution(kites: Path, tmp_path: Path) -> None:
     log = csv_log(
         tmp_path / "log.csv",

@@ -244,7 +244,9 @@ def test_it_is_the_same_for_a_method_without_a_log_and_for_one_without_epsilon(
     kill_and_go_on(Releases(commands, inputs, tmp_path, method), expected, kill, "InMemory")
 
 
-@pytest.mark.parametrize("kill", ["after decide", "before write 3", "after rename 1"])
+@pytest.mark.parametrize(
+    "kill", [at_night("after decide"), "before write 3", at_night("after rename 1")]
+)
 def test_it_is_the_same_on_beam(
     commands: Commands,
     inputs: Path,
