@@ -174,7 +174,7 @@ def guarantee_of(
     always = [
         "Cases of different individuals that depend on each other are protected one by one, not as "
         "a group.",
-        "Releases of the same cases add up: so do their epsilons and deltas.",
+        "Releases of the same cases add up in epsilon and delta; the time of a run is not hidden.",
     ]
     if unit == "case":
         always.append("A person with several cases is protected case by case.")

@@ -166,8 +166,9 @@ class Receipt:
         """Returns the error that a release which drew noise cannot be finished."""
         return UsageError(
             f"release_id {self.release_id!r} in {self.output} drew noise before it was cut off, "
-            f"and {reason} since. Equal noise must not meet other sums: restore it and run again, "
-            "or give the release up, which leaves its budget spent, with `tracecloak ledger "
+            f"and {reason} since. The same noise on other counts would tell their difference, so "
+            "restore it and run again, or give the release up, which leaves its budget spent, with "
+            "`tracecloak ledger "
             f"forfeit --output {self.output} --release_id {self.release_id} --by NAME --reason "
             "TEXT`, and pay for another"
         )
