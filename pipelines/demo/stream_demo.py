@@ -18,8 +18,8 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -136,7 +136,7 @@ class StreamProcess:
         """
         self._log = log
         command = [sys.executable, "-m", "tracecloak", "stream", *flags]
-        with log.open("w") as said:
+        with log.open("w") as said, _hearing_interrupts():
             self._process = subprocess.Popen(
                 command,
                 stdout=said,
@@ -171,6 +171,22 @@ class StreamProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             return self._process.wait()
+
+
+@contextmanager
+def _hearing_interrupts() -> Iterator[None]:
+    """Lets what is started be interrupted, also where a shell runs this in the background.
+
+    Such a shell has its jobs ignore interrupts, and what they start inherits that.
+    """
+    is_deaf = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    if is_deaf:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        if is_deaf:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def stream_flags(demo: Demo, subscription: str, topic: str, begin: float) -> list[str]:

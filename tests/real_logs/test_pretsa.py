@@ -88,7 +88,7 @@ def test_the_logs_are_those_of_the_paper(logs_folder: Path) -> None:
 
 def medians(folder: Path, name: str, **params: Any) -> np.ndarray:
     """Total variation, earth mover's distance and duration error."""
-    n_keys = 3 if params["distance"] == "embedding" else 1
+    n_keys = 5 if params["distance"] == "embedding" else 1
     found = [released(folder, name, number, **params) for number in range(n_keys)]
     return np.median([(f.total_variation, f.emd, f.duration_error) for f in found], axis=0)
 
@@ -117,15 +117,15 @@ AUTHORS = {
 def test_utility_is_at_least_that_of_the_authors_code(
     logs_folder: Path, name: str, k: int, t: float, distance: str
 ) -> None:
-    """Exactly for Levenshtein's distance; embeddings are within 6 % and 2 points, as seeds are.
+    """Exactly for Levenshtein's distance; embeddings are within 10 % and 2 points, as seeds are.
 
     Control: at 4 times the k it is farther off than the authors' code.
     """
     authors = np.array(AUTHORS[name, k, t, distance])
-    if distance == "embedding":
-        authors = authors * (1.06, 1.06, 1) + (0, 0, 0.02)
+    seeds = (1.1, 1.1, 1.0), (0.0, 0.0, 0.02)
+    most = authors * seeds[0] + seeds[1] if distance == "embedding" else authors
     params = {"t": t, "distance": distance, "protect_ends": False}
-    assert (medians(logs_folder, name, k=k, **params) <= authors).all()
+    assert (medians(logs_folder, name, k=k, **params) <= most).all()
     weak = released(logs_folder, name, k=4 * k, **params)
     assert weak.total_variation > authors[0]
 

@@ -100,7 +100,12 @@ def medians(
         (COSELOG, "0", "variants", "auto", {"TV": 1.5 * 0.14, "EMD": 1.5 * 0.057}),
         at_night(SEPSIS, "1e-6", "variants", "auto", {"EMD": 0.348, "DFG": 0.173}),
         at_night(
-            SEPSIS, "1e-6", "log", "auto", {"EMD": 0.38, "size": 0.05, "days": 13, "hours": 0.3}
+            # Of 40 keys the median is 0.37, and those of 10 are up to 0.015 beside it.
+            SEPSIS,
+            "1e-6",
+            "log",
+            "auto",
+            {"EMD": 0.40, "size": 0.05, "days": 13, "hours": 0.3},
         ),
         at_night(SEPSIS, "0", "variants", "auto", {"EMD": 1.5 * 0.348}),
     ],
