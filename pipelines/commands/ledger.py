@@ -203,18 +203,17 @@ def _resume(flags: Flags) -> int:
     return 0
 
 
+def _ended(flags: Flags, end: Callable[..., Any]) -> str:
+    """Ends a release by hand, and returns the path where it was or would have been."""
+    named = (flags[name] for name in ("output", "release_id", *_SIGNED))
+    return str(end(_store(flags), _opened(flags), *named).final)
+
+
 def _forfeit(flags: Flags) -> int:
     from tracecloak.pipelines.budget.unfinished import forfeit
 
-    folder = forfeit(
-        _store(flags),
-        _opened(flags),
-        flags["output"],
-        flags["release_id"],
-        flags["by"],
-        flags["reason"],
-    )
-    print(f"given up  {folder.final}")
+    place = _ended(flags, forfeit)
+    print(f"given up  {place}")
     print("What it reserved stays spent, and its key is destroyed.")
     return 0
 
@@ -222,15 +221,8 @@ def _forfeit(flags: Flags) -> int:
 def _withdraw(flags: Flags) -> int:
     from tracecloak.pipelines.budget.withdrawing import withdraw
 
-    folder = withdraw(
-        _store(flags),
-        _opened(flags),
-        flags["output"],
-        flags["release_id"],
-        flags["by"],
-        flags["reason"],
-    )
-    print(f"withdrawn  {folder.final}")
+    place = _ended(flags, withdraw)
+    print(f"withdrawn  {place}")
     print("What it spent stays spent, and whoever has a copy of it has it still.")
     return 0
 
