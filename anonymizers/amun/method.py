@@ -52,7 +52,7 @@ from tracecloak.schemas.arrays.ranks import CaseRanks
 from tracecloak.schemas.errors import GuaranteeError, UsageError
 from tracecloak.schemas.events.timeline import StartRange, cumulated_stamps
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.statistics.dafsa import Dafsa
 from tracecloak.schemas.statistics.durations import DurationTable
@@ -63,7 +63,8 @@ class Amun(contract.Anonymizer):
     """The method; see the module."""
 
     name: ClassVar[str] = "amun"
-    summary: ClassVar[str] = "samples cases over a DAFSA and adds noise to times (published)"
+    summary: ClassVar[str] = "samples cases over a DAFSA and adds noise to times"
+    guarantee_kind: ClassVar[Kind] = "published"
     Params: ClassVar[type[AmunParams]] = AmunParams
     log: ClassVar[Literal["transformed"]] = "transformed"
     operations: ClassVar[tuple[Operation, ...]] = (

@@ -28,7 +28,7 @@ from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.schemas.arrays.merging import Mergeable
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.published.yields import Yield
 
@@ -40,7 +40,9 @@ class Params(pydantic.BaseModel):
     the help of the flag of the same name.
     """
 
-    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = pydantic.ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, defer_build=True
+    )
 
     def resolved(self) -> dict[str, Any]:
         """Returns the parameters in effect as JSON values, what a profile decides filled in."""
@@ -100,7 +102,8 @@ class Anonymizer(Protocol):
 
     Attributes:
         name: As in the configuration and the manifest.
-        summary: What it does, in a line, and whether it is published or rigorous.
+        summary: What it does, in a line.
+        guarantee_kind: Kind of its guarantee, unless parameters make it another.
         log: Where the released log comes from: `transformed` by `apply`, `generated` by
             `generate`, or `none`: only products are released.
         operations: What it does to a log, in the words of the XES privacy extension.
@@ -116,6 +119,7 @@ class Anonymizer(Protocol):
 
     name: ClassVar[str]
     summary: ClassVar[str]
+    guarantee_kind: ClassVar[Kind]
     log: ClassVar[Literal["transformed", "generated", "none"]]
     operations: ClassVar[tuple[Operation, ...]]
     exact_noise: ClassVar[bool]

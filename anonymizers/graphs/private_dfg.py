@@ -63,7 +63,7 @@ from tracecloak.anonymizers.rigorous.sum_noise import gaussian_sums, laplace_sum
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.durations import ReleasedDurations
 from tracecloak.schemas.published.graph import ReleasedGraph
-from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.statistics.clipped_flows import ClippedFlows
 from tracecloak.schemas.statistics.durations import duration_borders
@@ -217,7 +217,8 @@ class PrivateDfg(contract.Anonymizer):
     """The method; see the module."""
 
     name: ClassVar[str] = "private-dfg"
-    summary: ClassVar[str] = "directly-follows graph with noise on every possible pair (rigorous)"
+    summary: ClassVar[str] = "directly-follows graph with noise on every possible pair"
+    guarantee_kind: ClassVar[Kind] = "rigorous"
     log: ClassVar[Literal["none"]] = "none"
     Params: ClassVar[type[PrivateDfgParams]] = PrivateDfgParams
     operations: ClassVar[tuple[Operation, ...]] = (

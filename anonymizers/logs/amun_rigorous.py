@@ -61,7 +61,7 @@ class AmunRigorous(PrivateLog):
     """The method; see the module."""
 
     name: ClassVar[str] = "amun-rigorous"
-    summary: ClassVar[str] = "a log with times that keeps Amun's guessing advantage (rigorous)"
+    summary: ClassVar[str] = "a log with times that keeps Amun's guessing advantage"
     Params: ClassVar[type[PrivateLogParams]] = AmunRigorousParams
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {

@@ -54,7 +54,7 @@ class PripelRigorous(PrivateLog):
     """The method; see the module."""
 
     name: ClassVar[str] = "pripel-rigorous"
-    summary: ClassVar[str] = "a log with times and values under PRIPEL's parameters (rigorous)"
+    summary: ClassVar[str] = "a log with times and values under PRIPEL's parameters"
     Params: ClassVar[type[PrivateLogParams]] = PripelRigorousParams
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {

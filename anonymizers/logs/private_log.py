@@ -40,7 +40,7 @@ from tracecloak.anonymizers.rigorous.parts import (
 from tracecloak.anonymizers.variants.generator import fitting, log_of
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.published.yields import Yield
@@ -77,7 +77,8 @@ class PrivateLog(contract.Anonymizer):
     """The method; see the module."""
 
     name: ClassVar[str] = "private-log"
-    summary: ClassVar[str] = "a log with times and attributes, drawn from noisy counts (rigorous)"
+    summary: ClassVar[str] = "a log with times and attributes, drawn from noisy counts"
+    guarantee_kind: ClassVar[Kind] = "rigorous"
     log: ClassVar[Literal["generated"]] = "generated"
     Params: ClassVar[type[PrivateLogParams]] = PrivateLogParams
     operations: ClassVar[tuple[Operation, ...]] = (

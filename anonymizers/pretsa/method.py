@@ -43,7 +43,7 @@ from tracecloak.schemas.events.attributes import Attribute, declared
 from tracecloak.schemas.events.events import MAX_TIME_US
 from tracecloak.schemas.events.timeline import cumulated_stamps
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.statistics.durations import DurationTable
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -95,6 +95,7 @@ class PlacesDecision(contract.Decision):
 class _Sanitised(contract.Anonymizer):
     """What `pretsa` and `pretsa-case` share."""
 
+    guarantee_kind: ClassVar[Kind] = "syntactic"
     log: ClassVar[Literal["transformed"]] = "transformed"
     operations: ClassVar[tuple[Operation, ...]] = (
         Operation("substitution", "case", "concept:name"),

@@ -53,7 +53,7 @@ from tracecloak.schemas.events.attributes import Attribute, Declarations, declar
 from tracecloak.schemas.events.timeline import StartRange
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.durations import DurationTable
@@ -122,9 +122,8 @@ class Pripel(contract.Anonymizer):
     """The method; see the module."""
 
     name: ClassVar[str] = "pripel"
-    summary: ClassVar[str] = (
-        "noisy variants filled with times and values of matched cases (published)"
-    )
+    summary: ClassVar[str] = "noisy variants filled with times and values of matched cases"
+    guarantee_kind: ClassVar[Kind] = "published"
     Params: ClassVar[type[PripelParams]] = PripelParams
     log: ClassVar[Literal["transformed"]] = "transformed"
     operations: ClassVar[tuple[Operation, ...]] = (

@@ -32,7 +32,7 @@ from tracecloak.anonymizers.queries.pair_query import (
     noise_of,
     published_guarantee,
 )
-from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.manifest import Operation
 
 
@@ -40,7 +40,8 @@ class LaplaceDfg(contract.Anonymizer):
     """The method; see the module."""
 
     name: ClassVar[str] = "laplace-dfg"
-    summary: ClassVar[str] = "directly-follows graph with Laplace noise on each pair (published)"
+    summary: ClassVar[str] = "directly-follows graph with Laplace noise on each pair"
+    guarantee_kind: ClassVar[Kind] = "published"
     log: ClassVar[Literal["none"]] = "none"
     Params: ClassVar[type[PairQueryParams]] = PairQueryParams
     operations: ClassVar[tuple[Operation, ...]] = (

@@ -42,7 +42,7 @@ from tracecloak.anonymizers.queries.prefix_method import (
 )
 from tracecloak.anonymizers.queries.prefix_query import LevelQuery, trace_variant_query
 from tracecloak.anonymizers.variants.generator import VariantsDecision
-from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.guarantee import Guarantee, Kind
 
 
 class LaplaceVariantsParams(LevelParams):
@@ -77,7 +77,8 @@ class LaplaceVariants(LevelMethod):
     """The method; see the module."""
 
     name: ClassVar[str] = "laplace-variants"
-    summary: ClassVar[str] = "noisy counts of prefixes, level by level (published)"
+    summary: ClassVar[str] = "noisy counts of prefixes, level by level"
+    guarantee_kind: ClassVar[Kind] = "published"
     Params: ClassVar[type[LaplaceVariantsParams]] = LaplaceVariantsParams
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"epsilon": "1", "max_prefix_length": 5, "p_harmful": 4},

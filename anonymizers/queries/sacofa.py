@@ -64,7 +64,7 @@ from tracecloak.anonymizers.variants.generator import VariantsDecision
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.statistics.relations import ActivityRelations
 
 
@@ -146,7 +146,8 @@ class Sacofa(LevelMethod):
     """The method; see the module."""
 
     name: ClassVar[str] = "sacofa"
-    summary: ClassVar[str] = "noisy counts of prefixes that make sense, level by level (published)"
+    summary: ClassVar[str] = "noisy counts of prefixes that make sense, level by level"
+    guarantee_kind: ClassVar[Kind] = "published"
     Params: ClassVar[type[SacofaParams]] = SacofaParams
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"epsilon": "1", "max_prefix_length": 5, "p_harmful": 4, "p_harmless": 3},

@@ -58,7 +58,7 @@ from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.anonymizers.variants.generator import VariantsDecision, log_of
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.published.variants import most_frequent_first
 from tracecloak.schemas.statistics.k_follows import KFollows
@@ -207,7 +207,8 @@ class Sapa(contract.Anonymizer):
     """The method; see the module."""
 
     name: ClassVar[str] = "sapa"
-    summary: ClassVar[str] = "cases played out from a noisy directly-follows graph (published)"
+    summary: ClassVar[str] = "cases played out from a noisy directly-follows graph"
+    guarantee_kind: ClassVar[Kind] = "published"
     log: ClassVar[Literal["generated"]] = "generated"
     Params: ClassVar[type[SapaParams]] = SapaParams
     operations: ClassVar[tuple[Operation, ...]] = (

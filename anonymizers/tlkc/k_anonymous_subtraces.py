@@ -34,7 +34,7 @@ class KAnonymousSubtraces(KAnonymous):
     """The method; see the module."""
 
     name: ClassVar[str] = "k-anonymous-subtraces"
-    summary: ClassVar[str] = "cuts rare variants to subtraces that k or more cases have (syntactic)"
+    summary: ClassVar[str] = "cuts rare variants to subtraces that k or more cases have"
 
     def explain(self, params: KAnonymousParams) -> tuple[str, ...]:
         """Returns one sentence for the round."""

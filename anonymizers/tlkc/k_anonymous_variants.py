@@ -27,7 +27,7 @@ from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.attributes import Attribute, declared
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.statistics.background_knowledge import CaseTable, KnownCases
 
@@ -50,6 +50,7 @@ class EventsDecision(contract.Decision):
 class KAnonymous(contract.Anonymizer):
     """What the two baselines share: a variant keeps all of its events, some, or none."""
 
+    guarantee_kind: ClassVar[Kind] = "syntactic"
     log: ClassVar[Literal["transformed"]] = "transformed"
     operations: ClassVar[tuple[Operation, ...]] = (
         Operation("suppression", "event", "event"),
@@ -185,7 +186,7 @@ class KAnonymousVariants(KAnonymous):
     """The method; see the module."""
 
     name: ClassVar[str] = "k-anonymous-variants"
-    summary: ClassVar[str] = "releases the cases of variants that k or more have (syntactic)"
+    summary: ClassVar[str] = "releases the cases of variants that k or more have"
 
     def explain(self, params: KAnonymousParams) -> tuple[str, ...]:
         """Returns one sentence for the round."""

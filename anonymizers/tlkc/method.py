@@ -42,7 +42,7 @@ from tracecloak.schemas.arrays.merging import offsets_of
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.attributes import Attribute, declared
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.statistics.background_knowledge import (
     CaseTable,
@@ -75,7 +75,8 @@ class Tlkc(contract.Anonymizer):
     """The method; see the module."""
 
     name: ClassVar[str] = "tlkc"
-    summary: ClassVar[str] = "suppresses events until all knowledge matches k cases (syntactic)"
+    summary: ClassVar[str] = "suppresses events until all knowledge matches k cases"
+    guarantee_kind: ClassVar[Kind] = "syntactic"
     Params: ClassVar[type[TlkcParams]] = TlkcParams
     log: ClassVar[Literal["transformed"]] = "transformed"
     operations: ClassVar[tuple[Operation, ...]] = (

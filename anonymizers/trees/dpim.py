@@ -36,7 +36,7 @@ from tracecloak.anonymizers.trees.process_tree_miner import TreeDecision
 from tracecloak.anonymizers.trees.questions import clearly_above_zero, noisy_ends
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.models.process_tree import Operator, ProcessTree, flower, normalise
-from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -133,7 +133,8 @@ class Dpim(contract.Anonymizer):
     """The method; see the module."""
 
     name: ClassVar[str] = "dpim"
-    summary: ClassVar[str] = "inductive miner on noisy directly-follows pairs (published)"
+    summary: ClassVar[str] = "inductive miner on noisy directly-follows pairs"
+    guarantee_kind: ClassVar[Kind] = "published"
     log: ClassVar[Literal["none"]] = "none"
     Params: ClassVar[type[DpimParams]] = DpimParams
     operations: ClassVar[tuple[Operation, ...]] = (

@@ -55,7 +55,7 @@ from tracecloak.anonymizers.trees.questions import (
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.models.process_tree import Operator, ProcessTree, flower, normalise
-from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -95,7 +95,8 @@ class ProcessTreeMiner(contract.Anonymizer):
     """The method; see the module."""
 
     name: ClassVar[str] = "process-tree"
-    summary: ClassVar[str] = "process tree chosen for fitness and precision (rigorous)"
+    summary: ClassVar[str] = "process tree chosen for fitness and precision"
+    guarantee_kind: ClassVar[Kind] = "rigorous"
     log: ClassVar[Literal["none"]] = "none"
     Params: ClassVar[type[ProcessTreeParams]] = ProcessTreeParams
     operations: ClassVar[tuple[Operation, ...]] = (

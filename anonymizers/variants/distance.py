@@ -17,8 +17,6 @@ from itertools import pairwise
 from typing import Literal, Protocol
 
 import numpy as np
-from rapidfuzz.distance import Levenshtein
-from rapidfuzz.process import cdist
 
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.errors import UsageError
@@ -109,6 +107,10 @@ class LevenshteinDistance:
 
     def between(self, variant: int, candidates: np.ndarray, cutoff: int | None) -> np.ndarray:
         """Returns int64[n], the numbers of edits."""
+        # Loaded on use: the catalogue only describes.
+        from rapidfuzz.distance import Levenshtein
+        from rapidfuzz.process import cdist
+
         texts = [self._texts[candidate] for candidate in candidates.tolist()]
         found = cdist(
             [self._texts[variant]],

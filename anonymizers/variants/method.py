@@ -41,7 +41,7 @@ from tracecloak.anonymizers.variants.generator import (
 )
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.manifest import Operation
 
 
@@ -92,6 +92,7 @@ class PureVariantLogParams(VariantLogParams):
 class VariantLog(contract.Anonymizer):
     """The method of one generator."""
 
+    guarantee_kind: ClassVar[Kind] = "rigorous"
     log: ClassVar[Literal["generated"]] = "generated"
     operations: ClassVar[tuple[Operation, ...]] = (
         Operation("substitution", "case", "concept:name"),
@@ -104,7 +105,7 @@ class VariantLog(contract.Anonymizer):
         """Keeps the generator, whose name the method takes."""
         self._generator = generator
         self.name = generator.name
-        self.summary = f"{generator.summary} (rigorous)"
+        self.summary = generator.summary
         pure: dict[str, Any] = {
             "epsilon": "1",
             "delta": "0" if generator.is_pure else "1e-6",

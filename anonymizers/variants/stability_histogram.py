@@ -34,7 +34,7 @@ from tracecloak.anonymizers.rigorous.params import RigorousParams, drawable, gua
 from tracecloak.anonymizers.variants.generator import VariantsDecision, fitting, log_of
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.published.variants import most_frequent_first
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -79,7 +79,8 @@ class VariantHistogramMethod(contract.Anonymizer):
     """The method; see the module."""
 
     name: ClassVar[str] = "variant-histogram"
-    summary: ClassVar[str] = "noisy counts of variants above a threshold (rigorous)"
+    summary: ClassVar[str] = "noisy counts of variants above a threshold"
+    guarantee_kind: ClassVar[Kind] = "rigorous"
     log: ClassVar[Literal["generated"]] = "generated"
     Params: ClassVar[type[VariantHistogramParams]] = VariantHistogramParams
     operations: ClassVar[tuple[Operation, ...]] = (

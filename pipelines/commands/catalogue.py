@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tracecloak.pipelines.commands.table import Given
@@ -13,6 +13,13 @@ from tracecloak.schemas.errors import UsageError
 
 # The log that examples are for, and its activities.
 _LOG, _VOCABULARY = "hospital.xes.gz", "activities.txt"
+
+# What holds, by the kind of guarantee, in the order of the list.
+_KINDS = {
+    "rigorous": "differential privacy of the whole release, with an epsilon that is accounted for",
+    "published": "as the paper says; what is really guaranteed differs, and each says how",
+    "syntactic": "each case is hidden among others with the same steps; no epsilon",
+}
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
@@ -38,7 +45,7 @@ def run(given: Given) -> int:
             entries = list(map(_entry, names))
             lines = [json.dumps(entries if asked is None else entries[0], indent=2)]
         elif asked is None:
-            lines = [line for name in names for line in _listed(name)]
+            lines = list(_list(names))
         else:
             lines = list(_in_full(names[0]))
     print("\n".join(lines))
@@ -76,18 +83,19 @@ def _entry(name: str) -> dict[str, Any]:
     }
 
 
-def _listed(name: str) -> Iterator[str]:
+def _list(names: Iterable[str]) -> Iterator[str]:
+    """A line for each method, under what its kind of promise is."""
     from tracecloak.anonymizers.registry import METHODS
-    from tracecloak.pipelines.release.flag_texts import as_json, flag_text, parameter_help
 
-    method = METHODS[name]
-    guarantee = method.guarantee(method.Params(**method.examples[0]))
-    yield f"{name}  [{guarantee.kind}]  {method.summary}"
-    shown = ", ".join(f"{n} {flag_text(as_json(v))}" for n, v in method.examples[0].items())
-    yield f"    {guarantee.sentence}" + (f" (for {shown})" if shown else "")
-    for flag, field in method.Params.model_fields.items():
-        yield f"    --{flag}"
-        yield f"        {parameter_help(flag, field)}"
+    lines: dict[str, list[str]] = {kind: [] for kind in _KINDS}
+    for name in names:
+        method = METHODS[name]
+        lines[method.guarantee_kind].append(f"  {name:<22} {method.summary}")
+    for kind, found in lines.items():
+        yield f"{kind}: {_KINDS[kind]}"
+        yield from found
+        yield ""
+    yield "tracecloak catalogue METHOD shows one in full: an example, its promise, its parameters."
 
 
 def _in_full(name: str) -> Iterator[str]:

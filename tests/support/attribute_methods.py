@@ -28,7 +28,7 @@ from tracecloak.anonymizers.variants.stability_histogram import (
 from tracecloak.schemas.events.attributes import Attribute, Declarations, declared
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.statistics.activity_counts import ActivityCounts
 
@@ -124,6 +124,7 @@ class Passing(contract.Anonymizer):
 
     name: ClassVar[str] = "passing"
     summary: ClassVar[str] = "the log as it is, for tests"
+    guarantee_kind: ClassVar[Kind] = "published"
     log: ClassVar[Literal["transformed"]] = "transformed"
     Params: ClassVar[type[PassingParams]] = PassingParams
     operations: ClassVar[tuple[Operation, ...]] = (Operation("substitution", "case", "case"),)

@@ -118,6 +118,12 @@ def test_a_name_is_lower_case_with_hyphens_and_the_summary_is_a_line(method: Ano
 
 
 @every_method
+def test_the_kind_of_its_guarantee_is_that_of_its_first_example(method: Anonymizer) -> None:
+    params = method.Params(**method.examples[0])
+    assert method.guarantee(params).kind == method.guarantee_kind
+
+
+@every_method
 def test_operations_are_those_of_the_privacy_extension(method: Anonymizer) -> None:
     assert method.operations
     for operation in method.operations:

@@ -128,7 +128,7 @@ RIGOROUS = [
     (name, k)
     for name, method in sorted(METHODS.items())
     for k, example in enumerate(method.examples)
-    if method.summary.endswith("(rigorous)") or example.get("budget") == "honest"
+    if method.guarantee_kind == "rigorous" or example.get("budget") == "honest"
 ]
 
 

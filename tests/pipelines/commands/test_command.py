@@ -471,23 +471,6 @@ def test_evaluating_without_a_release_says_so(
     assert "neither manifest.json nor latest.json" in capsys.readouterr().err
 
 
-def test_the_catalogue_lists_every_method_with_its_promise(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    from tracecloak.anonymizers.registry import METHODS
-
-    assert tracecloak("catalogue") == 0
-    text = capsys.readouterr().out
-    assert tracecloak("catalogue", "--json") == 0
-    entries = json.loads(capsys.readouterr().out)
-    assert {entry["name"] for entry in entries} == set(METHODS)
-    for entry in entries:
-        assert entry["name"] in text
-        for name, schema in entry["params"].items():
-            assert f"--{name}" in text
-            assert schema["description"]
-
-
 def test_a_new_key_is_64_hex_digits_for_its_owner_only(tmp_path: Path) -> None:
     from tracecloak.transforms.keys import KeyReference
 

@@ -40,7 +40,7 @@ class Toy(VariantHistogramMethod):
     """A kite."""
 
     name: ClassVar[str] = "toy-kite"
-    summary: ClassVar[str] = "noisy counts that fly (rigorous)"
+    summary: ClassVar[str] = "noisy counts that fly"
     Params: ClassVar[type[ToyParams]] = ToyParams
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"epsilon": "1", "wind": "5"},)
 
