@@ -7,6 +7,9 @@
 -- entry, nor write one that is the privacy officer's: caps, data sets, what was given up, taken back
 -- or accepted. The officer can append those, too. Nobody but the owner can do more, so no job and no
 -- officer should log in as the owner.
+--
+-- Beside the ledger lie sketches of the cases that releases read. The pipeline adds and compares
+-- them, and erases those whose day has passed; the officer can erase any. Nobody changes one.
 
 REVOKE ALL ON tracecloak_ledger FROM PUBLIC, :"pipeline", :"officer";
 GRANT SELECT, INSERT ON tracecloak_ledger TO :"pipeline", :"officer";
@@ -19,3 +22,18 @@ CREATE POLICY pipeline_pays ON tracecloak_ledger FOR INSERT
   TO :"pipeline" WITH CHECK (action IN ('reserve', 'draw', 'commit', 'void'));
 CREATE POLICY officer_declares ON tracecloak_ledger FOR INSERT
   TO :"officer" WITH CHECK (true);
+
+REVOKE ALL ON tracecloak_cases FROM PUBLIC, :"pipeline", :"officer";
+GRANT SELECT, INSERT, DELETE ON tracecloak_cases TO :"pipeline";
+GRANT SELECT, DELETE ON tracecloak_cases TO :"officer";
+
+ALTER TABLE tracecloak_cases ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY all_read ON tracecloak_cases FOR SELECT
+  TO :"pipeline", :"officer" USING (true);
+CREATE POLICY pipeline_notes ON tracecloak_cases FOR INSERT
+  TO :"pipeline" WITH CHECK (true);
+CREATE POLICY old_ones_go ON tracecloak_cases FOR DELETE
+  TO :"pipeline" USING (kept_until < to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD'));
+CREATE POLICY officer_erases ON tracecloak_cases FOR DELETE
+  TO :"officer" USING (true);

@@ -12,6 +12,7 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
+from tracecloak.anonymizers.contract.case_sketch import CaseSketch
 from tracecloak.anonymizers.contract.input_digest import InputDigest
 from tracecloak.anonymizers.contract.method import Decision, Products
 from tracecloak.schemas.arrays.columnar import decode, encode, name_classes
@@ -103,6 +104,7 @@ STATISTICS = (
     ActivityVocabulary,
     CaseNorms,
     CaseRanks,
+    CaseSketch,
     ClippedCells,
     ClippedFlows,
     DirectlyFollows,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, cast
 
 from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.pipelines.budget.accounts import load_accounts
+from tracecloak.pipelines.budget.balance import charges_of
 from tracecloak.pipelines.budget.key_store import KeyStore, Receipt
 from tracecloak.pipelines.budget.ledger import Ledger
+from tracecloak.pipelines.budget.noted_cases import note_cases
 from tracecloak.pipelines.budget.opening import ledger_of, store_at
 from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.pipelines.runners.names import is_local
@@ -184,9 +186,22 @@ class Books:
             KeyStoreError: The key store cannot be used.
         """
         output, release_id = self.folder.output, self.folder.release_id
+        self.note_cases(key_fingerprint)
         self.ledger.forfeit(output, release_id, key_fingerprint, by, reason)
         self.store.forget(output, release_id)
         self.folder.clear()
+
+    def sketch_path(self, key_fingerprint: str) -> str:
+        """Returns where a run under a key puts the sketch of the cases that it read."""
+        own = FileSystems.join(self.folder.decisions, key_fingerprint)
+        return cast(str, FileSystems.join(own, "cases.sketch"))
+
+    def note_cases(self, key_fingerprint: str) -> None:
+        """Notes which cases a run read that drew noise, if it came to know; see `noted_cases`."""
+        entries = self.ledger.entries()
+        output, release_id = self.folder.output, self.folder.release_id
+        for entry in charges_of(entries, output, release_id, key_fingerprint)[-1:]:
+            note_cases(self.ledger.url, entries, entry, self.sketch_path(key_fingerprint))
 
     def finish(self, key_fingerprint: str) -> None:
         """What comes after the release is visible.
@@ -196,6 +211,7 @@ class Books:
         """
         folder = self.folder
         try:
+            self.note_cases(key_fingerprint)
             folder.point_latest()
             self.ledger.commit(folder.output, folder.release_id, key_fingerprint)
             folder.clear()

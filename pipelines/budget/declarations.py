@@ -121,8 +121,8 @@ def check_declared(entries: Sequence[Entry], account: str) -> Account | None:
     )
 
 
-def accept_columns() -> dict[str, Any]:
-    """Returns the columns of an entry `accept`."""
+def nothing_columns() -> dict[str, Any]:
+    """Returns the columns of an entry that is about no account: `accept` and `erase`."""
     return dict(_NOTHING)
 
 

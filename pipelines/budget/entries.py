@@ -31,7 +31,7 @@ from tracecloak.schemas.published.guarantee import Adjacency, Unit
 from tracecloak.schemas.published.manifest import TOOL_VERSION
 
 ActionOnCharge = Literal["reserve", "draw", "commit", "void", "forfeit", "withdraw"]
-Declaration = Literal["account", "dataset", "accept"]
+Declaration = Literal["account", "dataset", "accept", "erase"]
 Action = ActionOnCharge | Declaration
 
 Charge = tuple[str | None, ...]

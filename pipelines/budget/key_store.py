@@ -249,6 +249,17 @@ class KeyStore:
             secret = self._secret()
         return hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()
 
+    def deployment_key(self) -> KeyReference:
+        """Returns the key of sketches of cases where none is named; makes it where there is none.
+
+        It is of no use to workers elsewhere, and to other key stores that share the ledger.
+        """
+        path = self._folder / "deployment.secret"
+        with self._in_use():
+            if not path.exists():
+                write_private(path, ReleaseKey.generate().hex().encode(), replaces=False)
+        return KeyReference(f"file:{path.absolute()}")
+
     def receipt(self, output: str, release_id: str) -> Receipt | None:
         """Returns what is known of a release, or None."""
         return self._read(self._path(output, release_id, ".json"))

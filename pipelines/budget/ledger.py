@@ -34,13 +34,13 @@ from tracecloak.pipelines.budget.balance import (
 )
 from tracecloak.pipelines.budget.database import Database, LedgerError, LedgerUnavailable
 from tracecloak.pipelines.budget.declarations import (
-    accept_columns,
     account_columns,
     both_bounds,
     check_dataset,
     check_declared,
     dataset_columns,
     declared_accounts,
+    nothing_columns,
 )
 from tracecloak.pipelines.budget.entries import (
     Action,
@@ -52,6 +52,7 @@ from tracecloak.pipelines.budget.entries import (
 )
 from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.budget.memory import LedgerMemory, Step, lost_text
+from tracecloak.pipelines.budget.noted_cases import NotedCases
 from tracecloak.schemas.errors import UsageError
 
 __all__ = ["Balance", "Entry", "Ledger", "LedgerError", "LedgerUnavailable", "Reservation"]
@@ -389,6 +390,20 @@ class Ledger:
         columns, details = dataset_columns(dataset, account)
         self._declare("dataset", columns, {**details, **signed(by, reason)})
 
+    def note_erasure(self, what: Mapping[str, str], by: str, reason: str) -> None:
+        """Notes that what is noted of releases' cases is erased, before it is.
+
+        Args:
+            what: Which of it, by name.
+            by: Who erases it.
+            reason: Why.
+
+        Raises:
+            UsageError: Nobody and no reason is named.
+            LedgerError: The ledger cannot be used, or somebody changed what it said.
+        """
+        self._declare("erase", nothing_columns(), {**what, **signed(by, reason)})
+
     def complaints(self) -> list[str]:
         """Returns what the ledger and its key store do not agree on, a sentence each.
 
@@ -434,7 +449,7 @@ class Ledger:
                 )
             n_before = len(entries) + 1
             accepted = {**memory.accepting(entries, head), **details}
-            return [("accept", accept_columns(), accepted), *memory.forgotten(entries)]
+            return [("accept", nothing_columns(), accepted), *memory.forgotten(entries)]
 
         entries = self._append(steps)
         if memory is not None:
@@ -587,6 +602,7 @@ class Ledger:
             # Databases have several errors for two who make one table; what counts is that it is.
             if not self._database.transact(self._is_there, writes=False):
                 raise
+        NotedCases(self.url).make()
         _LOG.info("made a new ledger, in which nothing is spent: %s", self._database.place)
         if self._memory is not None and self._memory.knows_others():
             _LOG.warning(
@@ -597,13 +613,13 @@ class Ledger:
 
 
 def migrate(url: str) -> bool:
-    """Gives a ledger of version 0.1 the column that it lacks; its entries and hashes stay.
+    """Gives a ledger of version 0.1 what it lacks; its entries and hashes stay.
 
     Args:
         url: See `Ledger`.
 
     Returns:
-        Whether it lacked one.
+        Whether it lacked a column.
 
     Raises:
         UsageError: There is no ledger.
@@ -623,6 +639,7 @@ def migrate(url: str) -> bool:
     found = None if database.is_missing else database.transact(columns, writes=False)
     if found not in (_COLUMNS, _EARLIER_COLUMNS):
         raise UsageError(f"{database.place} is no ledger; correct ledger or key_store")
+    NotedCases(url).make()
     return found == _EARLIER_COLUMNS and database.transact(change, writes=True)
 
 

@@ -51,6 +51,7 @@ _FLAGS: Mapping[str, Mapping[str, Any]] = {
     "--release_id": {"required": True, "help": "name of the release"},
     "--by": {"required": True, "help": "who does this, for the record"},
     "--reason": {"required": True, "help": "why, for the record"},
+    "--before": {"help": "noted before this day, as 2026-12-31; by default whenever"},
     "name": {"help": "its name"},
 }
 
@@ -227,6 +228,23 @@ def _withdraw(flags: Flags) -> int:
     return 0
 
 
+def _cases(flags: Flags) -> int:
+    from tracecloak.pipelines.budget.noted_cases import NotedCases, cases_text
+
+    ledger = _opened(flags)
+    print(cases_text(ledger.entries(), NotedCases(ledger.url).all()), end="")
+    return 0
+
+
+def _erase(flags: Flags) -> int:
+    from tracecloak.pipelines.budget.noted_cases import erase
+
+    which = flags.get("output"), flags.get("release_id"), flags.get("before")
+    n = erase(_opened(flags), *which, flags["by"], flags["reason"])
+    print(f"erased what was noted of the cases of {n} releases")
+    return 0
+
+
 ACTIONS: Mapping[str, Action] = {
     "show": Action(
         "show what the accounts may spend and spent, on what, and how many more releases fit",
@@ -257,6 +275,18 @@ ACTIONS: Mapping[str, Action] = {
         "take a release back: its files go, and what it spent stays spent",
         ("output", "release_id", *_SIGNED),
         _withdraw,
+    ),
+    "cases": Action(
+        "list what is noted of the cases that releases read, and who read the same", (), _cases
+    ),
+    "erase": Action(
+        "erase what is noted of cases: all, or that of the releases that the flags name",
+        ("output", "release_id", "before", *_SIGNED),
+        _erase,
+        {
+            "output": {"required": False, "help": "folder of all releases; by default any"},
+            "release_id": {"required": False, "help": "name of the release; by default any"},
+        },
     ),
     "accept": Action(
         "say what happened to a ledger or key store that was restored from an old backup",

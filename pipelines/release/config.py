@@ -183,6 +183,12 @@ class ReleaseConfig(SourceConfig):
     dataset: str | None = None
     """Name of the data set, noted in the ledger, where the privacy officer can bind it to one
     account; by default none, and nothing is checked."""
+    deployment_key: str | None = None
+    """Key of the sketches by which the ledger recognises the same cases under another account:
+    file:PATH or env:NAME with 64 hex digits, the same for all jobs that share a ledger. By default
+    TRACECLOAK_DEPLOYMENT_KEY, or a key in the key store, which does for runs on this machine."""
+    cases_kept_days: int = Field(1095, ge=0, le=36500)
+    """Days for which the ledger keeps the sketch of this release's cases; with 0 none is made."""
     runner: str = "FnApiRunner"
     """Beam runner, or InMemory: one process without Beam."""
     shards: int = Field(DEFAULT_SHARDS, ge=1, le=1 << 16)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import logging
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
@@ -11,6 +13,7 @@ import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.anonymizers.contract import in_memory
+from tracecloak.anonymizers.contract.case_sketch import CaseSketch
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.budget.books import (
     Books,
@@ -45,6 +48,7 @@ from tracecloak.schemas.published.yields import Yield
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.batch.anonymize import Run
+from tracecloak.transforms.batch.case_sketches import SketchFile
 from tracecloak.transforms.batch.draws import KeptDraws
 from tracecloak.transforms.batch.validate import DeadLetter
 from tracecloak.transforms.batch.write import commit
@@ -121,6 +125,7 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
     check_worker_keys(config)
     if options is not None:
         check_ready(options)
+    deployment = _deployment_key(config, store)
     with store.alone(output, release_id):
         books = Books(store, ledger, folder)
         if folder.committed() is not None:
@@ -163,7 +168,11 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
                 gate()
                 draws = KeptDraws(_decisions(folder, key), key)
             try:
-                _run(config, options, source, dead_letter, folder, key, draws)
+                place = books.sketch_path(key.fingerprint)
+                sketch = None
+                if deployment is not None:
+                    sketch = SketchFile(place, deployment, _kept_until(config))
+                _run(config, options, source, dead_letter, folder, key, draws, sketch)
             finally:
                 log_findings(source, dead_letter)
         except BaseException as error:
@@ -212,6 +221,32 @@ def _there_already(
 def _decisions(folder: ReleaseFolder, key: KeyReference) -> str:
     """Where decisions under a key are kept; another key store may release to the same output."""
     return cast(str, FileSystems.join(folder.decisions, key.fingerprint))
+
+
+def _deployment_key(config: ReleaseConfig, store: KeyStore) -> KeyReference | None:
+    """Returns the key of the sketch of the cases; None: none is made.
+
+    Raises:
+        UsageError: There is no key where one is named.
+    """
+    if not config.cases_kept_days:
+        return None
+    named = config.deployment_key or os.environ.get("TRACECLOAK_DEPLOYMENT_KEY")
+    if named is not None:
+        key = KeyReference(named)
+        return KeyReference(named, key.resolve().fingerprint)
+    if is_local(config.runner):
+        return store.deployment_key()
+    _LOG.warning(
+        "the ledger does not note which cases are read, as workers elsewhere have no key for that: "
+        "name one with deployment_key, or say so with cases_kept_days 0"
+    )
+    return None
+
+
+def _kept_until(config: ReleaseConfig) -> str:
+    kept = datetime.timedelta(days=config.cases_kept_days)
+    return (datetime.datetime.now(datetime.UTC) + kept).date().isoformat()
 
 
 def _fingerprint(config: ReleaseConfig, store: KeyStore, files: Sequence[InputFile]) -> str:
@@ -282,6 +317,7 @@ def _settled(error: BaseException, books: Books, key_fingerprint: str) -> BaseEx
             f"release. {_STAYS_SPENT}"
         )
     if not books.void(key_fingerprint):
+        books.note_cases(key_fingerprint)
         _LOG.warning(
             "noise was drawn, or may have been, before the run ended. %s; or give it up with "
             "`tracecloak ledger forfeit`",
@@ -304,9 +340,12 @@ def _run(
     folder: ReleaseFolder,
     key: KeyReference,
     draws: KeptDraws,
+    sketch: SketchFile | None,
 ) -> None:
     manifest = manifest_of(config, folder, key.fingerprint)
-    run = Run(config.method, config.method_params, folder.release_id, key, config.digest, draws)
+    run = Run(
+        config.method, config.method_params, folder.release_id, key, config.digest, draws, sketch
+    )
     if options is None:
         _run_in_memory(config, source, dead_letter, run, folder, manifest)
         return
@@ -346,6 +385,10 @@ def _run_in_memory(
     dead_letter.check(ReadTally.merge(tallies))
     traces = in_memory.group_into_traces(events, config.shards, run.by_individual)
     events.clear()
+    if run.sketch is not None:
+        deployment = run.sketch.key.resolve()
+        of_batches = [CaseSketch.from_traces(batch, deployment) for batch in traces]
+        run.sketch.write(CaseSketch.merge(of_batches), deployment)
     made = in_memory.anonymise(
         traces,
         method_named(run.method),

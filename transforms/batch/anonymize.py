@@ -16,6 +16,7 @@ from apache_beam import pvalue
 from apache_beam.typehints.decorators import IOTypeHints
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
+from tracecloak.anonymizers.contract.case_sketch import CaseSketch
 from tracecloak.anonymizers.contract.draws import Draws, Unkept, decided
 from tracecloak.anonymizers.contract.input_digest import InputDigest
 from tracecloak.anonymizers.contract.method import Counter, Decision, Params, Products
@@ -26,6 +27,7 @@ from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch, with_attributes
 from tracecloak.schemas.published.rows import no_traces
+from tracecloak.transforms.batch.case_sketches import SketchFile
 from tracecloak.transforms.batch.count import MergeStatistics
 from tracecloak.transforms.batch.shards import DEFAULT_SHARDS
 from tracecloak.transforms.batch.traces import GroupIntoTraces
@@ -46,6 +48,7 @@ class Run:
         key: Where the worker finds the release key.
         config_digest: Digest of the configuration.
         draws: Where decisions are made and kept; it pickles.
+        sketch: Where the sketch of the cases goes; None: none is made.
     """
 
     method: str
@@ -54,6 +57,7 @@ class Run:
     key: KeyReference
     config_digest: str
     draws: Draws = field(default_factory=Unkept)
+    sketch: SketchFile | None = None
 
     @property
     def by_individual(self) -> bool:
@@ -152,9 +156,11 @@ class AnonymizeTraces(beam.PTransform):
         # The digest, then the decisions so far: each travels once, as a side input of its own.
         known: dict[str, pvalue.AsSingleton] = {}
         for i, name in enumerate(method.rounds(run.params)):
-            counters: dict[str, Counter | _DigestCounter] = dict(method.requires(name, run.params))
+            counters: dict[str, _AnyCounter] = dict(method.requires(name, run.params))
             if i == 0:
                 counters[_DIGEST] = _DigestCounter()
+            if i == 0 and run.sketch is not None:
+                counters[_SKETCH] = _SketchCounter(run.sketch)
             # Merging shuffles the batches' statistics. That shuffle is the barrier before the gate:
             # a repeated DECIDE merges what was shuffled, and counts nothing again.
             totals = (
@@ -165,6 +171,8 @@ class AnonymizeTraces(beam.PTransform):
             )  # PCollection[Statistics], one element
             if i == 0:
                 known[_DIGEST] = pvalue.AsSingleton(totals | "InputDigest" >> beam.Map(_digest))
+            if i == 0 and run.sketch is not None:
+                _ = totals | "WriteSketch" >> beam.Map(_write_sketch, run.sketch)
             # The decision is read as a side input, which is materialised: the barrier after it.
             waited = [] if self._wait_on is None or i else [pvalue.AsIter(self._wait_on)]
             decision = totals | f"{name}/Decide" >> beam.ParDo(
@@ -238,6 +246,24 @@ class _DigestCounter:
     kind: ClassVar[type[InputDigest]] = InputDigest
 
 
+_SKETCH = "case sketch"
+
+
+@dataclass(frozen=True)
+class _SketchCounter:
+    """Marks the sketch of the cases, which needs the key of the deployment."""
+
+    file: SketchFile
+    kind: ClassVar[type[CaseSketch]] = CaseSketch
+
+
+_AnyCounter = Counter | _DigestCounter | _SketchCounter
+
+
+def _write_sketch(totals: Statistics, file: SketchFile) -> None:
+    file.write(cast(CaseSketch, totals.by_name[_SKETCH]), file.key.resolve())
+
+
 def _digest(totals: Statistics) -> InputDigest:
     return cast(InputDigest, totals.by_name[_DIGEST])
 
@@ -248,23 +274,30 @@ class _Count(_Keyed):
     def __init__(
         self,
         run: Run,
-        counters: Mapping[str, Counter | _DigestCounter],
+        counters: Mapping[str, _AnyCounter],
         known: tuple[str, ...],
     ) -> None:
         super().__init__(run, known)
         self._counters = counters
 
+    def setup(self) -> None:
+        super().setup()
+        for counter in self._counters.values():
+            if isinstance(counter, _SketchCounter):
+                self._deployment = counter.file.key.resolve()
+
     def process(self, traces: TraceBatch, *known: Any) -> Iterable[Statistics]:
         randomness, decisions = self._split(known)
         bounded = self._bounded(traces, randomness)
-        yield Statistics(
-            {
-                name: InputDigest.from_traces(traces, self._key)
-                if isinstance(counter, _DigestCounter)
-                else counter.count(bounded, decisions, randomness)
-                for name, counter in self._counters.items()
-            }
-        )
+        counted: dict[str, Any] = {}
+        for name, counter in self._counters.items():
+            if isinstance(counter, _DigestCounter):
+                counted[name] = InputDigest.from_traces(traces, self._key)
+            elif isinstance(counter, _SketchCounter):
+                counted[name] = CaseSketch.from_traces(traces, self._deployment)
+            else:
+                counted[name] = counter.count(bounded, decisions, randomness)
+        yield Statistics(counted)
 
 
 class _Decide(_Keyed):

@@ -14,14 +14,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 
+from tests.support.keys import release_key
 from tests.support.ledgers import ROOT, account, contend, reservation
 from tests.support.tiers import at_night
+from tracecloak.anonymizers.contract.case_sketch import CaseSketch
 from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.budget.ledger import Ledger, LedgerError, LedgerUnavailable, migrate
+from tracecloak.pipelines.budget.noted_cases import NotedCases, erase, note_cases
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
+from tracecloak.transforms.batch.case_sketches import SketchFile, WrittenSketch
+from tracecloak.transforms.keys import KeyReference
 
 psycopg = pytest.importorskip("psycopg")
 
@@ -179,6 +185,39 @@ def test_a_pipeline_pays_and_only_the_officer_declares(url: str, roles: dict[str
     officer.withdraw("/out", "r0", "the officer", "a name was in it")
     assert officer.verify() == []
     assert str(pipeline.balance("a").spent_epsilon) == "1/2"
+
+
+def test_a_pipeline_notes_cases_and_erases_only_those_whose_day_has_passed(
+    url: str, roles: dict[str, str]
+) -> None:
+    pipeline, officer = (Ledger(roles[kind]) for kind in ("pipeline", "officer"))
+    cases = NotedCases(pipeline.url)
+    for number, until in enumerate(("2000-01-01", "2999-01-01")):
+        pipeline.reserve(reservation(number))
+        written = WrittenSketch(CaseSketch(np.arange(9, dtype=np.uint64)), "k", until)
+        for _ in range(2):  # once noted, it stays as it is
+            assert cases.note(pipeline.entries()[-1], written) == []
+    assert [noted.release_id for noted in cases.all()] == ["r1"]
+    assert cases.erase(None, None, None) == 0
+    for kind in ("pipeline", "officer"):
+        with pytest.raises(sa.exc.ProgrammingError, match="permission denied"):
+            execute(roles[kind], "UPDATE tracecloak_cases SET account = 'b'")
+    assert erase(officer, None, "r1", None, "the officer", "asked to") == 1
+    assert cases.all() == [] and officer.verify() == []
+
+
+def test_a_table_of_cases_that_only_the_owner_can_make_is_told(
+    url: str, roles: dict[str, str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    execute(url, "DROP TABLE tracecloak_cases")
+    pipeline = Ledger(roles["pipeline"])
+    pipeline.reserve(reservation(0))
+    sketch = SketchFile(str(tmp_path / "s"), KeyReference("env:NONE"), "2999-01-01")
+    sketch.write(CaseSketch(np.arange(9, dtype=np.uint64)), release_key())
+    note_cases(pipeline.url, pipeline.entries(), pipeline.entries()[-1], sketch.path)
+    assert "gives this user no permission" in caplog.text and "ledger migrate" in caplog.text
+    migrate(url)
+    assert NotedCases(url).all() == []
 
 
 def test_what_a_login_of_the_pipeline_can_still_do_is_what_the_documents_say(

@@ -138,13 +138,14 @@ def expected(
 
 # --- The steps of a release, in their order -----------------------------------------------------
 
-# The store's secret is private file 1, the key 2, its receipt 3, the count of reservations 4, the
-# gate 5, the receipt of the commit 6. Renames: the release appears, latest points at it, the
-# internal statement. Rows, and copies of the ledger: reserve, draw, commit.
-WITHOUT_KEY = ["before key", "before private file 2", "after private file 2"]
+# The store's secret is private file 1, that of the deployment 2, the key 3, its receipt 4, the
+# count of reservations 5, the gate 6, the receipt of the commit 7. Renames: the release appears,
+# latest points at it, the internal statement. Rows of the ledger, and copies of them: reserve,
+# draw, commit; which cases were read is a row between the last two.
+WITHOUT_KEY = ["before key", "before private file 3", "after private file 3"]
 HIDDEN = [
-    *("after private file 3", "after key"),
-    *("before charge", "before private file 4", "after private file 4", "before insert 1"),
+    *("after private file 4", "after key"),
+    *("before charge", "before private file 5", "after private file 5", "before insert 1"),
     *("after insert 1", "before copy 1", "after copy 1", "after charge"),
     *("before discard 1", "after discard 1", "before count 1", "after count 1"),
     *("before draw", "before insert 2", "after insert 2", "before copy 2", "after copy 2"),
@@ -153,10 +154,11 @@ HIDDEN = [
     *("after write 1", "before write 3", "after write 3", "before commit", "before rename 1"),
 ]
 SHOWN = [
-    *("after rename 1", "after commit", "before latest", "before rename 2", "after rename 2"),
-    *("before ledger", "before insert 3", "after insert 3", "before copy 3", "after copy 3"),
+    *("after rename 1", "after commit", "before insert 3", "after insert 3"),
+    *("before latest", "before rename 2", "after rename 2"),
+    *("before ledger", "before insert 4", "after insert 4", "before copy 3", "after copy 3"),
     *("after ledger", "before clear", "after clear", "before receipt", "before key's end"),
-    *("after key's end", "before private file 6", "after private file 6", "after receipt"),
+    *("after key's end", "before private file 7", "after private file 7", "after receipt"),
     *("before statement", "after statement"),
 ]
 # Kills before which the ledger does not know of the release.
@@ -164,15 +166,15 @@ UNCHARGED = [*WITHOUT_KEY, *HIDDEN[:7]]
 KILLS = [*WITHOUT_KEY, *HIDDEN, *SHOWN]
 # Nothing is written or moved between these and the kill before or after them.
 ADJACENT = [
-    *("before key", "after key", "before private file 4", "before insert 1", "after copy 1"),
+    *("before key", "after key", "before private file 5", "before insert 1", "after copy 1"),
     *("before discard 1", "before count 1", "after copy 2", "after copy 3"),
     *("before decide", "before write 1", "before write 3", "after commit", "before latest"),
-    *("after latest", "before ledger", "before insert 3", "before receipt", "after receipt"),
-    *("before private file 6", "before clear", "before statement", "before draw", "after draw"),
+    *("after latest", "before ledger", "before insert 4", "before receipt", "after receipt"),
+    *("before private file 7", "before clear", "before statement", "before draw", "after draw"),
 ]
 
 FEW = [
-    *("before private file 2", "after insert 1", "after decide", "before write 3"),
+    *("before private file 3", "after insert 1", "after decide", "before write 3"),
     *("before rename 1", "after rename 1", "before ledger", "before key's end", "before statement"),
 ]
 
@@ -296,7 +298,7 @@ def test_a_run_killed_again_and_again_is_one_draw_and_one_charge(
     for kill in ("after insert 1", "after charge", "after decide variants", "after rename 1",
                  "before ledger", "after insert 1", "before receipt", "before private file 1",
                  "before statement"):  # fmt: skip
-        # "private file 1" of this run is the receipt: the secret is there.
+        # "private file 1" of this run is the receipt: the secrets are there.
         assert releases.run(SECOND, f"kill {kill}").code == -signal.SIGKILL, kill
     assert releases.run(SECOND).code == 0
     assert digests(releases.release) == expected["variant-histogram", FIRST]

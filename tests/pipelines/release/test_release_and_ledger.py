@@ -222,9 +222,12 @@ def test_a_disk_too_full_to_rename_shows_nothing(
     check_finished(out, keys)
 
 
-# Private files in their order: the secret of the store, the key, its receipt, the count of its
-# reservations, the gate, a decision, the receipt of the commit.
-@pytest.mark.parametrize(("number", "code"), [(1, 6), (2, 6), (3, 6), (4, 6), (5, 6), (7, 7)])
+# Private files in their order: the secret of the store, that of the deployment, the key, its
+# receipt, the count of its reservations, the gate, the sketch of the cases, a decision, the receipt
+# of the commit.
+@pytest.mark.parametrize(
+    ("number", "code"), [(1, 6), (2, 6), (3, 6), (4, 6), (5, 6), (6, 6), (9, 7)]
+)
 def test_a_full_disk_of_the_key_store_releases_nothing_unpaid(
     common: list[object],
     out: Path,

@@ -1,0 +1,128 @@
+"""Which cases a log has, in a few kilobytes that tell them to nobody without a key.
+
+The sketch of a log is the smallest of the keyed digests of its cases ("k minimum values":
+Bar-Yossef et al., Counting distinct elements in a data stream, RANDOM 2002; for what sets share,
+Beyer et al., On synopses for distinct-value estimation under multiset operations, SIGMOD 2007). A
+case's digest is of its id, the time of its first event and its first activity: two logs whose cases
+are merely numbered alike share next to none, and a copy in another file, order or format shares
+all.
+
+Whoever has the key can ask of any case that he can describe whether it is in the sketch, and how
+many cases there were. So neither key nor sketch belongs into a release.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracecloak.anonymizers.noise.randomness import KeyedBlocks, ReleaseKey
+from tracecloak.schemas.events.traces import TraceBatch
+
+# The most digests that are kept: 8 KiB.
+MAX_DIGESTS = 1024
+# Fewer that could be compared tell too little, unless they are all that there are.
+_MIN_COMPARED = 20
+_LARGEST = np.uint64(2**64 - 1)
+
+
+@dataclass(frozen=True, eq=False)
+class CaseSketch:
+    """The sketch of a log; pieces of a log that have different cases merge.
+
+    Attributes:
+        digests: uint64[n], ascending and distinct; with fewer than MAX_DIGESTS those of all cases.
+    """
+
+    digests: np.ndarray
+
+    @classmethod
+    def from_traces(cls, traces: TraceBatch, key: ReleaseKey) -> CaseSketch:
+        """Returns the sketch of complete cases under a key; a case without events counts not.
+
+        Args:
+            traces: The cases, as they were read.
+            key: One for all logs that are to be compared.
+        """
+        has_events = np.flatnonzero(traces.lengths)
+        first = traces.offsets[has_events]
+        blocks = KeyedBlocks(key.derive(b"sketch/case")).of_text(traces.case_ids)[has_events]
+        names = KeyedBlocks(key.derive(b"sketch/activity")).of_text(traces.vocabulary.names)
+        blocks ^= names[traces.activities[first]]
+        blocks[:, 1] ^= traces.times[first].astype(np.uint64)
+        found = KeyedBlocks(key.derive(b"sketch")).encrypt(blocks)[:, 0]
+        return cls(_smallest(found))
+
+    @classmethod
+    def merge(cls, pieces: Sequence[CaseSketch]) -> CaseSketch:
+        """Returns the sketch of all cases of the pieces."""
+        parts = [np.zeros(0, np.uint64), *(piece.digests for piece in pieces)]
+        return cls(_smallest(np.concatenate(parts)))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> CaseSketch:
+        """Returns a sketch as `to_bytes` wrote it.
+
+        Raises:
+            ValueError: It is none.
+        """
+        digests = np.frombuffer(data, "<u8").astype(np.uint64)
+        if len(digests) > MAX_DIGESTS or np.any(digests[1:] <= digests[:-1]):
+            raise ValueError("no sketch of cases")
+        return cls(digests)
+
+    def to_bytes(self) -> bytes:
+        """Returns the digests, eight bytes each, the least significant first."""
+        return self.digests.astype("<u8").tobytes()
+
+    @property
+    def weight(self) -> int:
+        """Stored elements."""
+        return len(self.digests)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has the digest of every case."""
+        return len(self.digests) < MAX_DIGESTS
+
+    @property
+    def n_cases(self) -> int:
+        """About how many cases there are; exact where the sketch is whole."""
+        if self.is_whole:
+            return len(self.digests)
+        return round((MAX_DIGESTS - 1) / (float(self.digests[-1]) / 2.0**64))
+
+    def shared_with(self, other: CaseSketch) -> float | None:
+        """Returns about which share of the smaller log's cases both logs have, from 0 to 1.
+
+        Below the largest digest that both are known to, each sketch is a sample of its log, and the
+        same digests are the same cases. One log can be some fifty times as large as the other;
+        where it is larger still, or both are empty, too few are left to compare.
+
+        Args:
+            other: The sketch of the other log, under the same key.
+
+        Returns:
+            The share, or None where too little can be compared.
+        """
+        known = min(s.digests[-1] if not s.is_whole else _LARGEST for s in (self, other))
+        ours, theirs = (s.digests[s.digests <= known] for s in (self, other))
+        n_compared = min(len(ours), len(theirs))
+        is_enough = n_compared >= _MIN_COMPARED or (self.is_whole and other.is_whole)
+        if not n_compared or not is_enough:
+            return None
+        return len(np.intersect1d(ours, theirs, assume_unique=True)) / n_compared
+
+
+def share_text(share: float) -> str:
+    """Returns a share of cases as a reader wants it."""
+    if share > 0.95:
+        return "nearly all"
+    return f"about {math.floor(10 * share + 0.5) * 10} %"
+
+
+def _smallest(digests: np.ndarray) -> np.ndarray:
+    return np.unique(digests)[:MAX_DIGESTS]

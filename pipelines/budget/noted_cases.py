@@ -1,0 +1,351 @@
+"""What a ledger notes of the cases that releases read, so that a copy of a log is recognised.
+
+Each release that draws noise leaves a sketch of its cases (`anonymizers.contract.case_sketch`) in a
+table of its own beside the ledger, which no hash chains: what is in it can be erased, and is after
+its day. Where releases of two accounts read the same cases, no cap sees what both spent on them, so
+the operator is told. Nobody is refused, as a refusal would tell what was in the log.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from tracecloak.anonymizers.contract.case_sketch import CaseSketch, share_text
+from tracecloak.pipelines.budget.balance import charges
+from tracecloak.pipelines.budget.database import Database, LedgerError
+from tracecloak.pipelines.budget.entries import Entry
+from tracecloak.schemas.errors import UsageError
+from tracecloak.transforms.batch.case_sketches import WrittenSketch
+from tracecloak.transforms.files import absolute
+
+if TYPE_CHECKING:
+    from tracecloak.pipelines.budget.ledger import Ledger
+
+_LOG = logging.getLogger("tracecloak")
+
+# From this share of the smaller log's cases on, the operator is told. Logs that are merely numbered
+# alike and whose times are dates share less than a hundredth.
+SHARED = 0.2
+DAYS_KEPT = 1095
+
+_TABLE = sa.Table(
+    "tracecloak_cases",
+    sa.MetaData(),
+    sa.Column("charge", sa.String(64), primary_key=True),
+    sa.Column("account", sa.Text, nullable=False),
+    sa.Column("output", sa.Text, nullable=False),
+    sa.Column("release_id", sa.Text, nullable=False),
+    sa.Column("deployment_key", sa.String(16), nullable=False),
+    sa.Column("noted_on", sa.String(10), nullable=False),
+    sa.Column("kept_until", sa.String(10), nullable=False),
+    sa.Column("sketch", sa.LargeBinary, nullable=False),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Noted:
+    """What is noted of one release.
+
+    Attributes:
+        account: Which account paid for it.
+        output: The folder of all releases that it went to.
+        release_id: Its name.
+        deployment_key: Tells the keys apart under which sketches are made.
+        noted_on: When, a day as 2026-12-31, in UTC.
+        kept_until: Day after which it is erased.
+        sketch: Of the cases that it read.
+    """
+
+    account: str
+    output: str
+    release_id: str
+    deployment_key: str
+    noted_on: str
+    kept_until: str
+    sketch: CaseSketch
+
+    def columns(self, entry: Entry) -> dict[str, Any]:
+        """Returns the row about a charge."""
+        own = {**vars(self), "sketch": self.sketch.to_bytes()}
+        return {**own, "charge": hashlib.sha256(repr(entry.charge).encode()).hexdigest()}
+
+
+class NotedCases:
+    """The table beside one ledger."""
+
+    def __init__(self, url: str, patience_seconds: float = 30.0) -> None:
+        """Does not connect yet.
+
+        Args:
+            url: That of the ledger.
+            patience_seconds: How long a call tries while others are in the way.
+        """
+        self._database = Database(url, patience_seconds)
+
+    def make(self) -> None:
+        """Makes the table where there is none.
+
+        Raises:
+            LedgerError: This user may not.
+        """
+        if self._is_there():
+            return
+        try:
+            self._database.transact(_TABLE.create, writes=True)
+        except LedgerError:
+            if not self._is_there():  # another process may have been first
+                raise
+
+    def note(self, entry: Entry, written: WrittenSketch) -> list[tuple[Noted, float]]:
+        """Notes what a release read; once noted, it stays as it is.
+
+        Args:
+            entry: An entry of the release's charge.
+            written: What its run wrote.
+
+        Returns:
+            The releases of other accounts that read some of the same cases, each with the share of
+            the smaller log's cases.
+
+        Raises:
+            LedgerError: The table cannot be used.
+        """
+        self.make()
+        self._expire()
+        own = Noted(
+            entry.account, entry.output, entry.release_id, written.key_fingerprint, _today(),
+            written.kept_until, written.sketch,
+        )  # fmt: skip
+        row = own.columns(entry)
+
+        def insert(connection: sa.Connection) -> None:
+            same = sa.select(_TABLE.c.charge).where(_TABLE.c.charge == row["charge"])
+            if connection.execute(same).first() is None:
+                connection.execute(sa.insert(_TABLE).values(row))
+
+        self._database.transact(insert, writes=True)
+        others = self._read(_TABLE.c.account != own.account)
+        elsewhere = sum(other.deployment_key != own.deployment_key for other in others)
+        if elsewhere:
+            _LOG.warning(
+                "the cases of %d releases were noted under another deployment_key, and are not "
+                "compared; give all jobs that share a ledger the same one",
+                elsewhere,
+            )
+        return list(_shared(own, others))
+
+    def all(self) -> list[Noted]:
+        """Returns what is noted, the earliest first; nothing where there is no table.
+
+        Raises:
+            LedgerError: The table cannot be read.
+        """
+        if not self._is_there():
+            return []
+        self._expire()
+        return self._read(sa.true())
+
+    def erase(self, output: str | None, release_id: str | None, before: str | None) -> int:
+        """Erases what is noted of the releases that all of the given conditions name.
+
+        Args:
+            output: The folder of all releases that they went to.
+            release_id: Their name.
+            before: They were noted before this day, as 2026-12-31.
+
+        Returns:
+            Of how many.
+
+        Raises:
+            LedgerError: The table cannot be written.
+        """
+        if not self._is_there():
+            return 0
+        conditions = [
+            column == value
+            for column, value in ((_TABLE.c.output, output), (_TABLE.c.release_id, release_id))
+            if value is not None
+        ]
+        if before is not None:
+            conditions.append(_TABLE.c.noted_on < before)
+        return self._delete(sa.and_(sa.true(), *conditions))
+
+    def _expire(self) -> None:
+        self._delete(_TABLE.c.kept_until < _today())
+
+    def _delete(self, condition: sa.ColumnElement[bool]) -> int:
+        def delete(connection: sa.Connection) -> int:
+            return connection.execute(sa.delete(_TABLE).where(condition)).rowcount
+
+        return self._database.transact(delete, writes=True)
+
+    def _read(self, condition: sa.ColumnElement[bool]) -> list[Noted]:
+        wanted = [column for column in _TABLE.columns if column.name != "charge"]
+
+        def read(connection: sa.Connection) -> list[Noted]:
+            order = _TABLE.c.noted_on, _TABLE.c.output, _TABLE.c.release_id, _TABLE.c.charge
+            rows = connection.execute(sa.select(*wanted).where(condition).order_by(*order))
+            return [
+                Noted(**{**row, "sketch": CaseSketch.from_bytes(row["sketch"])})
+                for row in rows.mappings()
+            ]
+
+        return self._database.transact(read, writes=False)
+
+    def _is_there(self) -> bool:
+        def look(connection: sa.Connection) -> bool:
+            return bool(sa.inspect(connection).has_table(_TABLE.name))
+
+        return self._database.transact(look, writes=False)
+
+
+def erase(
+    ledger: Ledger,
+    output: str | None,
+    release_id: str | None,
+    before: str | None,
+    by: str,
+    reason: str,
+) -> int:
+    """Erases what is noted of releases' cases, and notes in the ledger that it was erased.
+
+    The ledger first, so that nothing is gone of which nobody says why.
+
+    Args:
+        ledger: The ledger beside which it is noted.
+        output: See `NotedCases.erase`.
+        release_id: See `NotedCases.erase`.
+        before: See `NotedCases.erase`.
+        by: Who erases it.
+        reason: Why.
+
+    Returns:
+        Of how many releases it was.
+
+    Raises:
+        UsageError: `before` is no day, or nobody and no reason is named.
+        LedgerError: The ledger or the table cannot be written.
+    """
+    if before is not None:
+        try:
+            before = datetime.date.fromisoformat(before).isoformat()
+        except ValueError:
+            raise UsageError(f"before must be a day such as 2026-12-31, got {before!r}") from None
+    place = None if output is None else absolute(output)
+    given = (("output", place), ("release_id", release_id), ("before", before))
+    ledger.note_erasure({name: value for name, value in given if value is not None}, by, reason)
+    return NotedCases(ledger.url).erase(place, release_id, before)
+
+
+def note_cases(url: str, entries: Sequence[Entry], entry: Entry, path: str) -> None:
+    """Notes the sketch in a file, if a run wrote one, and tells the operator who read the same.
+
+    Nothing else depends on it: what fails is told, and the release goes on.
+
+    Args:
+        url: The ledger's.
+        entries: All that the ledger says.
+        entry: One of the release's charge.
+        path: Where the run put the sketch.
+    """
+    try:
+        written = WrittenSketch.read(path)
+        if written is None:
+            return
+        shared = NotedCases(url).note(entry, written)
+    except (LedgerError, OSError, ValueError) as error:
+        told = str(error) if isinstance(error, LedgerError) else type(error).__name__
+        _LOG.warning(
+            "the cases of release %s were not noted, so the same data under another account would "
+            "not be recognised: %s; the owner of the ledger makes the table that is needed with "
+            "`tracecloak ledger migrate`",
+            entry.release_id,
+            told,
+        )
+        return
+    if text := shared_text(entries, shared):
+        _LOG.warning("%s", text)
+
+
+def shared_text(entries: Sequence[Entry], shared: Sequence[tuple[Noted, float]]) -> str:
+    """Returns what to tell of releases of other accounts that read the same cases."""
+    if not shared:
+        return ""
+    found = "; ".join(
+        f"{share_text(share)} with release {noted.release_id} in {noted.output} (account "
+        f"{noted.account}, {_epsilon_of(entries, noted)})"
+        for noted, share in shared
+    )
+    return (
+        f"other accounts paid for releases of the same cases, of the smaller log each: {found}. "
+        "For these cases the epsilons of all of them add up, which no account's cap sees. If it is "
+        "the same data, give it one name with dataset, and have the privacy officer bind it to one "
+        "account with `tracecloak ledger dataset`"
+    )
+
+
+def cases_text(entries: Sequence[Entry], found: Sequence[Noted]) -> str:
+    """Returns what is noted, for the reader, and which accounts have cases in common."""
+    if not found:
+        return "Nothing is noted of the cases that releases read.\n"
+    lines = [
+        f"{noted.release_id}  in {noted.output}\n"
+        f"  about {noted.sketch.n_cases:,} cases, account {noted.account}, noted on "
+        f"{noted.noted_on}, kept until {noted.kept_until}\n"
+        for noted in found
+    ]
+    pairs = [
+        f"  {share_text(share)} of the smaller: {one.release_id} ({one.account}, "
+        f"{_epsilon_of(entries, one)}) and {other.release_id} ({other.account}, "
+        f"{_epsilon_of(entries, other)})\n"
+        for one, other, share in _across_accounts(found)
+    ]
+    if pairs:
+        lines.append("\nThe same cases under several accounts, whose epsilons add up:\n")
+    return "".join([*lines, *pairs])
+
+
+def _across_accounts(found: Sequence[Noted]) -> Iterable[tuple[Noted, Noted, float]]:
+    """Yields pairs of different accounts; looks only at those with a digest in common."""
+    holders: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for number, noted in enumerate(found):
+        for digest in noted.sketch.digests.tolist():
+            holders[noted.deployment_key, digest].append(number)
+    pairs = Counter(pair for held in holders.values() for pair in combinations(held, 2))
+    for one, other in sorted(pairs):
+        for noted, share in _shared(found[one], [found[other]]):
+            yield found[one], noted, share
+
+
+def _shared(own: Noted, others: Sequence[Noted]) -> Iterable[tuple[Noted, float]]:
+    for other in others:
+        if other.account == own.account or other.deployment_key != own.deployment_key:
+            continue
+        share = own.sketch.shared_with(other.sketch)
+        if share is not None and share >= SHARED:
+            yield other, share
+
+
+def _epsilon_of(entries: Sequence[Entry], noted: Noted) -> str:
+    ended = [
+        entry
+        for entry in charges(entries).values()
+        if (entry.output, entry.release_id) == (noted.output, noted.release_id)
+        and entry.account == noted.account
+        and entry.action != "void"
+    ]
+    told = [f"epsilon {entry.epsilon}" for entry in ended if entry.epsilon is not None]
+    return " and ".join(told) if told and len(told) == len(ended) else "no finite epsilon"
+
+
+def _today() -> str:
+    return datetime.datetime.now(datetime.UTC).date().isoformat()

@@ -1,0 +1,249 @@
+"""What a ledger notes of the cases that were read: who is told, what is kept, what is erased."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.support.releasing import (
+    as_typed,
+    csv_log,
+    ledger_entries,
+    small_rows,
+    tracecloak,
+)
+from tracecloak.pipelines.budget import noted_cases
+from tracecloak.pipelines.budget.noted_cases import NotedCases
+
+Rows = Sequence[tuple[str, str, str]]
+ROWS = list(small_rows(60))
+
+
+class Place:
+    """A folder in which releases are made, and what was logged meanwhile."""
+
+    def __init__(self, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+        self.folder = folder
+        self.keys = folder / "keys"
+        self._caplog = caplog
+
+    def release(self, log: Path, name: str, account: str, *more: object, code: int = 0) -> str:
+        """Makes a release, and returns the warnings."""
+        self._caplog.clear()
+        arguments = [
+            "release", "--input", log, "--output", self.folder / "out", "--key_store", self.keys,
+            "--method", "variant-histogram", "--epsilon", "1", "--runner", "InMemory", "--parts",
+            1, "--formats", "parquet", "--release_id", name, "--account", account, *more,
+        ]  # fmt: skip
+        assert tracecloak(*arguments) == code
+        records = [
+            record
+            for record in self._caplog.records
+            if record.name == "tracecloak" and record.levelno >= logging.WARNING
+        ]
+        return "\n".join(record.getMessage() for record in records)
+
+    def ledger(self, *arguments: object, code: int = 0) -> None:
+        assert as_typed("ledger", *arguments, "--key_store", self.keys) == code
+
+    @property
+    def noted(self) -> list[str]:
+        return [noted.release_id for noted in self.table.all()]
+
+    @property
+    def table(self) -> NotedCases:
+        return NotedCases(f"sqlite:///{self.keys / 'ledger.db'}")
+
+
+@pytest.fixture
+def place(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Place:
+    made = Place(tmp_path, caplog)
+    assert not made.release(csv_log(tmp_path / "log.csv", ROWS), "r1", "research")
+    return made
+
+
+# --- who is told ----------------------------------------------------------------------------------
+
+
+def test_a_copy_is_recognised_whatever_its_file(place: Place) -> None:
+    """Catches the same data released under two accounts without a word."""
+    (elsewhere := place.folder / "elsewhere").mkdir()
+    in_another_order = csv_log(elsewhere / "renamed.csv", ROWS[::-1])
+    in_another_format = elsewhere / "log.jsonl"
+    keys = ("case_id", "activity", "timestamp")
+    lines = (json.dumps(dict(zip(keys, row, strict=True))) for row in ROWS)
+    in_another_format.write_text("\n".join(lines))
+    superset = csv_log(elsewhere / "more.csv", [*ROWS, *of_others(60)])
+    for number, log in enumerate((in_another_order, in_another_format, superset)):
+        told = place.release(log, f"c{number}", "care", "--runner", "InMemory")
+        assert "nearly all with release r1 in" in told and "(account research, epsilon 1)" in told
+        assert "epsilons of all of them add up, which no account's cap sees" in told
+        assert str(superset) not in told and "case-" not in told
+
+
+def of_others(n_cases: int) -> Rows:
+    """A log of other people whose cases are numbered as those of ROWS, from another year."""
+    rows = [(case, activity, stamp.replace("2026", "2025")) for case, activity, stamp in ROWS]
+    return [(f"x{case}", activity, stamp) for case, activity, stamp in rows[: 3 * n_cases]]
+
+
+def test_other_people_whose_cases_are_numbered_alike_are_no_alarm(place: Place) -> None:
+    others = [(case, activity, stamp.replace("2026", "2025")) for case, activity, stamp in ROWS]
+    assert not place.release(csv_log(place.folder / "other.csv", others), "r2", "care")
+    assert place.noted == ["r1", "r2"]
+
+
+def test_a_few_cases_in_common_are_no_alarm_and_many_are(place: Place) -> None:
+    few = [*small_rows(6), *of_others(60)]
+    assert not place.release(csv_log(place.folder / "few.csv", few), "r2", "care")
+    many = [*small_rows(40), *of_others(60)]
+    told = place.release(csv_log(place.folder / "many.csv", many), "r3", "controlling")
+    assert "% with release r1" in told and "r2" in told  # the others of r3 are those of r2
+
+
+def test_within_an_account_its_cap_sees_all(place: Place) -> None:
+    assert not place.release(place.folder / "log.csv", "r2", "research")
+
+
+def test_nobody_is_refused_whoever_read_the_same(place: Place) -> None:
+    """A refusal by what is in the log would tell what is in it."""
+    place.release(place.folder / "log.csv", "r2", "care")
+    neighbour = csv_log(place.folder / "neighbour.csv", ROWS[3:])
+    place.release(neighbour, "r3", "care")
+    states = {entry.release_id: entry.action for entry in ledger_entries(place.keys)}
+    assert states == {"r1": "commit", "r2": "commit", "r3": "commit"}
+
+
+def test_what_is_released_does_not_depend_on_what_is_noted(place: Place) -> None:
+    def released(name: str, *more: object) -> dict[str, bytes]:
+        place.release(place.folder / "log.csv", name, "a", *more)
+        own = place.folder / "out" / f"run_id={name}"
+        return {str(path.relative_to(own)): path.read_bytes() for path in own.rglob("*.*")}
+
+    noted, unnoted = released("n1"), released("n2", "--cases_kept_days", 0)
+    assert noted.keys() == unnoted.keys()
+    manifests = [json.loads(files["manifest.json"]) for files in (noted, unnoted)]
+    assert manifests[0]["config_digest"] == manifests[1]["config_digest"]
+    assert "n2" not in place.noted
+    for files in (noted, unnoted):
+        assert not any(b"sketch" in content for content in files.values())
+
+
+def test_keys_of_a_deployment_recognise_across_key_stores(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = ["--ledger", f"sqlite:///{place.keys / 'ledger.db'}"]
+    log = place.folder / "log.csv"
+    other_store = ["--key_store", place.folder / "keys2", *ledger]
+    told = place.release(log, "r2", "care", *other_store)
+    assert "noted under another deployment_key, and are not compared" in told
+    assert "add up" not in told
+    monkeypatch.setenv("TRACECLOAK_DEPLOYMENT_KEY", "env:OUR_KEY")
+    monkeypatch.setenv("OUR_KEY", "ab" * 32)
+    place.release(log, "r3", "research", *ledger)
+    assert "with release r3" in place.release(log, "r4", "care", *other_store)
+    monkeypatch.setenv("OUR_KEY", "no key")
+    assert not place.release(log, "r5", "care", code=2)  # before anything is reserved
+    assert "r5" not in {entry.release_id for entry in ledger_entries(place.keys)}
+
+
+def test_workers_on_beam_note_the_same(place: Place) -> None:
+    place.release(place.folder / "log.csv", "r2", "research", "--runner", "FnApiRunner")
+    one, two = place.table.all()
+    assert one.sketch.digests.tolist() == two.sketch.digests.tolist()
+    assert len(one.sketch.digests) == 60
+
+
+# --- what is noted of runs that fail --------------------------------------------------------------
+
+
+def test_what_drew_noise_is_noted_though_it_is_given_up(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError("no space left")
+
+    module = "tracecloak.transforms.publish.release_folder.ReleaseFolder.write"
+    with monkeypatch.context() as patch:
+        patch.setattr(module, full)
+        place.release(place.folder / "log.csv", "r2", "care", code=6)
+    assert place.noted == ["r1", "r2"]
+    place.ledger(
+        "forfeit", "--output", place.folder / "out", "--release_id", "r2", "--by", "me",
+        "--reason", "x",
+    )  # fmt: skip
+    assert "with release r2" in place.release(place.folder / "log.csv", "r3", "controlling")
+
+
+def test_what_cannot_be_noted_is_told_and_the_release_goes_on(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = sqlite3.connect(place.keys / "ledger.db")
+    database.execute("DROP TABLE tracecloak_cases")
+    database.execute("CREATE VIEW tracecloak_cases AS SELECT 1 AS charge")
+    database.close()
+    told = place.release(place.folder / "log.csv", "r2", "care")
+    assert "the cases of release r2 were not noted" in told and "tracecloak ledger migrate" in told
+    assert ledger_entries(place.keys)[-1].action == "commit"
+
+
+# --- what is kept, and for how long ---------------------------------------------------------------
+
+
+def test_what_is_noted_is_listed_with_who_shares(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place.release(place.folder / "log.csv", "r2", "care")
+    capsys.readouterr()
+    place.ledger("cases")
+    text = capsys.readouterr().out
+    assert text.count("about 60 cases") == 2 and "The same cases under several accounts" in text
+    assert "nearly all of the smaller: r1 (research, epsilon 1) and r2 (care, epsilon 1)" in text
+    assert "case-" not in text
+
+
+def test_it_is_erased_after_its_day(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.release(place.folder / "log.csv", "r2", "research", "--cases_kept_days", 1)
+    today = datetime.datetime.now(datetime.UTC).date()
+    for days, left in ((1, ["r1", "r2"]), (2, ["r1"]), (1095, ["r1"]), (1096, [])):
+        later = (today + datetime.timedelta(days=days)).isoformat()
+        monkeypatch.setattr(noted_cases, "_today", lambda later=later: later)
+        assert place.noted == left
+
+
+@pytest.mark.parametrize(
+    ("which", "left"),
+    [
+        ([], []),
+        (["--release_id", "r1"], ["r2"]),
+        (["--output", "nowhere"], ["r1", "r2"]),
+        (["--before", "2000-01-01"], ["r1", "r2"]),
+        (["--before", "2999-01-01", "--release_id", "r2"], ["r1"]),
+    ],
+)
+def test_an_officer_erases_and_the_ledger_says_so(
+    which: list[str], left: list[str], place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place.release(place.folder / "log.csv", "r2", "research")
+    capsys.readouterr()
+    place.ledger("erase", *which, "--by", "A. Officer", "--reason", "asked to")
+    assert f"of the cases of {2 - len(left)} releases" in capsys.readouterr().out
+    assert place.noted == left
+    last = ledger_entries(place.keys)[-1]
+    assert (last.action, last.facts["by"], last.facts["reason"]) == (
+        "erase", "A. Officer", "asked to",
+    )  # fmt: skip
+    place.ledger("verify")
+    place.ledger("show")
+    place.ledger("cases")
+
+
+def test_a_day_that_is_none_erases_nothing(place: Place) -> None:
+    place.ledger("erase", "--before", "yesterday", "--by", "me", "--reason", "x", code=2)
+    assert place.noted == ["r1"] and ledger_entries(place.keys)[-1].action == "commit"

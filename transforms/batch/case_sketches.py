@@ -1,0 +1,60 @@
+"""The sketch of the cases that a release reads, in a file for who keeps the ledger."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from tracecloak.anonymizers.contract.case_sketch import CaseSketch
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.transforms.files import read_if_there, write_new
+from tracecloak.transforms.keys import KeyReference
+
+
+@dataclass(frozen=True)
+class SketchFile:
+    """Where a run puts the sketch; it pickles.
+
+    Attributes:
+        path: A file of the run's workplace, on any Beam file system.
+        key: Where workers find the key of the deployment.
+        kept_until: Day after which the sketch is to be erased, as 2026-12-31.
+    """
+
+    path: str
+    key: KeyReference
+    kept_until: str
+
+    def write(self, sketch: CaseSketch, key: ReleaseKey) -> None:
+        """Writes the file; of a run that went on it stays as it is."""
+        about = {"key": key.fingerprint, "kept_until": self.kept_until}
+        write_new(self.path, json.dumps(about).encode() + b"\n" + sketch.to_bytes())
+
+
+@dataclass(frozen=True, eq=False)
+class WrittenSketch:
+    """What a run put there.
+
+    Attributes:
+        sketch: That of the cases it read.
+        key_fingerprint: Tells keys of deployments apart.
+        kept_until: See `SketchFile`.
+    """
+
+    sketch: CaseSketch
+    key_fingerprint: str
+    kept_until: str
+
+    @classmethod
+    def read(cls, path: str) -> WrittenSketch | None:
+        """Returns what is in a file; None: no run wrote it.
+
+        Raises:
+            ValueError: No run wrote what is there.
+        """
+        found = read_if_there(path)
+        if found is None:
+            return None
+        head, _, body = found.partition(b"\n")
+        about = json.loads(head)
+        return cls(CaseSketch.from_bytes(body), about["key"], about["kept_until"])
