@@ -97,7 +97,8 @@ def test_pieces_merge_to_the_smallest_digests_of_all(n: int, pieces: int, seed: 
         for own in [starts[at : at + 700]]
     ]
     expected = sorted({int(d) for part in whole for d in part.digests})[:MAX_DIGESTS]
-    for order in (parts, parts[::-1], [CaseSketch.merge(parts[:2]), *parts[2:]]):
+    merged_before = [CaseSketch.merge(parts[:2]), *parts[2:]]
+    for order in (parts, parts[::-1], merged_before, 3 * parts):
         merged = CaseSketch.merge(order)
         assert merged.digests.tolist() == expected
         assert CaseSketch.from_bytes(merged.to_bytes()).digests.tolist() == expected
