@@ -8,8 +8,9 @@
 -- or accepted. The officer can append those, too. Nobody but the owner can do more, so no job and no
 -- officer should log in as the owner.
 --
--- Beside the ledger lie sketches of the cases that releases read. The pipeline adds and compares
--- them, and erases those whose day has passed; the officer can erase any. Nobody changes one.
+-- Beside the ledger lie sketches of the cases that releases read. Both add and compare them, as who
+-- gives a release up notes what it read; the pipeline erases those whose day has passed, and the
+-- officer any. Nobody changes one.
 
 REVOKE ALL ON tracecloak_ledger FROM PUBLIC, :"pipeline", :"officer";
 GRANT SELECT, INSERT ON tracecloak_ledger TO :"pipeline", :"officer";
@@ -24,15 +25,14 @@ CREATE POLICY officer_declares ON tracecloak_ledger FOR INSERT
   TO :"officer" WITH CHECK (true);
 
 REVOKE ALL ON tracecloak_cases FROM PUBLIC, :"pipeline", :"officer";
-GRANT SELECT, INSERT, DELETE ON tracecloak_cases TO :"pipeline";
-GRANT SELECT, DELETE ON tracecloak_cases TO :"officer";
+GRANT SELECT, INSERT, DELETE ON tracecloak_cases TO :"pipeline", :"officer";
 
 ALTER TABLE tracecloak_cases ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY all_read ON tracecloak_cases FOR SELECT
   TO :"pipeline", :"officer" USING (true);
-CREATE POLICY pipeline_notes ON tracecloak_cases FOR INSERT
-  TO :"pipeline" WITH CHECK (true);
+CREATE POLICY all_note ON tracecloak_cases FOR INSERT
+  TO :"pipeline", :"officer" WITH CHECK (true);
 CREATE POLICY old_ones_go ON tracecloak_cases FOR DELETE
   TO :"pipeline" USING (kept_until < to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD'));
 CREATE POLICY officer_erases ON tracecloak_cases FOR DELETE

@@ -3,9 +3,12 @@
 The sketch of a log is the smallest of the keyed digests of its cases ("k minimum values":
 Bar-Yossef et al., Counting distinct elements in a data stream, RANDOM 2002; for what sets share,
 Beyer et al., On synopses for distinct-value estimation under multiset operations, SIGMOD 2007). A
-case's digest is of its id, the time of its first event and its first activity: two logs whose cases
-are merely numbered alike share next to none, and a copy in another file, order or format shares
-all.
+case's digest is of its id, the time of its first event and its first activity, so that two logs
+whose cases are merely numbered alike share next to none, and a copy in another file, order or
+format shares all. Of events at the same first time any may come first; the one whose keyed name is
+the smallest counts. A first time that is a whole half-hour, as dates are in every zone, tells
+little: where cases are numbered as they arrive, those of two places have it in common. Then the
+number of events and the time of the last one count, too.
 
 Whoever has the key can ask of any case that he can describe whether it is in the sketch, and how
 many cases there were. So neither key nor sketch belongs into a release.
@@ -24,8 +27,9 @@ from tracecloak.schemas.events.traces import TraceBatch
 
 # The most digests that are kept: 8 KiB.
 MAX_DIGESTS = 1024
-# Fewer that could be compared tell too little, unless they are all that there are.
+# Fewer that could be compared tell too little.
 _MIN_COMPARED = 20
+_HALF_HOUR_US = 1_800_000_000
 _LARGEST = np.uint64(2**64 - 1)
 
 
@@ -48,11 +52,18 @@ class CaseSketch:
             key: One for all logs that are to be compared.
         """
         has_events = np.flatnonzero(traces.lengths)
-        first = traces.offsets[has_events]
+        begin, end = traces.offsets[:-1][has_events], traces.offsets[1:][has_events]
+        start, last = traces.times[begin], traces.times[end - 1]
+        names = KeyedBlocks(key.derive(b"sketch/activity")).of_text(traces.vocabulary.names)[:, 0]
+        is_at_start = traces.times == np.repeat(start, traces.lengths[has_events])
+        at_start = np.where(is_at_start, names[traces.activities], _LARGEST)
         blocks = KeyedBlocks(key.derive(b"sketch/case")).of_text(traces.case_ids)[has_events]
-        names = KeyedBlocks(key.derive(b"sketch/activity")).of_text(traces.vocabulary.names)
-        blocks ^= names[traces.activities[first]]
-        blocks[:, 1] ^= traces.times[first].astype(np.uint64)
+        if len(begin):
+            blocks[:, 0] ^= np.minimum.reduceat(at_start, begin)
+        blocks[:, 1] ^= start.astype(np.uint64)
+        is_coarse = start % _HALF_HOUR_US == 0
+        more = np.stack([end - begin, last], axis=1).astype(np.uint64)[is_coarse]
+        blocks[is_coarse] ^= KeyedBlocks(key.derive(b"sketch/rest")).encrypt(more)
         found = KeyedBlocks(key.derive(b"sketch")).encrypt(blocks)[:, 0]
         return cls(_smallest(found))
 
@@ -100,7 +111,7 @@ class CaseSketch:
 
         Below the largest digest that both are known to, each sketch is a sample of its log, and the
         same digests are the same cases. One log can be some fifty times as large as the other;
-        where it is larger still, or both are empty, too few are left to compare.
+        where it is larger still, or one has fewer than 20 cases, too few are left to compare.
 
         Args:
             other: The sketch of the other log, under the same key.
@@ -111,8 +122,7 @@ class CaseSketch:
         known = min(s.digests[-1] if not s.is_whole else _LARGEST for s in (self, other))
         ours, theirs = (s.digests[s.digests <= known] for s in (self, other))
         n_compared = min(len(ours), len(theirs))
-        is_enough = n_compared >= _MIN_COMPARED or (self.is_whole and other.is_whole)
-        if not n_compared or not is_enough:
+        if n_compared < _MIN_COMPARED:
             return None
         return len(np.intersect1d(ours, theirs, assume_unique=True)) / n_compared
 

@@ -130,6 +130,8 @@ class Database:
     def _transaction(self, writes: bool) -> Iterator[sa.Connection]:
         with self._connect() as connection, connection.begin():
             if not self.is_shared:
+                # What is erased must not stay readable in the file.
+                connection.exec_driver_sql("PRAGMA secure_delete = ON")
                 # The write lock first: two readers that both turn writers would block each other.
                 connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
             elif connection.dialect.name == "postgresql":

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("tracecloak")
 
-# From this share of the smaller log's cases on, the operator is told. Logs that are merely numbered
-# alike and whose times are dates share less than a hundredth.
+# From this share of the smaller log's cases on, the operator is told. Logs of other people whose
+# cases are numbered as they arrive share less, also where times are dates.
 SHARED = 0.2
 DAYS_KEPT = 1095
 
@@ -259,21 +259,33 @@ def note_cases(url: str, entries: Sequence[Entry], entry: Entry, path: str) -> N
     """
     try:
         written = WrittenSketch.read(path)
-        if written is None:
+        if written is None or _was_erased(entries, entry):
             return
         shared = NotedCases(url).note(entry, written)
     except (LedgerError, OSError, ValueError) as error:
         told = str(error) if isinstance(error, LedgerError) else type(error).__name__
         _LOG.warning(
             "the cases of release %s were not noted, so the same data under another account would "
-            "not be recognised: %s; the owner of the ledger makes the table that is needed with "
-            "`tracecloak ledger migrate`",
+            "not be recognised: %s",
             entry.release_id,
             told,
         )
         return
     if text := shared_text(entries, shared):
         _LOG.warning("%s", text)
+
+
+def _was_erased(entries: Sequence[Entry], entry: Entry) -> bool:
+    """Whether somebody erased what was noted of a release, which then stays so."""
+    reserved = next(e for e in entries if e.charge == entry.charge)
+    return any(
+        e.action == "erase"
+        and e.seq > reserved.seq
+        and e.facts.get("output", entry.output) == entry.output
+        and e.facts.get("release_id", entry.release_id) == entry.release_id
+        and reserved.recorded_at[:10] < e.facts.get("before", "9999-12-31")
+        for e in entries
+    )
 
 
 def shared_text(entries: Sequence[Entry], shared: Sequence[tuple[Noted, float]]) -> str:
@@ -295,8 +307,6 @@ def shared_text(entries: Sequence[Entry], shared: Sequence[tuple[Noted, float]])
 
 def cases_text(entries: Sequence[Entry], found: Sequence[Noted]) -> str:
     """Returns what is noted, for the reader, and which accounts have cases in common."""
-    if not found:
-        return "Nothing is noted of the cases that releases read.\n"
     lines = [
         f"{noted.release_id}  in {noted.output}\n"
         f"  about {noted.sketch.n_cases:,} cases, account {noted.account}, noted on "
@@ -311,7 +321,18 @@ def cases_text(entries: Sequence[Entry], found: Sequence[Noted]) -> str:
     ]
     if pairs:
         lines.append("\nThe same cases under several accounts, whose epsilons add up:\n")
-    return "".join([*lines, *pairs])
+    lines += pairs
+    known = {(noted.output, noted.release_id) for noted in found}
+    without = [
+        f"  {entry.release_id} in {entry.output} (account {entry.account})\n"
+        for entry in charges(entries).values()
+        if entry.action not in ("reserve", "void") and (entry.output, entry.release_id) not in known
+    ]
+    if without:
+        lines.append("\nReleases whose cases are not noted, and not compared:\n")
+    if not lines:
+        return "Nothing was released yet, and nothing is noted.\n"
+    return "".join([*lines, *without])
 
 
 def _across_accounts(found: Sequence[Noted]) -> Iterable[tuple[Noted, Noted, float]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -43,33 +45,53 @@ def seconds_of_a_year(n: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 365 * 86_400, n) * 1_000_000
 
 
-def days(n: int, seed: int, n_days: int) -> np.ndarray:
-    return np.random.default_rng(seed).integers(0, n_days, n) * DAY_US
-
-
 # --- what it is of ------------------------------------------------------------------------------
 
-BASE: list[Row] = [("1", "A", 10), ("1", "B", 20), ("2", "A", 10), ("2", "C", 30)]
+N = 30
+BASE: list[Row] = [
+    row
+    for i in range(N)
+    for row in ((str(i), "A", 100 + i), (str(i), "B", 100 + i), (str(i), "C", 900))
+]
+
+
+def changed(which: Callable[[Row], bool], by: Callable[[Row], Row]) -> list[Row]:
+    return [by(row) if which(row) else row for row in BASE]
 
 
 @pytest.mark.parametrize(
     ("other", "share"),
     [
-        (BASE[::-1], 1.0),
-        ([("1", "A", 10), ("2", "A", 10)], 1.0),  # what comes after the start is of no account
-        ([*BASE, ("3", "A", 10)], 1.0),  # all of the smaller log's
-        ([("9", "A", 10), *BASE[2:]], 0.5),
-        ([("1", "X", 10), *BASE[1:]], 0.5),
-        ([("1", "A", 11), *BASE[1:]], 0.5),
-        ([("8", "A", 10), ("9", "A", 10)], 0.0),
+        (BASE[::-1], 1.0),  # also of events at the same time
+        ([row for row in BASE if row[1] != "C"], 1.0),  # what comes later is of no account
+        ([*BASE, ("x", "A", 10)], 1.0),  # all of the smaller log's
+        (changed(lambda row: int(row[0]) < 15, lambda row: (f"x{row[0]}", *row[1:])), 0.5),
+        (
+            changed(lambda row: row[1] == "A" or row[1] == "B", lambda row: (row[0], "X", row[2])),
+            0.0,
+        ),
+        (changed(lambda row: row[2] < 106, lambda row: (*row[:2], row[2] - 50)), 0.8),
+        (changed(lambda row: True, lambda row: (f"x{row[0]}", *row[1:])), 0.0),
+        (BASE[: 3 * 19], None),
         ([], None),
     ],
 )
-def test_a_case_is_its_id_its_first_time_and_its_first_activity(
+def test_a_case_is_its_id_its_first_time_and_what_happened_then(
     other: list[Row], share: float | None
 ) -> None:
     one, two = sketch(traces_of(BASE)), sketch(traces_of(other))
     assert one.shared_with(two) == two.shared_with(one) == share
+
+
+@pytest.mark.parametrize("zone_us", [0, 3_600_000_000, -5 * 1_800_000_000])
+def test_where_times_are_dates_the_end_and_the_length_count_too(zone_us: int) -> None:
+    dated = [(case, name, DAY_US * (time // 50) + zone_us) for case, name, time in BASE]
+    shorter = [row for row in dated if row[1] != "C"]
+    later = [(case, name, time + DAY_US * (name == "C")) for case, name, time in dated]
+    whole = sketch(traces_of(dated))
+    assert whole.shared_with(sketch(traces_of(dated[::-1]))) == 1.0
+    assert whole.shared_with(sketch(traces_of(shorter))) == 0.0
+    assert whole.shared_with(sketch(traces_of(later))) == 0.0
 
 
 def test_under_another_key_it_is_another_and_tells_nothing() -> None:
@@ -136,26 +158,44 @@ def test_a_much_larger_log_is_compared_as_long_as_enough_is_left(times: int, is_
     assert part.shared_with(whole) == (1.0 if is_told else None)
 
 
-@pytest.mark.parametrize("n", [30, 1_000, 20_000])
-@pytest.mark.parametrize(
-    ("name", "largest"), [("seconds", 0.001), ("days of a year", 0.1), ("days of a month", 0.18)]
-)
-def test_logs_that_are_numbered_alike_share_next_to_nothing(
-    n: int, name: str, largest: float
+def other_people(n: int, unit_us: int, by_day: bool, seed: int) -> TraceBatch:
+    """A year of a place that numbers its cases as they arrive, from 1 on or anew each day.
+
+    Nearly all begin with the same activity, and last up to 20 days.
+    """
+    generator = np.random.default_rng(seed)
+    starts = np.sort(generator.integers(0, 365 * DAY_US, n))
+    day = starts // DAY_US
+    number = np.arange(n) - np.searchsorted(day, day) if by_day else np.arange(n)
+    ids = [f"{d}-{i}" for d, i in zip(day, number, strict=True)] if by_day else map(str, number)
+    lengths = generator.integers(2, 8, n)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    ends = np.minimum(generator.exponential(5 * DAY_US, n).astype(np.int64), 20 * DAY_US)
+    times = np.repeat(starts, lengths)
+    times[offsets[1:] - 1] += ends
+    codes = np.ones(len(times), np.int32)
+    codes[offsets[:-1]] = 0
+    return TraceBatch(
+        pa.array(list(ids), pa.string()),
+        offsets,
+        codes,
+        times // unit_us * unit_us,
+        ActivityVocabulary.of(["A", "Z"]),
+    )
+
+
+@pytest.mark.parametrize("n", [200, 2_000, 50_000])
+@pytest.mark.parametrize("by_day", [False, True], ids=["from 1 on", "anew each day"])
+@pytest.mark.parametrize("unit_us", [1_000_000, 60_000_000, 3_600_000_000, DAY_US])
+def test_cases_of_other_people_that_are_numbered_alike_are_no_alarm(
+    n: int, by_day: bool, unit_us: int
 ) -> None:
-    """Ids from 1 on, the same first activity and period: no alarm, which begins at a fifth."""
-    found = []
-    for seed in range(20):
-        starts = [
-            {
-                "seconds": seconds_of_a_year(n, s),
-                "days of a year": days(n, s, 365),
-                "days of a month": days(n, s, 30),
-            }[name]
-            for s in (2 * seed, 2 * seed + 1)
-        ]
-        found.append(sketch([numbered(n, starts[0])]).shared_with(sketch([numbered(n, starts[1])])))
-    assert max(found) <= largest
+    """Same ids, same first activity, same year; the alarm begins at a fifth."""
+    one, two = (sketch([other_people(n, unit_us, by_day, seed)]) for seed in (1, 2))
+    share = one.shared_with(two)
+    assert share is not None and share < 0.1
+    again = sketch([other_people(n, unit_us, by_day, 1)])
+    assert one.shared_with(again) == 1.0
 
 
 def test_a_share_in_words() -> None:

@@ -199,6 +199,7 @@ def test_a_pipeline_notes_cases_and_erases_only_those_whose_day_has_passed(
             assert cases.note(pipeline.entries()[-1], written) == []
     assert [noted.release_id for noted in cases.all()] == ["r1"]
     assert cases.erase(None, None, None) == 0
+    officer.forfeit("/out", "r1", "k", "the officer", "its input is gone")
     for kind in ("pipeline", "officer"):
         with pytest.raises(sa.exc.ProgrammingError, match="permission denied"):
             execute(roles[kind], "UPDATE tracecloak_cases SET account = 'b'")
@@ -215,7 +216,7 @@ def test_a_table_of_cases_that_only_the_owner_can_make_is_told(
     sketch = SketchFile(str(tmp_path / "s"), KeyReference("env:NONE"), "2999-01-01")
     sketch.write(CaseSketch(np.arange(9, dtype=np.uint64)), release_key())
     note_cases(pipeline.url, pipeline.entries(), pipeline.entries()[-1], sketch.path)
-    assert "gives this user no permission" in caplog.text and "ledger migrate" in caplog.text
+    assert "gives this user no permission" in caplog.text and "make or migrate it" in caplog.text
     migrate(url)
     assert NotedCases(url).all() == []
 
