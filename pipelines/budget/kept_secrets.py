@@ -19,20 +19,27 @@ from tracecloak.transforms.keys.wrapping import KeyEncryptionKey, opened, wrappe
 class KeptSecrets:
     """The secrets in the folder of one key store."""
 
-    def __init__(self, folder: Path, key_encryption_key: str | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        key_encryption_key: str | None = None,
+        name: str = "key_encryption_key",
+    ) -> None:
         """Reads nothing yet, and asks for no key.
 
         Args:
             folder: Of the key store.
             key_encryption_key: Reference to the key that wraps what is written, and unwraps what is
                 read; None: what is written is in clear.
+            name: What that was given as, for errors.
 
         Raises:
             UsageError: That is no reference.
         """
         if key_encryption_key is not None:
-            check_reference(key_encryption_key)
+            check_reference(key_encryption_key, name)
         self._folder = folder
+        self._name = name
         self.reference = key_encryption_key or ""
 
     @functools.cached_property
@@ -70,7 +77,10 @@ class KeptSecrets:
         return (secret.hex() if self._key is None else self._key.wrap(secret)).encode()
 
     def check(self) -> list[Path]:
-        """Makes sure that every secret can be read; returns those in clear that shall not be.
+        """Makes sure that every secret can be read, and the key be had that wraps further ones.
+
+        Returns:
+            Those in clear that shall not be.
 
         Raises:
             UsageError: One cannot, see `read`.
@@ -78,6 +88,8 @@ class KeptSecrets:
             OSError: A file cannot be read.
         """
         in_clear = []
+        if not self.own.exists():
+            self.check_key()
         for path in self.paths():
             try:
                 text = _text(path)
@@ -91,7 +103,8 @@ class KeptSecrets:
     def check_key(self) -> None:
         """Makes sure that the key-encryption key is the same whenever it is asked for.
 
-        What a program wraps by a key that it makes up would never be read again.
+        What is wrapped by a key that a program makes up is never read again. So it is asked twice
+        before the first file of a store is wrapped by it.
 
         Raises:
             UsageError: It is another one now.
@@ -100,8 +113,8 @@ class KeptSecrets:
             return
         if KeyEncryptionKey.at(self.reference).fingerprint != self._key.fingerprint:
             raise UsageError(
-                f"key_encryption_key {shown(self.reference)} gives another key whenever it is "
-                "asked; name a key that a service keeps"
+                f"{self._name} {shown(self.reference)} gives another key whenever it is asked; "
+                "name a key that a service keeps"
             )
 
     def wrap_all(self, before: str | None = None) -> int:

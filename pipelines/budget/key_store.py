@@ -35,6 +35,7 @@ from tracecloak.transforms.files import (
     write_private,
 )
 from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.keys.sources import check_reference
 
 _LOG = logging.getLogger("tracecloak")
 
@@ -243,13 +244,14 @@ class KeyStore:
             n_wrapped,
         )
 
-    def rewrap(self, before: str) -> int:
-        """Wraps by this store's key-encryption key what another wrapped, or nobody.
+    def rewrap(self, before: str, after: str) -> int:
+        """Wraps by a key-encryption key what another wrapped, or nobody.
 
         Whoever is cut off calls it again: what is done is not done twice.
 
         Args:
             before: Reference to the other key.
+            after: Reference to the key that is asked for from now on.
 
         Returns:
             How many keys were wrapped anew.
@@ -260,10 +262,12 @@ class KeyStore:
             RetryLater: A release is at work, or the source of a key does not answer now.
             KeyStoreError: The store cannot be used.
         """
+        check_reference(before, "--from")
+        kept = KeptSecrets(self._folder, after, "--to")
         if not self._folder.is_dir():
             raise UsageError(f"there is no key store in {self._folder}; correct key_store")
         with self._nobody_at_work(), self._in_use():
-            return self._secrets.wrap_all(before)
+            return kept.wrap_all(before)
 
     @property
     def ledger_url(self) -> str:
@@ -440,14 +444,10 @@ class KeyStore:
         return Gate(str(path), output, release_id, key_fingerprint)
 
     def all_unfinished(self) -> list[Receipt]:
-        """Returns the receipts whose keys are there, the longest known first."""
-        with self._in_use():
-            found = sorted(
-                (self._folder / "releases").glob("*.key"), key=lambda path: path.stat().st_mtime
-            )
+        """Returns the receipts whose keys are there."""
         receipts = []
-        for path in found:
-            body = self._read(path.with_suffix(".json"))
+        for name in self.names("releases/*.key"):
+            body = self._read((self._folder / name).with_suffix(".json"))
             if body is not None and self.unfinished(body.output, body.release_id) is not None:
                 receipts.append(body)
         return receipts

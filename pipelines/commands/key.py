@@ -63,13 +63,12 @@ def _new(flags: Flags) -> None:
 def _rewrap(flags: Flags) -> None:
     from tracecloak.pipelines.budget.opening import store_at
 
-    n_wrapped = store_at(flags.get("key_store"), key_encryption_key=flags["to"]).rewrap(
-        flags["from"]
-    )
+    n_wrapped = store_at(flags.get("key_store")).rewrap(flags["from"], flags["to"])
     print(
-        f"{n_wrapped} encrypted anew: every key of this key store is under the key of --to now. "
-        "Copies of the folder that were made before are under the old one, and so are keys of jobs "
-        "that run elsewhere, until these jobs end"
+        f"{n_wrapped} encrypted anew; every key of this key store is under the key of --to now, "
+        "which commands find by key_encryption_key or TRACECLOAK_KEY_ENCRYPTION_KEY. Keep the old "
+        "key until jobs that run elsewhere have ended; copies of the folder that were made before "
+        "stay under it"
     )
 
 

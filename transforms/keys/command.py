@@ -56,7 +56,7 @@ def of_command(command: str) -> str:
             printed, code = _printed_by(process)
         except TimeoutError:
             raise RetryLater(
-                f"key command {name!r} did not end within {PATIENCE_SECONDS:g} seconds; see that "
+                f"key command {name!r} did not end within {PATIENCE_SECONDS:g} s; see that "
                 "its service answers and that it asks for nothing, then run this again"
             ) from None
         finally:

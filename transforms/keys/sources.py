@@ -57,8 +57,12 @@ def as_text(found: bytes) -> str:
     return found.decode("ascii")
 
 
-def check_reference(reference: str) -> None:
+def check_reference(reference: str, name: str = "a key reference") -> None:
     """Makes sure that a text is a reference to a key; looks for no key.
+
+    Args:
+        reference: The text.
+        name: What it was given as, for the error.
 
     Raises:
         UsageError: It is none. It is not shown then, as it may be the key itself.
@@ -66,8 +70,8 @@ def check_reference(reference: str) -> None:
     scheme, separator, rest = reference.partition(":")
     if not separator or not rest.strip():
         raise UsageError(
-            "a key reference is file:PATH, env:NAME or command:WORDS, and what was given is not, "
-            "nor is it shown here, as it may be the key itself"
+            f"{name} is file:PATH, env:NAME or command:WORDS; what was given is none of these, and "
+            "is not shown, as it may be the key itself"
         )
     KEY_SOURCES.named(scheme)
 
