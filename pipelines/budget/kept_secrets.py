@@ -1,8 +1,9 @@
 """The secrets of a key store as files: in clear, or wrapped by a key-encryption key.
 
-They are the store's own secret, `store.secret`, and the keys of releases that are not finished,
-`releases/*.key`. Each file is replaced whole, so that whoever is cut off leaves some files as they
-were and some as they shall be, and none in between. Nobody here locks anything: `key_store` does.
+They are the store's own secret, `store.secret`, the key of the sketches of cases,
+`deployment.secret`, and the keys of releases that are not finished, `releases/*.key`. Each file is
+replaced whole, so that whoever is cut off leaves some files as they were and some as they shall be,
+and none in between. Nobody here locks anything: `key_store` does.
 """
 
 from __future__ import annotations
@@ -51,10 +52,15 @@ class KeptSecrets:
         """The file of the store's own secret."""
         return self._folder / "store.secret"
 
+    @property
+    def of_deployment(self) -> Path:
+        """The file of the key of the sketches of cases."""
+        return self._folder / "deployment.secret"
+
     def paths(self) -> list[Path]:
-        """Returns the files that are there; the store's own first, which tells a wrapped store."""
+        """Returns the files that are there."""
         keys = sorted((self._folder / "releases").glob("*.key"))
-        return [path for path in (self.own, *keys) if path.exists()]
+        return [path for path in (self.own, self.of_deployment, *keys) if path.exists()]
 
     def read(self, path: Path) -> bytes:
         """Returns the secret in a file.

@@ -329,11 +329,10 @@ class KeyStore:
 
         It is of no use to workers elsewhere, and to other key stores that share the ledger.
         """
-        path = self._folder / "deployment.secret"
-        with self._in_use():
-            if not path.exists():
-                write_private(path, ReleaseKey.generate().hex().encode(), replaces=False)
-        return KeyReference(f"file:{path.absolute()}")
+        path = self._secrets.of_deployment
+        if not path.exists():
+            self._write_new(path, ReleaseKey.generate(), replaces=False)
+        return KeyReference(f"file:{path.absolute()}", wrapped_by=self._secrets.reference)
 
     def receipt(self, output: str, release_id: str) -> Receipt | None:
         """Returns what is known of a release, or None."""
@@ -376,7 +375,7 @@ class KeyStore:
         """
         with self.locked(_KEYS_LOCK), contextlib.ExitStack() as held:
             for path in self._secrets.paths():
-                if path != self._secrets.own:
+                if path.suffix == ".key":
                     told = (
                         f"a release of key store {self._folder} is at work, and its key would be "
                         "encrypted anew under it; wait until it ends, then run this again"
@@ -418,9 +417,7 @@ class KeyStore:
             found.check_same(input_fingerprint, config_digest)
             return self._reference(key_path, found.key_fingerprint)
         key = ReleaseKey.generate()
-        with self.locked(_KEYS_LOCK), self._in_use():
-            self._secret()  # who wrapped it anew since this store was opened made another store
-            write_private(key_path, self._secrets.kept(bytes.fromhex(key.hex())))
+        self._write_new(key_path, key)
         self._note(
             Receipt(
                 release_id,
@@ -602,6 +599,16 @@ class KeyStore:
         self._make_folder()
         path.parent.mkdir(exist_ok=True, mode=0o700)
         return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+
+    def _write_new(self, path: Path, key: ReleaseKey, replaces: bool = True) -> None:
+        """Writes a key as this store keeps its keys.
+
+        Raises:
+            UsageError: They are wrapped in another way since this store was opened.
+        """
+        with self.locked(_KEYS_LOCK), self._in_use():
+            self._secret()  # which tells
+            write_private(path, self._secrets.kept(bytes.fromhex(key.hex())), replaces)
 
     def _secret(self) -> bytes:
         path = self._secrets.own

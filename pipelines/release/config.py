@@ -189,8 +189,9 @@ class ReleaseConfig(SourceConfig):
     account; by default none, and nothing is checked."""
     deployment_key: str | None = None
     """Key of the sketches by which the ledger recognises the same cases under another account:
-    file:PATH or env:NAME with 64 hex digits, the same for all jobs that share a ledger. By default
-    TRACECLOAK_DEPLOYMENT_KEY, or a key in the key store, which does for runs on this machine."""
+    file:PATH, env:NAME or command:WORDS with 64 hex digits, the same for all jobs that share a
+    ledger. By default TRACECLOAK_DEPLOYMENT_KEY, or a key in the key store, which does for runs on
+    this machine."""
     cases_kept_days: int = Field(1095, ge=0, le=36500)
     """Days for which the ledger keeps the sketch of this release's cases; with 0 none is made."""
     runner: str = "FnApiRunner"

@@ -83,7 +83,7 @@ class Hospital:
 
     def secrets(self) -> dict[str, str]:
         """What lies in the files of secrets."""
-        paths = [self.keys / "store.secret", *sorted(key_files(self.keys))]
+        paths = sorted([*self.keys.glob("*.secret"), *key_files(self.keys)])
         return {path.name: path.read_text() for path in paths}
 
     def wrapped_by(self) -> set[str]:
@@ -287,8 +287,8 @@ def test_a_store_in_clear_is_taken_over_when_it_is_next_used(
     identity = hospital.store().identity()
     assert hospital.wrapped_by() == {"none"}
     assert hospital.release("r", hospital.first) == 0
-    assert hospital.wrapped_by() == {"first"} and len(hospital.secrets()) == 2
-    assert "3 keys lay in clear and are encrypted from now on" in caplog.text
+    assert hospital.wrapped_by() == {"first"} and len(hospital.secrets()) == 3
+    assert "4 keys lay in clear and are encrypted from now on" in caplog.text
     assert hospital.store(hospital.first).identity() == identity
     caplog.clear()
     assert hospital.release("s", hospital.first) == 0
@@ -337,7 +337,7 @@ def test_a_rewrap_that_is_cut_off_goes_on(
         hospital.cut_off(name, hospital.first)
     assert hospital.rewrap(hospital.second, hospital.first) == 0
     assert capsys.readouterr().out.startswith("0 encrypted anew")
-    write, n_left = kept_secrets.write_private, 2
+    write, n_left = kept_secrets.write_private, 3
 
     def some(*arguments: object) -> None:
         nonlocal n_left
