@@ -89,7 +89,10 @@ ACTIONS: Mapping[str, Action] = {
                 "required": True,
                 "help": "where the key is that encrypts them: file:PATH, env:NAME or command:WORDS",
             },
-            "--to": {"required": True, "help": "where the key is that shall, in the same form"},
+            "--to": {
+                "required": True,
+                "help": "where the key is that shall encrypt them from now on, in the same form",
+            },
         },
         _rewrap,
     ),
