@@ -32,6 +32,7 @@ def home_left_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keys and budgets of tests that name no key store are not those of who runs the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path_factory.mktemp("keys") / "default"))
+        patch.delenv("TRACECLOAK_KEY_ENCRYPTION_KEY", raising=False)
         yield
 
 

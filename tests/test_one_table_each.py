@@ -1,4 +1,4 @@
-"""A product, a product of a stream and a format each are one table's entry and one file.
+"""A product, a product of a stream, a format and a key source each are one table's entry.
 
 The toys are of another distribution: one file, and one entry point for each. If a command does not
 know one of them, there is a second place that has to be told.
@@ -33,6 +33,7 @@ from tracecloak.schemas import plugins
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.schemas.published.step import StepLog
+from tracecloak.transforms.keys import KeyEncryptionKey, KeyReference
 from tracecloak.transforms.publish.products import kind_of
 from tracecloak.transforms.stream import step_files
 
@@ -44,6 +45,8 @@ sizes = tracecloak_toys:SIZES
 case-count = tracecloak_toys:CaseCount
 [tracecloak.formats]
 toy = tracecloak_toys:TOY
+[tracecloak.key_sources]
+vault = tracecloak_toys:vault
 """
 
 
@@ -165,6 +168,24 @@ def test_the_log_of_a_step_is_written_in_the_format(tmp_path: Path, toys: Any) -
     assert gzip.decompress(files["/log.toy.gz"]).startswith(b"case_id|activity|timestamp\nc1|A|")
 
 
+def test_a_release_is_made_with_keys_of_the_source(
+    tmp_path: Path, toys: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = (
+        "release", "--input", sample(tmp_path), "--output", tmp_path / "out", "--release_id", "r",
+        "--key_store", tmp_path / "keys", "--method", "variant-histogram", "--epsilon", 8,
+        "--runner", "InMemory",
+    )  # fmt: skip
+    assert tracecloak(*asked, "--key_encryption_key", "vault:broken") == 2
+    error = capsys.readouterr().err
+    assert "no key of 64 hex digits at 'vault:…' (ConnectionError)" in error
+    assert "hunter2" not in error and not (tmp_path / "keys").exists()
+    assert tracecloak(*asked, "--key_encryption_key", "vault:ward") == 0
+    secret = (tmp_path / "keys" / "store.secret").read_text()
+    assert KeyEncryptionKey.at("vault:ward").unwrap(secret, "file:s")
+    assert KeyReference("vault:ward").resolve().hex().startswith(b"ward".hex())
+
+
 def test_the_schemas_of_configurations_know_all(tmp_path: Path, toys: Any) -> None:
     assert log_keys()["label"] == "What the one cell is called."
     body: dict[str, Any] = {
@@ -190,6 +211,8 @@ def test_without_the_distribution_none_is_known(
         assert f'"{name}"' not in json.dumps(schema)
     with pytest.raises(UsageError, match="product: must be one of dfg, variants, log, got"):
         configured(tmp_path, product="case-count")
+    with pytest.raises(UsageError, match="key source must be one of command, env, file, got"):
+        KeyReference("vault:ward")
 
 
 def test_a_format_that_cannot_be_loaded_is_in_the_way_of_who_asks_for_it_only(

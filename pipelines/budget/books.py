@@ -43,6 +43,11 @@ class PayingConfig(Protocol):
         ...
 
     @property
+    def key_encryption_key(self) -> str | None:
+        """Reference to the key that wraps keys, or None for that of the environment."""
+        ...
+
+    @property
     def ledger(self) -> str | None:
         """URL of the ledger, or None for that of the key store."""
         ...
@@ -69,14 +74,19 @@ class PayingConfig(Protocol):
 
 
 def open_store(config: PayingConfig) -> KeyStore:
-    """Returns the key store of a configuration.
+    """Returns the key store of a configuration, whose keys can be read and lie as they shall.
 
     Raises:
-        UsageError: worker_keys is on a file system that nobody knows here.
+        UsageError: worker_keys is on a file system that nobody knows here, or keys are wrapped, and
+            what wrapped them was not named; see `KeyStore.check_secrets`.
+        RetryLater: The key-encryption key cannot be had now.
+        KeyStoreError: The store cannot be used.
     """
     if config.worker_keys is not None:
         require_file_system("worker_keys", config.worker_keys)
-    return store_at(config.key_store, config.worker_keys)
+    store = store_at(config.key_store, config.worker_keys, config.key_encryption_key)
+    store.check_secrets()
+    return store
 
 
 def check_worker_keys(config: PayingConfig) -> None:

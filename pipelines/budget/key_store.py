@@ -3,7 +3,8 @@
 A folder that only the operator reads, on a disk that is kept: it holds the key from which all noise
 of a running release derives. A key is deleted when its release is committed, given up, or ended
 before it could draw; the receipt of one that was committed stays, and lets a second run under the
-same id be told from a run on changed input.
+same id be told from a run on changed input. With a key-encryption key, keys and the store's own
+secret lie wrapped in it (`kept_secrets`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import fcntl
 import hashlib
 import hmac
 import json
+import logging
 import os
 import secrets
 from collections.abc import Iterator, Sequence
@@ -22,10 +24,22 @@ from typing import Literal
 
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.pipelines.budget.gate import Gate
+from tracecloak.pipelines.budget.kept_secrets import KeptSecrets
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
 from tracecloak.schemas.published.manifest import TOOL_VERSION
-from tracecloak.transforms.files import SourceFile, is_on_this_machine, write_new, write_private
+from tracecloak.transforms.files import (
+    SourceFile,
+    is_on_this_machine,
+    read_if_there,
+    write_anew,
+    write_private,
+)
 from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.keys.sources import check_reference
+
+_LOG = logging.getLogger("tracecloak")
+
+_KEYS_LOCK = "keys.lock"
 
 
 class KeyStoreError(TracecloakError):
@@ -177,22 +191,83 @@ class Receipt:
 class KeyStore:
     """The store in one folder; see the module."""
 
-    def __init__(self, folder: Path, worker_keys: str | None = None) -> None:
-        """Opens a store.
+    def __init__(
+        self,
+        folder: Path,
+        worker_keys: str | None = None,
+        key_encryption_key: str | None = None,
+    ) -> None:
+        """Reads nothing yet, and asks for no key.
 
         Args:
             folder: On this machine.
             worker_keys: Folder on any Beam file system where workers that cannot read this one find
-                the keys that are in use; whoever reads it can subtract noise.
+                the keys that are in use; whoever reads it can subtract noise, unless they are
+                wrapped.
+            key_encryption_key: Reference to the key that wraps keys and the store's secret; None:
+                they lie in clear. It is asked for when one of them is needed.
+
+        Raises:
+            UsageError: That is no reference.
         """
         self._folder = folder
         self._worker_keys = worker_keys
+        self._secrets = KeptSecrets(folder, key_encryption_key)
 
     @classmethod
     def default_folder(cls) -> Path:
         """Returns TRACECLOAK_KEY_STORE, or a folder for state in the user's home."""
         named = os.environ.get("TRACECLOAK_KEY_STORE")
         return Path(named) if named else Path.home() / ".local" / "state" / "tracecloak"
+
+    def check_secrets(self) -> None:
+        """Makes sure that every key can be read, and wraps those that lie in clear and shall not.
+
+        Raises:
+            UsageError: A key is wrapped, and what wrapped it was not named or is not this; or there
+                is no such key-encryption key.
+            RetryLater: The source of that key does not answer now, or a release is at work whose
+                key lies in clear and shall not.
+            KeyStoreError: The store cannot be used.
+        """
+        with self._in_use():
+            in_clear = self._secrets.check()
+        if not in_clear:
+            return
+        with self._nobody_at_work(), self._in_use():
+            n_wrapped = self._secrets.wrap_all()
+        _LOG.warning(
+            "key store %s: %d keys lay in clear and are encrypted from now on, so every command "
+            "that reads them needs key_encryption_key; copies of the folder that were made before "
+            "have them in clear still",
+            self._folder,
+            n_wrapped,
+        )
+
+    def rewrap(self, before: str, after: str) -> int:
+        """Wraps by a key-encryption key what another wrapped, or nobody.
+
+        Whoever is cut off calls it again: what is done is not done twice.
+
+        Args:
+            before: Reference to the other key.
+            after: Reference to the key that is asked for from now on.
+
+        Returns:
+            How many keys were wrapped anew.
+
+        Raises:
+            UsageError: There is no such store, neither key wraps what is there, or one of them is
+                not there.
+            RetryLater: A release is at work, or the source of a key does not answer now.
+            KeyStoreError: The store cannot be used.
+        """
+        check_reference(before, "--from")
+        kept = KeptSecrets(self._folder, after, "--to")
+        if not self._folder.is_dir():
+            raise UsageError(f"there is no key store in {self._folder}; correct key_store")
+        with self._nobody_at_work(), self._in_use():
+            return kept.wrap_all(before)
 
     @property
     def ledger_url(self) -> str:
@@ -210,7 +285,7 @@ class KeyStore:
         Args:
             makes: Whether to make the secret where there is none; else the text is empty then.
         """
-        if not makes and not (self._folder / "store.secret").exists():
+        if not makes and not self._secrets.own.exists():
             return ""
         return self.digest("the key store")[:16]
 
@@ -254,11 +329,10 @@ class KeyStore:
 
         It is of no use to workers elsewhere, and to other key stores that share the ledger.
         """
-        path = self._folder / "deployment.secret"
-        with self._in_use():
-            if not path.exists():
-                write_private(path, ReleaseKey.generate().hex().encode(), replaces=False)
-        return KeyReference(f"file:{path.absolute()}")
+        path = self._secrets.of_deployment
+        if not path.exists():
+            self._write_new(path, ReleaseKey.generate(), replaces=False)
+        return KeyReference(f"file:{path.absolute()}", wrapped_by=self._secrets.reference)
 
     def receipt(self, output: str, release_id: str) -> Receipt | None:
         """Returns what is known of a release, or None."""
@@ -273,7 +347,15 @@ class KeyStore:
         Raises:
             RetryLater: Another process is at it.
         """
-        path = self._path(output, release_id, ".lock")
+        told = (
+            f"another process is making release_id {release_id!r} in {output}; wait until it ends, "
+            "then run this again to see what became of it"
+        )
+        with self._held(self._path(output, release_id, ".lock"), told):
+            yield
+
+    @contextlib.contextmanager
+    def _held(self, path: Path, told: str) -> Iterator[None]:
         with self._in_use():
             descriptor = self._descriptor(str(path.relative_to(self._folder)))
         with os.fdopen(descriptor, "w") as stream:
@@ -281,10 +363,24 @@ class KeyStore:
                 with self._in_use():
                     fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise RetryLater(
-                    f"another process is making release_id {release_id!r} in {output}; wait until "
-                    "it ends, then run this again to see what became of it"
-                ) from None
+                raise RetryLater(told) from None
+            yield
+
+    @contextlib.contextmanager
+    def _nobody_at_work(self) -> Iterator[None]:
+        """Keeps keys from being made, and every release that has one from going on, meanwhile.
+
+        Raises:
+            RetryLater: One is at work.
+        """
+        with self.locked(_KEYS_LOCK), contextlib.ExitStack() as held:
+            for path in self._secrets.paths():
+                if path.suffix == ".key":
+                    told = (
+                        f"a release of key store {self._folder} is at work, and its key would be "
+                        "encrypted anew under it; wait until it ends, then run this again"
+                    )
+                    held.enter_context(self._held(path.with_suffix(".lock"), told))
             yield
 
     def reserve(
@@ -307,7 +403,9 @@ class KeyStore:
             staging_area: Where it is built; None: beside the output.
 
         Raises:
-            UsageError: The id is reserved for another input or configuration, or was withdrawn.
+            UsageError: The id is reserved for another input or configuration, or was withdrawn; or
+                the keys of this store are not wrapped as this one would be.
+            RetryLater: The source of the key-encryption key does not answer now.
             KeyStoreError: The store cannot be used.
         """
         key_path = self._path(output, release_id, ".key")
@@ -319,8 +417,7 @@ class KeyStore:
             found.check_same(input_fingerprint, config_digest)
             return self._reference(key_path, found.key_fingerprint)
         key = ReleaseKey.generate()
-        with self._in_use():
-            write_private(key_path, key.hex().encode())
+        self._write_new(key_path, key)
         self._note(
             Receipt(
                 release_id,
@@ -344,14 +441,10 @@ class KeyStore:
         return Gate(str(path), output, release_id, key_fingerprint)
 
     def all_unfinished(self) -> list[Receipt]:
-        """Returns the receipts whose keys are there, the longest known first."""
-        with self._in_use():
-            found = sorted(
-                (self._folder / "releases").glob("*.key"), key=lambda path: path.stat().st_mtime
-            )
+        """Returns the receipts whose keys are there."""
         receipts = []
-        for path in found:
-            body = self._read(path.with_suffix(".json"))
+        for name in self.names("releases/*.key"):
+            body = self._read((self._folder / name).with_suffix(".json"))
             if body is not None and self.unfinished(body.output, body.release_id) is not None:
                 receipts.append(body)
         return receipts
@@ -394,16 +487,17 @@ class KeyStore:
         return str(self._folder.absolute() / "operator" / name)
 
     def _reference(self, key_path: Path, fingerprint: str) -> KeyReference:
-        """Where workers find the key at a path of this machine; puts it there."""
+        """Where workers find the key at a path of this machine; puts it there, as it lies here."""
         if self._worker_keys is None:
-            return KeyReference(f"file:{key_path}", fingerprint)
+            return KeyReference(f"file:{key_path}", fingerprint, self._secrets.reference)
         from apache_beam.io.filesystems import FileSystems
 
         path = FileSystems.join(self._worker_keys, key_path.name)
         with self._in_use():
-            if not FileSystems.exists(path):
-                write_new(path, key_path.read_bytes())
-        return KeyReference(f"file:{path}", fingerprint)
+            kept = key_path.read_bytes()
+            if read_if_there(path) != kept:
+                write_anew(path, kept)
+        return KeyReference(f"file:{path}", fingerprint, self._secrets.reference)
 
     def _forget_for_workers(self, output: str, release_id: str) -> None:
         if self._worker_keys is None:
@@ -422,7 +516,8 @@ class KeyStore:
         key_path = self._path(output, release_id, ".key")
         if receipt is None or not key_path.exists():
             return None
-        key = KeyReference(f"file:{key_path}").resolve()
+        with self._in_use():
+            key = ReleaseKey(self._secrets.read(key_path))
         return receipt if key.fingerprint == receipt.key_fingerprint else None
 
     def _note(self, receipt: Receipt) -> None:
@@ -505,11 +600,22 @@ class KeyStore:
         path.parent.mkdir(exist_ok=True, mode=0o700)
         return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
+    def _write_new(self, path: Path, key: ReleaseKey, replaces: bool = True) -> None:
+        """Writes a key as this store keeps its keys.
+
+        Raises:
+            UsageError: They are wrapped in another way since this store was opened.
+        """
+        with self.locked(_KEYS_LOCK), self._in_use():
+            self._secret()  # which tells
+            write_private(path, self._secrets.kept(bytes.fromhex(key.hex())), replaces)
+
     def _secret(self) -> bytes:
-        path = self._folder / "store.secret"
+        path = self._secrets.own
         if not path.exists():
-            write_private(path, secrets.token_hex(32).encode(), replaces=False)
-        return bytes.fromhex(path.read_text())
+            self._secrets.check_key()
+            write_private(path, self._secrets.kept(secrets.token_bytes(32)), replaces=False)
+        return self._secrets.read(path)
 
 
 def _place(output: str, release_id: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,9 +11,25 @@ from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.budget.ledger import Ledger
 
 
-def store_at(folder: str | None, worker_keys: str | None = None) -> KeyStore:
-    """Returns the key store in a folder, or the usual one; see `KeyStore`."""
-    return KeyStore(Path(folder) if folder else KeyStore.default_folder(), worker_keys)
+def store_at(
+    folder: str | None, worker_keys: str | None = None, key_encryption_key: str | None = None
+) -> KeyStore:
+    """Returns the key store in a folder, or the usual one; see `KeyStore`.
+
+    Args:
+        folder: The folder, or None.
+        worker_keys: Folder where workers elsewhere find keys, or None.
+        key_encryption_key: Reference to the key that wraps keys, or None for what the environment
+            variable TRACECLOAK_KEY_ENCRYPTION_KEY says, if it is there.
+
+    Raises:
+        UsageError: That is no reference.
+    """
+    return KeyStore(
+        Path(folder) if folder else KeyStore.default_folder(),
+        worker_keys,
+        key_encryption_key or os.environ.get("TRACECLOAK_KEY_ENCRYPTION_KEY") or None,
+    )
 
 
 def ledger_of(

@@ -1,25 +1,99 @@
-"""`tracecloak key new`: writes a fresh release key for pipelines of somebody's own."""
+"""`tracecloak key`: fresh release keys, and another key that encrypts those of a key store.
+
+One action, one entry of `ACTIONS`: its help, its flags, and what it does.
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tracecloak.pipelines.commands.table import Given
 
+Flags = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Action:
+    """What can be done with keys.
+
+    Attributes:
+        help: What it does, in a line.
+        flags: Its flags, with what argparse is told of each.
+        run: Does it, and prints what came of it.
+    """
+
+    help: str
+    flags: Mapping[str, Mapping[str, Any]]
+    run: Callable[[Flags], None]
+
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
-    """Adds the action and the file."""
-    parser.add_argument("action", choices=["new"], help="new: make a key")
-    parser.add_argument("--output", required=True, help="file to write; it must not exist")
+    """Adds the actions, each with its own flags."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for name, action in ACTIONS.items():
+        own = actions.add_parser(
+            name,
+            help=action.help,
+            description=action.help,
+            allow_abbrev=False,
+            formatter_class=parser.formatter_class,
+        )
+        for flag, told in action.flags.items():
+            own.add_argument(flag, **told)
 
 
 def run(given: Given) -> int:
-    """Writes the key."""
+    """Does what is asked for."""
+    ACTIONS[given.flags["action"]].run(given.flags)
+    return 0
+
+
+def _new(flags: Flags) -> None:
     from tracecloak.pipelines.budget.key_store import new_key_file
 
-    path = Path(given.flags["output"])
+    path = Path(flags["output"])
     new_key_file(path)
     print(f"key  {path} (whoever has it can subtract the noise of its release)")
-    return 0
+
+
+def _rewrap(flags: Flags) -> None:
+    from tracecloak.pipelines.budget.opening import store_at
+
+    n_wrapped = store_at(flags.get("key_store")).rewrap(flags["from"], flags["to"])
+    print(
+        f"{n_wrapped} encrypted anew; every key of this key store is under the key of --to now, "
+        "which commands find by key_encryption_key or TRACECLOAK_KEY_ENCRYPTION_KEY. Keep the old "
+        "key until jobs that run elsewhere have ended; copies of the folder that were made before "
+        "stay under it"
+    )
+
+
+ACTIONS: Mapping[str, Action] = {
+    "new": Action(
+        "make a release key for pipelines of your own",
+        {"--output": {"required": True, "help": "file to write; it must not exist"}},
+        _new,
+    ),
+    "rewrap": Action(
+        "encrypt the keys of a key store by another key; run it again where it was cut off",
+        {
+            "--key_store": {
+                "help": "folder of keys and receipts; by default TRACECLOAK_KEY_STORE or one in "
+                "the home folder"
+            },
+            "--from": {
+                "required": True,
+                "help": "where the key is that encrypts them: file:PATH, env:NAME or command:WORDS",
+            },
+            "--to": {
+                "required": True,
+                "help": "where the key is that shall encrypt them from now on, in the same form",
+            },
+        },
+        _rewrap,
+    ),
+}

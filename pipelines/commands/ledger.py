@@ -21,13 +21,17 @@ if TYPE_CHECKING:
 
 Flags = Mapping[str, Any]
 
-_PLACES = ("ledger", "key_store")
+_PLACES = ("ledger", "key_store", "key_encryption_key")
 _SIGNED = ("by", "reason")
 _FLAGS: Mapping[str, Mapping[str, Any]] = {
     "--ledger": {"help": "SQLAlchemy URL; by default the file in the key store"},
     "--key_store": {
         "help": "folder of keys and receipts, and of that file; by default TRACECLOAK_KEY_STORE or "
         "one in the home folder",
+    },
+    "--key_encryption_key": {
+        "help": "where the key is that encrypts those in it: file:PATH, env:NAME or command:WORDS; "
+        "by default TRACECLOAK_KEY_ENCRYPTION_KEY",
     },
     "--accounts": {
         "help": "YAML file with caps that hold beside those of the ledger; by default only those do"
@@ -97,7 +101,7 @@ def run(given: Given) -> int:
 def _store(flags: Flags) -> KeyStore:
     from tracecloak.pipelines.budget.opening import store_at
 
-    return store_at(flags.get("key_store"))
+    return store_at(flags.get("key_store"), key_encryption_key=flags.get("key_encryption_key"))
 
 
 def _opened(flags: Flags, new: bool = False, after_loss: bool = False) -> Ledger:

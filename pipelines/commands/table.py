@@ -39,7 +39,7 @@ COMMANDS: dict[str, Line] = {
     "compare": Line("compare methods at the same true epsilon on logs (for the operator only)"),
     "experiment": Line("run a paper's evaluation on logs (for the operator only)"),
     "sample": Line("write a synthetic hospital log of any size"),
-    "key": Line("write a fresh release key for pipelines of your own"),
+    "key": Line("make a release key for pipelines of your own, or encrypt kept keys anew"),
     "ledger": Line("read the ledger of privacy budgets, declare caps, withdraw releases"),
     "catalogue": Line("list the methods and what they promise, or show one in full"),
 }

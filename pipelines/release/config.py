@@ -168,8 +168,12 @@ class ReleaseConfig(SourceConfig):
     """Folder of keys and receipts; by default TRACECLOAK_KEY_STORE or one in the home folder."""
     worker_keys: str | None = None
     """Folder on a file system that workers elsewhere can read, such as gs://BUCKET/keys, where they
-    find the keys in use; DataflowRunner needs it. Whoever can read it can subtract noise. By
-    default they find them in the key store."""
+    find the keys in use; DataflowRunner needs it. Whoever can read it can subtract noise,
+    unless key_encryption_key is set. By default they find them in the key store."""
+    key_encryption_key: str | None = None
+    """Where the key of a key management service is that encrypts the keys in the key store and in
+    worker_keys: file:PATH, env:NAME or command:WORDS, which prints it. Workers ask there too. By
+    default TRACECLOAK_KEY_ENCRYPTION_KEY; without it the keys lie in clear."""
     ledger: str | None = None
     """SQLAlchemy URL of the ledger of privacy budgets; by default an SQLite file in the key store,
     which does for runs on this machine."""
@@ -185,8 +189,9 @@ class ReleaseConfig(SourceConfig):
     account; by default none, and nothing is checked."""
     deployment_key: str | None = None
     """Key of the sketches by which the ledger recognises the same cases under another account:
-    file:PATH or env:NAME with 64 hex digits, the same for all jobs that share a ledger. By default
-    TRACECLOAK_DEPLOYMENT_KEY, or a key in the key store, which does for runs on this machine."""
+    file:PATH, env:NAME or command:WORDS with 64 hex digits, the same for all jobs that share a
+    ledger. By default TRACECLOAK_DEPLOYMENT_KEY, or a key in the key store, which does for runs on
+    this machine."""
     cases_kept_days: int = Field(1095, ge=0, le=36500)
     """Days for which the ledger keeps the sketch of this release's cases; with 0 none is made."""
     runner: str = "FnApiRunner"

@@ -152,6 +152,7 @@ _AROUND = (
     "reject_topic",
     "key_store",
     "worker_keys",
+    "key_encryption_key",
     "ledger",
     "new_ledger",
     "account",
@@ -281,8 +282,12 @@ class StreamConfig(pydantic.BaseModel):
     """Folder of keys and receipts; by default TRACECLOAK_KEY_STORE or one in the home folder."""
     worker_keys: str | None = None
     """Folder on a file system that workers elsewhere can read, such as gs://BUCKET/keys, where they
-    find the keys in use; DataflowRunner needs it. Whoever can read it can subtract noise. By
-    default they find them in the key store."""
+    find the keys in use; DataflowRunner needs it. Whoever can read it can subtract noise,
+    unless key_encryption_key is set. By default they find them in the key store."""
+    key_encryption_key: str | None = None
+    """Where the key of a key management service is that encrypts the keys in the key store and in
+    worker_keys: file:PATH, env:NAME or command:WORDS, which prints it. Workers ask there too. By
+    default TRACECLOAK_KEY_ENCRYPTION_KEY; without it the keys lie in clear."""
     ledger: str | None = None
     """SQLAlchemy URL of the ledger of privacy budgets; by default an SQLite file in the key
     store."""

@@ -316,6 +316,8 @@ def _paid(
     try:
         key = store.reserve(output, name.both, "", name.config_digest)
     except UsageError as error:
+        if is_new:
+            raise
         raise UsageError(
             f"epoch {config.epoch!r} of {config.release_id!r} was begun with another "
             "configuration; begin another epoch, which is another spend"

@@ -249,6 +249,12 @@ STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
             "write_private",
             lambda *_, **__: True,
         ),
+        (
+            "wrapped",
+            "tracecloak.pipelines.budget.kept_secrets",
+            "write_private",
+            lambda *_: True,
+        ),
         ("charge", "tracecloak.pipelines.budget.ledger", "Ledger.reserve", lambda *_: True),
         ("copy", "tracecloak.pipelines.budget.memory", "LedgerMemory.remember", lambda *_: True),
         # Inside a transaction of the ledger: the row is written and not committed.

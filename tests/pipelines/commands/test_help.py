@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.releasing import tracecloak
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.pipelines.commands.ledger import ACTIONS
+from tracecloak.pipelines.commands import key, ledger
 from tracecloak.pipelines.commands.table import COMMANDS
 from tracecloak.pipelines.experiments.run import GRIDS
 
@@ -18,7 +18,8 @@ LINES = [
     *([name, "--method", method] for name in OF_A_RELEASE for method in METHODS),
     ["attack", "--linkage"],
     *(["experiment", name] for name in GRIDS),
-    *(["ledger", name] for name in ACTIONS),
+    *(["key", name] for name in key.ACTIONS),
+    *(["ledger", name] for name in ledger.ACTIONS),
 ]
 # What says that a flag has no default, and what is so if it is not given.
 _WITHOUT = re.compile(r"\(default\b|\bby default\b|\bwithout it\b|\bnot looked at\b", re.IGNORECASE)
@@ -56,7 +57,9 @@ def test_every_flag_says_that_it_is_required_or_what_holds_without_it(
         (["compare"], {"input", "output"}),
         (["evaluate"], {"original", "released", "output"}),
         (["experiment"], {"output"}),
-        (["key"], {"output"}),
+        (["key"], set()),
+        (["key", "new"], {"output"}),
+        (["key", "rewrap"], {"from", "to"}),
         (["ledger"], set()),
         (["ledger", "show"], set()),
         (["ledger", "account"], {"epsilon", "delta", "unit", "by", "reason"}),

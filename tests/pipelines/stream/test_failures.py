@@ -235,6 +235,14 @@ def test_a_budget_that_does_not_suffice_ends_before_anything_is_read(tmp_path: P
     assert len(key_files(tmp_path / "keys")) == 1  # that of identities
 
 
+def test_an_epoch_that_was_withdrawn_is_said_to_be(tmp_path: Path) -> None:
+    config = stream_config(tmp_path, horizon=1)
+    assert run(config, [20.0]).is_spent
+    KeyStore(tmp_path / "keys").withdraw(config.output, "ward@1")
+    with pytest.raises(UsageError, match=r"'ward@1' in .* was withdrawn"):
+        run_stream(config, messages=NeverRead())
+
+
 def test_all_is_paid_for_before_the_first_message(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="the source was read"):
         run_stream(stream_config(tmp_path, dataset="ward 3"), messages=NeverRead())

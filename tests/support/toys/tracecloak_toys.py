@@ -1,4 +1,4 @@
-"""What another distribution adds to tracecloak: a product, a product of a stream, and a format.
+"""What another distribution adds: a product, a product of a stream, a format, and a key source.
 
 `tests/test_one_table_each.py` installs it with one entry point for each, and nothing else.
 """
@@ -169,3 +169,13 @@ def writer(stream: BinaryIO, schema: pa.Schema, about: Mapping[str, Any] | None)
 
 
 TOY = Format((".toy",), "tracecloak_toys:reader", "tracecloak_toys:writer", is_of_releases=True)
+
+
+# --- a source of keys -----------------------------------------------------------------------------
+
+
+def vault(name: str) -> str:
+    """Stands for a service that is asked for the key of a name."""
+    if name == "broken":
+        raise ConnectionError(f"the password of {name} is hunter2")
+    return f"{name.encode().hex():0<64}\n"

@@ -108,7 +108,7 @@ def test_with_the_key_gone_or_another_one_nothing_is_drawn(kept: Kept, tmp_path:
     with pytest.raises(UsageError, match="whose release was given up meanwhile"):
         kept.once(decision("A"))
     (tmp_path / "key").unlink()
-    with pytest.raises(UsageError, match="no release key"):
+    with pytest.raises(UsageError, match="no key of 64 hex digits"):
         kept.once(decision("A"))
     assert kept.n_drawn == 0
 

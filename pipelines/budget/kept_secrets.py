@@ -1,0 +1,171 @@
+"""The secrets of a key store as files: in clear, or wrapped by a key-encryption key.
+
+They are the store's own secret, `store.secret`, the key of the sketches of cases,
+`deployment.secret`, and the keys of releases that are not finished, `releases/*.key`. Each file is
+replaced whole, so that whoever is cut off leaves some files as they were and some as they shall be,
+and none in between. Nobody here locks anything: `key_store` does.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+from tracecloak.schemas.errors import UsageError
+from tracecloak.transforms.files import write_private
+from tracecloak.transforms.keys.sources import check_reference, shown
+from tracecloak.transforms.keys.wrapping import KeyEncryptionKey, opened, wrapped_by
+
+
+class KeptSecrets:
+    """The secrets in the folder of one key store."""
+
+    def __init__(
+        self,
+        folder: Path,
+        key_encryption_key: str | None = None,
+        name: str = "key_encryption_key",
+    ) -> None:
+        """Reads nothing yet, and asks for no key.
+
+        Args:
+            folder: Of the key store.
+            key_encryption_key: Reference to the key that wraps what is written, and unwraps what is
+                read; None: what is written is in clear.
+            name: What that was given as, for errors.
+
+        Raises:
+            UsageError: That is no reference.
+        """
+        if key_encryption_key is not None:
+            check_reference(key_encryption_key, name)
+        self._folder = folder
+        self._name = name
+        self.reference = key_encryption_key or ""
+
+    @functools.cached_property
+    def _key(self) -> KeyEncryptionKey | None:
+        return KeyEncryptionKey.at(self.reference) if self.reference else None
+
+    @property
+    def own(self) -> Path:
+        """The file of the store's own secret."""
+        return self._folder / "store.secret"
+
+    @property
+    def of_deployment(self) -> Path:
+        """The file of the key of the sketches of cases."""
+        return self._folder / "deployment.secret"
+
+    def paths(self) -> list[Path]:
+        """Returns the files that are there."""
+        keys = sorted((self._folder / "releases").glob("*.key"))
+        return [path for path in (self.own, self.of_deployment, *keys) if path.exists()]
+
+    def read(self, path: Path) -> bytes:
+        """Returns the secret in a file.
+
+        Raises:
+            UsageError: It is wrapped, and the key that wrapped it was not named or is not this
+                store's; or there is no such key, or the file is damaged.
+            RetryLater: The source of the key does not answer now.
+            OSError: The file cannot be read.
+        """
+        return self._opened(path, _text(path))
+
+    def kept(self, secret: bytes) -> bytes:
+        """Returns what is written into a file for a secret of 32 bytes.
+
+        Raises:
+            UsageError: There is no such key.
+            RetryLater: The source of the key does not answer now.
+        """
+        return (secret.hex() if self._key is None else self._key.wrap(secret)).encode()
+
+    def check(self) -> list[Path]:
+        """Makes sure that every secret can be read, and the key be had that wraps further ones.
+
+        Returns:
+            Those in clear that shall not be.
+
+        Raises:
+            UsageError: One cannot, see `read`.
+            RetryLater: The source of the key does not answer now.
+            OSError: A file cannot be read.
+        """
+        in_clear = []
+        if not self.own.exists():
+            self.check_key()
+        for path in self.paths():
+            try:
+                text = _text(path)
+            except FileNotFoundError:  # its release was finished meanwhile
+                continue
+            self._opened(path, text)
+            if self.reference and wrapped_by(text) is None:
+                in_clear.append(path)
+        return in_clear
+
+    def check_key(self) -> None:
+        """Makes sure that the key-encryption key is the same whenever it is asked for.
+
+        What is wrapped by a key that a program makes up is never read again. So it is asked twice
+        before the first file of a store is wrapped by it.
+
+        Raises:
+            UsageError: It is another one now.
+        """
+        if self._key is None:
+            return
+        if KeyEncryptionKey.at(self.reference).fingerprint != self._key.fingerprint:
+            raise UsageError(
+                f"{self._name} {shown(self.reference)} gives another key whenever it is asked; "
+                "name a key that a service keeps"
+            )
+
+    def wrap_all(self, before: str | None = None) -> int:
+        """Wraps by this store's key what is in clear, or wrapped by another key.
+
+        Nothing is written before all is read.
+
+        Args:
+            before: Reference to the other key; None: there is none.
+
+        Returns:
+            How many files were replaced; what this key wraps already stays as it is.
+
+        Raises:
+            UsageError: Neither key wraps what is in a file, one of them is not there, or this
+                store's is another whenever it is asked for.
+            RetryLater: The source of a key does not answer now.
+            OSError: A file cannot be read or written.
+        """
+        self.check_key()
+        own = "" if self._key is None else self._key.fingerprint
+        secrets, other = {}, None
+        for path in self.paths():
+            text = _text(path)
+            wrapping = wrapped_by(text)
+            if wrapping is None or wrapping == own:
+                secret = self._opened(path, text)
+            else:
+                other = KeyEncryptionKey.at(before) if other is None and before else other
+                if other is None or other.fingerprint != wrapping:
+                    raise UsageError(
+                        f"the key at {path} is encrypted by neither the key of --from nor that of "
+                        "--to; nothing was changed. Name the key that encrypted it with --from"
+                    )
+                secret = other.unwrap(text, f"file:{path}")
+            if wrapping != own:
+                secrets[path] = secret
+        for path, secret in secrets.items():
+            write_private(path, self.kept(secret))
+        return len(secrets)
+
+    def _opened(self, path: Path, text: str) -> bytes:
+        # Who reads what is in clear need not ask a service.
+        return opened(text, f"file:{path}", None if wrapped_by(text) is None else self._key)
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="ascii", errors="replace")

@@ -1,0 +1,411 @@
+"""Keys at rest: wrapped by a key of a service, in no release and in no folder that others read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.releasing import (
+    Commands,
+    csv_log,
+    digests,
+    fix_key,
+    key_files,
+    ledger_entries,
+    manifest,
+    small_rows,
+    tracecloak,
+    visible,
+)
+from tests.support.stream_runs import Sent, files_of, in_time, one_key, run, stream_config
+from tests.support.tiers import at_night
+from tracecloak.pipelines.budget import kept_secrets
+from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.pipelines.release.config import load
+from tracecloak.schemas.errors import UsageError
+from tracecloak.transforms.keys import KeyEncryptionKey, KeyReference
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
+
+FIRST, SECOND, NOISE = b"1" * 32, b"2" * 32, b"k" * 32
+SIGNED = ("--by", "the officer", "--reason", "its input is gone")
+
+
+class Hospital:
+    """One log, one key store, and the keys of two services.
+
+    Attributes:
+        first: Reference to a key.
+        second: Reference to another one.
+    """
+
+    def __init__(self, folder: Path, keys: Path | None = None) -> None:
+        self.folder = folder
+        self.keys = keys or folder / "keys"
+        self.first, self.second = f"file:{folder}/first", f"file:{folder}/second"
+        (folder / "first").write_text(FIRST.hex())
+        (folder / "second").write_text(SECOND.hex())
+        csv_log(folder / "log.csv", list(small_rows(60)))
+
+    def release(self, name: str, key: str | None = None, *flags: object) -> int:
+        return tracecloak(*self.line(name, key, *flags))
+
+    def line(self, name: str, key: str | None = None, *flags: object) -> list[object]:
+        return [
+            "release", "--input", self.folder / "log.csv", "--output", self.folder / "out",
+            "--key_store", self.keys, "--method", "variant-histogram", "--epsilon", 8, "--delta",
+            "1e-5", "--release_id", name, "--runner", "InMemory", *_named(key), *flags,
+        ]  # fmt: skip
+
+    def cut_off(self, name: str, key: str | None = None, *flags: object) -> None:
+        """Ends a run as a kill would, after it drew noise."""
+
+        def fail(*_: object) -> None:
+            raise ValueError("cut off")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ReleaseFolder, "commit", fail)
+            patch.setattr("tracecloak.pipelines.budget.books.Books.void", lambda *_: False)
+            assert self.release(name, key, *flags) == 6
+
+    def ledger(self, action: str, *flags: object, key: str | None = None) -> int:
+        return tracecloak("ledger", action, "--key_store", self.keys, *flags, *_named(key))
+
+    def rewrap(self, before: str, after: str) -> int:
+        return tracecloak(
+            "key", "rewrap", "--key_store", self.keys, "--from", before, "--to", after
+        )
+
+    def store(self, key: str | None = None, worker_keys: Path | None = None) -> KeyStore:
+        return KeyStore(self.keys, None if worker_keys is None else str(worker_keys), key)
+
+    def secrets(self) -> dict[str, str]:
+        """What lies in the files of secrets."""
+        paths = sorted([*self.keys.glob("*.secret"), *key_files(self.keys)])
+        return {path.name: path.read_text() for path in paths}
+
+    def wrapped_by(self) -> set[str]:
+        """Which keys wrap them."""
+        marks = {KeyEncryptionKey(key, "").fingerprint: key for key in (FIRST, SECOND)}
+        names = {FIRST: "first", SECOND: "second"}
+        return {
+            names[marks[text.split(":")[1]]] if text.startswith("wrapped:") else "none"
+            for text in self.secrets().values()
+        }
+
+
+def _named(key: str | None) -> list[str]:
+    return [] if key is None else ["--key_encryption_key", key]
+
+
+@pytest.fixture
+def hospital(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hospital:
+    fix_key(monkeypatch, NOISE)
+    return Hospital(tmp_path)
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> str:
+    return capsys.readouterr().err
+
+
+# --- What lies where ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("runner", ["InMemory", at_night("FnApiRunner")])
+def test_no_release_changes_by_how_its_key_is_kept(
+    hospital: Hospital, tmp_path: Path, runner: str
+) -> None:
+    assert hospital.release("r", hospital.first, "--runner", runner) == 0
+    (tmp_path / "other").mkdir()
+    plain = Hospital(tmp_path / "other")
+    assert plain.release("r", None, "--runner", runner) == 0
+    made, expected = (at / "out" / "run_id=r" for at in (tmp_path, plain.folder))
+    assert digests(made) == digests(expected)
+    assert manifest(made) == manifest(expected)
+    assert ledger_entries(hospital.keys)[0].config_digest == manifest(made)["config_digest"]
+    assert hospital.wrapped_by() == {"first"} and plain.wrapped_by() == {"none"}
+    # Run again, with the key kept in another way, it is the same release.
+    assert plain.release("r", plain.first, "--runner", runner) == 0
+    assert plain.wrapped_by() == {"first"}
+    assert len(ledger_entries(plain.keys)) == 3
+
+
+def test_configurations_that_keep_their_keys_differently_are_one(tmp_path: Path) -> None:
+    flags = {"input": "a", "output": "o", "method": "amun", "guessing_advantage": "0.2"}
+    assert load(None, flags).digest == load(None, {**flags, "key_encryption_key": "env:K"}).digest
+    plain, other = stream_config(tmp_path), stream_config(tmp_path, key_encryption_key="env:K")
+    assert plain.name.config_digest == other.name.config_digest
+    assert plain.digest == other.digest
+
+
+def test_neither_key_nor_service_can_be_read_where_keys_lie(
+    hospital: Hospital, tmp_path: Path
+) -> None:
+    """Catches a key in clear in a file, above all in the folder that workers read."""
+    (tmp_path / "shared").mkdir()
+    hospital.cut_off("r", hospital.first, "--worker_keys", tmp_path / "shared")
+    (copy,) = (tmp_path / "shared").iterdir()
+    (key,) = key_files(hospital.keys)
+    assert copy.read_bytes() == key.read_bytes()
+    with pytest.raises(UsageError, match="is encrypted; name the key"):
+        KeyReference(f"file:{copy}").resolve()
+    assert KeyReference(f"file:{copy}", wrapped_by=hospital.first).resolve().hex() == NOISE.hex()
+    for folder in (hospital.keys, tmp_path / "shared", tmp_path / "_incomplete-out"):
+        for path in filter(Path.is_file, folder.rglob("*")):
+            for secret in (NOISE, FIRST):
+                assert secret not in path.read_bytes()
+                assert secret.hex().encode() not in path.read_bytes()
+
+
+def test_a_copy_for_workers_follows_the_key(hospital: Hospital, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    asked = ("out", "r", "input", "configuration")
+    hospital.store(None, shared).reserve(*asked)
+    (copy,) = shared.iterdir()
+    assert copy.read_text() == NOISE.hex()
+    store = hospital.store(hospital.first, shared)
+    store.check_secrets()
+    given = store.reserve(*asked)
+    assert given == KeyReference(f"file:{copy}", given.fingerprint, hospital.first)
+    assert given.resolve().hex() == NOISE.hex()
+    assert copy.read_text().startswith("wrapped:")
+
+
+def test_a_stream_keeps_its_keys_wrapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hospital = Hospital(tmp_path)
+    config = stream_config(tmp_path, key_encryption_key=hospital.first, horizon=2)
+    expected = stream_config(tmp_path, output=str(tmp_path / "plain"), horizon=2,
+                             key_store=str(tmp_path / "plain keys"))  # fmt: skip
+    sent = [Sent(i, f"c{i}", "END") for i in range(25)]
+    one_key(monkeypatch)
+    assert run(config, in_time(sent, 80)).is_spent
+    assert run(expected, in_time(sent, 80)).is_spent
+    assert files_of(config) == files_of(expected)
+    assert hospital.wrapped_by() == {"first"}
+    assert len(key_files(hospital.keys)) == 1  # that of identities
+
+
+# --- Without the key, or with another -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        (None, "is encrypted; name the key that encrypted it with key_encryption_key"),
+        ("second", "is encrypted by another key than that at 'file:"),
+        ("none", "no key of 64 hex digits at 'file:"),
+    ],
+)
+def test_a_wrapped_store_without_its_key_releases_nothing(
+    hospital: Hospital, capsys: pytest.CaptureFixture[str], key: str | None, said: str
+) -> None:
+    assert hospital.release("made", hospital.first) == 0
+    hospital.cut_off("r", hospital.first)
+    before = hospital.secrets(), ledger_entries(hospital.keys), visible(hospital.folder / "out")
+    named = key and f"file:{hospital.folder}/{key}"
+    told(capsys)
+    for name in ("r", "made", "new"):
+        assert hospital.release(name, named) == 2
+        assert said in told(capsys)
+    # Without its own secret the store could not be told from a new one.
+    (hospital.keys / "store.secret").rename(hospital.keys / "away")
+    assert hospital.release("new", named) == 2
+    assert said in told(capsys)
+    assert not (hospital.keys / "store.secret").exists()
+    (hospital.keys / "away").rename(hospital.keys / "store.secret")
+    found = hospital.secrets(), ledger_entries(hospital.keys), visible(hospital.folder / "out")
+    assert found == before
+    assert hospital.release("r", hospital.first) == 0
+    assert [e.action for e in ledger_entries(hospital.keys)[3:]] == ["reserve", "draw", "commit"]
+
+
+def test_what_waits_is_listed_with_the_key_and_given_up_without(
+    hospital: Hospital, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hospital.cut_off("r", hospital.first)
+    assert hospital.ledger("resume") == 2
+    assert "is encrypted; name the key" in told(capsys)
+    assert hospital.ledger("resume", key=hospital.first) == 0
+    assert "finishes it with the same noise" in capsys.readouterr().out
+    monkeypatch.setenv("TRACECLOAK_KEY_ENCRYPTION_KEY", hospital.first)
+    for action in ("resume", "show", "verify"):
+        assert hospital.ledger(action) == 0
+    # A key that is lost keeps nobody from saying so.
+    monkeypatch.setenv("TRACECLOAK_KEY_ENCRYPTION_KEY", "env:NOBODY_HAS_IT")
+    place = ("--output", hospital.folder / "out", *SIGNED, "--release_id")
+    assert hospital.ledger("forfeit", *place, "r") == 0
+    assert [e.action for e in ledger_entries(hospital.keys)] == ["reserve", "draw", "forfeit"]
+    assert key_files(hospital.keys) == []
+    assert hospital.release("s") == 2
+    assert "(KeyError)" in told(capsys)
+    monkeypatch.setenv("TRACECLOAK_KEY_ENCRYPTION_KEY", hospital.first)
+    assert hospital.release("s") == 0
+    monkeypatch.delenv("TRACECLOAK_KEY_ENCRYPTION_KEY")
+    assert hospital.ledger("withdraw", *place, "s") == 0
+
+
+def test_a_service_that_does_not_answer_costs_nothing(
+    hospital: Hospital, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service = hospital.folder / "service"
+    service.write_text("#!/bin/sh\nexit 75\n")
+    service.chmod(0o700)
+    assert hospital.release("r", f"command:{service}") == 75
+    assert "asks for another try" in told(capsys)
+    assert not hospital.keys.exists()
+
+
+def test_a_program_that_makes_keys_up_is_refused_before_it_wraps_anything(
+    hospital: Hospital, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches a store that nobody opens again."""
+    service = hospital.folder / "service"
+    service.write_text('#!/bin/sh\necho x >> "$0.calls"\nprintf %064d "$(wc -l < "$0.calls")"\n')
+    service.chmod(0o700)
+    assert hospital.release("r", f"command:{service}") == 2
+    assert "gives another key whenever it is asked" in told(capsys)
+    assert not hospital.keys.exists()
+    hospital.cut_off("r")
+    assert hospital.release("r", f"command:{service}") == 2
+    assert hospital.wrapped_by() == {"none"}
+    assert hospital.rewrap(hospital.first, f"command:{service}") == 2
+    assert "--to 'command:" in told(capsys)
+    assert hospital.wrapped_by() == {"none"}
+
+
+# --- Another key ----------------------------------------------------------------------------------
+
+
+def test_a_store_in_clear_is_taken_over_when_it_is_next_used(
+    hospital: Hospital, caplog: pytest.LogCaptureFixture
+) -> None:
+    hospital.cut_off("r")
+    hospital.cut_off("s")
+    identity = hospital.store().identity()
+    assert hospital.wrapped_by() == {"none"}
+    assert hospital.release("r", hospital.first) == 0
+    assert hospital.wrapped_by() == {"first"} and len(hospital.secrets()) == 3
+    assert "4 keys lay in clear and are encrypted from now on" in caplog.text
+    assert hospital.store(hospital.first).identity() == identity
+    caplog.clear()
+    assert hospital.release("s", hospital.first) == 0
+    assert "lay in clear" not in caplog.text
+    actions = [entry.action for entry in ledger_entries(hospital.keys)]
+    assert sorted(actions) == ["commit"] * 2 + ["draw"] * 2 + ["reserve"] * 2
+
+
+@pytest.mark.parametrize("way", ["takes over", "rewraps"])
+def test_keys_are_wrapped_anew_while_no_release_is_at_work(
+    hospital: Hospital, capsys: pytest.CaptureFixture[str], way: str
+) -> None:
+    def wraps() -> int:
+        if way == "rewraps":
+            return hospital.rewrap(hospital.first, hospital.second)
+        return hospital.release("new", hospital.first)
+
+    hospital.cut_off("r", hospital.first if way == "rewraps" else None)
+    before = hospital.secrets()
+    with hospital.store().alone(str(hospital.folder / "out"), "r"):
+        assert wraps() == 75
+        assert "is at work" in told(capsys)
+    assert hospital.secrets() == before
+    assert wraps() == 0
+
+
+@pytest.mark.parametrize("key", [None, "first"])
+def test_who_opened_the_store_before_its_keys_were_wrapped_anew_makes_none(
+    hospital: Hospital, key: str | None
+) -> None:
+    """Catches a key that is wrapped by what nobody will ask for."""
+    named = key and hospital.first
+    store = hospital.store(named)
+    store.identity()
+    hospital.store(named).rewrap(hospital.first, hospital.second)
+    before = hospital.secrets()
+    with pytest.raises(UsageError, match=r"is encrypted( by another key than|; name the key)"):
+        store.reserve("out", "r", "input", "configuration")
+    assert hospital.secrets() == before
+
+
+def test_a_rewrap_that_is_cut_off_goes_on(
+    hospital: Hospital, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("r", "s"):
+        hospital.cut_off(name, hospital.first)
+    assert hospital.rewrap(hospital.second, hospital.first) == 0
+    assert capsys.readouterr().out.startswith("0 encrypted anew")
+    write, n_left = kept_secrets.write_private, 3
+
+    def some(*arguments: object) -> None:
+        nonlocal n_left
+        n_left -= 1
+        if n_left < 0:
+            raise OSError(28, os.strerror(28))
+        write(*arguments)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kept_secrets, "write_private", some)
+        assert hospital.rewrap(hospital.first, hospital.second) == 6
+    assert hospital.wrapped_by() == {"first", "second"}
+    for key in (hospital.first, hospital.second):
+        assert hospital.release("r", key) == 2
+        assert "where `tracecloak key rewrap` was cut off, run that again" in told(capsys)
+    assert hospital.rewrap(hospital.first, hospital.second) == 0
+    assert capsys.readouterr().out.startswith("1 encrypted anew")
+    assert hospital.wrapped_by() == {"second"}
+    (hospital.folder / "first").unlink()  # nothing needs it any more
+    assert hospital.rewrap(hospital.first, hospital.second) == 0
+    assert hospital.release("r", hospital.second) == hospital.release("s", hospital.second) == 0
+
+
+def test_a_rewrap_from_another_key_changes_nothing(
+    hospital: Hospital, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hospital.cut_off("r", hospital.first)
+    before = hospital.secrets()
+    third = f"file:{hospital.folder}/third"
+    (hospital.folder / "third").write_text("3" * 64)
+    assert hospital.rewrap(hospital.second, third) == 2
+    error = told(capsys)
+    assert "is encrypted by neither the key of --from nor that of --to" in error
+    for wrong in ("3" * 64, "nothing"):
+        assert hospital.rewrap(wrong, third) == hospital.rewrap(third, wrong) == 2
+        error = told(capsys)
+        assert "--from is file:PATH" in error and "--to is file:PATH" in error
+        assert wrong not in error
+    assert hospital.secrets() == before
+    hospital.keys = hospital.folder / "elsewhere"
+    assert hospital.rewrap(hospital.first, third) == 2
+    assert "there is no key store" in told(capsys) and not hospital.keys.exists()
+
+
+@pytest.fixture
+def commands() -> Iterator[Commands]:
+    with Commands() as found:
+        yield found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "at", [f"{when} wrapped {n}" for n in (1, 2) for when in ("before", "after")]
+)
+@pytest.mark.parametrize("way", ["takes over", "rewraps"])
+def test_wherever_wrapping_is_killed_it_goes_on(
+    tmp_path: Path, commands: Commands, way: str, at: str
+) -> None:
+    hospital = Hospital(tmp_path)
+    before = hospital.first if way == "rewraps" else None
+    cut_off = commands.run(*hospital.line("r", before), at="kill before commit", secret=NOISE)
+    assert cut_off.code == -9
+    rewrap = ["key", "rewrap", "--key_store", hospital.keys, "--from", hospital.first, "--to",
+              hospital.second]  # fmt: skip
+    wraps = rewrap if way == "rewraps" else hospital.line("r", hospital.second)
+    assert commands.run(*wraps, at=f"kill {at}").code == -9
+    assert commands.run(*wraps).code == 0
+    assert hospital.wrapped_by() == {"second"}
+    assert commands.run(*hospital.line("r", hospital.second)).code == 0
+    actions = [entry.action for entry in ledger_entries(hospital.keys)]
+    assert actions == ["reserve", "draw", "commit"]

@@ -1,0 +1,9 @@
+"""Where keys are found: references to them, the sources that they name, and keys that wrap keys.
+
+Here: how a worker comes to a key that is never part of a pipeline. Not here: who makes keys, keeps
+them and forgets them (pipelines/budget), and what is derived from one (anonymizers/noise).
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

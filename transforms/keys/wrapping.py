@@ -1,0 +1,131 @@
+"""Keys that wrap keys: what lies in a file is of no use to who cannot ask for the other one.
+
+A secret of 32 bytes is wrapped by AES-256 key wrap (RFC 3394), which also tells whether what is
+unwrapped is what was wrapped. In a file it stands as `wrapped:FINGERPRINT:DIGITS`, with the
+fingerprint of the key-encryption key and 80 hex digits; in clear it is 64 hex digits.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.hazmat.primitives.keywrap import InvalidUnwrap, aes_key_unwrap, aes_key_wrap
+
+from tracecloak.anonymizers.noise.randomness import KEY_BYTES
+from tracecloak.schemas.errors import UsageError
+from tracecloak.transforms.keys.sources import check_reference, no_key, shown, text_at
+
+_MARK = "wrapped:"
+_FINGERPRINT_BYTES = 8
+
+
+class KeyEncryptionKey:
+    """A key of a key management service that wraps those of a key store; it does not pickle.
+
+    Attributes:
+        reference: Where it was found.
+        fingerprint: 16 hex digits that tell such keys apart and say nothing else about them.
+    """
+
+    __slots__ = ("_secret", "fingerprint", "reference")
+
+    def __init__(self, secret: bytes, reference: str) -> None:
+        self._secret = secret
+        self.reference = reference
+        self.fingerprint = (
+            HKDF(SHA256(), _FINGERPRINT_BYTES, salt=None, info=b"tracecloak/1/key-encryption-key")
+            .derive(secret)
+            .hex()
+        )
+
+    @classmethod
+    def at(cls, reference: str) -> KeyEncryptionKey:
+        """Returns the key that a reference leads to.
+
+        Raises:
+            UsageError: There is none, or it is not 64 hex digits.
+            RetryLater: Its source does not answer now.
+        """
+        check_reference(reference)
+        return cls(secret_of(text_at(reference), reference), reference)
+
+    def wrap(self, secret: bytes) -> str:
+        """Returns what stands in a file for a secret of 32 bytes."""
+        return f"{_MARK}{self.fingerprint}:{aes_key_wrap(self._secret, secret).hex()}"
+
+    def unwrap(self, text: str, place: str) -> bytes:
+        """Returns the secret that `wrap` wrapped.
+
+        Args:
+            text: What `wrap` returned.
+            place: Where it was found, for errors: a reference.
+
+        Raises:
+            UsageError: Another key wrapped it, or it is damaged.
+        """
+        if wrapped_by(text) != self.fingerprint:
+            raise UsageError(
+                f"the key at {shown(place)} is encrypted by another key than that at "
+                f"{shown(self.reference)}; name the one that encrypted it with key_encryption_key, "
+                "or, where `tracecloak key rewrap` was cut off, run that again"
+            )
+        try:
+            return aes_key_unwrap(self._secret, bytes.fromhex(text.strip().rpartition(":")[2]))
+        except (InvalidUnwrap, ValueError):
+            raise UsageError(
+                f"the encrypted key at {shown(place)} is damaged; restore it from a backup"
+            ) from None
+
+    def __repr__(self) -> str:
+        return f"KeyEncryptionKey({self.fingerprint})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a key-encryption key does not pickle; pass a reference to it")
+
+
+def wrapped_by(text: str) -> str | None:
+    """Returns the fingerprint of the key that wrapped a secret; None: the secret is in clear."""
+    return text.split(":")[1] if text.startswith(_MARK) else None
+
+
+def secret_of(text: str, reference: str) -> bytes:
+    """Returns a secret that is in clear.
+
+    Args:
+        text: 64 hex digits.
+        reference: Where they were found, for errors.
+
+    Raises:
+        UsageError: They are not; the text is not shown.
+    """
+    try:
+        secret = bytes.fromhex(text.strip())
+    except ValueError as error:
+        raise no_key(reference, type(error).__name__) from None
+    if len(secret) != KEY_BYTES:
+        raise no_key(reference, f"{len(secret)} bytes, not {KEY_BYTES}")
+    return secret
+
+
+def opened(text: str, reference: str, key: KeyEncryptionKey | None) -> bytes:
+    """Returns a secret, whether it is in clear or wrapped.
+
+    Args:
+        text: What was found.
+        reference: Where.
+        key: What wraps it, if anything may.
+
+    Raises:
+        UsageError: It is wrapped, and by another key or by one that nobody named; or it is damaged.
+    """
+    if wrapped_by(text) is None:
+        return secret_of(text, reference)
+    if key is None:
+        raise UsageError(
+            f"the key at {shown(reference)} is encrypted; name the key that encrypted it with "
+            "key_encryption_key or in TRACECLOAK_KEY_ENCRYPTION_KEY, as file:PATH, env:NAME or "
+            "command:WORDS"
+        )
+    return key.unwrap(text, reference)
