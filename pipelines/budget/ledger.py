@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import sqlalchemy as sa
 
@@ -204,7 +204,7 @@ class Ledger:
 
         def steps(entries: Sequence[Entry]) -> list[Step]:
             self._check_sound(entries)
-            _check_not_withdrawn(entries, reservation)
+            _check_not_withdrawn(entries, reservation.output, reservation.release_id)
             past = counting(entries, reservation.account)
             if any(entry.charge == charge for entry in past):
                 return []
@@ -266,6 +266,15 @@ class Ledger:
 
         self._append(steps)
 
+    def check_not_withdrawn(self, output: str, release_id: str) -> None:
+        """Makes sure that a release was not taken back.
+
+        Raises:
+            UsageError: It was.
+            LedgerError: The ledger cannot be read.
+        """
+        _check_not_withdrawn(self.entries(), output, release_id)
+
     def state(self, output: str, release_id: str, key_fingerprint: str) -> Action | None:
         """Returns what happened last to a release under a key; None: it was never reserved.
 
@@ -313,20 +322,17 @@ class Ledger:
             UsageError: There is no open charge of it, or nobody and no reason is named.
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
-        details = signed(by, reason)
 
-        def steps(entries: Sequence[Entry]) -> list[Step]:
-            self._check_sound(entries)
-            found = charges_of(entries, output, release_id, key_fingerprint)
-            still_open = [entry for entry in found if entry.is_open]
-            if not still_open and not any(entry.action == "forfeit" for entry in found):
-                raise UsageError(
-                    f"release {release_id!r} in {output} has no open reservation in "
-                    f"{self._database.place}; `tracecloak ledger resume` lists those that have one"
-                )
-            return [("forfeit", asdict(entry), details) for entry in still_open]
+        def unfit(found: Sequence[Entry]) -> str:
+            return (
+                f"release {release_id!r} in {output} has no open reservation in "
+                f"{self._database.place}; `tracecloak ledger resume` lists those that have one"
+            )
 
-        self._append(steps)
+        def charged(entries: Sequence[Entry]) -> list[Entry]:
+            return charges_of(entries, output, release_id, key_fingerprint)
+
+        self._end_by_hand("forfeit", charged, lambda entry: entry.is_open, unfit, by, reason)
 
     def withdraw(self, output: str, release_id: str, by: str, reason: str) -> None:
         """Notes that a committed release is taken back; it stays spent. Once noted, does nothing.
@@ -341,29 +347,58 @@ class Ledger:
             UsageError: There is no committed charge of it, or nobody and no reason is named.
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
-        details = signed(by, reason)
 
-        def steps(entries: Sequence[Entry]) -> list[Step]:
-            self._check_sound(entries)
-            found = [
+        def unfit(found: Sequence[Entry]) -> str:
+            mend = (
+                "it is not finished; run it again, or give it up with `tracecloak ledger forfeit`"
+                if any(entry.is_open for entry in found)
+                else "correct output, release_id or ledger; `tracecloak ledger show` lists all"
+            )
+            return (
+                f"release {release_id!r} in {output} is not committed in {self._database.place}: "
+                f"{mend}"
+            )
+
+        def charged(entries: Sequence[Entry]) -> list[Entry]:
+            return [
                 entry
                 for entry in charges(entries).values()
                 if (entry.output, entry.release_id) == (output, release_id)
             ]
-            if not any(entry.action in ("commit", "withdraw") for entry in found):
-                unfinished = any(entry.is_open for entry in found)
-                mend = (
-                    "it is not finished; run it again, or give it up with `tracecloak ledger "
-                    "forfeit`"
-                    if unfinished
-                    else "correct output, release_id or ledger; `tracecloak ledger show` lists all"
-                )
-                raise UsageError(
-                    f"release {release_id!r} in {output} is not committed in "
-                    f"{self._database.place}: {mend}"
-                )
-            committed = [entry for entry in found if entry.action == "commit"]
-            return [("withdraw", asdict(entry), details) for entry in committed]
+
+        def committed(entry: Entry) -> bool:
+            return entry.action == "commit"
+
+        self._end_by_hand("withdraw", charged, committed, unfit, by, reason)
+
+    def _end_by_hand(
+        self,
+        action: Literal["forfeit", "withdraw"],
+        charged: Callable[[Sequence[Entry]], Sequence[Entry]],
+        can_end: Callable[[Entry], bool],
+        unfit: Callable[[Sequence[Entry]], str],
+        by: str,
+        reason: str,
+    ) -> None:
+        """Ends charges as somebody says who signs for it. Once noted, does nothing.
+
+        Args:
+            action: What is noted.
+            charged: Returns which charges it is about.
+            can_end: Tells whether a charge is as it must be, to be ended so.
+            unfit: Returns what to say if none of the charges is, and none was ended so before.
+            by: Who ends them.
+            reason: Why.
+        """
+        details = signed(by, reason)
+
+        def steps(entries: Sequence[Entry]) -> list[Step]:
+            self._check_sound(entries)
+            found = charged(entries)
+            ended = [entry for entry in found if can_end(entry)]
+            if not ended and all(entry.action != action for entry in found):
+                raise UsageError(unfit(found))
+            return [(action, asdict(entry), details) for entry in ended]
 
         self._append(steps)
 
@@ -656,9 +691,9 @@ def _columns_there(database: Database, connection: sa.Connection) -> frozenset[s
     return None
 
 
-def _check_not_withdrawn(entries: Sequence[Entry], reservation: Reservation) -> None:
+def _check_not_withdrawn(entries: Sequence[Entry], output: str, release_id: str) -> None:
     for entry in charges(entries).values():
-        is_same = (entry.output, entry.release_id) == (reservation.output, reservation.release_id)
+        is_same = (entry.output, entry.release_id) == (output, release_id)
         if is_same and entry.action == "withdraw":
             raise UsageError(
                 f"release {entry.release_id!r} in {entry.output} was withdrawn on "

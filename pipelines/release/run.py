@@ -131,6 +131,7 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
         if folder.committed() is not None:
             return _there_already(config, source, files, books, dead_letter)
 
+        books.check_not_withdrawn()
         receipt = store.unfinished(output, release_id)
         if receipt is not None and books.has_drawn(receipt):
             source, files = _to_go_on_with(config, source, receipt, files)

@@ -70,6 +70,7 @@ def test_a_withdrawn_release_is_gone_and_stays_spent(
     assert tracecloak(*other, "--ledger", f"sqlite:///{tmp_path}/keys/ledger.db") == 2
     assert "was withdrawn on" in capsys.readouterr().err
     assert actions(tmp_path) == before
+    assert not list(tmp_path.glob("_incomplete-*/*"))  # and no workplace is left of either
     assert as_typed(*command, "r2") == 0
     assert latest(tmp_path) is None
     assert not (tmp_path / "out" / "latest.json").exists()
