@@ -352,7 +352,8 @@ class Ledger:
             mend = (
                 "it is not finished; run it again, or give it up with `tracecloak ledger forfeit`"
                 if any(entry.is_open for entry in found)
-                else "correct output, release_id or ledger; `tracecloak ledger show` lists all"
+                else "correct output, release_id or ledger; `tracecloak ledger show` lists all, "
+                "each epoch of a stream as NAME@EPOCH"
             )
             return (
                 f"release {release_id!r} in {output} is not committed in {self._database.place}: "
