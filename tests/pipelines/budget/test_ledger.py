@@ -829,7 +829,17 @@ def check_against_the_model(path: Path, rng: np.random.Generator) -> int:
     n_refused = 0
     for _ in range(rng.integers(2, 16)):
         release, key = f"r{rng.integers(3)}", "kl"[rng.integers(2)]
-        others = ["draw", "commit", "void", "forfeit", "withdraw", "cap", "back up", "restore"]
+        others = [
+            "draw",
+            "commit",
+            "void",
+            "forfeit",
+            "withdraw",
+            "cap",
+            "back up",
+            "restore",
+            "restore",
+        ]
         kind = rng.choice([*["reserve"] * 4, *others])
         if kind == "reserve":
             config = "cd"[rng.integers(2)]
@@ -881,8 +891,19 @@ def check_against_the_model(path: Path, rng: np.random.Generator) -> int:
     assert balance.is_exceeded == (model.spent("epsilon") > model.cap)
     assert balance.n_open == sum(charge["state"] in ("open", "drawn") for charge in model.charges)
     assert balance.n_releases == sum(charge["state"] != "void" for charge in model.charges)
+    last = {entry.charge: entry for entry in ledger.entries() if entry.is_of_charge}
+    assert model.states() == {
+        ((e.release_id, e.key_fingerprint, e.config_digest), *e.values()): _STATES[e.action]
+        for e in last.values()
+    }
     assert ledger.verify() == []
     return n_refused
+
+
+_STATES = {
+    "reserve": "open", "draw": "drawn", "commit": "committed", "void": "void",
+    "forfeit": "forfeited", "withdraw": "withdrawn",
+}  # fmt: skip
 
 
 def test_random_sequences_agree_with_a_naive_model(path: Path) -> None:
