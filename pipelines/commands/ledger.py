@@ -190,7 +190,7 @@ def _accept(flags: Flags) -> int:
 
 
 def _migrate(flags: Flags) -> int:
-    from tracecloak.pipelines.budget.ledger import migrate
+    from tracecloak.pipelines.budget.table import migrate
 
     is_changed = migrate(flags.get("ledger") or _store(flags).ledger_url)
     print("migrated from version 0.1" if is_changed else "nothing to migrate")

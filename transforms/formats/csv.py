@@ -211,9 +211,11 @@ def _utf8(stream: BinaryIO, encoding: str, goes_on: bool) -> Iterator[bytes]:
             if text and not started:
                 started = True
                 text = text.removeprefix("\ufeff")
-            if goes_on:
-                text = _SURROGATE.sub(_UNREADABLE, text)
             data = text.encode()  # fails on halves of surrogate pairs, which utf-7 can yield
+        except UnicodeEncodeError:
+            if not goes_on:
+                raise _not_encoded(encoding) from None
+            data = _SURROGATE.sub(_UNREADABLE, text).encode()
         except UnicodeError:
             raise _not_encoded(encoding) from None
         if data:

@@ -30,6 +30,7 @@ from tracecloak.pipelines.budget import reading
 from tracecloak.pipelines.budget.entries import Entry, problems
 from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.budget.ledger import Ledger, LedgerError, LedgerUnavailable, Reservation
+from tracecloak.pipelines.budget.table import read_entries
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 
 NOBODY = 65534
@@ -500,19 +501,19 @@ def test_who_comes_second_decides_again(
     # Without SQLite's write lock, as on a server: both read, one inserts, the other must see it.
     monkeypatch.setattr(ledger._database, "is_shared", True)
     other = Ledger(f"sqlite:///{path}", {"a": account()}, new=True)
-    read = Ledger._read
+    read = read_entries
     n_reads = []
 
     def overtaken(connection: Any) -> list[Entry]:
         entries = read(connection)
         n_reads.append(len(entries))
         if len(n_reads) == 1:
-            monkeypatch.setattr(Ledger, "_read", staticmethod(read))
+            monkeypatch.setattr("tracecloak.pipelines.budget.ledger.read_entries", read)
             other.reserve(reservation(1, epsilon="0.6"))
-            monkeypatch.setattr(Ledger, "_read", staticmethod(overtaken))
+            monkeypatch.setattr("tracecloak.pipelines.budget.ledger.read_entries", overtaken)
         return entries
 
-    monkeypatch.setattr(Ledger, "_read", staticmethod(overtaken))
+    monkeypatch.setattr("tracecloak.pipelines.budget.ledger.read_entries", overtaken)
     with pytest.raises(BudgetExhausted, match=r"spent 0\.6"):
         ledger.reserve(reservation(2, epsilon="0.6"))
     assert n_reads == [0, 1]
