@@ -5,20 +5,24 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import cast
 
+import numpy as np
 import pyarrow as pa
 
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping, ResolvedColumns
 from tracecloak.schemas.events.events import CASE_ID, is_case_attribute
-from tracecloak.schemas.events.tally import SAME_NAME, TallyOfFile, TraceNames
+from tracecloak.schemas.events.tally import SAME_NAME, ReadTally, TallyOfFile, TraceNames
 from tracecloak.transforms.files import SourceFile, open_source
-from tracecloak.transforms.formats.base import DeclaringReader
+from tracecloak.transforms.formats.base import DeclaringReader, TypedReader
 from tracecloak.transforms.formats.registry import SourceFormat
 
 # Rows to a batch: a shuffle of many shards pays for every piece of every batch.
 _BATCH_ROWS = 1 << 18
+# Batches of a file in which records are looked for to be tried.
+_TRIED_BATCHES = 20
 
 
 @dataclass(frozen=True)
@@ -41,15 +45,51 @@ class EventSource:
         Reads no values.
 
         Raises:
-            InputSchemaError: A required column is not among them, or the file is not of its format.
+            InputSchemaError: A required column is not among them, or has a type that cannot be what
+                it is mapped to, or the file is not of its format.
         """
-        with _named(file), open_source(file.path) as stream:
-            reader = self.format.reader_of(file.path)
-            found = reader.column_names(stream)
-            if found is not None:
-                columns = self._resolve(file, found)
-                cast(DeclaringReader, reader).check(found, columns.required)
+        reader = self.format.reader_of(file.path)
+        with _named(file):
+            with open_source(file.path) as stream:
+                found = reader.column_names(stream)
+            if found is None:
+                return None
+            columns = self._resolve(file, found)
+            cast(DeclaringReader, reader).check(found, columns.required)
+            if isinstance(reader, TypedReader):
+                with open_source(file.path) as stream:
+                    empty = reader.empty(stream, columns.wanted)
+                none = np.zeros(0, np.int64)
+                columns.canonicalise(empty, none, none, file.rank)
         return found
+
+    def first_records(self, n_records: int, n_files: int) -> ReadTally:
+        """Reads some records at the beginning, and returns what was found of them.
+
+        Those that a filter drops are not among them, and not all of a file are looked through for
+        some that pass.
+
+        Args:
+            n_records: How many, over all files.
+            n_files: How many files are opened at most.
+
+        Raises:
+            InputSchemaError: As `read`.
+        """
+        tallies: list[ReadTally] = []
+        left = n_records
+        for file in self.files[:n_files]:
+            tally = TallyOfFile(file.rank)
+            n_read = 0
+            for _ in islice(self._read(file, tally, left), _TRIED_BATCHES):
+                n_read = tally.result().n_records
+                if n_read >= left:
+                    break
+            tallies.append(tally.result())
+            left -= n_read
+            if left <= 0:
+                break
+        return ReadTally.merge(tallies)
 
     def read(
         self, file: SourceFile, tally: TallyOfFile | None = None
@@ -63,6 +103,11 @@ class EventSource:
         Raises:
             InputSchemaError: The file cannot be read; names the file and columns, never values.
         """
+        return self._read(file, tally, _BATCH_ROWS)
+
+    def _read(
+        self, file: SourceFile, tally: TallyOfFile | None, batch_rows: int
+    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         reader = self.format.reader_of(file.path)
         with _named(file):
             with open_source(file.path) as stream:
@@ -71,7 +116,7 @@ class EventSource:
             case_id = columns.names[CASE_ID]
             names = TraceNames()
             with open_source(file.path) as stream:
-                for raw in reader.read(stream, columns.wanted, columns.required, _BATCH_ROWS):
+                for raw in reader.read(stream, columns.wanted, columns.required, batch_rows):
                     if tally is not None and raw.traces is not None and is_case_attribute(case_id):
                         repeated = names.repeated(raw.traces, raw.columns.column(case_id))
                         tally.add(SAME_NAME, raw.records[repeated])
@@ -80,7 +125,8 @@ class EventSource:
                     )
 
     def _resolve(self, file: SourceFile, found: list[str] | None) -> ResolvedColumns:
-        return self.mapping.resolve(found, self.format.has_xes_names(file.path))
+        xes_names = self.format.has_xes_names(file.path)
+        return self.mapping.resolve(found, xes_names, self.format.goes_on)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.rigorous.params import guarantee_of
 from tracecloak.anonymizers.streams.params import StreamParams
-from tracecloak.anonymizers.streams.steps import StreamName
+from tracecloak.anonymizers.streams.steps import NOT_COVERED_BY_STREAMS, StreamName
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.published.manifest import Operation
@@ -71,7 +71,7 @@ class CountSteps:
             f"It holds {within}. Sums over steps look at the noisy counts only.",
             "The vocabulary, the length of steps, when they begin and all other parameters are "
             "taken to be public.",
-            "The noise key of an epoch is kept until its last step is published.",
+            *NOT_COVERED_BY_STREAMS,
             *sorted(left_out),
         )
 

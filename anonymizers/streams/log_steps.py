@@ -13,7 +13,7 @@ from tracecloak.anonymizers.logs.params import PrivateLogParams
 from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.streams.matrix_mechanism import MAX_WINDOWS
-from tracecloak.anonymizers.streams.steps import StreamName
+from tracecloak.anonymizers.streams.steps import NOT_COVERED_BY_STREAMS, StreamName
 from tracecloak.schemas.arrays.merging import Mergeable, Statistics
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
@@ -113,7 +113,7 @@ class LogSteps:
             f"steps are made of different cases and cost what one does. {made.reality}",
             (
                 *made.not_covered,
-                "The noise key of an epoch is kept until its last step is published.",
+                *NOT_COVERED_BY_STREAMS,
                 "A step that is released again on other cases is another release of it.",
             ),
         )

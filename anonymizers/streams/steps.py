@@ -20,6 +20,12 @@ from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.published.step import Step, View
 
+# What no promise of a stream covers, whatever its product is.
+NOT_COVERED_BY_STREAMS = (
+    "The noise key of an epoch is kept until its last step is published.",
+    "When a step appears, and how long after its end, is not hidden.",
+)
+
 
 @dataclass(frozen=True)
 class StreamName:

@@ -151,6 +151,19 @@ class Books:
         pattern = FileSystems.join(self.folder.final, "**")
         return "other" if FileSystems.match([pattern])[0].metadata_list else "nothing"
 
+    def check_not_withdrawn(self) -> None:
+        """Makes sure that the release was not taken back, before anything is made for it.
+
+        Raises:
+            UsageError: It was.
+            LedgerError: The ledger cannot be read.
+        """
+        output, release_id = self.folder.output, self.folder.release_id
+        receipt = self.store.receipt(output, release_id)
+        if receipt is not None:
+            receipt.check_not_withdrawn()
+        self.ledger.check_not_withdrawn(output, release_id)
+
     def has_drawn(self, receipt: Receipt) -> bool:
         """Returns whether a release may have drawn noise, by the ledger or by what is not known.
 

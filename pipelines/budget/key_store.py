@@ -463,9 +463,13 @@ class KeyStore:
             self._note(replace(receipt, state="committed"))
 
     def withdraw(self, output: str, release_id: str) -> None:
-        """Notes that a release is taken back; nothing where this key store did not make it."""
+        """Notes that a release is taken back; nothing where this key store did not make it.
+
+        The key of a stream, which may have steps to publish, is destroyed.
+        """
         receipt = self.receipt(output, release_id)
         if receipt is not None:
+            self.commit(output, release_id)
             self._note(replace(receipt, state="withdrawn"))
 
     def forget(self, output: str, release_id: str) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import sqlalchemy as sa
 
@@ -53,6 +53,7 @@ from tracecloak.pipelines.budget.entries import (
 from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.budget.memory import LedgerMemory, Step, lost_text
 from tracecloak.pipelines.budget.noted_cases import NotedCases
+from tracecloak.pipelines.budget.table import TABLE, is_there, read_entries
 from tracecloak.schemas.errors import UsageError
 
 __all__ = ["Balance", "Entry", "Ledger", "LedgerError", "LedgerUnavailable", "Reservation"]
@@ -60,38 +61,6 @@ __all__ = ["Balance", "Entry", "Ledger", "LedgerError", "LedgerUnavailable", "Re
 _LOG = logging.getLogger("tracecloak")
 
 _T = TypeVar("_T")
-
-_TABLE = sa.Table(
-    "tracecloak_ledger",
-    sa.MetaData(),
-    sa.Column(
-        "seq",
-        sa.BigInteger().with_variant(sa.Integer(), "sqlite"),
-        primary_key=True,
-        autoincrement=False,
-    ),
-    sa.Column("account", sa.Text, nullable=False),
-    sa.Column("release_id", sa.Text, nullable=False),
-    sa.Column("output", sa.Text, nullable=False),
-    sa.Column("action", sa.String(16), nullable=False),
-    sa.Column("epsilon", sa.Text),
-    sa.Column("delta", sa.Text),
-    sa.Column("unit", sa.String(16), nullable=False),
-    sa.Column("adjacency", sa.String(16), nullable=False),
-    sa.Column("method", sa.Text, nullable=False),
-    sa.Column("spends", sa.Text, nullable=False),
-    sa.Column("config_digest", sa.Text, nullable=False),
-    sa.Column("key_fingerprint", sa.Text, nullable=False),
-    sa.Column("tool_version", sa.Text, nullable=False),
-    sa.Column("recorded_at", sa.String(40), nullable=False),
-    sa.Column("previous_hash", sa.String(64), nullable=False),
-    sa.Column("hash", sa.String(64), nullable=False),
-    sa.Column("details", sa.Text, nullable=True),
-)
-
-_COLUMNS: frozenset[str] = frozenset(_TABLE.columns.keys())
-# Of version 0.1.
-_EARLIER_COLUMNS = _COLUMNS - {"details"}
 
 
 @dataclass(frozen=True)
@@ -204,7 +173,7 @@ class Ledger:
 
         def steps(entries: Sequence[Entry]) -> list[Step]:
             self._check_sound(entries)
-            _check_not_withdrawn(entries, reservation)
+            _check_not_withdrawn(entries, reservation.output, reservation.release_id)
             past = counting(entries, reservation.account)
             if any(entry.charge == charge for entry in past):
                 return []
@@ -266,6 +235,15 @@ class Ledger:
 
         self._append(steps)
 
+    def check_not_withdrawn(self, output: str, release_id: str) -> None:
+        """Makes sure that a release was not taken back.
+
+        Raises:
+            UsageError: It was.
+            LedgerError: The ledger cannot be read.
+        """
+        _check_not_withdrawn(self.entries(), output, release_id)
+
     def state(self, output: str, release_id: str, key_fingerprint: str) -> Action | None:
         """Returns what happened last to a release under a key; None: it was never reserved.
 
@@ -313,20 +291,17 @@ class Ledger:
             UsageError: There is no open charge of it, or nobody and no reason is named.
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
-        details = signed(by, reason)
 
-        def steps(entries: Sequence[Entry]) -> list[Step]:
-            self._check_sound(entries)
-            found = charges_of(entries, output, release_id, key_fingerprint)
-            still_open = [entry for entry in found if entry.is_open]
-            if not still_open and not any(entry.action == "forfeit" for entry in found):
-                raise UsageError(
-                    f"release {release_id!r} in {output} has no open reservation in "
-                    f"{self._database.place}; `tracecloak ledger resume` lists those that have one"
-                )
-            return [("forfeit", asdict(entry), details) for entry in still_open]
+        def unfit(found: Sequence[Entry]) -> str:
+            return (
+                f"release {release_id!r} in {output} has no open reservation in "
+                f"{self._database.place}; `tracecloak ledger resume` lists those that have one"
+            )
 
-        self._append(steps)
+        def charged(entries: Sequence[Entry]) -> list[Entry]:
+            return charges_of(entries, output, release_id, key_fingerprint)
+
+        self._end_by_hand("forfeit", charged, lambda entry: entry.is_open, unfit, by, reason)
 
     def withdraw(self, output: str, release_id: str, by: str, reason: str) -> None:
         """Notes that a committed release is taken back; it stays spent. Once noted, does nothing.
@@ -341,29 +316,59 @@ class Ledger:
             UsageError: There is no committed charge of it, or nobody and no reason is named.
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
-        details = signed(by, reason)
 
-        def steps(entries: Sequence[Entry]) -> list[Step]:
-            self._check_sound(entries)
-            found = [
+        def unfit(found: Sequence[Entry]) -> str:
+            mend = (
+                "it is not finished; run it again, or give it up with `tracecloak ledger forfeit`"
+                if any(entry.is_open for entry in found)
+                else "correct output, release_id or ledger; `tracecloak ledger show` lists all, "
+                "each epoch of a stream as NAME@EPOCH"
+            )
+            return (
+                f"release {release_id!r} in {output} is not committed in {self._database.place}: "
+                f"{mend}"
+            )
+
+        def charged(entries: Sequence[Entry]) -> list[Entry]:
+            return [
                 entry
                 for entry in charges(entries).values()
                 if (entry.output, entry.release_id) == (output, release_id)
             ]
-            if not any(entry.action in ("commit", "withdraw") for entry in found):
-                unfinished = any(entry.is_open for entry in found)
-                mend = (
-                    "it is not finished; run it again, or give it up with `tracecloak ledger "
-                    "forfeit`"
-                    if unfinished
-                    else "correct output, release_id or ledger; `tracecloak ledger show` lists all"
-                )
-                raise UsageError(
-                    f"release {release_id!r} in {output} is not committed in "
-                    f"{self._database.place}: {mend}"
-                )
-            committed = [entry for entry in found if entry.action == "commit"]
-            return [("withdraw", asdict(entry), details) for entry in committed]
+
+        def committed(entry: Entry) -> bool:
+            return entry.action == "commit"
+
+        self._end_by_hand("withdraw", charged, committed, unfit, by, reason)
+
+    def _end_by_hand(
+        self,
+        action: Literal["forfeit", "withdraw"],
+        charged: Callable[[Sequence[Entry]], Sequence[Entry]],
+        can_end: Callable[[Entry], bool],
+        unfit: Callable[[Sequence[Entry]], str],
+        by: str,
+        reason: str,
+    ) -> None:
+        """Ends charges as somebody says who signs for it. Once noted, does nothing.
+
+        Args:
+            action: What is noted.
+            charged: Returns which charges it is about.
+            can_end: Tells whether a charge is as it must be, to be ended so.
+            unfit: Returns what to say if none of the charges is, and none was ended so before.
+            by: Who ends them.
+            reason: Why.
+        """
+        details = signed(by, reason)
+
+        def steps(entries: Sequence[Entry]) -> list[Step]:
+            self._check_sound(entries)
+            found = charged(entries)
+            ended = [entry for entry in found if can_end(entry)]
+            if not ended and all(entry.action != action for entry in found):
+                raise UsageError(unfit(found))
+            return [(action, asdict(entry), details) for entry in ended]
 
         self._append(steps)
 
@@ -462,7 +467,7 @@ class Ledger:
         Raises:
             LedgerError: The ledger cannot be read.
         """
-        read = self._database.transact(self._read, writes=False)
+        read = self._database.transact(read_entries, writes=False)
         return [entry for entry in read if account is None or entry.account == account]
 
     def balance(self, account: str) -> Balance:
@@ -555,10 +560,10 @@ class Ledger:
         """Appends what the entries ask for, and returns all entries with it."""
 
         def append(connection: sa.Connection) -> list[Entry]:
-            entries = self._read(connection)
+            entries = read_entries(connection)
             for action, columns, details in steps(list(entries)):
                 last = Entry.after(entries[-1] if entries else None, action, columns, details)
-                connection.execute(sa.insert(_TABLE).values(asdict(last)))
+                connection.execute(sa.insert(TABLE).values(asdict(last)))
                 entries.append(last)
             return entries
 
@@ -568,33 +573,13 @@ class Ledger:
             self._memory.remember(entries)
         return entries
 
-    @staticmethod
-    def _read(connection: sa.Connection) -> list[Entry]:
-        # One statement sees one state of the table, whatever the isolation level.
-        rows = connection.execute(sa.select(_TABLE).order_by(_TABLE.c.seq)).mappings()
-        return [Entry(**{name: _as_written(name, row[name]) for name in row}) for row in rows]
-
     def _is_there(self, connection: sa.Connection) -> bool:
-        found = _columns_there(self._database, connection)
-        if found is None:
-            return False
-        if found == _EARLIER_COLUMNS:
-            raise UsageError(
-                f"{self._database.place} is of version 0.1: run `tracecloak ledger migrate` once "
-                "with the same ledger or key_store, which keeps all that it says"
-            )
-        if found != _COLUMNS:
-            raise UsageError(
-                f"{self._database.place} is not a ledger of this version: its table "
-                f"{_TABLE.name} has other columns; correct the URL"
-            )
-        connection.execute(sa.select(_TABLE.c.seq).limit(1))  # may this user read it?
-        return True
+        return is_there(self._database, connection)
 
     def _make(self) -> None:
         def make(connection: sa.Connection) -> None:
             if not self._is_there(connection):  # another process may have been first
-                _TABLE.create(connection)
+                TABLE.create(connection)
 
         try:
             self._database.transact(make, writes=True)
@@ -612,53 +597,9 @@ class Ledger:
             )
 
 
-def migrate(url: str) -> bool:
-    """Gives a ledger of version 0.1 what it lacks; its entries and hashes stay.
-
-    Args:
-        url: See `Ledger`.
-
-    Returns:
-        Whether it lacked a column.
-
-    Raises:
-        UsageError: There is no ledger.
-        LedgerError: It cannot be changed; on a server its owner must do that.
-    """
-    database = Database(url, 30.0)
-
-    def columns(connection: sa.Connection) -> frozenset[str] | None:
-        return _columns_there(database, connection)
-
-    def change(connection: sa.Connection) -> bool:
-        is_earlier = columns(connection) == _EARLIER_COLUMNS  # another may have been first
-        if is_earlier:
-            connection.exec_driver_sql(f"ALTER TABLE {_TABLE.name} ADD COLUMN details TEXT")
-        return is_earlier
-
-    found = None if database.is_missing else database.transact(columns, writes=False)
-    if found not in (_COLUMNS, _EARLIER_COLUMNS):
-        raise UsageError(f"{database.place} is no ledger; correct ledger or key_store")
-    NotedCases(url).make()
-    return found == _EARLIER_COLUMNS and database.transact(change, writes=True)
-
-
-def _columns_there(database: Database, connection: sa.Connection) -> frozenset[str] | None:
-    """Returns the columns of the ledger's table; None: there is no table."""
-    inspector = sa.inspect(connection)
-    names = inspector.get_table_names()
-    if _TABLE.name in names:
-        return frozenset(column["name"] for column in inspector.get_columns(_TABLE.name))
-    if names and not database.is_shared:
-        raise UsageError(
-            f"{database.place} is not a ledger: the database holds other tables; correct the URL"
-        )
-    return None
-
-
-def _check_not_withdrawn(entries: Sequence[Entry], reservation: Reservation) -> None:
+def _check_not_withdrawn(entries: Sequence[Entry], output: str, release_id: str) -> None:
     for entry in charges(entries).values():
-        is_same = (entry.output, entry.release_id) == (reservation.output, reservation.release_id)
+        is_same = (entry.output, entry.release_id) == (output, release_id)
         if is_same and entry.action == "withdraw":
             raise UsageError(
                 f"release {entry.release_id!r} in {entry.output} was withdrawn on "
@@ -669,12 +610,3 @@ def _check_not_withdrawn(entries: Sequence[Entry], reservation: Reservation) -> 
 
 # What to say of a charge that is no longer open.
 _ENDED = {"void": "voided", "forfeit": "forfeited", "withdraw": "withdrawn"}
-
-
-def _as_written(name: str, value: Any) -> Any:
-    """Returns a column's value with the type that a ledger writes; SQLite keeps any it gets."""
-    if name == "details" and value is None:
-        return ""
-    if name == "seq" or (value is None and name in ("epsilon", "delta")):
-        return value
-    return str(value)

@@ -30,7 +30,7 @@ def resume_text(store: KeyStore, ledger: Ledger) -> str:
 
 def forfeit(
     store: KeyStore, ledger: Ledger, output: str, release_id: str, by: str, reason: str
-) -> ReleaseFolder:
+) -> str:
     """Gives up a release that was cut off: it stays spent, its key and its workplace go.
 
     The ledger first: what still goes on, on a cluster say, is stopped there.
@@ -68,7 +68,7 @@ def forfeit(
             )
         for entry in open_charges:
             Books(store, ledger, folder).forfeit(entry.key_fingerprint, by, reason)
-    return folder
+    return folder.final
 
 
 def _unfinished(entries: Sequence[Entry]) -> list[Entry]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
+
 from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.budget.ledger import Ledger
-from tracecloak.transforms.files import absolute
-from tracecloak.transforms.publish.release_folder import ReleaseFolder
+from tracecloak.transforms.files import absolute, is_on_this_machine
+from tracecloak.transforms.publish.release_folder import ReleaseFolder, remove_folder
+from tracecloak.transforms.stream.step_files import epoch_folder
 
 
 def withdraw(
     store: KeyStore, ledger: Ledger, output: str, release_id: str, by: str, reason: str
-) -> ReleaseFolder:
+) -> str:
     """Takes a committed release back; what was cut off is finished by the same call again.
 
     The ledger first, then the receipt, then the files: so nothing is gone of which nobody says why,
@@ -20,7 +24,8 @@ def withdraw(
         store: The key store; whether it made the release is of no account.
         ledger: The ledger that the release was charged to.
         output: The folder of all releases.
-        release_id: The release's name.
+        release_id: The release's name; of a stream that of one epoch, `NAME@EPOCH`, which goes with
+            all its steps. It must have been stopped: what runs elsewhere goes on publishing.
         by: Who takes it back.
         reason: Why.
 
@@ -33,14 +38,28 @@ def withdraw(
         LedgerError: The ledger cannot be used.
     """
     place = absolute(output)
-    receipt = store.receipt(place, release_id)
-    folder = ReleaseFolder(place, release_id, None if receipt is None else receipt.staging_area)
-    with store.alone(folder.output, release_id):
-        ledger.withdraw(folder.output, release_id, by, reason)
-        store.withdraw(folder.output, release_id)
-        internal = store.operator_folder(folder.output, release_id)
+    with store.alone(place, release_id):
+        receipt = store.receipt(place, release_id)
+        ledger.withdraw(place, release_id, by, reason)
+        store.withdraw(place, release_id)
+        internal = store.operator_folder(place, release_id)
+        name, at, epoch = release_id.partition("@")
+        if at:
+            return _remove_epoch(place, name, epoch, internal)
+        folder = ReleaseFolder(place, release_id, None if receipt is None else receipt.staging_area)
         folder.withdraw(_newest(ledger, folder), internal)
-    return folder
+    return folder.final
+
+
+def _remove_epoch(output: str, name: str, epoch: str, internal: str) -> str:
+    """Removes what an epoch of a stream published, and returns where that was."""
+    found = epoch_folder(output, name, epoch)
+    for folder in (found, internal):
+        remove_folder(folder)
+    if is_on_this_machine(output):
+        with contextlib.suppress(OSError):  # unless it has other epochs, or is gone
+            Path(found).parent.rmdir()
+    return found
 
 
 def _newest(ledger: Ledger, withdrawn: ReleaseFolder) -> str | None:

@@ -194,7 +194,7 @@ def _accept(flags: Flags) -> int:
 
 
 def _migrate(flags: Flags) -> int:
-    from tracecloak.pipelines.budget.ledger import migrate
+    from tracecloak.pipelines.budget.table import migrate
 
     is_changed = migrate(flags.get("ledger") or _store(flags).ledger_url)
     print("migrated from version 0.1" if is_changed else "nothing to migrate")
@@ -211,7 +211,7 @@ def _resume(flags: Flags) -> int:
 def _ended(flags: Flags, end: Callable[..., Any]) -> str:
     """Ends a release by hand, and returns the path where it was or would have been."""
     named = (flags[name] for name in ("output", "release_id", *_SIGNED))
-    return str(end(_store(flags), _opened(flags), *named).final)
+    return str(end(_store(flags), _opened(flags), *named))
 
 
 def _forfeit(flags: Flags) -> int:
@@ -279,6 +279,7 @@ ACTIONS: Mapping[str, Action] = {
         "take a release back: its files go, and what it spent stays spent",
         ("output", "release_id", *_SIGNED),
         _withdraw,
+        {"release_id": {"help": "name of the release; of a stream NAME@EPOCH, once it is stopped"}},
     ),
     "cases": Action(
         "list what is noted of the cases that releases read, and who read the same", (), _cases

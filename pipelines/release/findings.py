@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.schemas.events.columns import ColumnMapping
@@ -25,8 +26,10 @@ from tracecloak.schemas.events.tally import (
     WHOLE_KEY,
     Finding,
 )
-from tracecloak.transforms.batch.validate import DeadLetter
 from tracecloak.transforms.sources import EventSource
+
+if TYPE_CHECKING:  # `plan` tells findings, too, and needs no Beam
+    from tracecloak.transforms.batch.validate import DeadLetter
 
 _LOG = logging.getLogger("tracecloak")
 
@@ -44,6 +47,18 @@ def log_findings(source: EventSource, dead_letter: DeadLetter) -> None:
         _LOG.warning(
             "malformed records are left out; %s says where each one is", dead_letter.folder
         )
+    n_malformed = sum(finding.n_records for finding in findings if finding.is_malformed)
+    if n_records and n_malformed == n_records and dead_letter.max_error_ratio == 1:
+        _LOG.warning("%s", NOTHING_READ)
+
+
+# What the operator is told where a release was paid for, and nothing of its input could be read.
+NOTHING_READ = (
+    "NOT ONE RECORD of the input could be read. What is released is noise, and it is paid for all "
+    "the same. Correct what the lines above say, until `tracecloak plan` with the same "
+    "configuration says that the first records can be read; take this release back with "
+    "`tracecloak ledger withdraw`; and release under another release_id, which is another spend"
+)
 
 
 def finding_lines(n_records: int, findings: list[Finding], source: EventSource) -> Iterator[str]:
@@ -69,7 +84,11 @@ _REJECTED = {
     NO_ACTIVITY: ("no activity", f"{_SOURCE}, or map another column with --activity"),
     EMPTY_TIME: ("no timestamp", f"{_SOURCE}, or map another column with --timestamp"),
     NO_TIME: ("timestamp not readable", ""),  # see _time
-    NO_RECORD: ("no whole record, such as a line with too many or too few fields", _SOURCE),
+    NO_RECORD: (
+        "no whole record, as it has too many or too few fields, is too long, or is not written as "
+        "its format and --encoding say",
+        _SOURCE,
+    ),
     OTHER_ACTIVITY: (
         OTHER_ACTIVITY,
         "add it to the file of --vocabulary if it is public, or set --closed_vocabulary false",

@@ -1,4 +1,7 @@
-"""What a release would read, do, spend and write; reads no values, and needs no Beam."""
+"""What a release would read, do, spend and write; needs no Beam.
+
+Of values it reads the first records alone, to say whether the configuration fits them.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,16 @@ from collections.abc import Iterator, Sequence
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.release.config import ReleaseConfig
+from tracecloak.pipelines.release.findings import finding_lines
 from tracecloak.pipelines.release.flag_texts import shown
 from tracecloak.pipelines.release.source import source_of
 from tracecloak.pipelines.release.worth import SIZES, worth_lines
 from tracecloak.transforms.publish.names import DFG_NAME, PARTS, STATEMENT_NAME, log_name, part_name
+from tracecloak.transforms.sources import EventSource
+
+# Records that are tried, and files that are opened for it at most.
+_TRIED_RECORDS = 1_000
+_TRIED_FILES = 5
 
 
 def plan_lines(config: ReleaseConfig, sizes: Sequence[int] = ()) -> Iterator[str]:
@@ -22,7 +31,8 @@ def plan_lines(config: ReleaseConfig, sizes: Sequence[int] = ()) -> Iterator[str
 
     Raises:
         UsageError: An input's format is not known.
-        InputSchemaError: An input is not there, or does not have the mapped columns.
+        InputSchemaError: An input is not there, or does not have the mapped columns, or its first
+            records cannot be read.
     """
     source = source_of(config)
     method = method_named(config.method)
@@ -37,6 +47,7 @@ def plan_lines(config: ReleaseConfig, sizes: Sequence[int] = ()) -> Iterator[str
         kind = source.format.name_of(file.path)
         yield f"  {file.path} ({file.n_bytes:,} bytes, {kind}): {columns}"
         yield "    " + ", ".join(f"{canonical} ← {name}" for canonical, name in names.items())
+    yield from _tried(source, config.largest_error_ratio)
     for where in config.where:
         test = (
             f"is one of {', '.join(where.equals)}"
@@ -94,3 +105,23 @@ def plan_lines(config: ReleaseConfig, sizes: Sequence[int] = ()) -> Iterator[str
     yield f"  {STATEMENT_NAME}, the promise in words"
     yield "  manifest.json, after all others"
     yield f"  and points {config.output}/latest.json at it"
+
+
+def _tried(source: EventSource, largest_error_ratio: float) -> Iterator[str]:
+    """Yields how many of the first records can be read, and why others cannot; for the operator."""
+    tally = source.first_records(_TRIED_RECORDS, _TRIED_FILES)
+    n_records = tally.n_records
+    if not n_records:
+        if source.files:
+            yield "  no record was tried: there is none, or none of the first passes the filters"
+        return
+    yield (
+        f"  of the first {n_records:,} records, which were tried, {tally.n_events:,} can be read"
+    )
+    for line in finding_lines(n_records, tally.found(), source):
+        yield f"    {line}"
+    if not tally.n_events and largest_error_ratio == 1:
+        yield (
+            "  IF ALL RECORDS ARE LIKE THESE, A RELEASE WOULD BE PAID FOR AND HOLD NOISE ALONE: "
+            "correct the configuration first"
+        )

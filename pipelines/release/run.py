@@ -36,6 +36,7 @@ from tracecloak.pipelines.release.source import source_of
 from tracecloak.pipelines.runners.failures import own_error, reason_of
 from tracecloak.pipelines.runners.names import IN_MEMORY, is_local
 from tracecloak.pipelines.runners.options import check_ready, pipeline_options
+from tracecloak.pipelines.runners.reach import check_workers_write
 from tracecloak.schemas.arrays.merging import Pieces
 from tracecloak.schemas.errors import BudgetExhausted, RetryLater, TracecloakError, UsageError
 from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
@@ -52,7 +53,12 @@ from tracecloak.transforms.batch.case_sketches import SketchFile
 from tracecloak.transforms.batch.draws import KeptDraws
 from tracecloak.transforms.batch.validate import DeadLetter
 from tracecloak.transforms.batch.write import commit
-from tracecloak.transforms.files import absolute, require_file_system, require_writable
+from tracecloak.transforms.files import (
+    absolute,
+    is_on_this_machine,
+    require_file_system,
+    require_writable,
+)
 from tracecloak.transforms.keys import KeyReference
 from tracecloak.transforms.publish.names import PARTS
 from tracecloak.transforms.publish.release_files import (
@@ -131,6 +137,7 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
         if folder.committed() is not None:
             return _there_already(config, source, files, books, dead_letter)
 
+        books.check_not_withdrawn()
         receipt = store.unfinished(output, release_id)
         if receipt is not None and books.has_drawn(receipt):
             source, files = _to_go_on_with(config, source, receipt, files)
@@ -165,6 +172,8 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
             if is_local(config.runner):
                 draws = KeptDraws(_decisions(folder, key), key, gate)
             else:
+                if options is not None and is_on_this_machine(folder.workplace):
+                    check_workers_write(folder.workplace, options)
                 gate()
                 draws = KeptDraws(_decisions(folder, key), key)
             try:

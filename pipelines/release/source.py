@@ -9,7 +9,8 @@ from tracecloak.pipelines.release.config import ReleaseConfig, SourceConfig
 from tracecloak.transforms.files import match_files
 from tracecloak.transforms.sources import EventSource
 
-# Inputs whose headers are looked at before anything runs; the readers check every one.
+# Inputs whose headers are looked at before anything runs, unless those of all must be; the readers
+# check every one.
 _CHECKED_FILES = 20
 
 
@@ -17,13 +18,15 @@ def source_of(config: SourceConfig) -> EventSource:
     """Returns the input files and how to read them; reads no values.
 
     What is to be released may hold no file (`match_files`): that nothing happened is released like
-    anything else.
+    anything else. Where a true epsilon is promised, no record ends the reading, and the head of
+    every file is looked at, as no refusal may come after that.
 
     Raises:
         UsageError: An input's format is not known, or its file system.
         InputSchemaError: An input is not there, or does not have the mapped columns.
     """
-    mapping = config.mapping
+    mapping, source_format = config.mapping, config.source_format
+    is_rigorous = isinstance(config, ReleaseConfig) and config.guarantee.kind == "rigorous"
     if isinstance(config, ReleaseConfig):
         method, params = method_named(config.method), config.method_params
         bounds = method.bounds(params)
@@ -34,7 +37,7 @@ def source_of(config: SourceConfig) -> EventSource:
             activities=bounds.vocabulary if bounds.closed else None,
         )
     files = match_files(config.input, isinstance(config, ReleaseConfig))
-    source = EventSource(tuple(files), config.source_format, mapping)
-    for file in source.files[:_CHECKED_FILES]:
+    source = EventSource(tuple(files), replace(source_format, goes_on=is_rigorous), mapping)
+    for file in source.files if is_rigorous else source.files[:_CHECKED_FILES]:
         source.columns_of(file)
     return source

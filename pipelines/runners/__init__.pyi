@@ -8,3 +8,4 @@ from .names import is_durable as is_durable
 from .names import is_local as is_local
 from .options import check_ready as check_ready
 from .options import pipeline_options as pipeline_options
+from .reach import check_workers_write as check_workers_write

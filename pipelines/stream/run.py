@@ -302,11 +302,14 @@ def _paid(
     """Takes what the horizon costs from the account, once; returns (noise key, identity key).
 
     Raises:
-        UsageError: The epoch was begun with another configuration.
+        UsageError: The epoch was begun with another configuration, or was withdrawn.
         BudgetExhausted: The account has too little left, or the epoch is over.
     """
     name = config.name
     receipt = store.receipt(output, name.both)
+    if receipt is not None:
+        receipt.check_not_withdrawn()
+    ledger.check_not_withdrawn(output, name.both)
     if receipt is not None and receipt.state == "committed":
         raise BudgetExhausted(
             f"the budget of epoch {config.epoch!r} of {config.release_id!r} is spent: its last "

@@ -162,12 +162,15 @@ class ColumnMapping:
         if len(dict(self.attributes)) < len(self.attributes):
             raise UsageError(f"attributes must differ in their names, got {self.attributes}")
 
-    def resolve(self, found: Sequence[str] | None, xes_names: bool) -> ResolvedColumns:
+    def resolve(
+        self, found: Sequence[str] | None, xes_names: bool, goes_on: bool = False
+    ) -> ResolvedColumns:
         """Fixes the source column of each canonical one.
 
         Args:
             found: The columns that the file declares, or None where only its records tell.
             xes_names: Which of the default names holds where `found` cannot decide.
+            goes_on: Whether no record may end the reading.
         """
         names: dict[str, str] = {}
         for canonical, xes_name in _XES_NAMES.items():
@@ -188,7 +191,7 @@ class ColumnMapping:
         names.update({attribute_column(name): source for name, source in self.attributes})
         # Whether some record has a value is the data's, and no error may tell it.
         may_lack = frozenset(names.values()) - needed if found is None else frozenset()
-        return ResolvedColumns(self, names, filtered, may_lack)
+        return ResolvedColumns(self, names, filtered, may_lack, found is not None or not goes_on)
 
 
 @dataclass(frozen=True)
@@ -201,12 +204,16 @@ class ResolvedColumns:
         filtered: A filter's column to source column.
         may_lack: Source columns that no record need have: those of attributes, where only records
             tell the columns.
+        refuses_types: Whether a column of a type that can hold no text, or no time, is an error: it
+            is where the file declares it. Where only records tell, it makes those of a batch
+            malformed, as no record may end the reading.
     """
 
     mapping: ColumnMapping
     names: dict[str, str]
     filtered: dict[str, str]
     may_lack: frozenset[str] = frozenset()
+    refuses_types: bool = True
 
     @property
     def wanted(self) -> tuple[str, ...]:
@@ -241,10 +248,10 @@ class ResolvedColumns:
             neither.
 
         Raises:
-            InputSchemaError: A column's type can hold no text or no time.
+            InputSchemaError: A column's type can hold no text or no time, and that is an error.
         """
         read = {
-            source: _Column(source, columns.column(i))
+            source: _Column(source, columns.column(i), self.refuses_types)
             for i, source in enumerate(columns.schema.names)
         }
         keep = np.ones(columns.num_rows, bool)
@@ -332,6 +339,7 @@ def _tell_keys(tally: TallyOfFile, case_ids: pa.DictionaryArray, records: np.nda
 class _Column:
     name: str
     values: pa.Array
+    refuses_types: bool
 
     def is_empty(self) -> np.ndarray:
         """bool[n]: where nothing is written; empty text is nothing, too."""
@@ -345,7 +353,8 @@ class _Column:
     def text(self, of_attribute: bool = False) -> pa.Array:
         """string[n]: the values as text; null for null, empty text, and bytes that are no UTF-8.
 
-        An attribute may also be a decimal number, or `true` or `false`.
+        An attribute may also be a decimal number, or `true` or `false`; so may be any value whose
+        type is told by the records of its batch alone, as beside text it would be.
         """
         kind = self.values.type
         values = self.values
@@ -362,8 +371,13 @@ class _Column:
             or pa.types.is_binary(kind)
             or pa.types.is_large_binary(kind)
             or pa.types.is_null(kind)
-            or (of_attribute and (pa.types.is_decimal(kind) or pa.types.is_boolean(kind)))
+            or (
+                (of_attribute or not self.refuses_types)
+                and (pa.types.is_decimal(kind) or pa.types.is_boolean(kind))
+            )
         ):
+            if not self.refuses_types:
+                return pa.nulls(len(values), pa.string())
             raise InputSchemaError(
                 f"column {self.name!r} has type {kind}, which cannot serve as text; "
                 "convert it to text, or map another column"
@@ -398,6 +412,8 @@ def _stamps(column: _Column, n: int, mapping: ColumnMapping, clock: _Clock) -> p
         return clock.to_utc(_floor_to_us(values.cast(pa.timestamp("ms"))))
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         if mapping.timestamp_unit is None:
+            if not column.refuses_types:
+                return pa.nulls(n, pa.int64())
             raise InputSchemaError(
                 f"column {column.name!r} holds numbers; say their unit since 1970 with "
                 "timestamp_unit: s, ms or us"

@@ -12,6 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from decimal import Decimal
 from importlib.resources import files
 from itertools import islice
@@ -25,11 +26,12 @@ from fastavro.write import Writer as ContainerWriter
 
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
-from tracecloak.transforms.formats.base import RawBatch, require_columns
+from tracecloak.transforms.formats.base import RawBatch, require_columns, sound_rows
 from tracecloak.transforms.formats.registry import SourceFormat
 
 # A block is held whole; what claims to be longer is damage or not meant for streaming.
 BLOCK_BYTES = 256 << 20
+_SKIPPED_BYTES = 1 << 20
 # A batch ends with the block in which it reaches so many bytes.
 BATCH_BYTES = 64 << 20
 # Any fixed value will do: equal rows must give equal bytes.
@@ -76,13 +78,21 @@ _PYTHON_TYPES = {pa.bool_(): bool, pa.float64(): float, pa.string(): str, pa.bin
 _PROMOTIONS = ["int", "long", "float", "double", "string", "bytes"]
 
 
+@dataclass(frozen=True)
 class AvroReader:
     """Reads Avro object container files of records.
 
     A wanted field is a scalar or a union of scalars; a union of unlike ones becomes text. Instants
     arrive as timestamp('us', 'UTC') and local times as timestamp('us'), but 'ns' where the file has
     nanoseconds; stamps that overflow are null.
+
+    Attributes:
+        goes_on: See `SourceFormat`. A record with a value that its type does not allow, such as
+            text that is no UTF-8, is malformed then, and so is the first of a block that is too
+            long to be held, whose others are passed over. Else the file is damaged.
     """
+
+    goes_on: bool = False
 
     def column_names(self, stream: BinaryIO) -> list[str] | None:
         """Returns the names of the fields of the records.
@@ -96,7 +106,7 @@ class AvroReader:
         Raises:
             InputSchemaError: The file is no Avro container of records, or two fields share a name.
         """
-        source = _Source(stream)
+        source = _Source(stream, self.goes_on)
         with _damage_reported(source):
             schema, _ = _read_header(source)
             return [field["name"] for field in schema["fields"]]
@@ -105,41 +115,57 @@ class AvroReader:
         """Makes sure that the schema has the required columns; see `DeclaringReader`."""
         require_columns(found, required)
 
+    def empty(self, stream: BinaryIO, wanted: Sequence[str]) -> pa.RecordBatch:
+        """Returns the wanted columns without a row; see `TypedReader`."""
+        source = _Source(stream, self.goes_on)
+        with _damage_reported(source):
+            _, _, fields = _fields(source, wanted)
+            return _columns(fields, [])
+
     def read(
         self, stream: BinaryIO, wanted: Sequence[str], required: Collection[str], batch_rows: int
     ) -> Iterator[RawBatch]:
         """Yields the records of `stream`; see `transforms.formats.base.Reader`."""
-        source = _Source(stream)
+        source = _Source(stream, self.goes_on)
         with _damage_reported(source):
-            schema, named = _read_header(source)
-            types = {field["name"]: field["type"] for field in schema["fields"]}
-            self.check(list(types), required)
-            fields = [_Field(name, types[name], named) for name in wanted if name in types]
+            schema, named, fields = _fields(source, wanted)
+            self.check([field["name"] for field in schema["fields"]], required)
             projection = {
                 "type": "record",
                 "name": schema["name"],
                 "fields": _projected(fields, named),
             }
-            first = 0
-            for rows in _runs(source, projection, batch_rows):
-                columns = pa.RecordBatch.from_arrays(
-                    [field.column([row[field.name] for row in rows]) for field in fields],
-                    [field.name for field in fields],
-                )
-                stop = first + len(rows)
-                yield RawBatch(columns, np.arange(first, stop), np.zeros(0, np.int64))
-                first = stop
+            for rows, first, passed in _runs(source, projection, batch_rows, self.goes_on):
+                records = np.arange(first, first + len(rows))
+                malformed = np.asarray(passed, np.int64)
+                try:
+                    columns = _columns(fields, rows)
+                except (ValueError, pa.ArrowException):
+                    if not self.goes_on:
+                        raise
+                    sound = _sound(fields, rows)
+                    malformed = np.concatenate([records[~sound], malformed])
+                    records = records[sound]
+                    columns = _columns(fields, [rows[i] for i in np.flatnonzero(sound)])
+                yield RawBatch(columns, records, malformed)
 
 
 class _Source:
-    """A stream as fastavro is to see it: no endless read, no silent end, our own header."""
+    """A stream as fastavro is to see it: no endless read, no silent end, our own header.
 
-    def __init__(self, stream: BinaryIO) -> None:
+    Attributes:
+        passed: How many records were passed over in blocks that are too long, since it was set.
+        failed: Whether the stream itself, and not its content, raised an error.
+    """
+
+    def __init__(self, stream: BinaryIO, goes_on: bool = False) -> None:
+        self.passed = 0
+        self.failed = False
         self._stream = stream
+        self._goes_on = goes_on
         self._header = b""
         self._position = 0
         self._between_blocks = False
-        self.failed = False  # whether the stream itself, and not its content, raised an error
 
     def unread(self, header: bytes) -> None:
         """Lets `header` come before what is left of the stream."""
@@ -155,8 +181,56 @@ class _Source:
         Raises:
             ValueError: The file ends too early, or a length in it is nonsense.
         """
+        if self._goes_on and self._between_blocks and not self._header:
+            self._header = self._next_head()
         if not 0 <= size <= BLOCK_BYTES:
             raise ValueError("no length of a block")
+        data = self._read(size)
+        if len(data) < size and (data or not self._between_blocks):
+            raise ValueError("the file ends within a block")
+        # The 16 bytes are the sync marker that closes a header or a block. fastavro itself takes
+        # any end before the next block's length for the end of the file.
+        self._between_blocks = size == len(SYNC_MARKER)
+        self._position += size
+        return data
+
+    def _next_head(self) -> bytes:
+        """Returns the lengths that the next block which can be held begins with; none at the end.
+
+        Passes over those before it.
+        """
+        while True:
+            n_records, head = self._long()
+            if not head:
+                return b""
+            size, more = self._long()
+            if size <= BLOCK_BYTES:
+                return head + more
+            if not 0 <= n_records <= size:
+                raise ValueError("a record takes a byte at least")
+            left = size + len(SYNC_MARKER)
+            while left:
+                data = self._read(min(left, _SKIPPED_BYTES))
+                if not data:
+                    raise ValueError("the file ends within a block")
+                left -= len(data)
+            self.passed += n_records
+
+    def _long(self) -> tuple[int, bytes]:
+        """Returns a number and the bytes that it is written in; none where the file ends."""
+        written = b""
+        while not written or written[-1] & 0x80:
+            byte = self._read(1)
+            if len(written) == 10 or (written and not byte):
+                raise ValueError("no length of a block")
+            if not byte:
+                break
+            written += byte
+        number = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(written))
+        return number >> 1 ^ -(number & 1), written
+
+    def _read(self, size: int) -> bytes:
+        """Returns `size` bytes, or as many as there are."""
         data, self._header = self._header[:size], self._header[size:]
         while len(data) < size:
             try:
@@ -167,12 +241,6 @@ class _Source:
             if not more:
                 break
             data += more
-        if len(data) < size and (data or not self._between_blocks):
-            raise ValueError("the file ends within a block")
-        # The 16 bytes are the sync marker that closes a header or a block. fastavro itself takes
-        # any end before the next block's length for the end of the file.
-        self._between_blocks = size == len(SYNC_MARKER)
-        self._position += size
         return data
 
 
@@ -214,6 +282,35 @@ class _Field:
                 for t in self._types
             )
         )
+
+
+def _fields(
+    source: _Source, wanted: Sequence[str]
+) -> tuple[dict[str, Any], dict[str, Any], list[_Field]]:
+    """Reads the header; returns the schema, the named types in it, and the wanted fields."""
+    schema, named = _read_header(source)
+    types = {field["name"]: field["type"] for field in schema["fields"]}
+    return schema, named, [_Field(name, types[name], named) for name in wanted if name in types]
+
+
+def _columns(fields: Sequence[_Field], rows: Sequence[dict[str, Any]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [field.column([row[field.name] for row in rows]) for field in fields],
+        [field.name for field in fields],
+    )
+
+
+def _sound(fields: Sequence[_Field], rows: Sequence[dict[str, Any]]) -> np.ndarray:
+    """bool[n]: the rows of which all values are what their types allow."""
+
+    def are_sound(start: int, end: int) -> bool:
+        try:
+            _columns(fields, rows[start:end])
+        except (ValueError, pa.ArrowException):
+            return False
+        return True
+
+    return sound_rows(len(rows), are_sound)
 
 
 def _arrow_type(schema: dict[str, Any]) -> pa.DataType:
@@ -329,12 +426,26 @@ def _projected(fields: Sequence[_Field], named: dict[str, Any]) -> list[dict[str
 
 
 def _runs(
-    source: _Source, projection: dict[str, Any], batch_rows: int
-) -> Iterator[list[dict[str, Any]]]:
+    source: _Source, projection: dict[str, Any], batch_rows: int, goes_on: bool
+) -> Iterator[tuple[list[dict[str, Any]], int, list[int]]]:
+    """Yields runs of records, the number of the first, and the numbers of those passed over."""
     rows: list[dict[str, Any]] = []
+    first = 0
     size = 0
-    blocks: Any = fastavro.block_reader(cast(BinaryIO, source), projection)
-    for block in blocks:
+    blocks: Any = fastavro.block_reader(
+        cast(BinaryIO, source),
+        projection,
+        # What is no UTF-8 becomes halves of surrogate pairs, which no column takes.
+        handle_unicode_errors="surrogateescape" if goes_on else "strict",
+    )
+    while True:
+        block = next(blocks, None)
+        if source.passed:  # before this block
+            yield rows, first, [first + len(rows)]
+            first += len(rows) + source.passed
+            rows, size, source.passed = [], 0, 0
+        if block is None:
+            break
         length = block.bytes_.getbuffer().nbytes
         if not 0 <= block.num_records <= length:
             raise ValueError("a record takes a byte at least")
@@ -342,16 +453,18 @@ def _runs(
         while part := list(islice(records, batch_rows - len(rows))):
             rows += part
             if len(rows) == batch_rows:
-                yield rows
+                yield rows, first, []
+                first += len(rows)
                 rows, size = [], 0
         if block.bytes_.read(1):
             raise ValueError("a block is longer than its records")
         size += length
         if size >= BATCH_BYTES and rows:
-            yield rows
+            yield rows, first, []
+            first += len(rows)
             rows, size = [], 0
     if rows:
-        yield rows
+        yield rows, first, []
 
 
 @contextmanager
@@ -395,7 +508,7 @@ class AvroWriter:
 
 def reader(how: SourceFormat, path: str) -> AvroReader:
     """Returns what reads a file of this format; see `transforms.formats.registry`."""
-    return AvroReader()
+    return AvroReader(how.goes_on)
 
 
 def writer(stream: BinaryIO, schema: pa.Schema, about: Mapping[str, Any] | None) -> AvroWriter:

@@ -7,9 +7,9 @@ events of them, so all formats share one rule for case ids, times, filters and m
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +30,8 @@ class RawBatch:
             and with its native Arrow type; a value that a record lacks is null.
         records: int64[n_rows], the number of each record in its file, counted from 0 in document
             order over all records, the malformed ones too.
-        malformed: int64[n_malformed], numbers of the records that could not be parsed at all.
+        malformed: int64[n_malformed], numbers of the records that could not be parsed at all; of
+            records that could only be passed over together, the first one's.
         traces: int64[n_rows], ascending: the number of the trace that holds each record, where a
             format has traces; otherwise None.
     """
@@ -42,12 +43,16 @@ class RawBatch:
 
 
 class Reader(Protocol):
-    """Reads one file format as a stream of `RawBatch`, in memory bounded by the batch size."""
+    """Reads one file format as a stream of `RawBatch`, in memory bounded by the batch size.
+
+    Made for a `SourceFormat` with `goes_on`, it raises only what no record can cause: the file is
+    of another format, its head or schema is none, or its bytes end or change on the way.
+    """
 
     def column_names(self, stream: BinaryIO) -> list[str] | None:
         """Returns the columns that the file declares, or None where only its records tell.
 
-        Only records tell in XES and JSON lines. Reads no values.
+        Only records tell in XES and JSON lines. Reads no values, and no more than the file's head.
 
         Raises:
             InputSchemaError: The file is not of this format, or two columns share a name.
@@ -64,7 +69,8 @@ class Reader(Protocol):
                 is (Parquet).
             wanted: Source columns to hand over; the others are never materialised.
             required: Those of `wanted` without which the file cannot be read; one that the file
-                does not have (for XES and JSON lines: that no record has) is an error.
+                does not have is an error. For XES and JSON lines it is one that no record has, and
+                a warning where reading goes on whatever records are like.
             batch_rows: Upper bound of the rows in a batch.
 
         Raises:
@@ -86,6 +92,19 @@ class DeclaringReader(Reader, Protocol):
         ...
 
 
+@runtime_checkable
+class TypedReader(DeclaringReader, Protocol):
+    """A reader of files that declare the types of their columns, too."""
+
+    def empty(self, stream: BinaryIO, wanted: Sequence[str]) -> pa.RecordBatch:
+        """Returns the wanted columns that the file has, without a row, typed as `read` types them.
+
+        Raises:
+            InputSchemaError: The file is not of this format, or a column is nested.
+        """
+        ...
+
+
 class Writer(Protocol):
     """Writes released rows; equal rows give equal bytes: no clock, no host, no random marker."""
 
@@ -96,6 +115,27 @@ class Writer(Protocol):
     def close(self) -> None:
         """Writes what remains; does not close the stream, which is the caller's."""
         ...
+
+
+def sound_rows(n: int, are_sound: Callable[[int, int], bool]) -> np.ndarray:
+    """bool[n]: which rows are sound, found by halving, so that few wrong ones are found fast.
+
+    Args:
+        n: The number of rows.
+        are_sound: Tells whether the rows from one place to another, exclusive, all are.
+    """
+    sound = np.ones(n, bool)
+    runs = [(0, n)] if n else []
+    while runs:
+        start, end = runs.pop()
+        middle = (start + end) // 2
+        if are_sound(start, end):
+            continue
+        if middle == start:
+            sound[start] = False
+        else:
+            runs += [(start, middle), (middle, end)]
+    return sound
 
 
 def require_columns(found: Sequence[str], required: Collection[str]) -> None:

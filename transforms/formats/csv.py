@@ -3,6 +3,9 @@
 Every field is text: `NA`, `null` and the empty field are values like any other, and nothing is
 guessed from the first rows. A record with the wrong number of fields is malformed; blank lines are
 no records. It does not read fixed-width files, comment lines, or escapes other than doubled quotes.
+
+Where a record ends is told by the quotes alone, also that of one which is too long to be held: what
+stands within quotes is never read as records, and a quote that is never closed takes all the rest.
 """
 
 from __future__ import annotations
@@ -10,9 +13,10 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import logging
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal
 
@@ -25,6 +29,8 @@ from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.transforms.formats.base import RawBatch, missing_columns
 from tracecloak.transforms.formats.registry import SourceFormat
+
+_LOGGER = logging.getLogger("tracecloak")
 
 # Text is parsed in blocks that end where a record does; a longer record makes a longer block.
 BLOCK_BYTES = 4 << 20
@@ -51,13 +57,17 @@ class CsvReader:
     """Reads delimited text as columns of strings.
 
     A quote that is opened and never closed swallows all that follows it, so it is an error of the
-    file and not a malformed record.
+    file and not a malformed record; so is a record of more than 16 MiB, which mostly comes of one,
+    and a character that the encoding does not have. A reader that goes on takes each for a
+    malformed record instead, and warns of the swallowing; characters of no wanted column do not
+    matter to it.
 
     Attributes:
         delimiter: The character between fields, one of ASCII.
         encoding: A text encoding that Python knows; a byte order mark is dropped.
         quote_char: The character around fields that hold delimiters or line breaks, one of ASCII.
         header: True if the first line names the columns, otherwise their names in order.
+        goes_on: See `SourceFormat`.
 
     Raises:
         UsageError: An option is none of these.
@@ -67,6 +77,7 @@ class CsvReader:
     encoding: str = "utf-8"
     quote_char: str = '"'
     header: Literal[True] | tuple[str, ...] = True
+    goes_on: bool = False
 
     def __post_init__(self) -> None:
         for option, value in (("delimiter", self.delimiter), ("quote_char", self.quote_char)):
@@ -101,19 +112,23 @@ class CsvReader:
             InputSchemaError: There is no header line, it is not in the encoding, or two of its
                 names are equal.
         """
-        names, _ = self._header(_utf8(stream, self.encoding))
+        names, _ = self._header(_utf8(stream, self.encoding, self.goes_on))
         return names
 
     def read(
         self, stream: BinaryIO, wanted: Sequence[str], required: Collection[str], batch_rows: int
     ) -> Iterator[RawBatch]:
         """Yields the records of `stream`; see `transforms.formats.base.Reader`."""
-        chunks = _utf8(stream, self.encoding)
+        chunks = _utf8(stream, self.encoding, self.goes_on)
         names, rest = self._header(chunks)
         self.check(names, required)
         present = [name for name in wanted if name in names]
         parser = _Parser(
-            self.delimiter, self.quote_char, len(names), [names.index(name) for name in present]
+            self.delimiter,
+            self.quote_char,
+            len(names),
+            [names.index(name) for name in present],
+            self.goes_on,
         )
         first = 0
         for columns, malformed in _blocks(rest, chunks, parser):
@@ -140,6 +155,8 @@ class CsvReader:
         if self.header is not True:
             return list(self.header), b""
         names, rest = _first_record(chunks, self.delimiter, self.quote_char)
+        if self.goes_on and any(_UNREADABLE in name for name in names):
+            raise _not_encoded(self.encoding)
         if duplicate := _duplicate(names):
             if _looks_like_data(names):
                 raise InputSchemaError(f"two fields of the first line are equal. {_NO_HEADER}")
@@ -155,13 +172,36 @@ _NO_HEADER = (
 )
 
 
-def _utf8(stream: BinaryIO, encoding: str) -> Iterator[bytes]:
+# What a reader that goes on has in place of what the encoding does not have: a noncharacter, which
+# no text has for itself. A field that holds one makes its record malformed.
+_UNREADABLE = "\ufdd1"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_MARKS = "tracecloak.unreadable"
+
+
+def _marked(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return _UNREADABLE, error.end
+
+
+codecs.register_error(_MARKS, _marked)
+
+
+def _not_encoded(encoding: str) -> InputSchemaError:
+    return InputSchemaError(
+        f"the input is not encoded as {encoding!r}; set --encoding "
+        "(usual ones are utf-8, latin-1, cp1252 and utf-16)"
+    )
+
+
+def _utf8(stream: BinaryIO, encoding: str, goes_on: bool) -> Iterator[bytes]:
     """Yields the text of a stream as UTF-8, whole characters at a time.
 
     Arrow checks UTF-8 only in the columns that it converts, and prints the offending bytes when a
     malformed record holds some; so nothing but UTF-8 reaches it.
     """
-    decoder = codecs.getincrementaldecoder(encoding)()
+    decoder = codecs.getincrementaldecoder(encoding)(_MARKS if goes_on else "strict")
     started = ended = False
     while not ended:
         chunk = stream.read(_CHUNK_BYTES)
@@ -172,11 +212,12 @@ def _utf8(stream: BinaryIO, encoding: str) -> Iterator[bytes]:
                 started = True
                 text = text.removeprefix("\ufeff")
             data = text.encode()  # fails on halves of surrogate pairs, which utf-7 can yield
+        except UnicodeEncodeError:
+            if not goes_on:
+                raise _not_encoded(encoding) from None
+            data = _SURROGATE.sub(_UNREADABLE, text).encode()
         except UnicodeError:
-            raise InputSchemaError(
-                f"the input is not encoded as {encoding!r}; set --encoding "
-                "(usual ones are utf-8, latin-1, cp1252 and utf-16)"
-            ) from None
+            raise _not_encoded(encoding) from None
         if data:
             yield data
 
@@ -194,8 +235,12 @@ class _Parser:
     _NUL = _MARK + "0"
     _MARK_ITSELF = _MARK + "1"
 
-    def __init__(self, delimiter: str, quote_char: str, fields: int, wanted: list[int]) -> None:
+    def __init__(
+        self, delimiter: str, quote_char: str, fields: int, wanted: list[int], goes_on: bool
+    ) -> None:
         self.quote = quote_char.encode()
+        self.delimiter = delimiter.encode()
+        self.goes_on = goes_on
         # A line of one field too many: where it is not the last record, a quote has been open.
         self._closing = delimiter * fields
         # At least one column is read, because an empty list means all of them.
@@ -221,7 +266,11 @@ class _Parser:
 
         Returns:
             None if `data` ends within quotes.
+
+        Raises:
+            InputSchemaError: Arrow cannot parse it, and reading does not go on.
         """
+        unreadable = self.goes_on and _UNREADABLE.encode() in data
         marked = b"\0" in data or self._MARK.encode() in data
         if marked:
             text = data.decode().replace(self._MARK, self._MARK_ITSELF)
@@ -246,6 +295,8 @@ class _Parser:
                 self._conversion,
             )
         except pa.ArrowInvalid:
+            if self.goes_on:
+                return None
             # Not seen so far, but Arrow's message would quote the record.
             raise InputSchemaError("the input is no delimited text that Arrow can parse") from None
         if last != self._closing or malformed[-1] != table.num_rows + len(malformed) - 1:
@@ -253,7 +304,24 @@ class _Parser:
         columns = [pa.concat_arrays(column.chunks) for column in table.columns]
         if marked:
             columns = [self._unmarked(column) for column in columns]
-        return columns, np.asarray(malformed[:-1], np.int64)
+        numbers = np.asarray(malformed[:-1], np.int64)
+        return self._sound(columns, numbers) if unreadable else (columns, numbers)
+
+    def nothing(self) -> tuple[list[pa.Array], np.ndarray]:
+        """Returns what stands for one malformed record and nothing else."""
+        return [pa.array([], pa.string()) for _ in self._conversion.include_columns], np.zeros(
+            1, np.int64
+        )
+
+    @staticmethod
+    def _sound(columns: list[pa.Array], malformed: np.ndarray) -> tuple[list[pa.Array], np.ndarray]:
+        """Takes out the records of which a field holds what the encoding does not have."""
+        sound = np.ones(len(columns[0]), bool)
+        for column in columns:
+            sound &= ~np.asarray(pc.match_substring(column, _UNREADABLE))
+        records = np.delete(np.arange(len(sound) + len(malformed)), malformed)
+        kept = pa.array(sound)
+        return [column.filter(kept) for column in columns], np.union1d(malformed, records[~sound])
 
     def _unmarked(self, text: pa.Array) -> pa.Array:
         with_nul = pc.replace_substring(text, self._NUL, "\0")
@@ -276,19 +344,94 @@ def _blocks(
                 size = BLOCK_BYTES
                 break
         else:
+            is_long = len(pending) > RECORD_BYTES
+            if parser.goes_on and (ended or is_long):
+                pending = yield from _passed(pending, chunks, parser, ended)
+                continue
             if ended:
                 raise InputSchemaError(
                     'the input ends within a quoted field: it is cut off, or a quote (") is never '
                     "closed; mend the file: a field that holds quotes is written in quotes, with "
                     "each of its own doubled"
                 )
-            if len(pending) > RECORD_BYTES:
+            if is_long:
                 raise InputSchemaError(
                     f'the input holds a record of more than {RECORD_BYTES >> 20} MiB; a quote (") '
                     "that is never closed makes one: a field that holds quotes is written in "
                     "quotes, with each of its own doubled"
                 )
             size = len(pending) + BLOCK_BYTES
+
+
+def _passed(
+    pending: bytes, chunks: Iterator[bytes], parser: _Parser, ended: bool
+) -> Generator[tuple[list[pa.Array], np.ndarray], None, bytes]:
+    """Yields the whole records of `pending`, and passes over what follows if it is too long.
+
+    Returns:
+        What is to be parsed next; nothing if the input has ended.
+    """
+    scanner = _Scanner(parser.delimiter, parser.quote)
+    start = 0
+    while (end := scanner.end(pending, start)) is not None:
+        start = end
+    whole, rest = pending[:start], pending[start:]
+    if whole:
+        yield parser.parse(whole) or parser.nothing()
+    if not ended and len(rest) <= RECORD_BYTES:
+        return rest
+    if rest:
+        yield parser.nothing()
+    while not ended:
+        chunk = next(chunks, None)
+        end = None if chunk is None else scanner.end(chunk, 0)
+        if chunk is not None and end is not None:
+            return chunk[end:]
+        ended = chunk is None
+    if scanner.is_within_quotes:
+        _LOGGER.warning(
+            "a CSV file ends within a quoted field: it is cut off, or a quote is never closed, and "
+            "nothing behind that quote is read; mend the file"
+        )
+    return b""
+
+
+class _Scanner:
+    """Finds where records end, as Arrow does, in text that comes in pieces."""
+
+    def __init__(self, delimiter: bytes, quote: bytes) -> None:
+        self._delimiter = delimiter
+        self._quote = quote
+        self._stops = re.compile(b"[" + re.escape(delimiter) + b"\r\n]")
+        self._state: Literal["begin", "plain", "quoted", "closing"] = "begin"  # of a field
+
+    @property
+    def is_within_quotes(self) -> bool:
+        """Whether the text so far ends within a quoted field."""
+        return self._state == "quoted"
+
+    def end(self, text: bytes, at: int) -> int | None:
+        """Returns where the record ends that goes on at a place, behind its line break, or None."""
+        while at < len(text):
+            if self._state in ("begin", "closing"):
+                # A quote opens a field at its beginning alone; a second one does not close it.
+                is_quote = text.startswith(self._quote, at)
+                self._state = "quoted" if is_quote else "plain"
+                at += is_quote
+            elif self._state == "quoted":
+                at = text.find(self._quote, at) + 1
+                if at == 0:
+                    return None
+                self._state = "closing"
+            else:
+                stop = self._stops.search(text, at)
+                if stop is None:
+                    return None
+                at = stop.end()
+                self._state = "begin"
+                if stop[0] != self._delimiter:
+                    return at
+        return None
 
 
 def _filled(pending: bytes, chunks: Iterator[bytes], size: int) -> tuple[bytes, bool]:
@@ -474,6 +617,7 @@ def reader(how: SourceFormat, path: str) -> CsvReader:
         delimiter=how.delimiter or ("\t" if tabs else ","),
         encoding=how.encoding,
         header=how.header or True,
+        goes_on=how.goes_on,
     )
 
 

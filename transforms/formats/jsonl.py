@@ -8,8 +8,10 @@ objects over several lines, or values within nested objects.
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -21,6 +23,8 @@ from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.transforms.formats.base import RawBatch, missing_columns
 from tracecloak.transforms.formats.csv import iso_utc
 from tracecloak.transforms.formats.registry import SourceFormat
+
+_LOGGER = logging.getLogger("tracecloak")
 
 LINE_BYTES = 16 << 20
 # A batch ends at so many bytes of lines, for its objects are held whole until then.
@@ -34,13 +38,19 @@ _decoder = json.JSONDecoder()
 _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
+@dataclass(frozen=True)
 class JsonLinesReader:
     """Reads JSON lines in UTF-8.
 
     A column has the type of its values in the batch: string, int64, float64 (also for integers
     beside floats) or bool; other mixtures become strings, as Arrow writes each of the values. An
     integer beyond 64 bits, a nested value or NaN in a wanted column makes the record malformed.
+
+    Attributes:
+        goes_on: See `SourceFormat`: whether a column that no record has is told as a warning.
     """
+
+    goes_on: bool = False
 
     def column_names(self, stream: BinaryIO) -> list[str] | None:
         """Returns None: each record has its own keys."""
@@ -64,10 +74,13 @@ class JsonLinesReader:
                     unseen.difference_update(row)
                     keys.update(dict.fromkeys(list(row)[: _NAMED_KEYS - len(keys)]))
             yield _batch(objects, records, malformed, wanted, required)
-        if unseen and lines and not keys:
-            raise InputSchemaError("no line of the input is a JSON object with a key")
         if unseen and lines:
-            raise missing_columns(list(keys), unseen)
+            error = missing_columns(list(keys), unseen)
+            if not keys:
+                error = InputSchemaError("no line of the input is a JSON object with a key")
+            if not self.goes_on:
+                raise error
+            _LOGGER.warning("%s", error)
 
 
 def _runs(
@@ -217,7 +230,7 @@ class JsonLinesWriter:
 
 def reader(how: SourceFormat, path: str) -> JsonLinesReader:
     """Returns what reads a file of this format; see `transforms.formats.registry`."""
-    return JsonLinesReader()
+    return JsonLinesReader(how.goes_on)
 
 
 def writer(stream: BinaryIO, schema: pa.Schema, about: Mapping[str, Any] | None) -> JsonLinesWriter:

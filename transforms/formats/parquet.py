@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -18,7 +19,7 @@ import pyarrow.parquet as pq
 
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
-from tracecloak.transforms.formats.base import RawBatch, require_columns
+from tracecloak.transforms.formats.base import RawBatch, require_columns, sound_rows
 from tracecloak.transforms.formats.registry import SourceFormat
 
 ROW_GROUP_ROWS = 1_000_000
@@ -29,8 +30,16 @@ METADATA_PREFIX = "tracecloak."
 _READ_BYTES = 1 << 20
 
 
+@dataclass(frozen=True)
 class ParquetReader:
-    """Reads Parquet files; the stream must be seekable."""
+    """Reads Parquet files; the stream must be seekable.
+
+    Attributes:
+        goes_on: See `SourceFormat`: whether a record with a value that its column's type does not
+            allow, such as text that is no UTF-8, is malformed. Else the file is damaged.
+    """
+
+    goes_on: bool = False
 
     def column_names(self, stream: BinaryIO) -> list[str] | None:
         """Returns the names of the top-level columns.
@@ -51,6 +60,16 @@ class ParquetReader:
         """Makes sure that the schema has the required columns; see `DeclaringReader`."""
         require_columns(found, required)
 
+    def empty(self, stream: BinaryIO, wanted: Sequence[str]) -> pa.RecordBatch:
+        """Returns the wanted columns without a row; see `TypedReader`."""
+        with _damage_reported():
+            schema = _open(stream).schema_arrow
+            fields = [schema.field(name) for name in wanted if name in schema.names]
+            for field in fields:
+                _require_plain(field)
+            columns = [_plain(pa.array([], field.type)) for field in fields]
+            return pa.RecordBatch.from_arrays(columns, [field.name for field in fields])
+
     def read(
         self, stream: BinaryIO, wanted: Sequence[str], required: Collection[str], batch_rows: int
     ) -> Iterator[RawBatch]:
@@ -67,10 +86,19 @@ class ParquetReader:
             # beside those asked for; the exact names are selected afterwards.
             for batch in file.iter_batches(batch_rows, columns=present, use_threads=False):
                 columns = pa.RecordBatch.from_arrays([_plain(batch[n]) for n in present], present)
-                columns.validate(full=True)  # Parquet does not check that text is UTF-8
-                stop = first + batch.num_rows
-                yield RawBatch(columns, np.arange(first, stop), np.zeros(0, np.int64))
-                first = stop
+                records = np.arange(first, first + batch.num_rows)
+                malformed = np.zeros(0, np.int64)
+                try:
+                    columns.validate(full=True)  # Parquet does not check that text is UTF-8
+                except pa.ArrowInvalid:
+                    if not self.goes_on:
+                        raise
+                    sound = _sound(columns)
+                    malformed = records[~sound]
+                    records = records[sound]
+                    columns = _decoded(columns).filter(pa.array(sound))
+                yield RawBatch(columns, records, malformed)
+                first += batch.num_rows
 
 
 def _open(stream: BinaryIO) -> pq.ParquetFile:
@@ -97,6 +125,29 @@ def _plain(column: pa.Array) -> pa.Array:
     return pa.array(
         [None if value is None else str(value) for value in column.to_pylist()], pa.string()
     )
+
+
+def _decoded(columns: pa.RecordBatch) -> pa.RecordBatch:
+    """Returns columns without dictionaries, of which one value may be wrong and the rest not."""
+    values = [
+        column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        for column in columns.columns
+    ]
+    return pa.RecordBatch.from_arrays(values, columns.schema.names)
+
+
+def _sound(columns: pa.RecordBatch) -> np.ndarray:
+    """bool[n]: the rows of which all values are what their types allow."""
+    decoded = _decoded(columns)
+
+    def are_sound(start: int, end: int) -> bool:
+        try:
+            decoded.slice(start, end - start).validate(full=True)
+        except pa.ArrowInvalid:
+            return False
+        return True
+
+    return sound_rows(columns.num_rows, are_sound)
 
 
 def _require_plain(field: pa.Field) -> None:
@@ -178,7 +229,7 @@ class ParquetWriter:
 
 def reader(how: SourceFormat, path: str) -> ParquetReader:
     """Returns what reads a file of this format; see `transforms.formats.registry`."""
-    return ParquetReader()
+    return ParquetReader(how.goes_on)
 
 
 def writer(stream: BinaryIO, schema: pa.Schema, about: Mapping[str, Any] | None) -> ParquetWriter:

@@ -11,14 +11,20 @@ null there. Names match under any namespace prefix or none. A trace without even
 
 A hostile file fails early and cheaply: no DOCTYPE, hence no entity and nothing fetched; and bounds
 on a token, on nesting, on XML names and on what is held. Decompression is the caller's.
+
+A reader that goes on leaves out the trace in which it finds such a fault, or text that is no XML,
+and reads on where the next `<trace>` begins; only what stands before the root is an error to it.
 """
 
 from __future__ import annotations
 
+import codecs
 import logging
+import re
 from array import array
-from collections.abc import Collection, Iterator, Sequence
-from typing import BinaryIO
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO, cast
 from xml.parsers import expat
 
 import numpy as np
@@ -41,6 +47,11 @@ _NAME_CHARACTERS = 64 << 10  # of all different XML names together, which expat 
 _KEYS = 1_000  # keys remembered, of up to 200 characters, for the message about a missing column
 _KEY_CHARACTERS = 200
 
+_HEAD_BYTES = 64 << 10  # a read of what stands before the root, mostly a line or two
+# Where a trace begins; in sound XML nothing else has a `<` before it.
+_TRACE_TAG = re.compile(rb"<(?:[^\s<>/=:!?]{1,64}:)?trace(?=[\s/>])")
+_TAG_BYTES = 80  # at most of it, with what must follow it
+
 _OTHER, _ATTRIBUTE, _EVENT, _TRACE, _LOG = range(5)
 _KINDS = {
     **dict.fromkeys(("string", "date", "int", "float", "boolean", "id"), _ATTRIBUTE),
@@ -53,11 +64,33 @@ _NOWHERE = -1  # no element has this depth
 _Column = list[str | None]
 
 
+@dataclass(frozen=True)
 class XesReader:
-    """Reads one XES file; implements `transforms.formats.base.Reader`."""
+    """Reads one XES file; implements `transforms.formats.base.Reader`.
+
+    Attributes:
+        goes_on: See `SourceFormat`. A trace with a fault is left out then and counts as one
+            malformed record, and a column that no event has is told as a warning.
+    """
+
+    goes_on: bool = False
 
     def column_names(self, stream: BinaryIO) -> list[str] | None:
-        """Returns None without reading: only the records of an XES file tell its columns."""
+        """Returns None, as only the records of an XES file tell its columns; reads up to the root.
+
+        Raises:
+            InputSchemaError: The stream is empty, or what it begins with is no XES log.
+        """
+        log = _Log(())
+        feed = _Feed(log)
+        try:
+            while not log.has_begun and (piece := stream.read(_HEAD_BYTES)):
+                feed.parse(piece)
+            if not log.has_begun:
+                feed.parse(b"")
+        except _Fault as fault:
+            if not log.has_begun:  # what stands behind the root is `read`'s
+                raise _refusal(fault) from None
         return None
 
     def read(
@@ -68,7 +101,8 @@ class XesReader:
         An event's number counts the `<event>` elements of the file. Every batch has all the wanted
         columns, as strings; one that no event of the batch has is all null. No event is malformed
         on its own: XML that is not well formed cannot be read past the fault, which is an error
-        after the batches before it.
+        after the batches before it, or has its trace left out. Behind that, a trace which was left
+        out counts as one event.
 
         Args:
             stream: The decompressed bytes, in the encoding that their XML declaration names.
@@ -78,50 +112,154 @@ class XesReader:
                 has fewer.
 
         Raises:
-            InputSchemaError: The stream is empty, is not well-formed XML or no XES log, has a
-                DOCTYPE, exceeds a bound of this module, or no event has a required column.
+            InputSchemaError: The stream is empty, or is no XES log or has a DOCTYPE; and, unless
+                reading goes on, it is not well-formed XML, exceeds a bound of this module, or no
+                event has a required column.
         """
         log = _Log(wanted)
-        parser = expat.ParserCreate()
+        encoding, source = _searchable(stream) if self.goes_on else (None, stream)
+        feed = _Feed(log, encoding)
+        left = 0  # how many bytes the parser had been given when events last left
+        is_sound = True
+        is_end = False
+        piece = b""
+        while not is_end:
+            piece = piece or _read(source, feed.wanted_bytes)
+            is_end = not piece
+            try:
+                feed.parse(piece)
+                enough = 1 if is_end or feed.fed - left >= _BATCH_BYTES else batch_rows
+                if log.closed >= enough:
+                    yield from log.batches(batch_rows, enough)
+                    left = feed.fed
+                elif not log.holds_events:
+                    left = feed.fed
+                elif feed.fed - left > _TRACE_BYTES:
+                    raise feed.fault("a trace takes more than 512 MiB of XML")
+                piece = b""
+            except _Fault as fault:
+                if not self.goes_on or not log.has_begun:
+                    raise _refusal(fault) from None
+                if is_sound:
+                    _LOGGER.warning(
+                        "an XES file has a fault at line %d: %s; its trace is left out, and so is "
+                        "every other one with a fault",
+                        fault.line,
+                        fault.reason,
+                    )
+                is_sound = False
+                yield from log.batches(batch_rows, 1)
+                yield log.leave_out()
+                piece = _from_trace(source, piece, feed.next_place(fault))
+                is_end = not piece
+                feed, left = feed.anew(), 0
+        if log.emitted and not log.present.issuperset(required):
+            error = missing_columns(log.found(), required)
+            if not self.goes_on:
+                raise error
+            _LOGGER.warning("%s", error)
+
+
+class _Fault(Exception):  # noqa: N818 - becomes an InputSchemaError, or a malformed record
+    """What is wrong with a file.
+
+    Attributes:
+        reason: A clause, without anything of the data.
+        line: Where, counted from where parsing began.
+        place: The byte at which the parser was, counted likewise.
+    """
+
+    def __init__(self, reason: str, parser: expat.XMLParserType) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.line = parser.CurrentLineNumber
+        self.place = parser.CurrentByteIndex
+
+
+class _Feed:
+    """An expat parser, and how much it was given."""
+
+    def __init__(self, log: _Log, encoding: str | None = None, root: str = "") -> None:
+        """Makes a parser of a file, or of what follows a fault in it.
+
+        Args:
+            log: Gets what is parsed.
+            encoding: In place of the one that the file declares; None: that one.
+            root: The tag of the root, where what is parsed begins behind its start; else none.
+        """
+        self.fed = 0  # bytes
+        self._log = log
+        self._encoding = encoding
+        self._piece = 0  # how many were given before the last piece
+        self._token = 0  # how many of them are of a token whose end is yet to come
+        self._names = 0
+        parser = self._parser = expat.ParserCreate(encoding)
+        log.fault = self.fault
         parser.ordered_attributes = True  # a list costs less than a dict
         parser.StartElementHandler = log.start_element
         parser.EndElementHandler = log.end_element
-        parser.StartDoctypeDeclHandler = _refuse_doctype
+        parser.StartDoctypeDeclHandler = self._refuse_doctype
+        parser.XmlDeclHandler = self._note_encoding
         if hasattr(parser, "SetReparseDeferralEnabled"):  # expat 2.6: would blur the token's bound
             parser.SetReparseDeferralEnabled(False)
-        fed = 0  # bytes given to the parser
-        left = 0  # how many of them had been given when events last left
-        token = 0  # how many of them are of a token whose end is yet to come
-        names = 0
-        # A piece as long as the unfinished token, as expat scans that anew from its start.
-        while piece := _read(stream, min(max(_PIECE_BYTES, token), _TOKEN_BYTES - token + 1)):
-            _parse(parser, piece, final=False)
-            fed += len(piece)
-            token = fed - parser.CurrentByteIndex
-            if token > _TOKEN_BYTES:
-                raise _refusal(parser, "an XML token is longer than 16 MiB")
-            if len(parser.intern) > names:
-                names = len(parser.intern)
-                if sum(map(len, parser.intern)) > _NAME_CHARACTERS:
-                    raise _refusal(parser, "its different XML names take more than 64 KiB")
-            enough = 1 if fed - left >= _BATCH_BYTES else batch_rows
-            if log.closed >= enough:
-                yield from log.batches(batch_rows, enough)
-                left = fed
-            elif not log.holds_events:
-                left = fed
-            elif fed - left > _TRACE_BYTES:
-                raise _refusal(parser, "a trace takes more than 512 MiB of XML")
-        if fed == 0:
+        if root:
+            self.parse(f"<{root}>".encode(encoding or "utf-8"))
+        self._begin = self.fed
+
+    @property
+    def wanted_bytes(self) -> int:
+        """How long the next piece may be: as the unfinished token, which expat scans anew."""
+        return min(max(_PIECE_BYTES, self._token), _TOKEN_BYTES - self._token + 1)
+
+    def fault(self, reason: str) -> _Fault:
+        """Returns a fault at the place where the parser is, ready to raise."""
+        return _Fault(reason, self._parser)
+
+    def parse(self, piece: bytes) -> None:
+        """Gives the parser a piece; an empty one is the end.
+
+        Raises:
+            _Fault: It is no XML, no XES, or exceeds a bound.
+            InputSchemaError: It is the end, and nothing came before it.
+        """
+        self._piece = self.fed
+        self.fed += len(piece)
+        parser = self._parser
+        if not self.fed:
             raise InputSchemaError("the input is empty; an XES file has at least a <log>")
-        _parse(parser, b"", final=True)
-        yield from log.batches(batch_rows, 1)
-        if log.emitted and not log.present.issuperset(required):
-            raise missing_columns(log.found(), required)
+        # `from None`, as the causes may quote the input.
+        try:
+            parser.Parse(piece, not piece)
+        except expat.ExpatError as error:
+            reason = expat.ErrorString(error.code)
+            raise self.fault(f"it is not well-formed XML ({reason})") from None
+        except (LookupError, ValueError):  # from Python's codecs, on behalf of expat
+            raise self.fault("its encoding is unknown or broken") from None
+        self._token = self.fed - parser.CurrentByteIndex
+        if self._token > _TOKEN_BYTES:
+            raise self.fault("an XML token is longer than 16 MiB")
+        if len(parser.intern) > self._names:
+            self._names = len(parser.intern)
+            if sum(map(len, parser.intern)) > _NAME_CHARACTERS:
+                raise self.fault("its different XML names take more than 64 KiB")
 
+    def next_place(self, fault: _Fault) -> int:
+        """Returns from where in the last piece a trace may begin that is not the one at fault."""
+        # Of what follows a fault the first piece begins with the trace that is at fault now.
+        is_begun_anew = 0 < self._begin == self._piece
+        return max(fault.place - self._piece, int(is_begun_anew))
 
-class _Fault(Exception):  # noqa: N818 - becomes an InputSchemaError once the line is known
-    """What a handler found wrong."""
+    def anew(self) -> _Feed:
+        """Returns what parses what follows a fault."""
+        return _Feed(self._log, self._encoding, self._log.root)
+
+    def _note_encoding(self, _version: str, encoding: str | None, _standalone: int) -> None:
+        self._encoding = self._encoding or encoding
+
+    def _refuse_doctype(self, *_declaration: object) -> None:
+        raise self.fault(
+            "it has a DOCTYPE, which XES does not need and through which entities come"
+        )
 
 
 class _Log:
@@ -131,12 +269,17 @@ class _Log:
         closed: How many of the events held are of traces that have ended; they are the first ones.
         emitted: How many events have left in batches.
         present: The wanted columns that some event which has left had.
+        root: The tag of the root; empty before it.
+        fault: Makes what is raised where an element is wrong.
     """
+
+    fault: Callable[[str], _Fault]
 
     def __init__(self, wanted: Sequence[str]) -> None:
         self.closed = 0
         self.emitted = 0
         self.present: set[str] = set()
+        self.root = ""
         self._wanted = list(wanted)
         # By wanted column: a value for each event held, or for each trace from _first_trace on.
         self._of_events: dict[str, _Column] = {}
@@ -152,6 +295,11 @@ class _Log:
         self._trace_keys = _Targets(self._of_traces, CASE_PREFIX)
         self._targets = self._trace_keys  # of the container
         self._kinds = _Kinds(_KINDS)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the root's start was seen."""
+        return bool(self.root)
 
     @property
     def holds_events(self) -> bool:
@@ -179,16 +327,18 @@ class _Log:
             if depth == 1:
                 self._begin_trace()  # an event outside traces has one of its own, which is bare
             elif depth != self._container or self._targets is not self._trace_keys:
-                raise _Fault("an <event> stands where XES has none")
+                raise self.fault("an <event> stands where XES has none")
             self._begin_event(depth + 1)
         elif kind == _TRACE:
             if depth != 1:
-                raise _Fault("a <trace> stands where XES has none")
+                raise self.fault("a <trace> stands where XES has none")
             self._begin_trace()
-        elif depth == 0 and kind != _LOG:
-            raise _Fault("it is no XES log, as its root element is not <log>")
+        elif depth == 0:
+            if kind != _LOG:
+                raise self.fault("it is no XES log, as its root element is not <log>")
+            self.root = name
         elif depth >= _DEPTH:
-            raise _Fault(f"its elements are nested more than {_DEPTH} deep")
+            raise self.fault(f"its elements are nested more than {_DEPTH} deep")
 
     def end_element(self, _name: str) -> None:
         """Handles an end tag."""
@@ -224,6 +374,22 @@ class _Log:
         """Yields and forgets events of ended traces as long as there are `at_least` so many."""
         while self.closed >= at_least:
             yield self._take(min(self.closed, batch_rows))
+
+    def leave_out(self) -> RawBatch:
+        """Forgets the trace that is open, whose events are all that is held, as one record."""
+        record = self.emitted
+        self.emitted += 1
+        self._depth = 0
+        self._container = _NOWHERE
+        del self._owners[:]
+        for column in self._of_events.values():
+            column.clear()
+        self._kinds = _Kinds(_KINDS)  # as the parser's names, which it forgets, too
+        columns = pa.RecordBatch.from_arrays(
+            [pa.array([], pa.string()) for _ in self._wanted], self._wanted
+        )
+        none = np.empty(0, np.int64)
+        return RawBatch(columns, none, np.array([record], np.int64), none)
 
     def _take(self, n: int) -> RawBatch:
         """Removes the first n events, or fewer but one where their text is long."""
@@ -303,29 +469,90 @@ def _lengths(values: pa.Array) -> np.ndarray:
     return np.asarray(pc.fill_null(pc.binary_length(values), 0), np.int64)
 
 
-def _refuse_doctype(*_declaration: object) -> None:
-    raise _Fault("it has a DOCTYPE, which XES does not need and through which entities come")
-
-
-def _parse(parser: expat.XMLParserType, piece: bytes, final: bool) -> None:
-    # `from None`, as the causes may quote the input.
-    try:
-        parser.Parse(piece, final)
-    except _Fault as fault:
-        raise _refusal(parser, str(fault)) from None
-    except expat.ExpatError as error:
-        reason = expat.ErrorString(error.code)
-        raise _refusal(parser, f"it is not well-formed XML ({reason})") from None
-    except (LookupError, ValueError):  # from Python's codecs, on behalf of expat
-        raise _refusal(parser, "its encoding is unknown or broken") from None
-
-
-def _refusal(parser: expat.XMLParserType, reason: str) -> InputSchemaError:
+def _refusal(fault: _Fault) -> InputSchemaError:
     # The error may be shown to anybody, the log is the operator's.
-    _LOGGER.warning("an XES file cannot be read at line %d: %s", parser.CurrentLineNumber, reason)
-    return InputSchemaError(f"the XES file cannot be read: {reason}; the log says at which line")
+    _LOGGER.warning("an XES file cannot be read at line %d: %s", fault.line, fault.reason)
+    return InputSchemaError(
+        f"the XES file cannot be read: {fault.reason}; the log says at which line"
+    )
+
+
+def _from_trace(stream: BinaryIO, piece: bytes, start: int) -> bytes:
+    """Returns what follows from where the next trace begins; nothing if none does.
+
+    Args:
+        stream: What comes after `piece`; is read up to that trace.
+        piece: What was read last.
+        start: From where in it a trace may begin.
+    """
+    while (found := _TRACE_TAG.search(piece, start)) is None:
+        more = _read(stream, _PIECE_BYTES)
+        if not more:
+            return b""
+        piece, start = piece[max(start, len(piece) - _TAG_BYTES) :] + more, 0
+    return piece[found.start() :]
+
+
+# A character that XML forbids, in place of what the encoding does not have.
+_NO_CHARACTER = "\uffff"
+_MARKS = "tracecloak.no-character"
+_BYTES_OF_CODE_UNITS = {
+    b"\xff\xfe": "utf-16",
+    b"\xfe\xff": "utf-16",
+    b"<\0": "utf-16-le",
+    b"\0<": "utf-16-be",
+}
+
+
+def _marked(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return _NO_CHARACTER, error.end
+
+
+codecs.register_error(_MARKS, _marked)
+
+
+def _searchable(stream: BinaryIO) -> tuple[str | None, BinaryIO]:
+    """Returns a stream whose ASCII characters are single bytes, and its encoding if that is known.
+
+    That is what `_from_trace` can search: any encoding that expat reads but UTF-16.
+    """
+    first = _read(stream, 2)
+    encoding = _BYTES_OF_CODE_UNITS.get(first)
+    joined = _Joined(first, stream)
+    if encoding is None:
+        return None, cast(BinaryIO, joined)
+    recoder = _Joined(b"", joined, codecs.getincrementaldecoder(encoding)(_MARKS))
+    return "utf-8", cast(BinaryIO, recoder)
+
+
+class _Joined:
+    """A stream that begins with bytes which were read of it, and is decoded if need be."""
+
+    def __init__(
+        self,
+        first: bytes,
+        rest: BinaryIO | _Joined,
+        decoder: codecs.IncrementalDecoder | None = None,
+    ) -> None:
+        self._first = first
+        self._rest = rest
+        self._decoder = decoder
+
+    def read(self, size: int) -> bytes:
+        """Returns some bytes, mostly as many as asked for; none at the end."""
+        while not self._first:
+            piece = self._rest.read(size)
+            if self._decoder is None:
+                return piece
+            self._first = self._decoder.decode(piece, not piece).encode("utf-8")
+            if not piece:
+                break
+        data, self._first = self._first[:size], self._first[size:]
+        return data
 
 
 def reader(how: SourceFormat, path: str) -> XesReader:
     """Returns what reads a file of this format; see `transforms.formats.registry`."""
-    return XesReader()
+    return XesReader(how.goes_on)

@@ -111,11 +111,11 @@ class ReleaseFolder:
 
     def discard(self) -> None:
         """Removes the files of a run that was cut off, and keeps what it decided."""
-        _remove(self.staging)
+        remove_folder(self.staging)
 
     def clear(self) -> None:
         """Removes the workplace: the release is finished, given up, or never drew anything."""
-        _remove(self.workplace)
+        remove_folder(self.workplace)
 
     def write(self, name: str, content: Callable[[BinaryIO], None]) -> OutputFile:
         """Writes a file into the staging folder; the same content gives the same file again.
@@ -200,7 +200,7 @@ class ReleaseFolder:
         # Where version 0.1 kept what is internal.
         earlier = FileSystems.join(self.output, "_internal", f"run_id={self.release_id}")
         for folder in (self.final, self.workplace, internal, earlier):
-            _remove(folder)
+            remove_folder(folder)
 
 
 def beside(output: str) -> str:
@@ -215,7 +215,7 @@ def beside(output: str) -> str:
     return f"{scheme}{separator}{folder}{slash}_incomplete-{name}"
 
 
-def _remove(folder: str) -> None:
+def remove_folder(folder: str) -> None:
     """Removes a folder with all that is in it, if it is there."""
     if is_on_this_machine(folder):
         if FileSystems.exists(folder):

@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from functools import partial
@@ -28,7 +28,9 @@ from tests.support.ledgers import account, contend, python, reservation
 from tracecloak.pipelines.budget import database as ledger_database
 from tracecloak.pipelines.budget import reading
 from tracecloak.pipelines.budget.entries import Entry, problems
+from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.budget.ledger import Ledger, LedgerError, LedgerUnavailable, Reservation
+from tracecloak.pipelines.budget.table import read_entries
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 
 NOBODY = 65534
@@ -499,19 +501,19 @@ def test_who_comes_second_decides_again(
     # Without SQLite's write lock, as on a server: both read, one inserts, the other must see it.
     monkeypatch.setattr(ledger._database, "is_shared", True)
     other = Ledger(f"sqlite:///{path}", {"a": account()}, new=True)
-    read = Ledger._read
+    read = read_entries
     n_reads = []
 
     def overtaken(connection: Any) -> list[Entry]:
         entries = read(connection)
         n_reads.append(len(entries))
         if len(n_reads) == 1:
-            monkeypatch.setattr(Ledger, "_read", staticmethod(read))
+            monkeypatch.setattr("tracecloak.pipelines.budget.ledger.read_entries", read)
             other.reserve(reservation(1, epsilon="0.6"))
-            monkeypatch.setattr(Ledger, "_read", staticmethod(overtaken))
+            monkeypatch.setattr("tracecloak.pipelines.budget.ledger.read_entries", overtaken)
         return entries
 
-    monkeypatch.setattr(Ledger, "_read", staticmethod(overtaken))
+    monkeypatch.setattr("tracecloak.pipelines.budget.ledger.read_entries", overtaken)
     with pytest.raises(BudgetExhausted, match=r"spent 0\.6"):
         ledger.reserve(reservation(2, epsilon="0.6"))
     assert n_reads == [0, 1]
@@ -791,6 +793,23 @@ class Model:
                 charge["state"] = "void"
         return 0
 
+    def states(self) -> dict[tuple[Any, ...], str]:
+        """The last state of each charge, in the order in which they were first reserved."""
+        return {(c["identity"], c["epsilon"], c["delta"]): c["state"] for c in self.charges}
+
+    def restore(self, backup: Mapping[tuple[Any, ...], str]) -> None:
+        """The ledger forgot what came after a backup, and was told: nothing is given back."""
+        kept = {
+            # What was voided later is charged as it was then, or was never charged.
+            charge: backup.get(charge, "") if state == "void" else state
+            for charge, state in self.states().items()
+        }
+        self.charges = [
+            {"identity": identity, "epsilon": epsilon, "delta": delta, "state": state}
+            for (identity, epsilon, delta), state in kept.items()
+            if state
+        ]
+
 
 def code_of(call: Callable[[], object]) -> int:
     try:
@@ -802,13 +821,26 @@ def code_of(call: Callable[[], object]) -> int:
 
 def check_against_the_model(path: Path, rng: np.random.Generator) -> int:
     """Runs one sequence on an empty ledger; returns how many reservations did not fit."""
-    ledger = Ledger(f"sqlite:///{path}", {"a": account()}, new=True)
+    Ledger(f"sqlite:///{path}", new=True)
     execute(path, "DELETE FROM tracecloak_ledger")
+    store = KeyStore(Path(tempfile.mkdtemp(dir=path.parent)))
+    ledger = Ledger(f"sqlite:///{path}", {"a": account()}, store=store)
     model = Model(Fraction(1), Fraction(1, 100_000))
+    n_kept, backup = 0, model.states()
     n_refused = 0
     for _ in range(rng.integers(2, 16)):
         release, key = f"r{rng.integers(3)}", "kl"[rng.integers(2)]
-        others = ["draw", "commit", "void", "forfeit", "withdraw", "cap"]
+        others = [
+            "draw",
+            "commit",
+            "void",
+            "forfeit",
+            "withdraw",
+            "cap",
+            "back up",
+            "restore",
+            "restore",
+        ]
         kind = rng.choice([*["reserve"] * 4, *others])
         if kind == "reserve":
             config = "cd"[rng.integers(2)]
@@ -838,6 +870,17 @@ def check_against_the_model(path: Path, rng: np.random.Generator) -> int:
             declared = account(str(float(cap)))
             got = code_of(partial(ledger.declare_account, declared, "me", "why not"))
             model.cap, expected = min(cap, Fraction(1)), 0
+        elif kind == "back up":
+            n_kept, backup = len(ledger.entries()), model.states()
+            got = expected = 0
+        elif kind == "restore":
+            expected = 0 if len(ledger.entries()) > n_kept else 2  # nothing to accept
+            execute(path, f"DELETE FROM tracecloak_ledger WHERE seq > {n_kept}")
+            assert bool(ledger.complaints()) == (expected == 0)
+            got = code_of(partial(ledger.accept, "me", "the disk broke"))
+            model.restore(backup)
+            assert ledger.complaints() == []
+            n_kept, backup = len(ledger.entries()), model.states()
         else:
             got = code_of(lambda r=release, k=key: ledger.void("/out", r, k))  # type: ignore[misc]
             expected = model.void(release, key)
@@ -849,8 +892,19 @@ def check_against_the_model(path: Path, rng: np.random.Generator) -> int:
     assert balance.is_exceeded == (model.spent("epsilon") > model.cap)
     assert balance.n_open == sum(charge["state"] in ("open", "drawn") for charge in model.charges)
     assert balance.n_releases == sum(charge["state"] != "void" for charge in model.charges)
+    last = {entry.charge: entry for entry in ledger.entries() if entry.is_of_charge}
+    assert model.states() == {
+        ((e.release_id, e.key_fingerprint, e.config_digest), *e.values()): _STATES[e.action]
+        for e in last.values()
+    }
     assert ledger.verify() == []
     return n_refused
+
+
+_STATES = {
+    "reserve": "open", "draw": "drawn", "commit": "committed", "void": "void",
+    "forfeit": "forfeited", "withdraw": "withdrawn",
+}  # fmt: skip
 
 
 def test_random_sequences_agree_with_a_naive_model(path: Path) -> None:

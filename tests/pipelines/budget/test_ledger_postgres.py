@@ -23,8 +23,9 @@ from tests.support.ledgers import ROOT, account, contend, reservation
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.case_sketch import CaseSketch
 from tracecloak.pipelines.budget.key_store import KeyStore
-from tracecloak.pipelines.budget.ledger import Ledger, LedgerError, LedgerUnavailable, migrate
+from tracecloak.pipelines.budget.ledger import Ledger, LedgerError, LedgerUnavailable
 from tracecloak.pipelines.budget.noted_cases import NotedCases, erase, note_cases
+from tracecloak.pipelines.budget.table import migrate, read_entries
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 from tracecloak.transforms.batch.case_sketches import SketchFile, WrittenSketch
 from tracecloak.transforms.keys import KeyReference
@@ -293,7 +294,7 @@ def test_a_locked_table_is_told_and_waited_for(url: str) -> None:
 def test_a_connection_that_breaks_is_made_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Ledger(url, {"a": account()}, new=True)
     broken = []
-    read = Ledger._read
+    read = read_entries
 
     def breaking(connection: sa.Connection) -> Any:
         if not broken:
@@ -302,7 +303,7 @@ def test_a_connection_that_breaks_is_made_again(url: str, monkeypatch: pytest.Mo
             time.sleep(0.2)
         return read(connection)
 
-    monkeypatch.setattr(Ledger, "_read", staticmethod(breaking))
+    monkeypatch.setattr("tracecloak.pipelines.budget.ledger.read_entries", breaking)
     ledger.reserve(reservation())
     assert broken
     assert ledger.balance("a").n_releases == 1

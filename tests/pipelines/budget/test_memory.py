@@ -208,7 +208,7 @@ def test_a_run_cut_off_between_the_ledger_and_the_copy_alarms_nobody(
     assert len(ledger.entries()) == 3
     assert opened().complaints() == []
     with monkeypatch.context() as patch:  # after the key store has counted, before the ledger has
-        patch.setattr(Ledger, "_read", staticmethod(_interrupted))
+        patch.setattr("tracecloak.pipelines.budget.ledger.read_entries", _interrupted)
         with pytest.raises(KeyboardInterrupt):
             ledger.reserve(reservation(2))
     KeyStore.next_generation(ledger._memory._store)  # type: ignore[union-attr]

@@ -12,7 +12,8 @@ import pytest
 from tests.support.ledgers import account, reservation
 from tests.support.releasing import as_typed, csv_log, small_rows, tracecloak
 from tracecloak.pipelines.budget.key_store import KeyStore, KeyStoreError, Receipt
-from tracecloak.pipelines.budget.ledger import Ledger, migrate
+from tracecloak.pipelines.budget.ledger import Ledger
+from tracecloak.pipelines.budget.table import migrate
 from tracecloak.schemas.errors import UsageError
 
 # What version 0.1.0 made, character by character.

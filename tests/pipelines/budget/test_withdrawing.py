@@ -8,8 +8,17 @@ from typing import Any
 
 import pytest
 
-from tests.support.releasing import as_typed, csv_log, ledger_entries, small_rows, tracecloak
+from tests.support.releasing import (
+    as_typed,
+    csv_log,
+    key_files,
+    ledger_entries,
+    small_rows,
+    tracecloak,
+)
+from tests.support.stream_runs import run, stream_config
 from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 
@@ -70,6 +79,7 @@ def test_a_withdrawn_release_is_gone_and_stays_spent(
     assert tracecloak(*other, "--ledger", f"sqlite:///{tmp_path}/keys/ledger.db") == 2
     assert "was withdrawn on" in capsys.readouterr().err
     assert actions(tmp_path) == before
+    assert not list(tmp_path.glob("_incomplete-*/*"))  # and no workplace is left of either
     assert as_typed(*command, "r2") == 0
     assert latest(tmp_path) is None
     assert not (tmp_path / "out" / "latest.json").exists()
@@ -121,3 +131,41 @@ def test_what_was_cut_off_is_finished_by_the_same_command(
     assert latest(tmp_path) == "r1"
     assert tracecloak(*common, "--release_id", "r2") == 2
     assert "was withdrawn" in capsys.readouterr().err
+
+
+def test_an_epoch_of_a_stream_is_withdrawn_with_all_its_steps_and_not_begun_again(
+    command: list[object],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Catches steps that stay, a key with which more are drawn, and another epoch that goes too."""
+    monkeypatch.setattr("tracecloak.pipelines.stream.run._run", str)  # stopped before it ends
+    for epoch in ("1", "2"):
+        run(stream_config(tmp_path, epoch=epoch), ())
+    published = tmp_path / "out" / "run_id=ward"
+    step = published / "epoch=1" / "product=dfg" / "view=window" / "step-000000.json"
+    step.parent.mkdir(parents=True)
+    step.write_text("{}")
+    assert (published / "epoch=1" / "manifest.json").exists()
+    n_keys = len(key_files(tmp_path / "keys"))
+    assert n_keys == 3  # and that of identities, which all epochs share
+    assert as_typed(*command, "ward") == 2
+    assert "each epoch of a stream as NAME@EPOCH" in capsys.readouterr().err
+    assert as_typed(*command, "ward@1") == 0
+    assert "withdrawn" in capsys.readouterr().out
+    assert [path.name for path in published.iterdir()] == ["epoch=2"]
+    assert len(key_files(tmp_path / "keys")) == n_keys - 1
+    last = ledger_entries(tmp_path / "keys")[-1]
+    assert (last.action, last.release_id) == ("withdraw", "ward@1")
+    assert last.facts["by"] == "A. Officer"
+    others = {
+        "key_store": str(tmp_path / "keys2"),
+        "ledger": f"sqlite:///{tmp_path}/keys/ledger.db",
+    }
+    for changes in ({}, others):
+        with pytest.raises(UsageError, match="withdrawn"):
+            run(stream_config(tmp_path, epoch="1", **changes), ())
+    assert [path.name for path in published.iterdir()] == ["epoch=2"]
+    assert as_typed(*command, "ward@2") == 0
+    assert not published.exists()

@@ -27,6 +27,7 @@ from tests.support.releasing import (
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.budget.key_store import KeyStore, KeyStoreError
 from tracecloak.pipelines.release import run as release_module
+from tracecloak.pipelines.runners import reach
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
 
@@ -295,6 +296,24 @@ def test_what_goes_to_another_machine_is_spent_before_it_goes(
     assert actions(keys) == ["reserve", "draw"]
     assert tracecloak(*common) == 0
     assert actions(keys) == ["reserve", "draw", "commit"]
+
+
+def test_workers_that_cannot_write_are_found_out_before_anything_is_drawn(
+    common: list[object],
+    out: Path,
+    keys: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Catches a release on a shared disk that is paid for, and which its workers cannot write."""
+    monkeypatch.setattr(release_module, "is_local", lambda runner: runner == "InMemory")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reach, "_write", str)
+        assert tracecloak(*common, "--runner", "FnApiRunner") == 2
+    assert "cannot write into" in capsys.readouterr().err
+    assert actions(keys) == ["reserve", "void"]
+    assert visible(out) == key_files(keys) == list(out.parent.glob("_incomplete-*/*")) == []
+    assert tracecloak(*common, "--runner", "FnApiRunner") == 0
 
 
 def test_where_nobody_can_tell_what_is_visible_the_spend_stays(

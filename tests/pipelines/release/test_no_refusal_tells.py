@@ -141,7 +141,9 @@ def written(folder: Path, log: Sequence[Record]) -> Path:
 # --- releases -------------------------------------------------------------------------------------
 
 
-def configuration(folder: Path, method: str, given: Mapping[str, Any], log: Path) -> Path:
+def configuration(
+    folder: Path, method: str, given: Mapping[str, Any], log: Path, runner: str
+) -> Path:
     """Writes the configuration of a release of everything in every format."""
     params = {name: list(v) if isinstance(v, tuple) else v for name, v in given.items()}
     for name, declaration in params.get("attributes", {}).items():
@@ -154,7 +156,7 @@ def configuration(folder: Path, method: str, given: Mapping[str, Any], log: Path
         columns["individual_id"] = "person"
     body = {
         "input": str(log), "output": str(folder / "out"), "key_store": str(folder / "keys"),
-        "method": method, "params": params, "columns": columns, "runner": "InMemory",
+        "method": method, "params": params, "columns": columns, "runner": runner,
         "release_id": "r", "formats": ["parquet", "xes", "csv"], "parts": 2, "shards": 2,
         "max_error_ratio": 1.0,
     }  # fmt: skip
@@ -163,9 +165,16 @@ def configuration(folder: Path, method: str, given: Mapping[str, Any], log: Path
     return path
 
 
-def release(folder: Path, method: str, given: Mapping[str, Any], log: Sequence[Record]) -> int:
+def release(
+    folder: Path,
+    method: str,
+    given: Mapping[str, Any],
+    log: Sequence[Record],
+    runner: str = "InMemory",
+) -> int:
     """Releases a log, and returns the exit code."""
-    return tracecloak("release", configuration(folder, method, given, written(folder, log)))
+    path = configuration(folder, method, given, written(folder, log), runner)
+    return tracecloak("release", path)
 
 
 # What a run says, whatever is in the log: no number but those of what is released.
@@ -173,7 +182,8 @@ _SAID = [
     re.compile(rf"^(?:\S+ \S+ INFO )?(?:{words})$")
     for words in (
         r"made a new ledger, in which nothing is spent: ledger \S+", r"read input 1 of 1",
-        r"next: [a-z_]+", r"wrote log\.(?:xes|csv)\.gz", r"committed release r",
+        r"next: [a-z_]+", r"decided: [a-z-]+", r"wrote log\.(?:xes|csv)\.gz",
+        r"committed release r",
         r"released  \S+", r"manifest  \S+", r"holds     .*", r"advice    .*",
     )
 ]  # fmt: skip
@@ -205,6 +215,38 @@ def test_a_release_comes_of_every_log_and_says_no_number_of_it(
 ) -> None:
     fix_key(monkeypatch)
     code = release(tmp_path, method, METHODS[method].examples[number], LOGS[log])
+    told = capfd.readouterr()
+    assert code == 0, told.err
+    check_words(told.out + told.err)
+
+
+# One of each way in which a rigorous release is made: counts, a log that is drawn, one with times
+# and attributes, a tree, a query of its own.
+_WAYS = [
+    "private-dfg", "variant-histogram", "markov-log", "private-log", "process-tree",
+    "laplace-variants",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("method", "number", "log"),
+    [
+        at_night(*next(example for example in EXAMPLES if example[0] == method), log)
+        for method in _WAYS
+        for log in ("empty", "one", "all")
+    ],
+)
+def test_so_it_is_on_beam(
+    method: str,
+    number: int,
+    log: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Catches a stage of the pipeline that fails on what the driver in memory takes."""
+    fix_key(monkeypatch)
+    code = release(tmp_path, method, METHODS[method].examples[number], LOGS[log], "FnApiRunner")
     told = capfd.readouterr()
     assert code == 0, told.err
     check_words(told.out + told.err)

@@ -185,8 +185,18 @@ def test_a_log_without_events_yields_nothing():
         assert batches(source, required=NAMES) == []
 
 
-def test_column_names_are_not_known_beforehand():
-    assert XesReader().column_names(io.BytesIO(b"not even XML")) is None
+@pytest.mark.parametrize("behind", ["", "<trace><event>&", "<event></log>", "</log></log>"])
+def test_the_head_alone_is_looked_at_beforehand(behind):
+    """Catches a refusal before anything is paid that is by what a trace holds."""
+    assert (
+        XesReader().column_names(io.BytesIO(f"<?xml version='1.0'?><log>{behind}".encode())) is None
+    )
+
+
+@pytest.mark.parametrize("head", ["", "not even XML", "<logs/>", "<!DOCTYPE log><log/>", "<?xml"])
+def test_what_is_no_log_is_refused_by_its_head(head):
+    with pytest.raises(InputSchemaError):
+        XesReader().column_names(io.BytesIO(head.encode()))
 
 
 def test_case_prefix_is_for_traces_only():

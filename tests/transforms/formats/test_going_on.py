@@ -1,0 +1,426 @@
+"""Readers that go on: what one record can cause is that record's end, and never the file's.
+
+Where a release promises a true epsilon, no case may decide by its text whether there is one.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import logging
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO, cast
+
+import fastavro
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.transforms.formats import avro as avro_format
+from tracecloak.transforms.formats import csv as csv_format
+from tracecloak.transforms.formats import jsonl as jsonl_format
+from tracecloak.transforms.formats import xes as xes_format
+from tracecloak.transforms.formats.avro import AvroReader
+from tracecloak.transforms.formats.base import Reader
+from tracecloak.transforms.formats.csv import CsvReader
+from tracecloak.transforms.formats.jsonl import JsonLinesReader
+from tracecloak.transforms.formats.parquet import ParquetReader
+from tracecloak.transforms.formats.registry import FORMATS, SourceFormat
+from tracecloak.transforms.formats.xes import XesReader
+
+Read = tuple[list[tuple[str | None, ...]], list[int], list[int]]
+
+
+class Drops:
+    """A stream that gives few bytes at a time."""
+
+    def __init__(self, data: bytes, size: int) -> None:
+        self._stream = io.BytesIO(data)
+        self._size = size
+
+    def read(self, size: int = -1) -> bytes:
+        return self._stream.read(self._size if size < 0 else min(size, self._size))
+
+
+def read(
+    reader: Reader, data: bytes, wanted: Sequence[str], size: int = 1 << 20, batch_rows: int = 1000
+) -> Read:
+    """(rows, their record numbers, those of malformed records), once the batches are checked."""
+    rows: list[tuple[str | None, ...]] = []
+    records: list[int] = []
+    malformed: list[int] = []
+    for batch in reader.read(cast(BinaryIO, Drops(data, size)), wanted, (), batch_rows):
+        batch.columns.validate(full=True)
+        assert batch.columns.num_rows == len(batch.records) <= batch_rows
+        assert batch.columns.schema.names == list(wanted)
+        rows += zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        records += batch.records.tolist()
+        malformed += batch.malformed.tolist()
+    numbers = sorted([*records, *malformed])
+    assert len(set(numbers)) == len(numbers)
+    return rows, records, malformed
+
+
+def test_every_format_of_ours_goes_on_where_it_is_told_to() -> None:
+    for name in ("xes", "csv", "parquet", "avro", "jsonl"):
+        for goes_on in (False, True):
+            made: Any = FORMATS.named(name).open_reader(SourceFormat(goes_on=goes_on), f"a.{name}")
+            assert made.goes_on is goes_on
+
+
+# --- XES ------------------------------------------------------------------------------------------
+
+KEYS = ("case:concept:name", "concept:name")
+
+
+def trace(case: str, *activities: str, prefix: str = "") -> str:
+    events = "".join(
+        f'<{prefix}event><string key="concept:name" value="{name}"/></{prefix}event>'
+        for name in activities
+    )
+    name = f'<string key="concept:name" value="{case}"/>'
+    return f"<{prefix}trace>{name}{events}</{prefix}trace>"
+
+
+FAULTS = {
+    "token": '<trace><event><string key="' + "x" * 5_000 + '" value=""/></event></trace>',
+    "tokens": '<trace a="' + "x" * 9_000 + '"><event></event></trace>',
+    "trace": "<trace>" + "<event><string/></event>" * 800 + "</trace>",
+    "control": '<trace><event><string key="concept:name" value="\x01"/></event></trace>',
+    "ampersand": "<trace><event>a & b</event><event></event></trace>",
+    "bracket": '<trace><event><string key="concept:name" value="<"/></event></trace>',
+    "same attribute": '<trace a="1" a="2"><event></event></trace>',
+    "open event": "<trace><event></trace>",
+    "event in event": "<trace><event><event></event></event></trace>",
+    "event in list": "<trace><list><event></event></list></trace>",
+    "deep": "<trace>" + "<list>" * 300 + "</list>" * 300 + "</trace>",
+    "names": "<trace>" + "".join(f"<{'n' * 90}{i}/>" for i in range(50)) + "</trace>",
+    "doctype": "<trace><!DOCTYPE log [<!ENTITY a 'b'>]><event></event></trace>",
+    "entity": "<trace><event>&a;</event></trace>",
+    "second declaration": '<trace><?xml version="1.0"?><event></event></trace>',
+    "comment": "<trace><!-- a -- b --></trace>",
+}  # fmt: skip
+
+
+@pytest.fixture
+def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xes_format, "_TOKEN_BYTES", 4_000)
+    monkeypatch.setattr(xes_format, "_TRACE_BYTES", 10_000)
+    monkeypatch.setattr(xes_format, "_NAME_CHARACTERS", 2_000)
+    monkeypatch.setattr(xes_format, "_PIECE_BYTES", 700)
+
+
+@pytest.mark.usefixtures("small_bounds")
+@pytest.mark.parametrize("size", [1, 97, 1 << 20])
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+def test_a_trace_with_a_fault_is_left_out_and_no_other(fault: str, size: int) -> None:
+    """Wherever it stands; and without going on it is an error, so that nobody overlooks it."""
+    sound = [trace("a", "A", "B"), trace("b", "C"), trace("c", "A")]
+    rows = [[("a", "A"), ("a", "B")], [("b", "C")], [("c", "A")]]
+    for place in range(4):
+        text = "".join(["<log>", *sound[:place], fault, *sound[place:], "</log>"])
+        found = read(XesReader(True), text.encode(), KEYS, size)
+        before = sum(map(len, rows[:place]))
+        after = [before + 1 + i for i in range(sum(map(len, rows[place:])))]
+        assert found[0] == [row for each in rows for row in each]
+        assert found[1] == [*range(before), *after]
+        assert found[2] == [before]
+        with pytest.raises(InputSchemaError):
+            read(XesReader(), text.encode(), KEYS, size)
+
+
+@pytest.mark.usefixtures("small_bounds")
+@pytest.mark.parametrize("encoding", ["utf-8", "iso-8859-1", "cp1252", "utf-16", "utf-16-be"])
+@pytest.mark.parametrize("prefix", ["", "x:", "é:"])
+def test_so_it_is_in_every_encoding_and_under_every_prefix(encoding: str, prefix: str) -> None:
+    fault = f"<{prefix}trace><{prefix}event>&</{prefix}event></{prefix}trace>"
+    traces = [trace("ä", "A", prefix=prefix), fault, fault, trace("b", "ü", prefix=prefix)]
+    declared = encoding.removesuffix("-be")
+    head = f"<?xml version='1.0' encoding='{declared}'?><{prefix}log>"
+    data = "".join([head, *traces, f"</{prefix}log>"]).encode(encoding)
+    assert read(XesReader(True), data, KEYS, 5) == ([("ä", "A"), ("b", "ü")], [0, 3], [1, 2])
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le"])
+def test_bytes_of_no_character_cost_the_trace_that_has_them(encoding: str) -> None:
+    bad = {"utf-8": b"\xff", "utf-16-le": b"\x00\xdc"}[encoding]
+    head = f"<?xml version='1.0' encoding='{encoding[:6]}'?><log>" + trace("a", "A")
+    data = (head + '<trace><event><string key="').encode(encoding) + bad
+    data += ('"/></event></trace>' + trace("b", "B") + "</log>").encode(encoding)
+    assert read(XesReader(True), data, KEYS) == ([("a", "A"), ("b", "B")], [0, 2], [1])
+
+
+@pytest.mark.usefixtures("small_bounds")
+def test_whatever_stands_in_one_trace_the_others_are_read() -> None:
+    """Mutations of a trace that neither begin nor end one: its own events alone may be lost."""
+    around = [trace("a", "A", "B"), trace("z", "C")]
+    expected = [("a", "A"), ("a", "B"), ("z", "C")]
+    pieces = [
+        b"<",
+        b">",
+        b"&",
+        b'"',
+        b"/",
+        b"\xff",
+        b"\0",
+        b"<event>",
+        b"</event>",
+        b"</log>",
+        b"-->",
+    ]
+    draw = random.Random(5)
+    changed = 0
+    for _ in range(400):
+        inner = bytearray(trace("m", "M", "N").encode())[len("<trace>") : -len("</trace>")]
+        for _ in range(draw.randrange(1, 4)):
+            place = draw.randrange(len(inner))
+            inner[place : place + draw.randrange(3)] = draw.choice(pieces)
+        data = f"<log>{around[0]}<trace>".encode() + inner + f"</trace>{around[1]}</log>".encode()
+        rows, _, malformed = read(XesReader(True), data, KEYS, draw.choice([3, 50, 1 << 20]))
+        assert [row for row in rows if row[0] in ("a", "z")] == expected
+        changed += bool(malformed)
+    assert changed > 100
+
+
+def test_a_value_of_200_mb_is_passed_over_without_being_held() -> None:
+    import tracemalloc
+
+    def pieces() -> Iterator[bytes]:
+        yield f'<log>{trace("a", "A")}<trace><event><string key="concept:name" value="'.encode()
+        yield from (b"x" * (1 << 20) for _ in range(200))
+        yield f'"/></event></trace>{trace("b", "B")}</log>'.encode()
+
+    class Stream:
+        def __init__(self) -> None:
+            self.pieces, self.rest = pieces(), b""
+
+        def read(self, size: int) -> bytes:
+            self.rest = self.rest or next(self.pieces, b"")
+            data, self.rest = self.rest[:size], self.rest[size:]
+            return data
+
+    tracemalloc.start()
+    try:
+        found = list(XesReader(True).read(cast(BinaryIO, Stream()), KEYS, (), 100))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert [a for batch in found for a in batch.columns[1].to_pylist()] == ["A", "B"]
+    assert peak < 80 << 20
+
+
+def test_a_column_that_no_event_has_is_told_and_does_not_end_the_reading(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    logging.getLogger("tracecloak").addHandler(caplog.handler)
+    line = json.dumps({"who": "x"}).encode()
+    for reader, data in (
+        (XesReader(True), f"<log>{trace('a', 'A')}</log>".encode()),
+        (JsonLinesReader(True), line),
+    ):
+        caplog.clear()
+        [batch] = reader.read(io.BytesIO(data), ("step",), ("step",), 10)
+        assert batch.columns.column("step").null_count == batch.columns.num_rows == 1
+        assert "no column 'step'" in caplog.text
+
+
+# --- CSV ------------------------------------------------------------------------------------------
+
+FIELDS = ("case", "step")
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv_format, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(csv_format, "RECORD_BYTES", 400)
+    monkeypatch.setattr(csv_format, "_CHUNK_BYTES", 30)
+
+
+LONG = {
+    "plain": "x" * 2_000,
+    "quoted": '"' + "x" * 2_000 + '"',
+    "lines": '"' + "a,b\r\n" * 500 + '"',
+    "quotes": '"' + 'a""\nb,"",""' * 300 + '"',
+    "goes on behind its quote": '"' + "x\n" * 500 + '"x"' + "y" * 300,
+}
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("line_break", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("long", LONG.values(), ids=LONG.keys())
+def test_a_record_that_is_too_long_is_passed_over_to_its_end(long: str, line_break: str) -> None:
+    """What stands in its quotes is never read for records."""
+    sound = [(f"c{i}", f"s{i % 3}") for i in range(60)]
+    for place in (0, 30, 60):
+        lines = [f"{case},{step}" for case, step in sound]
+        lines.insert(place, f"{long},s")
+        data = line_break.join(["case,step", *lines, ""]).encode()
+        numbers = [n for n in range(61) if n != place]
+        assert read(CsvReader(goes_on=True), data, FIELDS) == (sound, numbers, [place])
+        with pytest.raises(InputSchemaError):
+            read(CsvReader(), data, FIELDS)
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("n_after", [0, 3, 500])
+def test_a_quote_that_is_never_closed_takes_the_rest_and_that_is_told(
+    n_after: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    logging.getLogger("tracecloak").addHandler(caplog.handler)
+    lines = ["case,step", *(f"c{i},s" for i in range(50)), '"d,s', *["e,s"] * n_after]
+    found = read(CsvReader(goes_on=True), "\n".join(lines).encode(), FIELDS)
+    assert found == ([(f"c{i}", "s") for i in range(50)], list(range(50)), [50])
+    assert "a quote is never closed" in caplog.text
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_records_that_are_short_enough_are_those_that_python_reads() -> None:
+    draw = random.Random(3)
+    n_long = 0
+    for _ in range(15):
+        fields = [
+            "".join(draw.choices('a"\n,\0é', k=draw.choice([0, 1, 5, 40, 600])))
+            for _ in range(2 * draw.randrange(1, 40))
+        ]
+        rows = list(zip(fields[::2], fields[1::2], strict=True))
+        text = io.StringIO(newline="")
+        csv.writer(text, lineterminator=draw.choice(["\n", "\r\n"])).writerows([FIELDS, *rows])
+        found, records, malformed = read(CsvReader(goes_on=True), text.getvalue().encode(), FIELDS)
+        assert found == [rows[record] for record in records]
+        assert sorted([*records, *malformed]) == list(range(len(rows)))
+        assert all(sum(map(len, rows[record])) > 300 for record in malformed)
+        n_long += len(malformed)
+    assert n_long > 5
+
+
+@pytest.mark.parametrize(
+    ("encoding", "bad"), [("utf-8", b"\xff\xfe"), ("ascii", b"\xc3"), ("utf-16-le", b"\x00\xdc")]
+)
+def test_what_the_encoding_does_not_have_costs_the_record_that_asks_for_it(
+    encoding: str, bad: bytes
+) -> None:
+    parts = ["case,other,step\na,", ",A\nb,", "x,B\nc,", ",", "x\nd,,D\n"]
+    data = b"".join([
+        parts[0].encode(encoding), parts[1].encode(encoding), bad, parts[2].encode(encoding),
+        parts[3].encode(encoding), bad, parts[4].encode(encoding),
+    ])  # fmt: skip
+    reader = CsvReader(encoding=encoding, goes_on=True)
+    assert read(reader, data, FIELDS) == ([("a", "A"), ("b", "B"), ("d", "D")], [0, 1, 3], [2])
+    assert read(reader, data, ("case", "other"))[1:] == ([0, 2, 3], [1])
+
+
+def test_a_header_that_is_not_in_the_encoding_is_refused() -> None:
+    with pytest.raises(InputSchemaError, match="not encoded"):
+        CsvReader(goes_on=True).column_names(io.BytesIO("fall,tätigkeit\n".encode("latin-1")))
+    names = CsvReader(goes_on=True).column_names(io.BytesIO(b"case,step\na,\xff\n"))
+    assert names == ["case", "step"]  # though a record is not, in the same bytes
+
+
+# --- JSON lines -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [1, 1.5, True, None, [1], 1 << 70, "x"])
+def test_a_type_that_cannot_be_a_time_or_a_name_makes_records_malformed(value: object) -> None:
+    """Alone in a batch, where it is the type of all."""
+    line = json.dumps({"c": value, "a": value, "t": value}).encode()
+    columns = ColumnMapping("c", "a", "t").resolve(None, False, goes_on=True)
+    for raw in JsonLinesReader(True).read(io.BytesIO(line), columns.wanted, columns.required, 9):
+        events, rejects = columns.canonicalise(raw.columns, raw.records, raw.malformed, 0)
+        assert (events.num_rows, rejects.num_rows) == (0, 1)
+
+
+def test_a_line_that_is_too_long_or_too_deep_is_malformed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonl_format, "LINE_BYTES", 50_000)
+    monkeypatch.setattr(jsonl_format, "_CHUNK_BYTES", 1_000)
+    lines = [
+        '{"a": "1"}', '{"a": "' + "x" * 60_000 + '"}', '{"a": ' + "[" * 20_000 + "}",
+        '{"a": ' + "9" * 20_000 + "}", '{"a": "2"}',
+    ]  # fmt: skip
+    found = read(JsonLinesReader(True), "\n".join(lines).encode(), ("a",))
+    assert found == ([("1",), ("2",)], [0, 4], [1, 2, 3])
+
+
+# --- Parquet and Avro -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["plain", "dictionary", "large"])
+def test_text_of_parquet_that_is_no_utf_8_costs_its_record(kind: str) -> None:
+    values = [b"A", b"\xff", b"C", None, b"\xc3", b"F"]
+    table = pa.table({"case": pa.array(list("abcdef")), "step": pa.array(values, pa.binary())})
+    as_text = table.set_column(
+        1, "step", pa.array(values, pa.binary()).view(pa.string())
+    )  # as writers do that do not look
+    if kind == "large":
+        large = pa.array(values, pa.large_binary()).view(pa.large_string())
+        as_text = table.set_column(1, "step", large)
+    stream = io.BytesIO()
+    pq.write_table(as_text, stream, use_dictionary=kind == "dictionary")
+    data = stream.getvalue()
+    rows = [("a", "A"), ("c", "C"), ("d", None), ("f", "F")]
+    found: list[Any] = []
+    for batch in ParquetReader(True).read(io.BytesIO(data), FIELDS, (), 4):
+        batch.columns.validate(full=True)
+        found.append((batch.columns.to_pylist(), batch.records.tolist(), batch.malformed.tolist()))
+    assert [tuple(row.values()) for each in found for row in each[0]] == rows
+    assert [each[1:] for each in found] == [([0, 2, 3], [1]), ([5], [4])]
+    with pytest.raises(InputSchemaError):
+        list(ParquetReader().read(io.BytesIO(data), FIELDS, (), 4))
+
+
+SCHEMA: Any = {
+    "type": "record",
+    "name": "Event",
+    "fields": [
+        {"name": "case", "type": "string"},
+        {"name": "step", "type": ["null", "string"]},
+        {"name": "other", "type": "string"},
+    ],
+}
+
+
+def avro(rows: Sequence[tuple[str, str | None, str]], sync_interval: int) -> bytes:
+    stream = io.BytesIO()
+    records = [dict(zip(("case", "step", "other"), row, strict=True)) for row in rows]
+    fastavro.writer(stream, SCHEMA, records, sync_interval=sync_interval)
+    return stream.getvalue()
+
+
+def test_text_of_avro_that_is_no_utf_8_costs_its_record() -> None:
+    rows = [("a", "A", "x"), ("b", "@@@", "x"), ("c", None, "###"), ("d", "@@@", "x")]
+    data = avro(rows, 1 << 20).replace(b"@@@", b"\xff\xfe\xfd").replace(b"###", b"\xff\xfe\xfd")
+    found = read(AvroReader(True), data, FIELDS)
+    assert found == ([("a", "A"), ("c", None)], [0, 2], [1, 3])
+    with pytest.raises(InputSchemaError):
+        read(AvroReader(), data, FIELDS)
+
+
+def test_a_block_of_avro_that_is_too_long_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(avro_format, "BLOCK_BYTES", 3_000)
+    monkeypatch.setattr(avro_format, "_SKIPPED_BYTES", 100)
+    long = ("long", "x" * 5_000, "")
+    for place in (0, 2, 4):
+        rows = [(case, case.upper(), "") for case in "abcd"]
+        data = avro([*rows[:place], long, *rows[place:]], 1)
+        found = read(AvroReader(True), data, FIELDS)
+        numbers = [n for n in range(5) if n != place]
+        assert found == ([row[:2] for row in rows], numbers, [place])
+        with pytest.raises(InputSchemaError):
+            read(AvroReader(), data, FIELDS)
+        with pytest.raises(InputSchemaError):  # what ends within it is cut off all the same
+            read(AvroReader(True), data[: data.index(b"xxx") + 9], FIELDS)
+
+
+def test_types_that_a_file_declares_are_known_before_a_value_is_read() -> None:
+    stream = io.BytesIO()
+    pq.write_table(pa.table({"case": ["a"], "step": [1]}), stream)
+    for reader, data in ((ParquetReader(), stream.getvalue()), (AvroReader(), avro([], 1))):
+        declared = reader.empty(io.BytesIO(data), ("step", "none", "case"))
+        [*read_types] = (b.columns.schema for b in reader.read(io.BytesIO(data), FIELDS, (), 9))
+        assert declared.num_rows == 0 and declared.schema.names == ["step", "case"]
+        assert all(declared.schema.field(f.name).type == f.type for s in read_types for f in s)
+    assert np.asarray(declared.column("case")).size == 0
