@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol, cast
 
 from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.pipelines.budget.accounts import load_accounts
 from tracecloak.pipelines.budget.balance import charges_of
+from tracecloak.pipelines.budget.database import place_of
 from tracecloak.pipelines.budget.key_store import KeyStore, Receipt
 from tracecloak.pipelines.budget.ledger import Ledger
 from tracecloak.pipelines.budget.noted_cases import note_cases
@@ -172,6 +173,43 @@ class Books:
         """
         state = self.ledger.state(receipt.output, receipt.release_id, receipt.key_fingerprint)
         return receipt.left_machine or state not in (None, "reserve", "void")
+
+    def was_given_up(self, receipt: Receipt) -> bool:
+        """Returns whether somebody gave a release up, elsewhere: its key is destroyed here, too.
+
+        Raises:
+            UsageError: It was begun with another ledger, which alone knows.
+            LedgerError: The ledger cannot be read.
+        """
+        output, release_id = receipt.output, receipt.release_id
+        begun_with = self.store.ledger_of(output, release_id)
+        if begun_with is not None and place_of(begun_with) != self.ledger.place:
+            raise UsageError(
+                f"release_id {release_id!r} in {output} was begun with {place_of(begun_with)}, and "
+                "is not finished; name that ledger, or give the release up in it with `tracecloak "
+                "ledger forfeit`"
+            )
+        if self.ledger.state(output, release_id, receipt.key_fingerprint) != "forfeit":
+            return False
+        replace(self.folder, staging_area=receipt.staging_area).clear()
+        self.store.forget(output, release_id)
+        return True
+
+    def check_payer(self, receipt: Receipt, account: str) -> None:
+        """Makes sure that the account pays that a release was charged to before it was cut off.
+
+        Raises:
+            UsageError: It was another.
+            LedgerError: The ledger cannot be read.
+        """
+        of_release = receipt.output, receipt.release_id, receipt.key_fingerprint
+        for entry in charges_of(self.ledger.entries(), *of_release)[-1:]:
+            if entry.account != account:
+                raise UsageError(
+                    f"release_id {receipt.release_id!r} in {receipt.output} drew noise before it "
+                    f"was cut off, and account {entry.account!r} paid; set account to "
+                    f"{entry.account!r}, or choose another release_id"
+                )
 
     def void(self, key_fingerprint: str) -> bool:
         """Nothing of the release is visible: what was reserved is free again, if nothing was drawn.

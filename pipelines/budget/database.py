@@ -213,6 +213,15 @@ def _address(url: str) -> sa.URL:
     return address
 
 
+def place_of(url: str) -> str:
+    """Returns how messages name the database at a URL.
+
+    Raises:
+        UsageError: The URL is none.
+    """
+    return _place(_address(url))
+
+
 def _place(address: sa.URL) -> str:
     if address.get_backend_name() == "sqlite":
         return f"ledger {Path(str(address.database)).absolute()}"

@@ -63,7 +63,7 @@ class Reservation:
         method: Name of the method.
         spends: How epsilon and delta are shared within the release, JSON values; fractions may
             stand for decimals.
-        config_digest: Digest of the configuration.
+        config_digest: Digest of the configuration without its filters, as in the manifest.
         key_fingerprint: Tells release keys apart.
         dataset: What the configuration calls the data, or None: it says nothing. Kept in the
             details of the entry; it tells no charge from another.

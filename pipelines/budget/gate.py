@@ -10,8 +10,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tracecloak.schemas.errors import UsageError
+
+if TYPE_CHECKING:
+    from tracecloak.pipelines.budget.ledger import Ledger
 
 
 @dataclass(frozen=True)
@@ -37,17 +41,32 @@ class Gate:
             UsageError: The reservation was given back or given up meanwhile: nothing is drawn.
             LedgerError: The ledger cannot be used.
         """
-        try:
-            found = json.loads(Path(self.path).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise UsageError(
-                f"release {self.release_id!r} in {self.output} was ended meanwhile, so nothing is "
-                "drawn for it; run the command again, which reserves anew"
-            ) from None
+        self._ledger().draw(self.output, self.release_id, self.key_fingerprint)
+
+    def check_open(self) -> None:
+        """Makes sure, before the release appears, that nobody gave it up meanwhile.
+
+        Raises:
+            UsageError: Somebody did, with whatever key store: nothing appears.
+            LedgerError: The ledger cannot be used.
+        """
+        state = self._ledger().state(self.output, self.release_id, self.key_fingerprint)
+        if state not in ("draw", "commit"):
+            raise self._ended()
+
+    def _ledger(self) -> Ledger:
         from tracecloak.pipelines.budget.key_store import KeyStore
         from tracecloak.pipelines.budget.ledger import Ledger
 
-        store = KeyStore(Path(self.path).parents[1])
-        Ledger(found["ledger"], store=store).draw(
-            self.output, self.release_id, self.key_fingerprint
+        path = Path(self.path)
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise self._ended() from None
+        return Ledger(found["ledger"], store=KeyStore(path.parents[1]))
+
+    def _ended(self) -> UsageError:
+        return UsageError(
+            f"release {self.release_id!r} in {self.output} was ended meanwhile, so nothing more is "
+            "drawn or released for it; run the command again, which reserves anew"
         )

@@ -440,6 +440,14 @@ class KeyStore:
             write_private(path, json.dumps({"ledger": ledger_url}).encode())
         return Gate(str(path), output, release_id, key_fingerprint)
 
+    def ledger_of(self, output: str, release_id: str) -> str | None:
+        """Returns the URL of the ledger that an unfinished release is charged to, if it is known.
+
+        That is from the moment on in which it could draw.
+        """
+        text = self.read(str(self._path(output, release_id, ".gate").relative_to(self._folder)))
+        return None if text is None else str(json.loads(text)["ledger"])
+
     def all_unfinished(self) -> list[Receipt]:
         """Returns the receipts whose keys are there."""
         receipts = []

@@ -47,7 +47,7 @@ def forfeit(
         Where it would have been.
 
     Raises:
-        UsageError: Nothing of it is open.
+        UsageError: Nothing of it is open, or it is visible: then it is finished.
         RetryLater: A run of it is at work on this machine.
         LedgerError: The ledger cannot be used.
         KeyStoreError: The key store cannot be used.
@@ -67,6 +67,13 @@ def forfeit(
                 "`tracecloak ledger resume` lists those that have one"
             )
         for entry in open_charges:
+            if Books(store, ledger, folder).shown(entry.key_fingerprint) == "release":
+                Books(store, ledger, folder).finish(entry.key_fingerprint)
+                raise UsageError(
+                    f"release {release_id!r} in {place} is visible and complete, which the ledger "
+                    "says now, too, so there is nothing to give up; take it back with `tracecloak "
+                    "ledger withdraw`"
+                )
             Books(store, ledger, folder).forfeit(entry.key_fingerprint, by, reason)
     return folder.final
 

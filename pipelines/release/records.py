@@ -65,7 +65,7 @@ def reservation_of(
         adjacency=guarantee.adjacency,
         method=method.name,
         spends=tuple(part.to_json() for part in spends),
-        config_digest=config.digest,
+        config_digest=without_filters(config).digest,  # others may read the ledger
         key_fingerprint=key_fingerprint,
         dataset=config.dataset,
     )

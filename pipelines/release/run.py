@@ -139,8 +139,11 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
 
         books.check_not_withdrawn()
         receipt = store.unfinished(output, release_id)
+        if receipt is not None and books.was_given_up(receipt):
+            receipt = None
         if receipt is not None and books.has_drawn(receipt):
             source, files = _to_go_on_with(config, source, receipt, files)
+            books.check_payer(receipt, config.account)
             fingerprint = _fingerprint(config, store, files)
             receipt.check_same(fingerprint, config.digest)
             folder = replace(folder, staging_area=receipt.staging_area)
@@ -209,19 +212,19 @@ def _there_already(
     """
     folder = books.folder
     receipt = books.store.receipt(folder.output, folder.release_id)
-    if receipt is None:
+    if receipt is None or books.shown(receipt.key_fingerprint) != "release":
         raise UsageError(
-            f"release_id {folder.release_id!r} exists in {folder.output}, and this key store "
-            "cannot tell whether it was made of this input; use the key_store of that run, or "
-            "choose another release_id"
+            f"release_id {folder.release_id!r} exists in {folder.output}, and was made with "
+            "another key store, so this one cannot tell whether it was made of this input; use the "
+            "key_store of that run, or choose another release_id"
         )
-    is_cut_off = receipt.state == "reserved"  # after its commit
-    if is_cut_off:
-        source, files = _as_it_was(source, receipt, files)
+    if receipt.state == "reserved":  # cut off after its commit: visible, whatever is read now
         books = replace(books, folder=replace(folder, staging_area=receipt.staging_area))
-    receipt.check_same(_fingerprint(config, books.store, files), config.digest)
-    if is_cut_off:
         books.finish(receipt.key_fingerprint)
+        receipt = replace(receipt, state="committed")
+        if receipt.files is not None and set(receipt.files) <= set(files):
+            source, files = _as_it_was(source, receipt, files)
+    receipt.check_same(_fingerprint(config, books.store, files), config.digest)
     if not FileSystems.exists(internal_statement_path(books.store, folder)):
         write_internal_statement(config, source, books, dead_letter, receipt.key_fingerprint)
     return Outcome(folder, True, dead_letter.folder, _came_out(folder))
@@ -353,7 +356,14 @@ def _run(
 ) -> None:
     manifest = manifest_of(config, folder, key.fingerprint)
     run = Run(
-        config.method, config.method_params, folder.release_id, key, config.digest, draws, sketch
+        config.method,
+        config.method_params,
+        folder.release_id,
+        key,
+        config.digest,
+        draws,
+        sketch,
+        draws.before and draws.before.check_open,
     )
     if options is None:
         _run_in_memory(config, source, dead_letter, run, folder, manifest)

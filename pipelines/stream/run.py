@@ -341,7 +341,7 @@ def _paid(
         adjacency=guarantee.adjacency,
         method=f"stream of {config.product}",
         spends=tuple(part.to_json() for part in spends),
-        config_digest=name.config_digest,
+        config_digest=without_filters(config).digest,  # others may read the ledger
         key_fingerprint=fingerprint,
         dataset=config.dataset,
     )

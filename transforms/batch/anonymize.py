@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, cast
@@ -49,6 +49,8 @@ class Run:
         config_digest: Digest of the configuration.
         draws: Where decisions are made and kept; it pickles.
         sketch: Where the sketch of the cases goes; None: none is made.
+        check_open: Called before the release appears; raises where it was given up meanwhile. None:
+            whoever gives it up ends the run's key, and that must do.
     """
 
     method: str
@@ -58,6 +60,7 @@ class Run:
     config_digest: str
     draws: Draws = field(default_factory=Unkept)
     sketch: SketchFile | None = None
+    check_open: Callable[[], None] | None = None
 
     @property
     def by_individual(self) -> bool:

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import Protocol, cast
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # names what is encoded
 from tracecloak.anonymizers.contract.method import Decision
@@ -17,6 +17,18 @@ from tracecloak.transforms.files import read_if_there, write_new
 from tracecloak.transforms.keys import KeyReference
 
 _N_MAC = 32
+
+
+class Gate(Protocol):
+    """What a release passes before it draws, and asks before it appears."""
+
+    def __call__(self) -> None:
+        """Notes that noise is drawn from now on; raises where it must not be."""
+        ...
+
+    def check_open(self) -> None:
+        """Raises where the release was given up meanwhile."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -30,12 +42,12 @@ class KeptDraws:
         folder: On any Beam file system.
         key: Where the release's key is; with the release given up, it is gone, and nothing is
             drawn.
-        before: Called before anything is drawn; raises where it must not be.
+        before: What is passed before anything is drawn; raises where it must not be.
     """
 
     folder: str
     key: KeyReference
-    before: Callable[[], None] | None = None
+    before: Gate | None = None
 
     def once(
         self, round_name: str, randomness: Randomness, decide: Callable[[], Decision]

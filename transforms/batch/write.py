@@ -258,5 +258,7 @@ def commit(
     if not keeps_parts:
         folder.remove([part.path for part in parts])
     outputs = [*(parts if keeps_parts else []), *others, write_statement(folder, manifest)]
+    if run.check_open is not None:
+        run.check_open()
     folder.commit(manifest.to_json(outputs, method.verifies))
     _LOG.info("committed release %s", folder.release_id)

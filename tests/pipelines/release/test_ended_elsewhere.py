@@ -1,0 +1,171 @@
+"""A release that somebody else ended, overtook or paid for, or that appeared and was not noted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.releasing import (
+    as_typed,
+    csv_log,
+    ledger_entries,
+    manifest,
+    small_rows,
+    tracecloak,
+)
+from tracecloak.pipelines.budget.ledger import Ledger
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
+
+SIGNED = ("--by", "A. Officer", "--reason", "its input is gone")
+
+
+class Place:
+    """A folder with a log, an output, and key stores that share a ledger."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = csv_log(folder / "log.csv", list(small_rows(30)))
+        self.release_folder = folder / "out" / "run_id=r"
+
+    def run(self, *more: object, keys: str = "keys", log: Path | None = None) -> int:
+        return tracecloak(
+            "release", "--input", log or self.log, "--output", self.folder / "out", "--key_store",
+            self.folder / keys, "--ledger", self.ledger, "--method", "variant-histogram",
+            "--epsilon", 1, "--runner", "InMemory", "--parts", 1, "--release_id", "r",
+            "--cases_kept_days", 0, *more,
+        )  # fmt: skip
+
+    def officer(self, action: str, keys: str = "officers keys") -> int:
+        return as_typed(
+            "ledger", action, "--output", self.folder / "out", "--release_id", "r", *SIGNED,
+            "--key_store", self.folder / keys, "--ledger", self.ledger,
+        )  # fmt: skip
+
+    @property
+    def ledger(self) -> str:
+        return f"sqlite:///{self.folder}/keys/ledger.db"
+
+    @property
+    def actions(self) -> list[str]:
+        return [entry.action for entry in ledger_entries(self.folder / "keys")]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    assert as_typed("ledger", "new", "--key_store", tmp_path / "keys") == 0
+    return Place(tmp_path)
+
+
+@pytest.fixture
+def cut_off(place: Place) -> Iterator[Callable[..., None]]:
+    """Runs a release that ends where a step begins, as if its machine had failed."""
+
+    def run(owner: type, step: str, keys: str = "keys") -> None:
+        def fail(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(owner, step, fail)
+            assert place.run(keys=keys) in (6, 7)
+
+    yield run
+
+
+def test_what_an_officer_gives_up_meanwhile_does_not_appear(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches a commit without a fence: the officer's key store has no key to destroy."""
+    remove = ReleaseFolder.remove
+
+    def slow(self: ReleaseFolder, names: list[str]) -> None:
+        remove(self, names)
+        assert place.officer("forfeit") == 0
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ReleaseFolder, "remove", slow)
+        assert place.run("--formats", "csv") == 2
+    assert "was ended meanwhile" in capsys.readouterr().err
+    assert not place.release_folder.exists()
+    assert place.actions == ["reserve", "draw", "forfeit"]
+
+    # What the message says is true: another run reserves anew, with another key.
+    assert place.run("--formats", "csv") == 0
+    assert place.actions[3:] == ["reserve", "draw", "commit"]
+    first, second = (e.key_fingerprint for e in ledger_entries(place.folder / "keys")[::3])
+    assert first != second == manifest(place.release_folder)["randomness"]["key_fingerprint"]
+
+
+def test_a_release_of_another_key_store_is_not_taken_for_ones_own(
+    place: Place, cut_off: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    cut_off(ReleaseFolder, "commit")
+    other = csv_log(place.folder / "other.csv", list(small_rows(20)))
+    assert place.run("--epsilon", 3, keys="other keys", log=other) == 0
+    assert place.run() == 2
+    assert "was made with another key store" in capsys.readouterr().err
+    ends = [(e.epsilon, e.action) for e in ledger_entries(place.folder / "keys")]
+    assert ("1", "commit") not in ends and ("3", "commit") in ends
+    assert not list((place.folder / "keys").glob("operator/r-*/statement.md"))
+    assert place.officer("forfeit", keys="keys") == 0
+    assert place.actions[-1] == "forfeit"
+    assert manifest(place.release_folder)["guarantee"]["epsilon"] == 3.0
+
+
+def test_what_is_visible_is_noted_whatever_became_of_its_input(
+    place: Place, cut_off: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    cut_off(ReleaseFolder, "point_latest")
+    assert place.release_folder.exists() and place.actions[-1] == "draw"
+    csv_log(place.log, list(small_rows(31)))
+    assert place.run() == 2
+    told = capsys.readouterr().err
+    assert "is committed in" in told and "the input changed since" in told
+    assert "give the release up" not in told
+    assert place.actions == ["reserve", "draw", "commit"]
+    assert (place.folder / "out" / "latest.json").exists()
+
+
+def test_what_is_visible_is_not_given_up_but_finished(
+    place: Place, cut_off: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    cut_off(ReleaseFolder, "point_latest")
+    assert place.officer("forfeit", keys="keys") == 2
+    assert "is visible and complete" in capsys.readouterr().err
+    assert place.actions == ["reserve", "draw", "commit"]
+    assert place.officer("withdraw") == 0
+    assert not place.release_folder.exists()
+
+
+def test_the_account_that_paid_goes_on_paying(
+    place: Place, cut_off: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    cut_off(ReleaseFolder, "commit")
+    assert place.run("--account", "other") == 2
+    assert "account 'default' paid" in capsys.readouterr().err
+    assert place.actions == ["reserve", "draw"]
+    assert place.run() == 0
+
+
+def test_another_ledger_ends_nothing_of_the_first(
+    place: Place, cut_off: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches a key that is destroyed as the other ledger knows of no draw."""
+    cut_off(ReleaseFolder, "commit")
+    other = f"sqlite:///{place.folder}/other.db"
+    Ledger(other, new=True)
+    log = csv_log(place.folder / "changed.csv", list(small_rows(20)))
+    assert place.run("--ledger", other, log=log) == 2
+    assert f"was begun with ledger {place.folder}/keys/ledger.db" in capsys.readouterr().err
+    assert Ledger(other).entries() == []
+    assert place.run() == 0
+    assert place.actions == ["reserve", "draw", "commit"]
+
+
+def test_what_others_read_in_the_ledger_tells_no_value_of_a_filter(place: Place) -> None:
+    digests = set()
+    for name, value in (("r1", "case-1"), ("r2", "case-2")):
+        assert place.run("--where", f"case_id = {value}", "--release_id", name) == 0
+        digests |= {entry.config_digest for entry in ledger_entries(place.folder / "keys")}
+    assert len(digests) == 1
