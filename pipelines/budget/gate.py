@@ -51,7 +51,7 @@ class Gate:
             LedgerError: The ledger cannot be used.
         """
         state = self._ledger().state(self.output, self.release_id, self.key_fingerprint)
-        if state not in ("draw", "commit"):
+        if state in (None, "void", "forfeit", "withdraw"):
             raise self._ended()
 
     def _ledger(self) -> Ledger:

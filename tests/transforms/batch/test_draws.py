@@ -140,5 +140,5 @@ def test_a_gate_of_a_release_that_ended_is_closed(tmp_path: Path) -> None:
     gate = store.gate("out", "r", key.fingerprint, "sqlite://")
     assert b"sqlite" not in pickle.dumps(gate)  # a URL can have a password
     store.forget("out", "r")
-    with pytest.raises(UsageError, match="was ended meanwhile, so nothing is drawn"):
+    with pytest.raises(UsageError, match="was ended meanwhile, so nothing more is drawn"):
         gate()
