@@ -90,6 +90,7 @@ class Ledger:
         new: bool = False,
         store: KeyStore | None = None,
         after_loss: bool = False,
+        is_by_officer: bool = False,
     ) -> None:
         """Connects to a ledger.
 
@@ -104,9 +105,12 @@ class Ledger:
                 reserves; None: none does, and a ledger that is restored from a backup goes
                 unnoticed.
             after_loss: Whether to make one where this key store saw one that is gone, for `accept`.
+            is_by_officer: Whether one may be made though accounts are declared in another one that
+                this key store pays with; no configuration of a pipeline says so.
 
         Raises:
-            UsageError: There is no ledger, or it may not be used, or something else is there.
+            UsageError: There is no ledger, or it may not be used or made, or something else is
+                there.
             LedgerUnavailable: It does not answer, or others have it locked.
             LedgerError: There is none any more, and the key store saw one.
         """
@@ -132,6 +136,12 @@ class Ledger:
                 f"{self._database.place} does not exist, so what was spent before is not known: "
                 "correct ledger or key_store, or begin a ledger in which nothing is spent with "
                 "`tracecloak ledger new`, or with --new_ledger at the first release"
+            )
+        if self._memory is not None and not is_by_officer and self._memory.knows_others_with_caps():
+            raise UsageError(
+                f"{self._database.place} does not exist, and accounts are declared in another "
+                "ledger that this key store paid with: their caps would not hold in a fresh one. "
+                "Correct ledger, or have the privacy officer begin it with `tracecloak ledger new`"
             )
         try:
             self._make()
@@ -417,8 +427,8 @@ class Ledger:
         """
         if self._memory is None:
             return []
-        head = self._memory.head()
-        return self._memory.complaints(self.entries(), head)
+        copies = self._memory.copies()
+        return self._memory.complaints(self.entries(), copies)
 
     def check_remembered(self) -> None:
         """Makes sure that neither the ledger nor its key store has forgotten anything.
@@ -440,21 +450,21 @@ class Ledger:
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
         memory, details = self._memory, signed(by, reason)
-        head = None if memory is None else memory.head()
+        copies = [] if memory is None else memory.copies()
         complaints: list[str] = []
         n_before = 0
 
         def steps(entries: Sequence[Entry]) -> list[Step]:
             nonlocal complaints, n_before
             self._check_sound(entries)
-            complaints = [] if memory is None else memory.complaints(entries, head)
+            complaints = [] if memory is None else memory.complaints(entries, copies)
             if memory is None or not complaints:
                 raise UsageError(
                     f"{self._database.place} and the key store agree: there is nothing to accept"
                 )
             n_before = len(entries) + 1
-            accepted = {**memory.accepting(entries, head), **details}
-            return [("accept", nothing_columns(), accepted), *memory.forgotten(entries)]
+            accepted = {**memory.accepting(entries, copies), **details}
+            return [("accept", nothing_columns(), accepted), *memory.forgotten(entries, copies)]
 
         entries = self._append(steps)
         if memory is not None:

@@ -5,7 +5,8 @@ since. So has a key store that is restored, of its keys and receipts. Each is to
 
 * Beside the keys lies a copy of all entries that this key store saw. The ledger must have the last
   of them. It may have more: other key stores write into it, and a run can be cut off between the
-  ledger and the copy. A ledger that has it not is restored, cut off, or written anew.
+  ledger and the copy. A ledger that has it not is restored, cut off, or written anew. So is one at
+  another place that begins with the same entry: it is a copy of that ledger, and an older one.
 * Every reservation notes which key store made it, and as which of its reservations. The key store
   counts them, and counts before the ledger notes. One that has counted less than the ledger notes
   is restored, or used in two places.
@@ -18,8 +19,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from tracecloak.pipelines.budget.entries import Action, Charge, Entry, may_follow
@@ -37,7 +38,24 @@ _WAYS: Mapping[str, Sequence[Action]] = {
     "withdraw": ("reserve", "commit", "withdraw"),
 }
 
+# The files of the copies of all ledgers.
+_ALL = "ledgers/*.jsonl"
 _ACCEPT = "`tracecloak ledger accept --by NAME --reason TEXT` records what happened"
+
+
+@dataclass(frozen=True)
+class Copy:
+    """What a key store saw of one ledger.
+
+    Attributes:
+        name: Of the file that has it.
+        first_hash: Of the first entry, which tells one ledger from another.
+        head: The last entry.
+    """
+
+    name: str
+    first_hash: str
+    head: Entry
 
 
 class LedgerMemory:
@@ -60,16 +78,17 @@ class LedgerMemory:
         Raises:
             KeyStoreError: The key store cannot be read.
         """
-        lines = self._lines()
-        return Entry(**json.loads(lines[-1])) if lines else None
+        found = self._copy(self._own)
+        return None if found is None else found.head
 
-    def entries(self) -> list[Entry]:
-        """Returns all entries that this key store saw.
+    def copies(self) -> list[Copy]:
+        """Returns what this key store saw of all its ledgers.
 
         Raises:
             KeyStoreError: The key store cannot be read.
         """
-        return [Entry(**json.loads(line)) for line in self._lines()]
+        found = (self._copy(name) for name in sorted(self._store.names(_ALL)))
+        return [copy for copy in found if copy is not None]
 
     def knows_others(self) -> bool:
         """Returns whether this key store paid with other ledgers.
@@ -77,8 +96,17 @@ class LedgerMemory:
         Raises:
             KeyStoreError: The key store cannot be read.
         """
-        own = f"{self._name}.jsonl"
-        return any(name != own for name in self._store.names("ledgers/*.jsonl"))
+        return any(self._others())
+
+    def knows_others_with_caps(self) -> bool:
+        """Returns whether accounts are declared in other ledgers of this key store.
+
+        Raises:
+            KeyStoreError: The key store cannot be read.
+        """
+        return any(
+            entry.action == "account" for name in self._others() for entry in self._entries(name)
+        )
 
     def remember(self, entries: Sequence[Entry], is_accepted: bool = False) -> None:
         """Adds to the copy what a ledger has beyond it.
@@ -93,13 +121,12 @@ class LedgerMemory:
         Raises:
             KeyStoreError: The key store cannot be written.
         """
-        name = f"{self._name}.jsonl"
         with self._store.locked(f"{self._name}.lock"):
             head = self.head()
             if is_accepted:
-                self._store.write(name, _written(entries))
+                self._store.write(self._own, _written(entries))
             elif has(entries, head):
-                self._store.append(name, _written(entries[0 if head is None else head.seq :]))
+                self._store.append(self._own, _written(entries[0 if head is None else head.seq :]))
 
     def stamp(self) -> dict[str, Any]:
         """Returns what a reservation notes of the key store that makes it.
@@ -109,19 +136,21 @@ class LedgerMemory:
         """
         return {"store": self._store.identity(), "generation": self._store.next_generation()}
 
-    def complaints(self, entries: Sequence[Entry], head: Entry | None) -> list[str]:
+    def complaints(self, entries: Sequence[Entry], copies: Sequence[Copy]) -> list[str]:
         """Returns what ledger and key store do not agree on, a sentence each.
 
         Args:
             entries: All entries of the ledger.
-            head: What `head` returned before they were read, as others may write meanwhile.
+            copies: What `copies` returned before they were read, as others may write meanwhile.
 
         Raises:
             KeyStoreError: The key store cannot be read.
         """
         found = []
-        if head is not None and not has(entries, head) and not _is_accepted(entries, head):
-            found.append(lost_text(self._place, head))
+        lost = self._lost(entries, copies)
+        if lost:
+            is_here = lost[-1].name == self._own
+            found.append((lost_text if is_here else _older_text)(self._place, lost[-1].head))
         noted = self._noted(entries)
         if noted > self._store.generation():
             found.append(
@@ -131,12 +160,12 @@ class LedgerMemory:
             )
         return found
 
-    def accepting(self, entries: Sequence[Entry], head: Entry | None) -> dict[str, Any]:
+    def accepting(self, entries: Sequence[Entry], copies: Sequence[Copy]) -> dict[str, Any]:
         """Returns the details of an entry `accept`, which end the complaints."""
         noted = self._noted(entries)
         details: dict[str, Any] = {}
-        if head is not None and not has(entries, head):
-            details["lost"] = {"seq": head.seq, "hash": head.hash}
+        for copy in self._lost(entries, copies)[-1:]:
+            details["lost"] = {"seq": copy.head.seq, "hash": copy.head.hash}
         if noted > self._store.generation():
             details |= {"store": self._store.identity(), "generation": noted}
         return details
@@ -150,13 +179,15 @@ class LedgerMemory:
         self.remember(entries, is_accepted=True)
         self._store.next_generation(at_least=self._noted(entries))
 
-    def forgotten(self, entries: Sequence[Entry]) -> list[Step]:
+    def forgotten(self, entries: Sequence[Entry], copies: Sequence[Copy]) -> list[Step]:
         """Returns what to write into a ledger so that it knows again what the copy knows.
 
         What counts as spent in the copy counts again, and what was declared later than what the
-        ledger has is declared again. Nothing is taken away.
+        ledger has is declared again. Nothing is taken away. Of several copies that know more, it is
+        the one that knows most.
         """
-        seen = self.entries()
+        lost = self._lost(entries, copies)
+        seen = self._entries(lost[-1].name if lost else self._own)
         marked = {"again": True}
         steps: list[Step] = [
             (entry.action, asdict(entry), {**entry.facts, **marked})
@@ -176,9 +207,39 @@ class LedgerMemory:
                     steps.append((action, asdict(last), {**facts, **marked}))
         return steps
 
-    def _lines(self) -> list[str]:
-        """Returns the copy's whole lines: who was cut off left a part of one, or of its entry."""
-        text = self._store.read(f"{self._name}.jsonl") or ""
+    @property
+    def _own(self) -> str:
+        """The file of the copy of this ledger."""
+        return f"{self._name}.jsonl"
+
+    def _others(self) -> Iterator[str]:
+        """Yields the files of the copies of other ledgers."""
+        yield from (name for name in self._store.names(_ALL) if name != self._own)
+
+    def _lost(self, entries: Sequence[Entry], copies: Sequence[Copy]) -> list[Copy]:
+        """Returns the copies that know more of the ledger than it does; the last knows most."""
+        first_hash = entries[0].hash if entries else ""
+        lost = [
+            copy
+            for copy in copies
+            if (copy.name == self._own or copy.first_hash == first_hash)
+            and not has(entries, copy.head)
+            and not _is_accepted(entries, copy.head, copy.name == self._own)
+        ]
+        return sorted(lost, key=lambda copy: copy.head.seq)
+
+    def _copy(self, name: str) -> Copy | None:
+        lines = self._lines(name)
+        if not lines:
+            return None
+        return Copy(name, json.loads(lines[0])["hash"], Entry(**json.loads(lines[-1])))
+
+    def _entries(self, name: str) -> list[Entry]:
+        return [Entry(**json.loads(line)) for line in self._lines(name)]
+
+    def _lines(self, name: str) -> list[str]:
+        """Returns a copy's whole lines: who was cut off left a part of one, or of its entry."""
+        text = self._store.read(name) or ""
         return text.split("\n")[:-1]
 
     def _noted(self, entries: Sequence[Entry]) -> int:
@@ -203,16 +264,32 @@ def lost_text(place: str, head: Entry) -> str:
     )
 
 
+def _older_text(place: str, head: Entry) -> str:
+    return (
+        f"{place} lacks entry {head.seq} of {head.recorded_at[:19]}Z, which this key store saw in "
+        "this ledger at another place: it is an older copy of it. Nothing is released until the "
+        f"configuration names the newer one, or {_ACCEPT} if that is lost"
+    )
+
+
 def has(entries: Sequence[Entry], head: Entry | None) -> bool:
     """Returns whether a ledger has an entry that was seen of it, or nothing was seen."""
     return head is None or (len(entries) >= head.seq and entries[head.seq - 1].hash == head.hash)
 
 
-def _is_accepted(entries: Sequence[Entry], head: Entry) -> bool:
-    """Returns whether an entry says that another, which was seen, is lost."""
+def _is_accepted(entries: Sequence[Entry], head: Entry, is_here: bool) -> bool:
+    """Returns whether an entry says that another, which was seen, is lost.
+
+    Args:
+        entries: Of the ledger.
+        head: The one that was seen.
+        is_here: Whether it was seen at this place. Of one that was seen at another place it is
+            enough that the entry speaks of a later one, as only the last that was lost is named.
+    """
+    lost = [entry.facts.get("lost") or {} for entry in entries if entry.action == "accept"]
     return any(
-        entry.action == "accept" and (entry.facts.get("lost") or {}).get("hash") == head.hash
-        for entry in entries
+        found.get("hash") == head.hash or (not is_here and found.get("seq", 0) >= head.seq)
+        for found in lost
     )
 
 

@@ -38,6 +38,7 @@ def ledger_of(
     accounts: Mapping[str, Account] | None = None,
     new: bool = False,
     after_loss: bool = False,
+    is_by_officer: bool = False,
 ) -> Ledger:
     """Returns the ledger at a URL, or that in the key store, which remembers it; see `Ledger`.
 
@@ -47,4 +48,11 @@ def ledger_of(
     """
     if url is None and (new or after_loss):
         store.make_ledger_file()
-    return Ledger(url or store.ledger_url, accounts, new=new, store=store, after_loss=after_loss)
+    return Ledger(
+        url or store.ledger_url,
+        accounts,
+        new=new,
+        store=store,
+        after_loss=after_loss,
+        is_by_officer=is_by_officer,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,10 @@ _N_NAMES = 500
 _LONG_NAME = "n" * 2_000
 _LONG_CASE = 3_000
 _BAD = "not readable"
+# Lines that are no records, which only formats of lines can have.
+_NO_RECORDS: Mapping[str, list[str]] = defaultdict(
+    list, csv=["one field of many", ",;\t|" * 50], jsonl=["{", "\udcff\udcfe"]
+)
 _N_BAD = 2_000
 
 
@@ -95,7 +100,7 @@ def _bad_case(trial: Trial) -> str:
         place.write([*usual, case])
         ran = place.release(release_id=f"r{number}")
         expect(ran.code == 0, f"with one case of unreadable {what} the run ended with {ran.told}")
-    place.write(usual, [b'{"', b"\xff\xfe\x00", b"," * 50] * (_N_BAD // 3))
+    place.write(usual, _NO_RECORDS[trial.input_format] * (_N_BAD // 2))
     ran = place.release(release_id="lines")
     expect(ran.code == 0, f"with lines that are no records the run ended with {ran.told}")
     return f"{len(bad) + 1} logs, each with one case of {_N_BAD:,} unreadable records, released."

@@ -50,7 +50,7 @@ def write_log(
     columns: Sequence[str],
     records: Sequence[Record],
     case_id: str,
-    broken: Sequence[bytes] = (),
+    broken: Sequence[str] = (),
 ) -> None:
     """Writes a log.
 
@@ -61,16 +61,19 @@ def write_log(
         columns: Its columns.
         records: Its events, those of a case one after the other.
         case_id: The column of the case id.
-        broken: Lines that are no records, for a format of lines.
+        broken: Lines that are no records, for a format of lines; others go without.
     """
-    data = _WRITERS[name](how, path, columns, records, case_id)
-    if name in ("csv", "jsonl"):
-        data += b"".join(line + b"\n" for line in broken)
+    data = _WRITERS[name](how, path, columns, records, case_id, broken)
     path.write_bytes(gzip.compress(data, 1, mtime=0) if path.suffix == ".gz" else data)
 
 
 def _csv(
-    how: SourceFormat, path: Path, columns: Sequence[str], records: Sequence[Record], _: str
+    how: SourceFormat,
+    path: Path,
+    columns: Sequence[str],
+    records: Sequence[Record],
+    _: str,
+    broken: Sequence[str],
 ) -> bytes:
     is_tabs = path.name.removesuffix(".gz").endswith(".tsv")
     names = how.header or columns
@@ -78,17 +81,24 @@ def _csv(
     writer = csv.writer(text, delimiter=how.delimiter or ("\t" if is_tabs else ","))
     writer.writerows([names] if how.header is None else [])
     writer.writerows([record[name] for name in names] for record in records)
+    text.writelines(f"{line}\r\n" for line in broken)
     return text.getvalue().encode(how.encoding, "replace")
 
 
 def _jsonl(
-    how: SourceFormat, path: Path, columns: Sequence[str], records: Sequence[Record], _: str
+    how: SourceFormat,
+    path: Path,
+    columns: Sequence[str],
+    records: Sequence[Record],
+    _: str,
+    broken: Sequence[str],
 ) -> bytes:
-    return "".join(json.dumps(record) + "\n" for record in records).encode()
+    lines = [*(json.dumps(record) for record in records), *broken]
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
 
 
 def _parquet(
-    how: SourceFormat, path: Path, columns: Sequence[str], records: Sequence[Record], _: str
+    how: SourceFormat, path: Path, columns: Sequence[str], records: Sequence[Record], *_: object
 ) -> bytes:
     sink = io.BytesIO()
     rows = [{name: _utf8(value) for name, value in record.items()} for record in records]
@@ -97,7 +107,7 @@ def _parquet(
 
 
 def _avro(
-    how: SourceFormat, path: Path, columns: Sequence[str], records: Sequence[Record], _: str
+    how: SourceFormat, path: Path, columns: Sequence[str], records: Sequence[Record], *_: object
 ) -> bytes:
     # Avro's names have no colons, so a column that is called otherwise cannot be in a file of it.
     schema = {
@@ -112,7 +122,12 @@ def _avro(
 
 
 def _xes(
-    how: SourceFormat, path: Path, columns: Sequence[str], records: Sequence[Record], case_id: str
+    how: SourceFormat,
+    path: Path,
+    columns: Sequence[str],
+    records: Sequence[Record],
+    case_id: str,
+    *_: object,
 ) -> bytes:
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', "<log>"]
     last: object = None
@@ -139,7 +154,9 @@ def _utf8(value: str) -> str:
     return _NOT_UTF8.sub("?", value)
 
 
-_Writer = Callable[[SourceFormat, Path, Sequence[str], Sequence[Record], str], bytes]
+_Writer = Callable[
+    [SourceFormat, Path, Sequence[str], Sequence[Record], str, Sequence[str]], bytes
+]
 _WRITERS: Mapping[str, _Writer] = {
     "csv": _csv, "jsonl": _jsonl, "parquet": _parquet, "avro": _avro, "xes": _xes,
 }  # fmt: skip

@@ -179,8 +179,8 @@ class Place:
         shutil.rmtree(in_the_way.parent)
         return ran
 
-    def write(self, cases: Sequence[Case], broken: Sequence[bytes] = ()) -> None:
-        """Writes the log of this place anew."""
+    def write(self, cases: Sequence[Case], broken: Sequence[str] = ()) -> None:
+        """Writes the log of this place anew, with lines that are no records behind it."""
         trial = self._trial
         write_log(
             self.log,

@@ -115,6 +115,7 @@ def _opened(flags: Flags, new: bool = False, after_loss: bool = False) -> Ledger
         None if accounts is None else load_accounts(accounts),
         new,
         after_loss,
+        is_by_officer=True,
     )
 
 

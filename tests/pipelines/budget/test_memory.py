@@ -133,6 +133,50 @@ def test_a_second_ledger_of_one_key_store_is_told(
     assert "second.sqlite knows nothing of what was spent there" in caplog.text
 
 
+def test_a_second_ledger_where_caps_are_declared_in_the_first_is_the_officers_to_begin(
+    opened: Callable[..., Ledger], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches a configuration that gets round a cap by new_ledger and another ledger."""
+    opened().declare_account(account(), *OFFICER)
+    second, keys = f"sqlite:///{tmp_path / 'second.sqlite'}", tmp_path / "keys"
+    log = csv_log(tmp_path / "log.csv", list(small_rows(4)))
+    release = [
+        "release", "--input", log, "--output", tmp_path / "out", "--key_store", keys, "--ledger",
+        second, "--method", "variant-histogram", "--epsilon", 1, "--release_id", "r", "--runner",
+        "InMemory", "--account", "a",
+    ]  # fmt: skip
+    assert tracecloak(*release) == 2
+    assert "their caps would not hold in a fresh one" in capsys.readouterr().err
+    assert not (tmp_path / "second.sqlite").exists()
+    assert as_typed("ledger", "new", "--ledger", second, "--key_store", keys) == 0
+    assert as_typed(*release) == 0
+
+
+def test_an_older_copy_of_a_ledger_at_another_place_is_noticed_and_counts_again(
+    opened: Callable[..., Ledger], file: Path, tmp_path: Path
+) -> None:
+    """Catches a backup that a configuration names in place of the ledger."""
+    opened().reserve(reservation(0, "0.1"))
+    backup, moved = tmp_path / "backup.sqlite", tmp_path / "moved.sqlite"
+    shutil.copy(file, backup)
+    opened().reserve(reservation(1, "0.2"))
+    shutil.copy(file, moved)
+    store = KeyStore(tmp_path / "keys")
+    newer = Ledger(f"sqlite:///{moved}", store=store)
+    newer.check_remembered()  # it has all that was seen
+    newer.reserve(reservation(2, "0.3"))
+    with pytest.raises(LedgerError, match="lacks entry 3 .* it is an older copy of it"):
+        opened().check_remembered()  # which was left for the other
+    older = Ledger(f"sqlite:///{backup}", store=store)
+    with pytest.raises(LedgerError, match="backup.sqlite lacks entry 3 .* at another place"):
+        older.check_remembered()
+    older.accept(*OFFICER)
+    assert spent(older) == Fraction("0.6")
+    assert Ledger(f"sqlite:///{backup}", store=store).complaints() == []
+    others = KeyStore(tmp_path / "others")
+    assert Ledger(f"sqlite:///{file}", store=others).complaints() == []  # which saw nothing of it
+
+
 def test_each_key_store_that_saw_more_says_so_and_nothing_counts_twice(
     opened: Callable[..., Ledger], file: Path, tmp_path: Path
 ) -> None:
@@ -237,9 +281,9 @@ def test_who_reads_while_others_write_is_not_alarmed(opened: Callable[..., Ledge
     ledger.reserve(reservation(0))
     memory = ledger._memory
     assert memory is not None
-    head, entries = memory.head(), ledger.entries()
+    copies, entries = memory.copies(), ledger.entries()
     opened().reserve(reservation(1))  # another process with the same key store
-    assert memory.complaints(entries, head) == []
+    assert memory.complaints(entries, copies) == []
     memory.remember(entries)  # of an older state: what is newer stays
     found = memory.head()
     assert found is not None and found.seq == 2
