@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.budget.balance import balance_of
@@ -27,11 +28,13 @@ def _second_account(trial: Trial) -> str:
         expect(ran.code != 0, "an account with a cap paid for a release without a finite epsilon")
         expect(not place.paid(), "a refused release is charged")
         seen = f"No finite epsilon holds, and an account with a cap refused it ({ran.told})"
-        expect((ran := place.release(account=_OTHER)).code == 2, f"another account paid: {ran.told}")
+        expect(
+            (ran := place.release(account=_OTHER)).code == 2, f"another account paid: {ran.told}"
+        )
         return f"{seen}; another account was refused."
     expect((ran := place.release()).code == 0, f"a release within its caps ended with {ran.told}")
     file = _accounts_file(place, trial)
-    tried = {
+    tried: dict[str, dict[str, Any]] = {
         "without accounts": {},
         "with an accounts file whose caps are higher": {"accounts": file},
         "without its data set": {"dataset": None},

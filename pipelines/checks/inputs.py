@@ -72,7 +72,9 @@ def _refusal(trial: Trial) -> str:
     for number, (what, cases) in enumerate(found.items()):
         place.write(cases)
         ran = place.release(release_id=f"r{number}", **changes)
-        expect(ran == first, f"with {what} the run ended with {ran.told}, without with {first.told}")
+        expect(
+            ran == first, f"with {what} the run ended with {ran.told}, without with {first.told}"
+        )
     place.log.unlink()
     ran = place.release(release_id="none", input=(f"{place.folder}/nothing=1/",), **changes)
     expect(ran == first, f"without any file the run ended with {ran.told}, else with {first.told}")

@@ -135,7 +135,10 @@ def _xes(
         of_case = {n: v for n, v in record.items() if n.startswith(CASE_PREFIX)}
         if record[case_id] != last:
             lines += ["</trace>"] if last is not None else []
-            lines += ["<trace>", *_tags({n.removeprefix(CASE_PREFIX): v for n, v in of_case.items()})]
+            lines += [
+                "<trace>",
+                *_tags({n.removeprefix(CASE_PREFIX): v for n, v in of_case.items()}),
+            ]
             last = record[case_id]
         own = {n: v for n, v in record.items() if n not in of_case}
         lines += ["<event>", *_tags(own), "</event>"]
@@ -154,9 +157,7 @@ def _utf8(value: str) -> str:
     return _NOT_UTF8.sub("?", value)
 
 
-_Writer = Callable[
-    [SourceFormat, Path, Sequence[str], Sequence[Record], str, Sequence[str]], bytes
-]
+_Writer = Callable[[SourceFormat, Path, Sequence[str], Sequence[Record], str, Sequence[str]], bytes]
 _WRITERS: Mapping[str, _Writer] = {
     "csv": _csv, "jsonl": _jsonl, "parquet": _parquet, "avro": _avro, "xes": _xes,
 }  # fmt: skip

@@ -136,9 +136,7 @@ class MadeUp:
 
     def _filtered(self, column: str, value: str, is_stamp: bool = False) -> str:
         """Returns a value that the filters of a column let pass, made of another one."""
-        filters = [
-            w for w in self._config.where if self._columns.filtered.get(w.column) == column
-        ]
+        filters = [w for w in self._config.where if self._columns.filtered.get(w.column) == column]
         prefix = max((w.begins_with or "" for w in filters), key=len, default="")
         allowed = [v for w in filters for v in w.equals or () if _passes(v, filters)]
         if allowed:

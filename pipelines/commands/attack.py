@@ -1,6 +1,7 @@
-"""`tracecloak attack`: audits a configuration by attacks, or links finished releases.
+"""`tracecloak attack`: audits a configuration by attacks, checks it, or links finished releases.
 
-For the operator only: what it prints and writes was computed on raw data.
+For the operator only: what it prints and writes was computed on raw data, but for the checks, which
+look at none.
 """
 
 from __future__ import annotations
@@ -20,13 +21,17 @@ from tracecloak.schemas.errors import GuaranteeError, UsageError
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
-    """Adds those of a release and of the audit, or those of the linkage attack."""
+    """Adds those of a release and of the audit or the checks, or those of the linkage attack."""
     if "--linkage" in argv:
         parser.usage = (
             "tracecloak attack --linkage --original LOG --released RELEASE [RELEASE ...] "
             "--report FILE.json [FLAG ...]"
         )
         _add_linkage_flags(parser)
+        return
+    if "--checks" in argv:
+        parser.usage = "tracecloak attack [CONFIG.yaml] --checks --report FILE.json [FLAG ...]"
+        _add_check_flags(parser, argv, config)
         return
     parser.usage = "tracecloak attack [CONFIG.yaml] [FLAG ...]"
     parser.add_argument(
@@ -35,6 +40,13 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         default=None,
         help="attack finished releases by what somebody may know of a case instead; see "
         "attack --linkage --help",
+    )
+    parser.add_argument(
+        "--checks",
+        action="store_true",
+        default=None,
+        help="try ways round the budget on copies of the configuration instead, without any data; "
+        "see attack --checks --help",
     )
     parser.add_argument(
         "--releases",
@@ -50,6 +62,35 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         config,
         {"output": "Not looked at: nothing is released."},
     )
+
+
+def _add_check_flags(
+    parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None
+) -> None:
+    parser.add_argument(
+        "--checks", action="store_true", required=True, help="try ways round the budget"
+    )
+    parser.add_argument(
+        "--declared",
+        action="store_true",
+        default=None,
+        help="read from the configuration's ledger, which stays as it is, what the officer "
+        "declared, and try to get round that; by default nothing of it is read",
+    )
+    parser.add_argument(
+        "--report", required=True, help="JSON file to write; FILE.md is written beside it"
+    )
+    nothing = "Not looked at: copies have their own."
+    told = {
+        "input": "Paths or globs of the input files (required). Nothing of them is read; the "
+        "ending of the first name tells the format of the logs that are made up.",
+        "runner": "Beam runner of the copies, one of this machine; by default InMemory, whatever "
+        "the configuration says.",
+        "key_store": "Folder of keys and receipts, in which --declared finds the ledger; by "
+        "default TRACECLOAK_KEY_STORE or one in the home folder.",
+        **dict.fromkeys(("output", "release_id", "accounts"), nothing),
+    }
+    add_release_flags(parser, argv, config, told)
 
 
 def _add_linkage_flags(parser: argparse.ArgumentParser) -> None:
@@ -95,9 +136,11 @@ def run(given: Given) -> int:
     """Attacks, and writes the report.
 
     Raises:
-        GuaranteeError: The claim of the configuration is refuted.
+        GuaranteeError: The claim of the configuration is refuted, or a check does not hold.
     """
     flags = dict(given.flags)
+    if flags.pop("checks", False):
+        return _check(given.config, flags)
     if not flags.pop("linkage", False):
         return _audit(given.config, flags)
     if given.config is not None:
@@ -118,6 +161,28 @@ def _audit(config_path: str | None, flags: dict[str, Any]) -> int:
     config = load(config_path, {**flags, "output": "nowhere"})
     with showing_progress(with_runner=False):
         report = attack_configuration(config, n_releases)
+    written = write_report(report, path)
+    print("\n".join(summary_lines(report)))
+    print(f"report     {' and '.join(map(str, written))}")
+    if report.is_refuted:
+        raise GuaranteeError(report.verdict)
+    return 0
+
+
+def _check(config_path: str | None, flags: dict[str, Any]) -> int:
+    """Tries ways round the budget; raises GuaranteeError where one is open."""
+    from tracecloak.pipelines.checks.report import summary_lines, write_report
+    from tracecloak.pipelines.checks.run import check_configuration
+    from tracecloak.pipelines.commands.progress import showing_progress
+    from tracecloak.pipelines.release.config import load
+    from tracecloak.pipelines.runners.names import IN_MEMORY
+
+    path = file_to_write("report", flags.pop("report"))
+    with_declared = flags.pop("declared", False)
+    runner = flags.pop("runner", IN_MEMORY)
+    config = load(config_path, {**flags, "output": "nowhere"})
+    with showing_progress(with_runner=False):
+        report = check_configuration(config, runner, with_declared)
     written = write_report(report, path)
     print("\n".join(summary_lines(report)))
     print(f"report     {' and '.join(map(str, written))}")

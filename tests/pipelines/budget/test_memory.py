@@ -165,10 +165,10 @@ def test_an_older_copy_of_a_ledger_at_another_place_is_noticed_and_counts_again(
     newer = Ledger(f"sqlite:///{moved}", store=store)
     newer.check_remembered()  # it has all that was seen
     newer.reserve(reservation(2, "0.3"))
-    with pytest.raises(LedgerError, match="lacks entry 3 .* it is an older copy of it"):
+    with pytest.raises(LedgerError, match=r"lacks entry 3 .* it is an older copy of it"):
         opened().check_remembered()  # which was left for the other
     older = Ledger(f"sqlite:///{backup}", store=store)
-    with pytest.raises(LedgerError, match="backup.sqlite lacks entry 3 .* at another place"):
+    with pytest.raises(LedgerError, match=r"backup\.sqlite lacks entry 3 .* at another place"):
         older.check_remembered()
     older.accept(*OFFICER)
     assert spent(older) == Fraction("0.6")
