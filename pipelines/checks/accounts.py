@@ -48,7 +48,7 @@ def _second_account(trial: Trial) -> str:
     url = f"sqlite:///{place.folder / 'other.db'}"
     ran = place.release(release_id="second", ledger=url)
     expect(ran.code == 2, f"another ledger, which is not there, paid: {ran.told}")
-    expect(place.n_paid == 1, f"{place.n_paid} charges count as spent under a cap for one")
+    expect(place.n_paid == 1, f"charges under a cap for one: {place.n_paid}")
     return (
         "Beyond the cap every release was refused with exit code 4, also with a file of higher "
         "caps or without one; another account and another ledger were refused with 2."
@@ -93,8 +93,8 @@ def _two_at_once(trial: Trial) -> str:
     codes = sorted(ran.code for ran in ends)
     expect(
         place.n_paid == 1 and codes == [0, 4],
-        f"two releases at once, under a cap for one, ended with {codes[0]} and {codes[1]}, and "
-        f"{place.n_paid} charges count as spent",
+        f"two releases at once, under a cap for one, ended with {codes[0]} and {codes[1]}; charges "
+        f"that count as spent: {place.n_paid}",
     )
     return "One was released, the other was refused with exit code 4."
 

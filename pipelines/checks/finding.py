@@ -80,11 +80,11 @@ class ChecksReport:
     def verdict(self) -> str:
         """The outcome in a sentence."""
         failed, held = self.named("did not hold"), self.named("held")
-        left = len(self.named("not applicable"))
-        aside = f"; {left} do not apply" if left else ""
         if failed:
-            return f"{len(failed)} of {len(self.findings)} checks do not hold: {', '.join(failed)}"
-        return f"all {len(held)} checks hold{aside}"
+            n_applied = len(failed) + len(held)
+            return f"of {n_applied} checks these did not hold: {', '.join(failed)}"
+        left = len(self.named("not applicable"))
+        return f"all {len(held)} checks that apply held; not applicable: {left}"
 
 
 def expect(is_so: bool, otherwise: str) -> None:

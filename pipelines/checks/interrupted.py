@@ -17,7 +17,7 @@ def _cut_off(place: Place) -> None:
     expect(ran.code != 0, "a release over a file in its place ended with exit code 0")
     expect(
         place.n_paid == 1,
-        f"a run was cut off after it drew noise, and {place.n_paid} charges count as spent",
+        f"a run was cut off after it drew noise; charges that count as spent: {place.n_paid}",
     )
     expect(place.n_keys == 1, "a run was cut off after it drew noise, and its key is gone")
 
@@ -30,7 +30,7 @@ def _refund(trial: Trial) -> str:
     expect(ran.code == 0, f"the rerun on the same input ended with {ran.told}")
     made = place.bytes_of()
     expect(built == made, "the rerun drew other noise: its bytes are not those of the first run")
-    expect(place.n_paid == 1, f"{place.n_paid} charges count as spent after the rerun")
+    expect(place.n_paid == 1, f"charges that count as spent after the rerun: {place.n_paid}")
     seen = "The budget stayed spent and the key stayed; the rerun gave the same bytes and paid once"
     ran = place.release(release_id="another")
     expect(ran.code == 0, f"a release under another id ended with {ran.told}")
@@ -55,7 +55,7 @@ def _changed_input(trial: Trial) -> str:
     ran = place.release(parts=trial.config.parts + 1)
     expect(not place.is_visible(), "with another configuration the same key released")
     expect(ran.code == 2, f"with another configuration the rerun ended with {ran.told}")
-    expect(place.n_paid == 1, f"{place.n_paid} charges count as spent")
+    expect(place.n_paid == 1, f"charges that count as spent, in place of 1: {place.n_paid}")
     return "Every rerun was refused with exit code 2, and the budget stayed spent."
 
 
@@ -63,7 +63,7 @@ def _given_up(trial: Trial) -> str:
     place = trial.place("given-up")
     _cut_off(place)
     forfeit(place.store, place.ledger, str(place.output), "r", OFFICER, REASON)
-    expect(place.n_paid == 1, f"after ledger forfeit {place.n_paid} charges count as spent")
+    expect(place.n_paid == 1, f"charges that count as spent after ledger forfeit: {place.n_paid}")
     expect(place.n_keys == 0, "after ledger forfeit the key is still there")
     place.release()
     expect(
@@ -81,24 +81,30 @@ def _deleted_key(trial: Trial) -> str:
     ran = place.release()
     expect(
         ran.code != 0 or place.n_paid == 2,
-        f"the run drew anew under another key, and {place.n_paid} charge counts as spent",
+        "the run drew anew under another key, and paid nothing for it",
     )
-    return f"The run ended with {ran.told}, and {place.n_paid} charges count as spent."
+    return f"The run ended with {ran.told}; charges that count as spent: {place.n_paid}."
 
 
 def _changed_decision(trial: Trial) -> str:
     place = trial.place("changed-decision")
     _cut_off(place)
-    kept = [path for path in Path(place.workplace().decisions).rglob("*") if path.is_file()]
-    if not kept:
+    place.cut_off("other")
+    others = {path.name: path.read_bytes() for path in _kept(place, "other")}
+    if not others:
         raise NotApplicable("The method decides nothing that is kept between runs.")
-    for path in kept:
-        data = path.read_bytes()
-        path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    for path in _kept(place, "r"):
+        path.write_bytes(others[path.name])
     ran = place.release()
-    expect(ran.code != 0, "what somebody wrote in place of a decision was released")
-    expect(place.n_paid == 1, f"{place.n_paid} charges count as spent")
+    expect(ran.code != 0, "what somebody put in place of a decision was released")
+    expect(place.n_paid == 2, f"charges that count as spent, in place of 2: {place.n_paid}")
     return f"The rerun ended with {ran.told}; nothing was released, and the budget stayed spent."
+
+
+def _kept(place: Place, release_id: str) -> list[Path]:
+    """The files of what a run that was cut off decided."""
+    folder = Path(place.workplace(release_id).decisions)
+    return [path for path in folder.rglob("*") if path.is_file()]
 
 
 def _lost_decision(trial: Trial) -> str:
@@ -119,7 +125,7 @@ def _commit(trial: Trial) -> str:
     ran = place.cut_off_after_it_is_visible()
     expect(ran.code == 7, f"a run that was cut off after its rename ended with {ran.told}")
     expect(place.is_visible(), "nothing is visible of a release whose files were renamed")
-    expect(place.n_paid == 1, f"{place.n_paid} charges count as spent for a visible release")
+    expect(place.n_paid == 1, f"charges of a visible release that count as spent: {place.n_paid}")
     made = place.bytes_of()
     ran = place.release()
     expect(ran.code == 0, f"the run after it ended with {ran.told}")
@@ -147,7 +153,7 @@ def _finished(trial: Trial) -> str:
     ran = place.release()
     expect(ran.code == 2, f"a run under its id on another log ended with {ran.told}")
     expect(place.bytes_of() == made, "its bytes changed")
-    expect(place.n_paid == 1, f"{place.n_paid} charges count as spent")
+    expect(place.n_paid == 1, f"charges that count as spent, in place of 1: {place.n_paid}")
     return "It stayed as it was and was paid for once; another log was refused with exit code 2."
 
 
@@ -157,7 +163,7 @@ def _withdrawn(trial: Trial) -> str:
     withdraw(place.store, place.ledger, str(place.output), "r", OFFICER, REASON)
     ran = place.release()
     expect(not place.is_visible() and ran.code == 2, f"it was released again: {ran.told}")
-    expect(place.n_paid == 1, f"after ledger withdraw {place.n_paid} charges count as spent")
+    expect(place.n_paid == 1, f"charges that count as spent after ledger withdraw: {place.n_paid}")
     return "It stayed spent, and its id was refused with exit code 2."
 
 
@@ -195,7 +201,8 @@ CHECKS = (
     ),
     Check(
         "changed decision",
-        "A run is interrupted after it drew noise; somebody changes what it keeps for its rerun.",
+        "A run is interrupted after it drew noise; what it keeps for its rerun is replaced by what "
+        "another run keeps.",
         _changed_decision,
     ),
     Check(

@@ -35,7 +35,7 @@ def check_configuration(
     config: ReleaseConfig,
     runner: str = IN_MEMORY,
     with_declared: bool = False,
-    checks: Sequence[Check] = CHECKS,
+    checks: Sequence[Check] | None = None,
 ) -> ChecksReport:
     """Tries checks on copies of a configuration; reads and writes nothing that it names.
 
@@ -43,20 +43,31 @@ def check_configuration(
         config: The operator's.
         runner: Of the copies, one of this machine.
         with_declared: Whether to read, of the configuration's ledger, what the officer declared.
-        checks: Which.
+        checks: Which; None: all.
 
     Raises:
-        UsageError: The runner leaves this machine, the configuration is refused by what is public,
-            or the ledger is to be read and is not there.
+        UsageError: The runner leaves this machine, the configuration is refused by what is public
+            or reads no record that is made up for it, or the ledger is to be read and is not there.
     """
     if not is_local(runner):
         raise UsageError(
             f"runner {runner} leaves this machine, and the checks' ledgers do not; leave runner "
             "out, or name a local one"
         )
+    checks = CHECKS if checks is None else checks
     declared = declarations_of(config) if with_declared else None
     with tempfile.TemporaryDirectory(prefix="tracecloak-checks-") as folder:
         trial = Trial(config, Path(folder), runner, declared)
+        with _quiet():
+            if trial.n_read == 0 and config.where:
+                plain = config.model_copy(update={"where": ()})
+                trial = Trial(plain, Path(folder), runner, declared)
+            n_read = trial.n_read
+        if n_read == 0:
+            raise UsageError(
+                "no record of a log that was made up for this configuration is read, so there is "
+                "nothing to check; look at timestamp_format and the vocabulary"
+            )
         with _quiet():
             usual = trial.is_released
         if usual.code != 0:
@@ -69,7 +80,8 @@ def check_configuration(
             _LOG.info("check %d of %d: %s", number, len(checks), check.name)
             with _quiet():
                 findings.append(_tried(check, trial))
-    return ChecksReport(config.method, config.guarantee.kind, _copy(trial), tuple(findings))
+        copy = _copy(config, trial)
+    return ChecksReport(config.method, config.guarantee.kind, copy, tuple(findings))
 
 
 def declarations_of(config: ReleaseConfig) -> list[Entry]:
@@ -114,18 +126,22 @@ def _quiet() -> Iterator[None]:
         _LOG.removeFilter(nothing)
 
 
-def _copy(trial: Trial) -> dict[str, str]:
-    config = trial.config
+def _copy(config: ReleaseConfig, trial: Trial) -> dict[str, str]:
     differs = {
-        "input": f"made-up logs of {trial.logs.n_usual:,} cases, as {trial.input_format}",
+        "input": (
+            f"logs that are made up, the usual one of {trial.logs.n_usual:,} cases, as "
+            f"{trial.input_format}; {trial.n_read:,} records of it are read"
+        ),
         "output, key_store": "in a temporary folder",
         "ledger": (
-            "an SQLite file in place of the configured one"
-            if config.ledger is not None
-            else "an SQLite file in the key store, as configured"
+            "an SQLite file in the key store, as configured"
+            if config.ledger is None
+            else "an SQLite file in place of the configured one"
         ),
         "release_id": "others",
     }
+    if config.where != trial.config.where:
+        differs["where"] = "left out, as no record that is made up passes the filters"
     if config.runner != trial.runner:
         differs["runner"] = f"{trial.runner} in place of {config.runner}"
     if config.accounts is not None:

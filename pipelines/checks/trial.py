@@ -28,6 +28,7 @@ from tracecloak.pipelines.checks.log_files import format_of, write_log
 from tracecloak.pipelines.checks.made_up_log import Case, MadeUp
 from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.release.run import run_release
+from tracecloak.pipelines.release.source import source_of
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
 from tracecloak.transforms.publish.release_folder import LATEST_NAME, ReleaseFolder
@@ -98,9 +99,21 @@ class Trial:
         return self.config.ledger is not None
 
     @cached_property
+    def usual(self) -> Place:
+        """A place to look whether there is anything to be tried."""
+        return self.place(f"usual-{len(self.config.where)}")
+
+    @cached_property
+    def n_read(self) -> int:
+        """How many records of the usual log are read, and not malformed or dropped by a filter."""
+        source = source_of(self.usual.config())
+        read = (events for file in source.files for events, _ in source.read(file))
+        return sum(events.num_rows for events in read)
+
+    @cached_property
     def is_released(self) -> Ran:
-        """How a release of the usual made-up log ends: whether there is anything to be tried."""
-        return self.place("usual").release()
+        """How a release of the usual log ends."""
+        return self.usual.release()
 
     def place(self, name: str, with_log: bool = True) -> Place:
         """Returns a fresh place with the usual log and a ledger in which nothing is spent."""
