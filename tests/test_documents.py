@@ -34,6 +34,8 @@ NOT_RUN = {"stream": "needs Pub/Sub, and does not end"}
 # What else stands in blocks, by how it begins.
 MAKE = "make "
 DRAWINGS = ("releases/", "files ─►", "messages ─►")
+# Flags of `plan` and `attack` that are no keys of a configuration.
+NOT_OF_A_RELEASE = ("report", "releases", "cases", "checks")
 # Configurations that are for `accounts`, not for a release.
 ACCOUNTS = "accounts.yaml"
 # What a smaller log and less work are, by command.
@@ -143,7 +145,7 @@ def test_every_command_line_of_the_documents_is_understood(
         if words[0] == "stream":
             load_stream(given.config, given.flags)
         elif words[0] in ("release", "plan") or (words[0] == "attack" and "--linkage" not in words):
-            own = {n: v for n, v in given.flags.items() if n not in ("report", "releases", "cases")}
+            own = {n: v for n, v in given.flags.items() if n not in NOT_OF_A_RELEASE}
             load(given.config, {"output": "nowhere", **own})
         return 0
 
@@ -164,6 +166,7 @@ def test_the_commands_of_the_readme_run_in_their_order(
         "releases/run_id=log-1/log.xes.gz",
         "open/claims/run_id=claims-2026-11/manifest.json",
         "attack.json",
+        "checks.json",
         "evaluation.json",
         "linkage.json",
     ):
