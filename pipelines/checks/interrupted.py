@@ -104,7 +104,7 @@ def _changed_decision(trial: Trial) -> str:
 def _kept(place: Place, release_id: str) -> list[Path]:
     """The files of what a run that was cut off decided."""
     folder = Path(place.workplace(release_id).decisions)
-    return [path for path in folder.rglob("*") if path.is_file()]
+    return list(folder.rglob("*.decision"))
 
 
 def _lost_decision(trial: Trial) -> str:

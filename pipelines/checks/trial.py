@@ -21,7 +21,7 @@ from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.budget.accounts import Account
 from tracecloak.pipelines.budget.balance import charges
 from tracecloak.pipelines.budget.entries import Entry
-from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.pipelines.budget.key_store import KeyStore, new_key_file
 from tracecloak.pipelines.budget.ledger import Ledger
 from tracecloak.pipelines.budget.opening import ledger_of
 from tracecloak.pipelines.checks.log_files import format_of, write_log
@@ -36,6 +36,7 @@ from tracecloak.transforms.publish.release_folder import LATEST_NAME, ReleaseFol
 # What the officer of the copies is called, and gives for a reason.
 OFFICER, REASON = "the checks", "a check"
 _LEDGER = "ledger.db"
+_DEPLOYMENT_KEY = "deployment.key"
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,7 @@ class Trial:
         """Returns a fresh place with the usual log and a ledger in which nothing is spent."""
         place = Place(self, self._folder / name)
         place.folder.mkdir()
+        new_key_file(place.folder / _DEPLOYMENT_KEY)
         place.begin_ledger()
         if with_log:
             place.write(self.logs.usual())
@@ -153,6 +155,8 @@ class Place:
             "key_store": str(self.keys),
             "new_ledger": False,
             "accounts": None,
+            # Also in place of one that the environment names.
+            "deployment_key": f"file:{self.folder / _DEPLOYMENT_KEY}",
             "runner": self._trial.runner,
         }
         return given.model_copy(update={**copied, **at_hand, **changes})

@@ -65,9 +65,11 @@ def finding(config: ReleaseConfig, name: str, **named: Any) -> Finding:
 
 
 def test_every_check_holds_and_nothing_of_the_operator_is_touched(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither input nor ledger nor folders are there, and none is afterwards."""
+    monkeypatch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path / "own"))
+    monkeypatch.setenv("TRACECLOAK_DEPLOYMENT_KEY", f"file:{tmp_path}/deployment.key")
     report = tmp_path / "report.json"
     config = tmp_path / "release.yaml"
     body = {
@@ -78,7 +80,8 @@ def test_every_check_holds_and_nothing_of_the_operator_is_touched(
         "key_store": f"{tmp_path}/keys", "ledger": f"sqlite:///{tmp_path}/ledger.db",
         "accounts": f"{tmp_path}/accounts.yaml", "account": "claims", "dataset": "claims",
         "staging_area": f"{tmp_path}/staging", "dead_letter": f"{tmp_path}/dead",
-        "worker_keys": f"{tmp_path}/worker-keys", "runner": "DataflowRunner", "release_id": "x",
+        "worker_keys": f"{tmp_path}/worker-keys",
+        "deployment_key": f"file:{tmp_path}/key", "runner": "DataflowRunner", "release_id": "x",
     }  # fmt: skip
     config.write_text(json.dumps(body))
     assert tracecloak("attack", config, "--checks", "--report", report) == 0
