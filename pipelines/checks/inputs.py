@@ -19,15 +19,15 @@ _ODD = (
     "\x01", "\x02", "\t", "\r\n", " ", "▶", "■", "__other__", "null", "NaN", '"', "<a>&'", "]]>",
     "=1+1", "\u202e", "\U0001f600", "\ufffd", "\ufffe", "a,b;c",
 )  # fmt: skip
-_N_NAMES = 500
+_N_NAMES = 300
 _LONG_NAME = "n" * 2_000
-_LONG_CASE = 3_000
+_LONG_CASE = 1_500
 _BAD = "not readable"
 # Lines that are no records, which only formats of lines can have.
 _NO_RECORDS: Mapping[str, list[str]] = defaultdict(
     list, csv=["one field of many", ",;\t|" * 50], jsonl=["{", "\udcff\udcfe"]
 )
-_N_BAD = 2_000
+_N_BAD = 500
 
 
 def _hostile(made_up: MadeUp) -> Mapping[str, list[Case]]:
