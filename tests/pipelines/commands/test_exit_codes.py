@@ -131,7 +131,7 @@ def test_75_is_a_ledger_that_is_locked_and_2_one_that_is_none(
 ) -> None:
     """Catches a scheduler that tries a wrong URL again and again."""
     monkeypatch.setattr(database, "_LOCK_SECONDS", 0.01)
-    monkeypatch.setattr(Ledger.__init__, "__defaults__", (None, 0.05, False, None, False))
+    monkeypatch.setattr(Ledger.__init__, "__defaults__", (None, 0.05, False, None, False, False))
     path = tmp_path / "ledger.sqlite"
     other = Ledger(f"sqlite:///{path}", new=True)
     with other._database._transaction(writes=True):
