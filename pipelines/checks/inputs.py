@@ -23,10 +23,15 @@ _N_NAMES = 300
 _LONG_NAME = "n" * 2_000
 _LONG_CASE = 1_500
 _BAD = "not readable"
-# Lines that are no records, which only formats of lines can have.
+# Lines that are no records, and what breaks the rules of its format: bytes of another encoding, a
+# quote that stays open, what XML cannot hold.
 _NO_RECORDS: Mapping[str, list[str]] = defaultdict(
-    list, csv=["one field of many", ",;\t|" * 50], jsonl=["{", "\udcff\udcfe"]
+    list,
+    csv=["one field of many", ",;\t|" * 50, "x\udce9,\udcff"],
+    jsonl=["{", "\udcff\udcfe", "[]", '{"a": 1e999}'],
+    xes=['<trace><event><string key="a" value="&#1;"/></event></trace>'],
 )
+_LAST: Mapping[str, list[str]] = defaultdict(list, csv=['x,"never closed'])
 _N_BAD = 500
 
 
@@ -102,9 +107,10 @@ def _bad_case(trial: Trial) -> str:
         place.write([*usual, case])
         ran = place.release(release_id=f"r{number}")
         expect(ran.code == 0, f"with one case of unreadable {what} the run ended with {ran.told}")
-    place.write(usual, _NO_RECORDS[trial.input_format] * (_N_BAD // 2))
+    form = trial.input_format
+    place.write(usual, [*_NO_RECORDS[form] * (_N_BAD // 2), *_LAST[form]])
     ran = place.release(release_id="lines")
-    expect(ran.code == 0, f"with lines that are no records the run ended with {ran.told}")
+    expect(ran.code == 0, f"with text that is no record the run ended with {ran.told}")
     return f"{len(bad) + 1} logs, each with one case of {_N_BAD:,} unreadable records, released."
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
@@ -61,7 +62,8 @@ def write_log(
         columns: Its columns.
         records: Its events, those of a case one after the other.
         case_id: The column of the case id.
-        broken: Lines that are no records, for a format of lines; others go without.
+        broken: Lines that are no records, in which U+DC80 to U+DCFF stand for single bytes; for
+            formats of text, others go without.
     """
     data = _WRITERS[name](how, path, columns, records, case_id, broken)
     path.write_bytes(gzip.compress(data, 1, mtime=0) if path.suffix == ".gz" else data)
@@ -82,7 +84,8 @@ def _csv(
     writer.writerows([names] if how.header is None else [])
     writer.writerows([record[name] for name in names] for record in records)
     text.writelines(f"{line}\r\n" for line in broken)
-    return text.getvalue().encode(how.encoding, "replace")
+    is_utf8 = codecs.lookup(how.encoding).name == "utf-8"
+    return text.getvalue().encode(how.encoding, "surrogateescape" if is_utf8 else "replace")
 
 
 def _jsonl(
@@ -127,7 +130,7 @@ def _xes(
     columns: Sequence[str],
     records: Sequence[Record],
     case_id: str,
-    *_: object,
+    broken: Sequence[str],
 ) -> bytes:
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', "<log>"]
     last: object = None
@@ -143,7 +146,7 @@ def _xes(
         own = {n: v for n, v in record.items() if n not in of_case}
         lines += ["<event>", *_tags(own), "</event>"]
     lines += ["</trace>"] if last is not None else []
-    return "\n".join([*lines, "</log>", ""]).encode()
+    return "\n".join([*lines, *broken, "</log>", ""]).encode()
 
 
 def _tags(values: Mapping[str, str]) -> list[str]:

@@ -17,6 +17,7 @@ import numpy as np
 
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.release.config import ReleaseConfig, Where
+from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.columns import ResolvedColumns
 from tracecloak.transforms.formats.registry import FORMATS
 
@@ -28,6 +29,7 @@ _STEP_US = 60_000_000
 _US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 # What completes the beginning of a stamp that a filter asks for.
 _STAMP = "2020-01-01T00:00:00Z"
+_N_NUMBERS = 8
 # So many cases for 1 / epsilon that common variants come out.
 _CROWD = 300
 _SMALLEST, _LARGEST = 300, 3_000
@@ -126,8 +128,8 @@ class MadeUp:
         record = dict.fromkeys(self.columns, "")
         record.update({source: values[canonical] for canonical, source in names.items()})
         for attribute in self._attributes:
-            known = attribute.declaration.values or attribute.declaration.bounds or ("",)
-            record[attribute.column] = str(known[0 if case.is_usual else -1])
+            known = _values(attribute)
+            record[attribute.column] = known[number % len(known) if case.is_usual else -1]
         for column in set(self._columns.filtered.values()):
             is_stamp = column == names["timestamp"]
             if not is_stamp or case.stamp is None:
@@ -163,6 +165,16 @@ class MadeUp:
         elapsed = number % 7 * (open_time.total_us // 8) + step * _STEP_US
         (at,) = open_time.at_us(np.array([min(elapsed, open_time.total_us - 1)]))
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(at))
+
+
+def _values(attribute: Attribute) -> list[str]:
+    """Returns values that an attribute can have, the largest number last."""
+    declared = attribute.declaration
+    if declared.bounds is None:
+        return list(declared.values or _INVENTED)
+    low, high = declared.bounds
+    numbers = [low + (high - low) * k / _N_NUMBERS for k in range(_N_NUMBERS + 1)]
+    return [str(round(number) if declared.whole else number) for number in numbers]
 
 
 def _passes(value: str, filters: Sequence[Where]) -> bool:

@@ -132,7 +132,7 @@ def _copy(config: ReleaseConfig, trial: Trial) -> dict[str, str]:
             f"logs that are made up, the usual one of {trial.logs.n_usual:,} cases, as "
             f"{trial.input_format}; {trial.n_read:,} records of it are read"
         ),
-        "output, key_store, deployment_key": "in a temporary folder",
+        "output, key_store and other keys": "in a temporary folder",
         "ledger": (
             "an SQLite file in the key store, as configured"
             if config.ledger is None

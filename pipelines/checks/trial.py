@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from tracecloak.pipelines.budget.balance import charges
 from tracecloak.pipelines.budget.entries import Entry
 from tracecloak.pipelines.budget.key_store import KeyStore, new_key_file
 from tracecloak.pipelines.budget.ledger import Ledger
-from tracecloak.pipelines.budget.opening import ledger_of
+from tracecloak.pipelines.budget.opening import ledger_of, store_at
 from tracecloak.pipelines.checks.log_files import format_of, write_log
 from tracecloak.pipelines.checks.made_up_log import Case, MadeUp
 from tracecloak.pipelines.release.config import ReleaseConfig
@@ -37,6 +38,7 @@ from tracecloak.transforms.publish.release_folder import LATEST_NAME, ReleaseFol
 OFFICER, REASON = "the checks", "a check"
 _LEDGER = "ledger.db"
 _DEPLOYMENT_KEY = "deployment.key"
+_ENCRYPTION_KEY = "encryption.key"
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,8 @@ class Trial:
         """Returns a fresh place with the usual log and a ledger in which nothing is spent."""
         place = Place(self, self._folder / name)
         place.folder.mkdir()
-        new_key_file(place.folder / _DEPLOYMENT_KEY)
+        for name in (_DEPLOYMENT_KEY, _ENCRYPTION_KEY):
+            new_key_file(place.folder / name)
         place.begin_ledger()
         if with_log:
             place.write(self.logs.usual())
@@ -146,6 +149,7 @@ class Place:
             "dead_letter": given.dead_letter and str(self.folder / "dead letter"),
             "worker_keys": given.worker_keys and str(self.folder / "worker keys"),
             "ledger": self.ledger_url,
+            "key_encryption_key": self._encryption_key,
         }
         copied = {
             "input": (str(self.log),),
@@ -254,8 +258,16 @@ class Place:
 
     @property
     def store(self) -> KeyStore:
-        """The key store."""
-        return KeyStore(self.keys)
+        """The key store, encrypted if the configured one is."""
+        return store_at(str(self.keys), None, self._encryption_key)
+
+    @property
+    def _encryption_key(self) -> str | None:
+        """Where the key of this place is that encrypts keys; None: they lie in clear."""
+        named = self._trial.config.key_encryption_key
+        if not (named or os.environ.get("TRACECLOAK_KEY_ENCRYPTION_KEY")):
+            return None
+        return f"file:{self.folder / _ENCRYPTION_KEY}"
 
     @property
     def ledger(self) -> Ledger:

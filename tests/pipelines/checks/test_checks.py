@@ -81,7 +81,8 @@ def test_every_check_holds_and_nothing_of_the_operator_is_touched(
         "accounts": f"{tmp_path}/accounts.yaml", "account": "claims", "dataset": "claims",
         "staging_area": f"{tmp_path}/staging", "dead_letter": f"{tmp_path}/dead",
         "worker_keys": f"{tmp_path}/worker-keys",
-        "deployment_key": f"file:{tmp_path}/key", "runner": "DataflowRunner", "release_id": "x",
+        "deployment_key": f"file:{tmp_path}/key",
+        "key_encryption_key": f"file:{tmp_path}/kek", "runner": "DataflowRunner", "release_id": "x",
     }  # fmt: skip
     config.write_text(json.dumps(body))
     assert tracecloak("attack", config, "--checks", "--report", report) == 0
