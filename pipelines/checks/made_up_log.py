@@ -29,7 +29,8 @@ _STEP_US = 60_000_000
 _US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 # What completes the beginning of a stamp that a filter asks for.
 _STAMP = "2020-01-01T00:00:00Z"
-_N_NUMBERS = 8
+# Into so many equal steps numbers divide their bounds: their quartiles part them then.
+_N_STEPS = 3
 # So many cases for 1 / epsilon that common variants come out.
 _CROWD = 300
 _SMALLEST, _LARGEST = 300, 3_000
@@ -173,7 +174,7 @@ def _values(attribute: Attribute) -> list[str]:
     if declared.bounds is None:
         return list(declared.values or _INVENTED)
     low, high = declared.bounds
-    numbers = [low + (high - low) * k / _N_NUMBERS for k in range(_N_NUMBERS + 1)]
+    numbers = [low + (high - low) * k / _N_STEPS for k in range(_N_STEPS + 1)]
     return [str(round(number) if declared.whole else number) for number in numbers]
 
 

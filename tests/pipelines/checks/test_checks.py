@@ -25,6 +25,7 @@ from tracecloak.pipelines.budget import books as books_module
 from tracecloak.pipelines.budget import ledger as ledger_module
 from tracecloak.pipelines.budget.balance import charges_of
 from tracecloak.pipelines.budget.books import Books
+from tracecloak.pipelines.budget.entries import Entry
 from tracecloak.pipelines.budget.key_store import KeyStore, Receipt
 from tracecloak.pipelines.budget.ledger import Ledger
 from tracecloak.pipelines.budget.memory import LedgerMemory
@@ -297,10 +298,11 @@ def one_charge_for_all(patch: pytest.MonkeyPatch) -> None:
         if all(entry.release_id != reservation.release_id for entry in ledger.entries()):
             reserve(ledger, reservation)
 
+    def is_of(entry: Entry, output: str, release_id: str, _: str) -> bool:
+        return (entry.output, entry.release_id) == (output, release_id)
+
     patch.setattr(Ledger, "reserve", once)
-    patch.setattr(Ledger, "draw", nothing)
-    patch.setattr(Ledger, "commit", nothing)
-    patch.setattr(Books, "void", lambda *_: False)
+    patch.setattr(Entry, "is_of", is_of)
 
 
 def decisions_that_anybody_writes(patch: pytest.MonkeyPatch) -> None:
