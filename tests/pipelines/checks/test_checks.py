@@ -26,6 +26,7 @@ from tracecloak.pipelines.budget import ledger as ledger_module
 from tracecloak.pipelines.budget.balance import charges_of
 from tracecloak.pipelines.budget.books import Books
 from tracecloak.pipelines.budget.entries import Entry
+from tracecloak.pipelines.budget.gate import Gate
 from tracecloak.pipelines.budget.key_store import KeyStore, Receipt
 from tracecloak.pipelines.budget.ledger import Ledger
 from tracecloak.pipelines.budget.memory import LedgerMemory
@@ -265,6 +266,7 @@ def free(ledger: Ledger, output: str, release_id: str, key_fingerprint: str, *_:
 
 def no_note_of_the_draw(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Ledger, "draw", nothing)
+    patch.setattr(Gate, "check_open", nothing)
 
 
 def a_refund_after_the_draw(patch: pytest.MonkeyPatch) -> None:
@@ -284,6 +286,7 @@ def no_look_at_what_changed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Receipt, "same_files", lambda _, found: tuple(found))
     patch.setattr(release_module, "_to_go_on_with", lambda _, source, __, files: (source, files))
     patch.setattr(KeptDraws, "once", lambda *given: given[-1]())
+    patch.setattr(Gate, "check_open", nothing)
 
 
 def a_refund_for_what_is_given_up(patch: pytest.MonkeyPatch) -> None:
