@@ -12,7 +12,7 @@ from tracecloak.pipelines.budget.accounts import load_accounts
 from tracecloak.pipelines.budget.balance import charges_of
 from tracecloak.pipelines.budget.database import place_of
 from tracecloak.pipelines.budget.key_store import KeyStore, Receipt
-from tracecloak.pipelines.budget.ledger import Ledger
+from tracecloak.pipelines.budget.ledger import Ledger, LedgerError
 from tracecloak.pipelines.budget.noted_cases import note_cases
 from tracecloak.pipelines.budget.opening import ledger_of, store_at
 from tracecloak.pipelines.runners.failures import reason_of
@@ -165,6 +165,24 @@ class Books:
             receipt.check_not_withdrawn()
         self.ledger.check_not_withdrawn(output, release_id)
 
+    def check_not_gone(self) -> None:
+        """Makes sure that the release was not committed before, where it is not there.
+
+        Raises:
+            UsageError: It was, and is not drawn and paid for again.
+            LedgerError: The ledger cannot be read.
+        """
+        output, release_id = self.folder.output, self.folder.release_id
+        receipt = self.store.receipt(output, release_id)
+        if receipt is None or self.store.unfinished(output, release_id) is not None:
+            return  # with its key it is finished for nothing
+        is_committed = receipt.state == "committed" or (
+            receipt.state == "reserved"  # cut off between its key's end and the receipt
+            and self.ledger.state(output, release_id, receipt.key_fingerprint) == "commit"
+        )
+        if is_committed:
+            raise receipt.gone_from(self.folder.final)
+
     def has_drawn(self, receipt: Receipt) -> bool:
         """Returns whether a release may have drawn noise, by the ledger or by what is not known.
 
@@ -259,8 +277,12 @@ class Books:
 
     def note_cases(self, key_fingerprint: str) -> None:
         """Notes which cases a run read that drew noise, if it came to know; see `noted_cases`."""
-        entries = self.ledger.entries()
         output, release_id = self.folder.output, self.folder.release_id
+        try:
+            entries = self.ledger.entries()
+        except LedgerError as error:  # nothing else depends on it, and the run may have failed
+            _LOG.warning("which cases release %s read was not noted: %s", release_id, error)
+            return
         for entry in charges_of(entries, output, release_id, key_fingerprint)[-1:]:
             note_cases(self.ledger.url, entries, entry, self.sketch_path(key_fingerprint))
 

@@ -7,6 +7,7 @@ a driver, which could quote what it was given.
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -102,6 +103,15 @@ class Database:
     def is_missing(self) -> bool:
         """Whether it is a file that is not there: SQLite would make it to look into it."""
         return self._file is not None and not self._file.exists()
+
+    def make_file(self) -> None:
+        """Makes the file, which only its owner reads, where it is one and not there.
+
+        What is wrong with its place is told by whoever uses it.
+        """
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                os.close(os.open(self._file, os.O_RDWR | os.O_CREAT, 0o600))
 
     def transact(self, work: Callable[[sa.Connection], _T], writes: bool) -> _T:
         """Does work in a transaction, and again in a new one while others are in the way.

@@ -1,8 +1,9 @@
 """What a run passes before it draws noise: the ledger says from then on that nothing is given back.
 
 On this machine the gate is passed where the first round decides, so that a run that fails while it
-reads costs nothing. It is a file beside the keys, and workers in other processes find the ledger by
-it. A run on a cluster passes before it is submitted: it may outlive whoever started it.
+reads, or whose input changes meanwhile, costs nothing. It is a file beside the keys, and workers in
+other processes find the ledger by it. A run on a cluster passes before it is submitted: it may
+outlive whoever started it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tracecloak.pipelines.budget.unchanged import Unchanged
 from tracecloak.schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,21 +29,29 @@ class Gate:
         output: The folder of all releases.
         release_id: The release's name.
         key_fingerprint: Tells release keys apart.
+        inputs: What is to be as it was where the gate is passed first; None: nobody looks.
     """
 
     path: str
     output: str
     release_id: str
     key_fingerprint: str
+    inputs: Unchanged | None = None
 
     def __call__(self) -> None:
         """Passes the gate; passed once, does nothing.
 
         Raises:
             UsageError: The reservation was given back or given up meanwhile: nothing is drawn.
+            RetryLater: An input changed: nothing is drawn.
             LedgerError: The ledger cannot be used.
         """
-        self._ledger().draw(self.output, self.release_id, self.key_fingerprint)
+        ledger = self._ledger()
+        charge = self.output, self.release_id, self.key_fingerprint
+        # What changes after the first round decided is no longer read.
+        if self.inputs is not None and ledger.state(*charge) == "reserve":
+            self.inputs()
+        ledger.draw(*charge)
 
     def check_open(self) -> None:
         """Makes sure, before the release appears, that nobody gave it up meanwhile.

@@ -25,10 +25,12 @@ from typing import Literal
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.pipelines.budget.gate import Gate
 from tracecloak.pipelines.budget.kept_secrets import KeptSecrets
+from tracecloak.pipelines.budget.unchanged import Unchanged
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
 from tracecloak.schemas.published.manifest import TOOL_VERSION
 from tracecloak.transforms.files import (
     SourceFile,
+    absolute,
     is_on_this_machine,
     read_if_there,
     write_anew,
@@ -51,7 +53,7 @@ class InputFile:
     """A file that a release reads, as it was when the release was reserved.
 
     Attributes:
-        path: Where it is.
+        path: Where it is, however that was written; see `transforms.files.absolute`.
         n_bytes: Its size.
         digest: SHA-256 of a file of this machine; of others what their file system tells.
     """
@@ -134,6 +136,21 @@ class Receipt:
                 "released again; choose another release_id, which is another spend"
             )
 
+    def gone_from(self, place: str) -> UsageError:
+        """Returns the error that a release which was committed is not where it was.
+
+        Args:
+            place: Its folder.
+        """
+        return UsageError(
+            f"release_id {self.release_id!r} was committed, and {place} is not there any more: its "
+            "disk may not be mounted, or somebody moved or deleted it. What it spent stays spent, "
+            "and the same id is not drawn and paid for again. Mount the disk or restore the files; "
+            "or write down that it is gone with `tracecloak ledger withdraw --output "
+            f"{self.output} --release_id {self.release_id} --by NAME --reason TEXT`; or choose "
+            "another release_id, which is another spend"
+        )
+
     def check_same(self, input_fingerprint: str, config_digest: str) -> None:
         """Makes sure that a run under this release's id is this release.
 
@@ -166,15 +183,17 @@ class Receipt:
         if self.files is None:
             return tuple(found)
         now = {file.path: file for file in found}
-        gone = [file.path for file in self.files if file.path not in now]
-        changed = [file.path for file in self.files if file.path in now and now[file.path] != file]
+        # An earlier version noted paths as they were written.
+        noted = [replace(file, path=absolute(file.path)) for file in self.files]
+        gone = [file.path for file in noted if file.path not in now]
+        changed = [file.path for file in noted if file.path in now and now[file.path] != file]
         if gone or changed:
             first, what = (gone[0], "gone") if gone else (changed[0], "changed")
             more = f", and so are others, {len(gone) + len(changed)} in all"
             raise self.cannot_go_on(
                 f"input {first!r} is {what}{more if len(gone) + len(changed) > 1 else ''}"
             )
-        return self.files
+        return tuple(noted)
 
     def cannot_go_on(self, reason: str) -> UsageError:
         """Returns the error that a release which drew noise cannot be finished."""
@@ -433,12 +452,19 @@ class KeyStore:
         )
         return self._reference(key_path, key.fingerprint)
 
-    def gate(self, output: str, release_id: str, key_fingerprint: str, ledger_url: str) -> Gate:
+    def gate(
+        self,
+        output: str,
+        release_id: str,
+        key_fingerprint: str,
+        ledger_url: str,
+        inputs: Unchanged | None = None,
+    ) -> Gate:
         """Returns what a run passes before it draws, and puts it where its workers find it."""
         path = self._path(output, release_id, ".gate")
         with self._in_use():
             write_private(path, json.dumps({"ledger": ledger_url}).encode())
-        return Gate(str(path), output, release_id, key_fingerprint)
+        return Gate(str(path), output, release_id, key_fingerprint, inputs)
 
     def ledger_of(self, output: str, release_id: str) -> str | None:
         """Returns the URL of the ledger that an unfinished release is charged to, if it is known.
@@ -639,14 +665,16 @@ def snapshot_of(files: Sequence[SourceFile]) -> tuple[InputFile, ...]:
     """Returns the files of a source with sizes and digests: what a release may be finished with."""
     found = []
     for file in files:
+        n_bytes = file.n_bytes
         if is_on_this_machine(file.path):
             with Path(file.path).open("rb") as stream:
                 digest = hashlib.file_digest(stream, "sha256").hexdigest()
+                n_bytes = stream.tell()  # it may have grown since it was found
         else:
             from apache_beam.io.filesystems import FileSystems
 
             digest = str(FileSystems.checksum(file.path))
-        found.append(InputFile(file.path, file.n_bytes, digest))
+        found.append(InputFile(absolute(file.path), n_bytes, digest))
     return tuple(found)
 
 

@@ -591,6 +591,7 @@ class Ledger:
             if not self._is_there(connection):  # another process may have been first
                 TABLE.create(connection)
 
+        self._database.make_file()
         try:
             self._database.transact(make, writes=True)
         except LedgerError:

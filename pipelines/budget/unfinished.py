@@ -47,11 +47,18 @@ def forfeit(
         Where it would have been.
 
     Raises:
-        UsageError: Nothing of it is open, or it is visible: then it is finished.
+        UsageError: Nothing of it is open, or it is visible: then it is finished. Or it is an epoch
+            of a stream.
         RetryLater: A run of it is at work on this machine.
         LedgerError: The ledger cannot be used.
         KeyStoreError: The key store cannot be used.
     """
+    if "@" in release_id:
+        raise UsageError(
+            f"{release_id!r} is an epoch of a stream, which is paid as a whole when it begins: "
+            "there is nothing to give up. Run the stream again to go on with it, or take the epoch "
+            f"back with `tracecloak ledger withdraw --release_id {release_id}`"
+        )
     place = absolute(output)
     receipt = store.receipt(place, release_id)
     folder = ReleaseFolder(place, release_id, None if receipt is None else receipt.staging_area)

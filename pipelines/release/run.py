@@ -23,6 +23,7 @@ from tracecloak.pipelines.budget.books import (
     open_store,
 )
 from tracecloak.pipelines.budget.key_store import InputFile, KeyStore, Receipt, snapshot_of
+from tracecloak.pipelines.budget.unchanged import Unchanged
 from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.release.findings import log_findings
 from tracecloak.pipelines.release.pipeline import build_release
@@ -61,6 +62,7 @@ from tracecloak.transforms.files import (
 )
 from tracecloak.transforms.keys import KeyReference
 from tracecloak.transforms.publish.names import PARTS
+from tracecloak.transforms.publish.places import check_places
 from tracecloak.transforms.publish.release_files import (
     write_dfg,
     write_export,
@@ -119,10 +121,13 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
     store = open_store(config)
     ledger = open_ledger(config, store)  # before the first look at the input
     output = absolute(config.output)
+    check_places(output, config.dead_letter)
+    unchanged = Unchanged.since_now(source.files)
     files = snapshot_of(source.files)
     fingerprint = _fingerprint(config, store, files)
     release_id = config.release_id or store.digest(f"{fingerprint}\n{config.digest}")[:16]
-    folder = ReleaseFolder(output, release_id, config.staging_area)
+    staging_area = None if config.staging_area is None else absolute(config.staging_area)
+    folder = ReleaseFolder(output, release_id, staging_area)
     dead_letter = DeadLetter(
         config.dead_letter or store.operator_folder(output, release_id),
         config.largest_error_ratio,
@@ -138,6 +143,7 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
             return _there_already(config, source, files, books, dead_letter)
 
         books.check_not_withdrawn()
+        books.check_not_gone()
         receipt = store.unfinished(output, release_id)
         if receipt is not None and books.was_given_up(receipt):
             receipt = None
@@ -157,7 +163,7 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
             require_writable("dead_letter", config.dead_letter)
         folder.prepare()
         key = store.reserve(
-            output, release_id, fingerprint, config.digest, files, config.staging_area
+            output, release_id, fingerprint, config.digest, files, folder.staging_area
         )
         try:
             ledger.reserve(reservation_of(config, folder, key.fingerprint))
@@ -169,7 +175,7 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
                 folder.clear()
             raise
         try:
-            gate = store.gate(output, release_id, key.fingerprint, ledger.url)
+            gate = store.gate(output, release_id, key.fingerprint, ledger.url, unchanged)
             folder.discard()
             dead_letter.begin()
             if is_local(config.runner):
@@ -192,6 +198,13 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
             if ended is error:
                 raise
             raise ended from error
+        if not is_local(config.runner) and (changed := unchanged.changed()) is not None:
+            _LOG.warning(
+                "input %r changed while workers elsewhere were at work, so it is not known of "
+                "what the release was made; if it must not stay, take it back with `tracecloak "
+                "ledger withdraw`",
+                changed,
+            )
         books.finish(key.fingerprint)
         write_internal_statement(config, source, books, dead_letter, key.fingerprint)
     return Outcome(folder, False, dead_letter.folder, _came_out(folder))
@@ -292,8 +305,9 @@ def _as_it_was(
     n_later = len(files) - len(kept)
     if n_later:
         _LOG.warning("files that came after the release was begun are not read: %d", n_later)
-    paths = [file.path for file in kept]
-    read = [file for file in source.files if file.path in paths]
+    # In the order in which it read them, which is that of the paths as they were written then.
+    there = {absolute(file.path): file for file in source.files}
+    read = [there[file.path] for file in kept]
     ranked = tuple(replace(file, rank=i) for i, file in enumerate(read))
     return replace(source, files=ranked), kept
 

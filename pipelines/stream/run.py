@@ -35,6 +35,7 @@ from tracecloak.schemas.published.manifest import MANIFEST_NAME, ReleaseManifest
 from tracecloak.transforms.files import absolute, require_writable
 from tracecloak.transforms.keys import KeyReference
 from tracecloak.transforms.publish.names import STATEMENT_NAME
+from tracecloak.transforms.publish.places import check_places
 from tracecloak.transforms.publish.release_folder import write_text
 from tracecloak.transforms.publish.statement import publishable_statement
 from tracecloak.transforms.stream.assemble import AssembleCases
@@ -112,6 +113,7 @@ def run_stream(
         require_writable("dead_letter", config.dead_letter)
     store = open_store(config)
     output = absolute(config.output)
+    check_places(output, config.dead_letter)
     ledger = open_ledger(config, store)
     check_worker_keys(config)
     check_ready(options)

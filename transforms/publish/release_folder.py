@@ -1,10 +1,12 @@
 """The folder of a release on any Beam file system: at once or not at all.
 
 Files are written in a workplace of the run beside the output, `_incomplete-<name of the
-output>/run_id=<id>/`, which readers of data lakes skip for its underscore, and which on this
-machine only its owner can read. Committing moves its folder `release` to `<output>/run_id=<id>/`:
-on a local disk in one rename with the manifest inside; elsewhere file by file with the manifest
-last, and what has no manifest is no release. `<output>/latest.json` is pointed at it afterwards.
+output>/<id>-<digest of the output>/`, which readers of data lakes skip for its underscore, and
+which on this machine only its owner can read. Its name is never that of a release, nor that of a
+workplace for another output: what is removed there was made for this release. Committing moves its
+folder `release` to `<output>/run_id=<id>/`: on a local disk in one rename with the manifest inside;
+elsewhere file by file with the manifest last, and what has no manifest is no release.
+`<output>/latest.json` is pointed at it afterwards.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from apache_beam.io.filesystems import FileSystems
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, OutputFile
 from tracecloak.transforms.files import is_on_this_machine, require_writable
+from tracecloak.transforms.publish.places import holds_releases, is_within, release_around
 
 LATEST_NAME = "latest.json"
 
@@ -59,8 +62,10 @@ class ReleaseFolder:
     @property
     def workplace(self) -> str:
         """The folder of what its runs need until it is finished or given up."""
+        # Outputs can share a staging area, and their releases a name.
+        of_output = hashlib.sha256(self.output.encode()).hexdigest()[:8]
         return FileSystems.join(
-            self.staging_area or beside(self.output), f"run_id={self.release_id}"
+            self.staging_area or beside(self.output), f"{self.release_id}-{of_output}"
         )
 
     @property
@@ -77,11 +82,13 @@ class ReleaseFolder:
         """Makes the workplace, on this machine for its owner only, and looks whether it will do.
 
         Raises:
-            UsageError: It cannot be made, belongs to somebody else, or is on another file system
-                than the output, so that a release could not appear at once.
+            UsageError: It cannot be made, belongs to somebody else, is among what was released, or
+                is on another file system than the output, so that a release could not appear at
+                once.
         """
         place = self.staging_area or beside(self.output)
         require_writable("staging_area", place)
+        self._check_apart(place)
         if not is_on_this_machine(self.output):
             if FileSystems.get_scheme(place) != FileSystems.get_scheme(self.output):
                 raise _unfit(place, "is on another file system than the output")
@@ -100,6 +107,18 @@ class ReleaseFolder:
         if there.stat().st_dev != own.stat().st_dev:
             own.rmdir()
             raise _unfit(place, "is on another file system than the output")
+
+    def _check_apart(self, place: str) -> None:
+        """Makes sure that nobody who reads releases meets the staging area, nor it a release."""
+        if self.staging_area is not None:
+            if is_within(place, self.output):
+                raise _unfit(place, "is the output or lies in it")
+            if is_within(self.output, place):
+                raise _unfit(place, "has the output in it")
+        if release_around(place) is not None:
+            raise _unfit(place, "lies in the folder of a release")
+        if holds_releases(place):
+            raise _unfit(place, "holds releases")
 
     def committed(self) -> dict[str, Any] | None:
         """Returns the manifest if this release exists, else None."""

@@ -58,7 +58,7 @@ def keys(tmp_path: Path) -> Path:
 
 def workplace(out: Path) -> Path:
     """Where the release is built."""
-    return out.with_name(f"_incomplete-{out.name}") / "run_id=r"
+    return Path(ReleaseFolder(str(out), "r").workplace)
 
 
 def actions(keys: Path) -> list[str]:
@@ -474,9 +474,9 @@ class ObjectStore(FileSystem):
 @pytest.mark.parametrize(
     ("fail_at", "shows_files"),
     [
-        ("_incomplete/run_id=r/release/variants.json", False),
-        ("run_id=r/release/dfg.json", False),
-        ("rename objects://out/_incomplete/run_id=r/release/variants.json", True),
+        ("create objects://out/_incomplete/{r}/release/variants.json", False),
+        ("create objects://out/_incomplete/{r}/release/dfg.json", False),
+        ("rename objects://out/_incomplete/{r}/release/variants.json", True),
         ("create objects://out/run_id=r/manifest.json", True),
     ],
 )
@@ -494,7 +494,8 @@ def test_a_commit_cut_off_where_files_are_moved_one_by_one_stays_spent(
     there = [*common, "--output", "objects://out"]
     fix_key(monkeypatch, b"1" * 32)
     assert tracecloak(*there, "--release_id", "whole") == 0
-    monkeypatch.setattr(ObjectStore, "fail_at", fail_at)
+    own = Path(ReleaseFolder("objects://out", "r").workplace).name
+    monkeypatch.setattr(ObjectStore, "fail_at", fail_at.format(r=own))
     assert tracecloak(*there) == 6
     told = capsys.readouterr().err
     moved = tmp_path / "objects" / "out" / "run_id=r"

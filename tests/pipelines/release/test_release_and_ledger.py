@@ -156,7 +156,7 @@ def test_a_disk_that_is_full_for_any_one_file_shows_nothing_or_all_and_the_next_
         assert tracecloak(*command) == 0
     check_finished(out, keys)
     names = [path.removeprefix(f"{out}/") for path in created]
-    own = f"{out.with_name('_incomplete-out')}/run_id=r"
+    own = ReleaseFolder(str(out), "r").workplace
     n_before = names.index(f"{own}/release/manifest.json") + 1
     assert names[n_before:] == [f"{own}/latest.json"]
     for number in range(1, len(names) + 1):
@@ -593,7 +593,7 @@ def refused(
     assert told in capsys.readouterr().err
     after = (visible(out), ledger_entries(keys), key_files(keys), sorted(keys.rglob("*.json")))
     assert before == after
-    assert not (out / "_incomplete" / "run_id=s").exists()
+    assert not Path(ReleaseFolder(str(out), "s").workplace).exists()
 
 
 def test_charges_add_up_to_the_cap_and_no_further(

@@ -1,0 +1,95 @@
+"""Which folders lie in each other: releases, their output, and what nobody may publish by it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from apache_beam.io.filesystems import FileSystems
+
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.published.manifest import MANIFEST_NAME
+from tracecloak.transforms.files import absolute, is_on_this_machine
+
+_OF_RELEASE = "run_id="
+
+
+def check_places(output: str, dead_letter: str | None) -> None:
+    """Makes sure that no release lies in another, and that no rejects are published.
+
+    Args:
+        output: The folder of all releases.
+        dead_letter: Folder for the places of malformed records, if one is named.
+
+    Raises:
+        UsageError: The output lies in a release, or the other one in either.
+    """
+    around = release_around(output)
+    if around is not None:
+        raise UsageError(
+            f"output {output!r} is or lies in {around}, which is the folder of one release: who "
+            "withdraws that one would remove what is released here; name a folder of all releases "
+            "outside it with --output"
+        )
+    if dead_letter is None:
+        return
+    around = output if is_within(dead_letter, output) else release_around(dead_letter, False)
+    if around is not None:
+        raise UsageError(
+            f"dead_letter {dead_letter!r} is or lies in {around}, whose readers would find the "
+            "places of malformed records there; name a folder outside it with --dead_letter, or "
+            "leave it out, for one beside the keys"
+        )
+
+
+def is_within(path: str, folder: str) -> bool:
+    """Returns whether a path is a folder or lies in it, however both are written."""
+    return _slashed(path).startswith(_slashed(folder))
+
+
+def release_around(path: str, by_name: bool = True) -> str | None:
+    """Returns the folder of a release that a path is or lies in; None: there is none.
+
+    It is told by its name, `run_id=<id>`, and on this machine also by its manifest, as it may have
+    been renamed.
+
+    Args:
+        path: On any file system.
+        by_name: Whether the name alone is enough.
+    """
+    path = absolute(path)
+    scheme, separator, rest = path.rpartition("://")
+    parts = rest.rstrip("/").split("/")
+    for n, part in enumerate(parts, 1):
+        folder = f"{scheme}{separator}{'/'.join(parts[:n])}"
+        if (by_name and part.startswith(_OF_RELEASE)) or _has_manifest(folder or "/"):
+            return folder
+    return None
+
+
+def holds_releases(folder: str) -> bool:
+    """Returns whether there are releases, or epochs of streams, in a folder as in an output."""
+    for names in ((MANIFEST_NAME,), ("epoch=*", MANIFEST_NAME)):
+        if is_on_this_machine(folder):
+            found = any(Path(folder).glob("/".join((f"{_OF_RELEASE}*", *names))))
+        else:
+            pattern = FileSystems.join(folder, f"{_OF_RELEASE}*", *names)
+            found = bool(FileSystems.match([pattern], [1])[0].metadata_list)
+        if found:
+            return True
+    return False
+
+
+def _slashed(path: str) -> str:
+    return absolute(path).rstrip("/") + "/"
+
+
+def _has_manifest(folder: str) -> bool:
+    """Returns whether a folder of this machine has a manifest of ours, which others have, too."""
+    if not is_on_this_machine(folder):
+        return False
+    try:
+        body = json.loads((Path(folder) / MANIFEST_NAME).read_bytes())
+        return bool(body["tool"]["name"] == "tracecloak")
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
