@@ -1,0 +1,407 @@
+"""Where releases lie: what no other run removes or mixes, and what is refused before it is paid."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.releasing import (
+    csv_log,
+    digests,
+    key_files,
+    ledger_entries,
+    manifest,
+    small_rows,
+    tracecloak,
+    visible,
+)
+from tracecloak.pipelines.budget.key_store import KeyStore, Receipt
+from tracecloak.pipelines.budget.ledger import Ledger, LedgerError
+from tracecloak.pipelines.budget.unchanged import Unchanged
+from tracecloak.schemas.errors import GuaranteeError, RetryLater, UsageError
+from tracecloak.transforms.files import match_files
+from tracecloak.transforms.publish.places import check_places
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
+from tracecloak.transforms.sources import EventSource
+
+
+class Places:
+    """A log, a key store and the command that releases the one with the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = csv_log(folder / "log.csv", list(small_rows(60)))
+        self.keys = folder / "keys"
+
+    def release(self, output: object, *flags: object) -> int:
+        return tracecloak(
+            "release", "--input", self.log, "--output", output, "--key_store", self.keys,
+            "--method", "variant-histogram", "--epsilon", 8, "--delta", "1e-5", "--release_id",
+            "a", "--runner", "InMemory", "--parts", 1, *flags,
+        )  # fmt: skip
+
+    def actions(self) -> list[str]:
+        return [entry.action for entry in ledger_entries(self.keys)]
+
+    def ledger(self, action: str, output: Path, release_id: str = "a") -> int:
+        return tracecloak(
+            "ledger", action, "--key_store", self.keys, "--output", output, "--release_id",
+            release_id, "--by", "A. Officer", "--reason", "a test",
+        )  # fmt: skip
+
+    def refused(self, output: object, *flags: object) -> None:
+        """The release is refused, and leaves everything as it was."""
+        before = self._all()
+        assert self.release(output, *flags) == 2
+        assert self._all() == before
+
+    def _all(self) -> tuple[object, ...]:
+        there = [path for path in self.folder.rglob("*") if self.keys not in path.parents]
+        return sorted(there), self.actions(), key_files(self.keys)
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
+    monkeypatch.chdir(tmp_path)
+    return Places(tmp_path)
+
+
+def fail(*_: object) -> None:
+    raise ValueError("cut off")
+
+
+# --- The staging area -----------------------------------------------------------------------------
+
+
+def test_two_outputs_that_share_a_staging_area_do_not_mix(places: Places, tmp_path: Path) -> None:
+    """Catches files of one release in another of the same id, and a run that removes another's."""
+    area = tmp_path / "area"
+    one, two = tmp_path / "o1", tmp_path / "o2"
+    commit = ReleaseFolder.commit
+
+    def at_the_same_time(self: ReleaseFolder, said: dict[str, Any]) -> None:
+        patch.setattr(ReleaseFolder, "commit", commit)
+        assert places.release(two, "--staging_area", area, "--formats", "xes") == 0
+        commit(self, said)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ReleaseFolder, "commit", at_the_same_time)
+        assert places.release(one, "--staging_area", area, "--formats", "csv") == 0
+    for out in (one, two):
+        said = {
+            output["path"]: output["sha256"] for output in manifest(out / "run_id=a")["outputs"]
+        }
+        assert digests(out / "run_id=a") == said
+    assert list(area.iterdir()) == []
+    # What waits for one is not given up with the other.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ReleaseFolder, "commit", fail)
+        for out in (one, two):
+            assert places.release(out, "--staging_area", "area", "--release_id", "b") == 6
+    assert len(list(area.iterdir())) == 2
+    assert places.ledger("forfeit", two, "b") == 0
+    (left,) = area.iterdir()
+    assert str(left) == ReleaseFolder(str(one), "b", str(area)).workplace
+
+
+def test_a_workplace_is_never_called_as_a_release() -> None:
+    """Catches the removal of a release by a run whose staging area is its output."""
+    names = [
+        Path(ReleaseFolder(output, release_id, "/area").workplace).name
+        for output in ("/o1", "/o2", "gs://b/o")
+        for release_id in ("a", "b")
+    ]
+    assert len(set(names)) == 6
+    assert not any(name.startswith("run_id=") for name in names)
+
+
+def test_a_staging_area_among_releases_is_refused(
+    places: Places, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert places.release("other") == 0
+    before = digests(places.folder / "other")
+    for area, told in (
+        ("out", "is the output or lies in it"),
+        ("out/x", "is the output or lies in it"),
+        (".", "has the output in it"),
+        ("other", "holds releases"),
+        ("other/run_id=a/x", "lies in the folder of a release"),
+    ):
+        places.refused("out", "--staging_area", area)
+        error = capsys.readouterr().err
+        assert f"releases are built before they are seen, {told}; name another folder" in error
+    assert digests(places.folder / "other") == before
+    assert places.release("out") == 0
+
+
+def test_the_usual_staging_area_is_refused_where_it_is_an_output(
+    places: Places, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert places.release("_incomplete-out") == 0
+    places.refused("out")
+    assert "holds releases" in capsys.readouterr().err
+    assert places.release("out", "--staging_area", "area") == 0
+
+
+# --- Outputs and rejects --------------------------------------------------------------------------
+
+
+def test_an_output_in_a_release_is_refused(
+    places: Places, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches a release that goes when another one is withdrawn."""
+    assert places.release("out") == 0
+    shutil.copytree(places.folder / "out" / "run_id=a", places.folder / "renamed")
+    for around in ("out/run_id=a", "renamed"):
+        for output in (around, f"{around}/deeper"):
+            places.refused(output, "--release_id", "b")
+            told = capsys.readouterr().err
+            assert f"{places.folder}/{around}, which is the folder of one release" in told
+            assert "name a folder of all releases outside it with --output" in told
+
+
+def test_rejects_are_not_put_among_what_is_published(
+    places: Places, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert places.release("out") == 0
+    shutil.copytree(places.folder / "out" / "run_id=a", places.folder / "renamed")
+    for folder in ("out", "out/rejects", "out/run_id=a", "out/run_id=b", "renamed"):
+        places.refused("out", "--release_id", "b", "--dead_letter", folder)
+        told = capsys.readouterr().err
+        assert f"dead_letter '{folder}' is or lies in" in told
+        assert "or leave it out, for one beside the keys" in told
+
+
+def test_manifests_of_others_and_folders_beside_are_no_releases(tmp_path: Path) -> None:
+    """Catches a refusal because a web page's or an extension's manifest lies above the output."""
+    for text in ('{"tool": "x"}', '{"name": "app", "tool": {}}', "[]", "no JSON", '{"tool": null}'):
+        (tmp_path / "manifest.json").write_text(text)
+        check_places(str(tmp_path / "out"), str(tmp_path / "out-rejects" / "run_id=7"))
+    check_places("gs://bucket/out", "gs://bucket/out-rejects")
+    with pytest.raises(UsageError, match="lies in gs://bucket/out/run_id=a, which"):
+        check_places("gs://bucket/out/run_id=a/x", None)
+    with pytest.raises(UsageError, match="dead_letter"):
+        check_places("gs://bucket/out", "gs://bucket/out/rejects")
+
+
+# --- Inputs that change ---------------------------------------------------------------------------
+
+
+def rewritten(log: Path) -> None:
+    """Replaces a log by another of the same size, as one that is moved there is."""
+    fresh = log.with_name("fresh")
+    fresh.write_bytes(log.read_bytes().replace(b"case-1,", b"case-2,", 1))
+    os.utime(fresh, ns=(log.stat().st_atime_ns, log.stat().st_mtime_ns))
+    fresh.replace(log)
+
+
+def grown(log: Path) -> None:
+    """Adds a record to a log."""
+    log.write_text(log.read_text() + "late,A,2026-01-01T10:00:00+00:00\n")
+
+
+@pytest.mark.parametrize(
+    ("change", "runner"),
+    [(rewritten, "InMemory"), (grown, "InMemory"), (rewritten, "FnApiRunner")],
+)
+def test_an_input_that_changes_before_it_is_read_ends_the_run_and_costs_nothing(
+    places: Places,
+    capsys: pytest.CaptureFixture[str],
+    change: Callable[[Path], None],
+    runner: str,
+) -> None:
+    """Catches a release of the new log under a receipt of the old one."""
+    read, before = EventSource.read, places.log.read_bytes()
+
+    def late(self: EventSource, *arguments: Any) -> Iterator[Any]:
+        change(places.log)
+        return read(self, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EventSource, "read", late)
+        assert places.release("out", "--runner", runner) == 75
+    told = capsys.readouterr().err
+    assert f"input '{places.log}' changed while it was read, before anything was drawn" in told
+    assert places.actions() == ["reserve", "void"]
+    assert visible(places.folder / "out") == key_files(places.keys) == []
+    places.log.write_bytes(before)
+    assert places.release("out", "--runner", runner) == 0
+
+
+def test_an_input_that_changes_after_the_first_round_decided_ends_nothing(places: Places) -> None:
+    """Catches a run that drew, and would wait for an input that it no longer reads."""
+    commit = ReleaseFolder.commit
+
+    def late(self: ReleaseFolder, said: dict[str, Any]) -> None:
+        grown(places.log)
+        patch.setattr(ReleaseFolder, "commit", commit)
+        commit(self, said)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ReleaseFolder, "commit", late)
+        assert places.release("out") == 0
+    assert places.actions() == ["reserve", "draw", "commit"]
+    assert places.release("out") == 2  # on another input
+
+
+def test_a_release_that_drew_looks_at_digests_alone(places: Places) -> None:
+    """Catches a release that nobody can finish because its input was written anew, as it was."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ReleaseFolder, "commit", fail)
+        assert places.release("out") == 6
+    read = EventSource.read
+
+    def late(self: EventSource, *arguments: Any) -> Iterator[Any]:
+        places.log.touch()
+        return read(self, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EventSource, "read", late)
+        assert places.release("out") == 0
+    assert places.actions() == ["reserve", "draw", "commit"]
+
+
+def test_what_changed_is_named(places: Places) -> None:
+    csv_log(places.folder / "b.csv", list(small_rows()))
+    unchanged = Unchanged.since_now(match_files(["./log.csv", "b.csv"]))
+    assert unchanged.changed() is None
+    unchanged()
+    (places.folder / "b.csv").unlink()
+    assert unchanged.changed() == f"{places.folder}/b.csv"
+    with pytest.raises(RetryLater, match="nothing is paid"):
+        unchanged()
+
+
+@pytest.mark.parametrize("spelled", ["./log.csv", "link/log.csv"])
+def test_another_spelling_of_an_input_is_the_same_file(
+    places: Places, spelled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches 'is gone' of a file that is there."""
+    (places.folder / "link").symlink_to(places.folder, target_is_directory=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ReleaseFolder, "commit", fail)
+        assert places.release("out") == 6
+    assert places.release("out", "--input", spelled) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ReleaseFolder, "commit", fail)
+        assert places.release("out", "--input", spelled, "--release_id", "b") == 6
+    (places.folder / "elsewhere").mkdir()
+    monkeypatch.chdir(places.folder / "elsewhere")
+    assert places.release("../out", "--input", "../log.csv", "--release_id", "b") == 0
+    assert places.actions() == ["reserve", "draw", "commit"] * 2
+
+
+def test_files_are_read_in_the_order_of_the_first_run(places: Places) -> None:
+    """Catches ties of stamps that break otherwise, which is another input, for another spelling."""
+    (places.folder / "x").mkdir()
+    rows = list(small_rows(60))
+    others = [(case, "E", stamp) for case, _, stamp in rows]  # at the same times
+    files = [csv_log(places.folder / "x" / "b.csv", rows), csv_log(places.folder / "y.csv", others)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ReleaseFolder, "commit", fail)
+        # By name the first of these is the last of those.
+        assert places.release("out", "--input", f"{files[0]},y.csv") == 6
+    assert places.release("out", "--input", f"x/b.csv,{files[1]}") == 0
+    assert places.actions() == ["reserve", "draw", "commit"]
+
+
+# --- Releases that are gone -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cut_off", [False, True])
+def test_a_release_that_is_gone_is_not_paid_for_again(
+    places: Places, cut_off: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches a second draw and a second charge because a disk is not mounted."""
+    with pytest.MonkeyPatch.context() as patch:
+        if cut_off:  # between the end of its key and the receipt
+            patch.setattr("tracecloak.pipelines.budget.key_store.KeyStore._note", noted_reserved)
+        assert places.release("out") == (7 if cut_off else 0)
+    out, away = places.folder / "out", places.folder / "away"
+    out.rename(away)
+    places.refused("out")
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"release_id 'a' was committed, and {out}/run_id=a is not there any more" in told
+    for mend in ("Mount the disk", "tracecloak ledger withdraw", "choose another release_id"):
+        assert mend in told
+    away.rename(out)
+    assert places.release("out") == 0  # finds it
+    out.rename(away)
+    assert places.release("out", "--release_id", "b") == 0
+    assert places.ledger("withdraw", out) == 0
+    assert places.release("out") == 2
+    assert "was withdrawn" in capsys.readouterr().err
+    assert places.actions() == ["reserve", "draw", "commit"] * 2 + ["withdraw"]
+
+
+def noted_reserved(store: KeyStore, receipt: Receipt) -> None:
+    if receipt.state == "committed":
+        raise OSError("cut off")
+    store.write(
+        str(store._path(receipt.output, receipt.release_id, ".json").relative_to(store._folder)),
+        json.dumps(asdict(receipt)),
+    )
+
+
+def test_a_release_that_is_gone_and_has_its_key_is_finished_for_nothing(places: Places) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tracecloak.pipelines.budget.key_store.KeyStore.commit", fail)
+        assert places.release("out") == 7
+    before = digests(places.folder / "out" / "run_id=a")
+    shutil.rmtree(places.folder / "out")
+    assert places.release("out") == 0
+    assert digests(places.folder / "out" / "run_id=a") == before
+    assert places.actions() == ["reserve", "draw", "commit"]
+
+
+# --- The ledger -----------------------------------------------------------------------------------
+
+
+def test_a_ledger_that_fails_does_not_hide_what_ended_the_run(
+    places: Places, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+
+        def broken(*_: object) -> None:
+            patch.setattr(Ledger, "entries", locked)
+            raise GuaranteeError("the reason of its own")
+
+        patch.setattr(ReleaseFolder, "commit", broken)
+        assert places.release("out") == 5
+    told = capsys.readouterr().err
+    assert "the reason of its own" in told
+    assert "which cases release a read was not noted: the ledger is locked" in told
+    assert places.release("out") == 0
+
+
+def locked(_: Ledger) -> None:
+    raise LedgerError("the ledger is locked")
+
+
+def test_an_sqlite_ledger_that_is_named_is_read_by_its_owner_only(places: Places) -> None:
+    path = places.folder / "named.db"
+    before = os.umask(0o022)
+    try:
+        assert places.release("out", "--ledger", f"sqlite:///{path}") == 0
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_giving_up_an_epoch_of_a_stream_says_what_it_is(
+    places: Places, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches talk of characters where a stream was named."""
+    assert places.release("out") == 0
+    assert places.ledger("forfeit", places.folder / "out", "ward@1") == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert "'ward@1' is an epoch of a stream, which is paid as a whole when it begins" in told
+    assert "tracecloak ledger withdraw --release_id ward@1" in told
