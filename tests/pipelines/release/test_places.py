@@ -23,6 +23,7 @@ from tests.support.releasing import (
     tracecloak,
     visible,
 )
+from tracecloak.pipelines.budget.gate import Gate
 from tracecloak.pipelines.budget.key_store import KeyStore, Receipt
 from tracecloak.pipelines.budget.ledger import Ledger, LedgerError
 from tracecloak.pipelines.budget.unchanged import Unchanged
@@ -238,18 +239,18 @@ def test_an_input_that_changes_before_it_is_read_ends_the_run_and_costs_nothing(
 
 def test_an_input_that_changes_after_the_first_round_decided_ends_nothing(places: Places) -> None:
     """Catches a run that drew, and would wait for an input that it no longer reads."""
-    commit = ReleaseFolder.commit
+    once = Gate.__call__
 
-    def late(self: ReleaseFolder, said: dict[str, Any]) -> None:
+    def twice(self: Gate) -> None:
+        once(self)
         grown(places.log)
-        patch.setattr(ReleaseFolder, "commit", commit)
-        commit(self, said)
+        once(self)  # as a second round does
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ReleaseFolder, "commit", late)
+        patch.setattr(Gate, "__call__", twice)
         assert places.release("out") == 0
     assert places.actions() == ["reserve", "draw", "commit"]
-    assert places.release("out") == 2  # on another input
+    assert places.release("out") == 2  # of another input
 
 
 def test_a_release_that_drew_looks_at_digests_alone(places: Places) -> None:
