@@ -113,9 +113,13 @@ class Receipt:
             unknown = sorted(body.keys() - {field.name for field in fields(cls)})
             if not unknown:
                 if body.get("files") is not None:
-                    body["files"] = tuple(InputFile(**file) for file in body["files"])
+                    # An earlier version noted paths as they were written.
+                    body["files"] = tuple(
+                        InputFile(**{**file, "path": absolute(file["path"])})
+                        for file in body["files"]
+                    )
                 return cls(**body)
-        except (ValueError, TypeError, AttributeError):
+        except (ValueError, TypeError, AttributeError, KeyError):
             raise KeyStoreError(
                 "a receipt in the key store is damaged; restore the key store from a backup"
             ) from None
@@ -144,11 +148,12 @@ class Receipt:
         """
         return UsageError(
             f"release_id {self.release_id!r} was committed, and {place} is not there any more: its "
-            "disk may not be mounted, or somebody moved or deleted it. What it spent stays spent, "
-            "and the same id is not drawn and paid for again. Mount the disk or restore the files; "
-            "or write down that it is gone with `tracecloak ledger withdraw --output "
-            f"{self.output} --release_id {self.release_id} --by NAME --reason TEXT`; or choose "
-            "another release_id, which is another spend"
+            "disk may not be mounted, somebody may have moved it, or a retention rule deleted it. "
+            "What it spent stays spent, and the same id is not drawn and paid for again. Mount the "
+            "disk or restore the files, and run again; or, if they are gone for good, write that "
+            f"down with `tracecloak ledger withdraw --output {self.output} --release_id "
+            f"{self.release_id} --by NAME --reason TEXT`; or choose another release_id, which is "
+            "another spend"
         )
 
     def check_same(self, input_fingerprint: str, config_digest: str) -> None:
@@ -183,17 +188,15 @@ class Receipt:
         if self.files is None:
             return tuple(found)
         now = {file.path: file for file in found}
-        # An earlier version noted paths as they were written.
-        noted = [replace(file, path=absolute(file.path)) for file in self.files]
-        gone = [file.path for file in noted if file.path not in now]
-        changed = [file.path for file in noted if file.path in now and now[file.path] != file]
+        gone = [file.path for file in self.files if file.path not in now]
+        changed = [file.path for file in self.files if file.path in now and now[file.path] != file]
         if gone or changed:
             first, what = (gone[0], "gone") if gone else (changed[0], "changed")
             more = f", and so are others, {len(gone) + len(changed)} in all"
             raise self.cannot_go_on(
                 f"input {first!r} is {what}{more if len(gone) + len(changed) > 1 else ''}"
             )
-        return tuple(noted)
+        return self.files
 
     def cannot_go_on(self, reason: str) -> UsageError:
         """Returns the error that a release which drew noise cannot be finished."""

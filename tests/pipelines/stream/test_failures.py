@@ -379,6 +379,15 @@ def test_an_output_that_cannot_be_written_is_found_before_anything_is_paid(tmp_p
     assert counting_charges(tmp_path / "keys") == key_files(tmp_path / "keys") == []
 
 
+def test_a_place_among_releases_is_refused_before_anything_is_paid(tmp_path: Path) -> None:
+    """Catches epochs that go when another release is withdrawn, and rejects that are published."""
+    for flag, place in (("output", "run_id=a"), ("dead_letter", "out/rejects")):
+        chosen = {"output": str(tmp_path / "out"), flag: str(tmp_path / place)}
+        with pytest.raises(UsageError, match=rf"^{flag} '.*' is or lies in .*--{flag}"):
+            run(stream_config(tmp_path, **chosen), [])
+    assert counting_charges(tmp_path / "keys") == key_files(tmp_path / "keys") == []
+
+
 @pytest.mark.parametrize("changes", [{}, {"product": "variants", "epsilon": "20"}])
 def test_a_stream_without_a_message_publishes_every_step(
     tmp_path: Path, changes: dict[str, Any]
