@@ -93,10 +93,9 @@ class ReleaseFolder:
             if FileSystems.get_scheme(place) != FileSystems.get_scheme(self.output):
                 raise _unfit(place, "is on another file system than the output")
             return
-        os.makedirs(place, exist_ok=True)
         own = Path(self.workplace)
         try:
-            own.mkdir(mode=0o700)
+            _make_private(own)
         except FileExistsError:
             if own.is_symlink() or not own.is_dir() or own.stat().st_uid != os.geteuid():
                 raise _unfit(str(own), "belongs to somebody else") from None
@@ -135,6 +134,9 @@ class ReleaseFolder:
     def clear(self) -> None:
         """Removes the workplace: the release is finished, given up, or never drew anything."""
         remove_folder(self.workplace)
+        if self.staging_area is None and is_on_this_machine(self.output):
+            with contextlib.suppress(OSError):  # others are at work in it
+                os.rmdir(beside(self.output))
 
     def write(self, name: str, content: Callable[[BinaryIO], None]) -> OutputFile:
         """Writes a file into the staging folder; the same content gives the same file again.
@@ -243,6 +245,15 @@ def remove_folder(folder: str) -> None:
     found = FileSystems.match([FileSystems.join(folder, "**")])[0].metadata_list
     if found:
         FileSystems.delete([file.path for file in found])
+
+
+def _make_private(folder: Path) -> None:
+    """Makes a folder for its owner only; that around it may be removed by others, being empty."""
+    while True:
+        os.makedirs(folder.parent, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            folder.mkdir(mode=0o700)
+            return
 
 
 def _unfit(place: str, what: str) -> UsageError:

@@ -86,7 +86,7 @@ def test_what_is_given_up_stays_spent_and_leaves_nothing_behind(
     assert [entry.action for entry in entries] == ["reserve", "draw", "forfeit"]
     assert "its input is gone" in entries[-1].details
     assert key_files(tmp_path / "keys") == visible(tmp_path / "out") == []
-    assert list((tmp_path / "_incomplete-out").iterdir()) == []
+    assert not (tmp_path / "_incomplete-out").exists()
     assert forfeit(tmp_path, "r") == 2
     assert "no open reservation" in capsys.readouterr().err
     assert release(tmp_path) == 0  # another draw, another payment
