@@ -129,6 +129,7 @@ NAMES = {
     "kept variants": "tracecloak.anonymizers.streams.variant_steps:KeptVariants",
     "open cases": "tracecloak.schemas.streams.open_cases:OpenCases",
     "statistics": "tracecloak.schemas.arrays.merging:Statistics",
+    "step log": "tracecloak.schemas.published.step:StepLog",
     "traces": "tracecloak.schemas.events.traces:TraceBatch",
     "variant histogram": "tracecloak.schemas.statistics.variants:VariantHistogram",
 }

@@ -1,5 +1,6 @@
 from .assemble import AssembleCases as AssembleCases
 from .assemble import CaseCap as CaseCap
+from .kept_steps import KeptSteps as KeptSteps
 from .messages import EVENTS as EVENTS
 from .messages import REJECTS as REJECTS
 from .messages import DecodeMessages as DecodeMessages

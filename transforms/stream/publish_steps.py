@@ -7,14 +7,19 @@ would be told by silence. What is kept from step to step is exact counts, and wh
 them: for windows nothing; for sums over steps 16 bytes a cell and step, and of variants those that
 closed in each step, of which there are no more than cases.
 
-That there is noise just once is not left to the runner: noise is a function of key, step, cell and
-count (`anonymizers.streams.continual`), so that a bundle that is tried again gives the same bytes.
+That there is noise just once is not left to the runner: noise is a function of the key and of all
+counts so far, so that a bundle that is tried again gives the same bytes, and what a step released
+is kept before it is handed on (`transforms.stream.kept_steps`). A run that comes to such a step
+with other counts has lost its state, and with it which cases have closed: they could count again in
+later steps. So it publishes once more what was decided, which may not have been seen yet, and then
+the epoch ends.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import apache_beam as beam
@@ -37,9 +42,11 @@ from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.step import Step
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.transforms.batch.count import MergeStatisticsFn
 from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.stream.kept_steps import KeptStep, KeptSteps, counts_digest
 
 _LOG = logging.getLogger("tracecloak")
 METRICS = "tracecloak"
@@ -65,6 +72,7 @@ class PublishSteps(beam.PTransform):
         rule: ClosingRule,
         name: StreamName,
         key: KeyReference,
+        steps: KeptSteps,
         awake: Sequence[beam.PCollection[Any]],
     ) -> None:
         """Keeps the options.
@@ -74,6 +82,7 @@ class PublishSteps(beam.PTransform):
             rule: When a case closes, with step 0 where the horizon begins.
             name: The stream's.
             key: Where the epoch's key is.
+            steps: Where what each step releases is kept.
             awake: Whatever shows that the stream has begun, such as its batches of messages: from
                 the first element of any of these on, steps are published as they end. A case that
                 closes does so as well.
@@ -83,6 +92,7 @@ class PublishSteps(beam.PTransform):
         self._rule = rule
         self._name = name
         self._key = key
+        self._steps = steps
         self._awake = awake
 
     def expand(self, closed: beam.PCollection[tuple[int, TraceBatch]]) -> beam.PCollection[Any]:
@@ -102,7 +112,8 @@ class PublishSteps(beam.PTransform):
         return (
             (counted, *ticks)
             | "Flatten" >> beam.Flatten()
-            | "Release" >> beam.ParDo(_Release(self._product, self._rule, self._name, self._key))
+            | "Release"
+            >> beam.ParDo(_Release(self._product, self._rule, self._name, self._key, self._steps))
         )
 
 
@@ -144,16 +155,24 @@ class _Release(beam.DoFn):
     # (step, what the product keeps) of steps that are published.
     PAST = beam.DoFn.StateParam(BagStateSpec("past", _STEP_CODER))
     NEXT = beam.DoFn.StateParam(ReadModifyWriteStateSpec("next", VarIntCoder()))
+    # Stands for the counts of all steps that are published.
+    COUNTS = beam.DoFn.StateParam(ReadModifyWriteStateSpec("counts", BytesCoder()))
     TICK = TimerSpec("tick", TimeDomain.WATERMARK)
     TIMER = beam.DoFn.TimerParam(TICK)
 
     def __init__(
-        self, product: StepProduct, rule: ClosingRule, name: StreamName, key: KeyReference
+        self,
+        product: StepProduct,
+        rule: ClosingRule,
+        name: StreamName,
+        key: KeyReference,
+        steps: KeptSteps,
     ) -> None:
         self._product = product
         self._rule = rule
         self._name = name
         self._key = key
+        self._steps = steps
 
     def setup(self) -> None:
         self._resolved = self._key.resolve()
@@ -164,6 +183,7 @@ class _Release(beam.DoFn):
         waiting: Any = WAITING,
         following: Any = NEXT,
         timer: Any = TIMER,
+        counts: Any = COUNTS,
     ) -> Iterable[Any]:
         step, counted = element[1]
         next_step = following.read()
@@ -172,12 +192,13 @@ class _Release(beam.DoFn):
             following.write(next_step)
             self._set(timer, next_step)
         if counted != _NO_COUNTS:
-            if step < next_step:
+            if step >= next_step:
+                waiting.add((step, counted))
+            elif self._goes_on(next_step, counts):
                 raise GuaranteeError(
                     f"step {step} has cases after it was published; the runner's watermark ran "
                     "ahead of its windows. Begin a new epoch on another runner"
                 )
-            waiting.add((step, counted))
         return ()
 
     @on_timer(TICK)  # type: ignore[untyped-decorator]
@@ -187,6 +208,7 @@ class _Release(beam.DoFn):
         past: Any = PAST,
         following: Any = NEXT,
         timer: Any = TIMER,
+        counts: Any = COUNTS,
     ) -> Iterable[Any]:
         step = following.read() or 0
         if step >= self._product.horizon:
@@ -195,19 +217,32 @@ class _Release(beam.DoFn):
         own = [decode(counted) for at, counted in parts if at == step]
         combine = MergeStatisticsFn(self._product.kinds)
         counted = own[0] if own else combine.extract_output(combine.create_accumulator())
-        kept_before = [decode(kept) for _, kept in sorted(past.read())]
-        released, kept = self._product.publish(
-            step, counted, kept_before, self._name, self._resolved
-        )
-        if kept is not None:
-            past.add((step, encode(kept)))
+        so_far = counts_digest(counts.read() or b"", step, counted, self._resolved)
+        found = self._steps.of(step, self._resolved)
+        if found is None:
+            self._require_going_on(step, counts)
+        if found is None or found.counts_digest == so_far:
+            kept_before = [decode(kept) for _, kept in sorted(past.read())]
+            found, kept = self._decided(step, counted, kept_before, so_far, found)
+            if kept is not None:
+                past.add((step, encode(kept)))
+        goes_on = found.counts_digest == so_far
+        if not goes_on and self._goes_on(step, counts):
+            _LOG.warning(
+                "the counts of step %d are others than those that it was decided on, as after a "
+                "restart that forgot what was there; what was decided is published again, and "
+                "nothing new",
+                step,
+            )
+        counts.write(so_far)
         waiting.clear()
         for at, others in parts:
             if at != step:
                 waiting.add((at, others))
         following.write(step + 1)
         if step + 1 < self._product.horizon:
-            self._set(timer, step + 1)
+            # What was decided need not wait for the end of its step once more.
+            self._set(timer, step + 1 if goes_on else step)
         else:
             waiting.clear()
             past.clear()
@@ -218,7 +253,46 @@ class _Release(beam.DoFn):
                 self._name.release_id,
                 step,
             )
-        yield released
+        yield found.released
+
+    def _decided(
+        self,
+        step: int,
+        counted: Statistics,
+        kept_before: Sequence[Any],
+        so_far: bytes,
+        found: KeptStep | None,
+    ) -> tuple[KeptStep, Any]:
+        """(what a step releases, and is kept now; what the product keeps of it)."""
+        name = replace(self._name, counts_digest=so_far.hex())
+        released, kept = self._product.publish(step, counted, kept_before, name, self._resolved)
+        if found is None:
+            found = self._steps.keep(step, KeptStep(so_far, released), self._resolved)
+        if found.counts_digest == so_far and not _is_same(found.released, released):
+            raise GuaranteeError(
+                f"step {step} comes out otherwise than it was decided, on the same counts, as with "
+                "another version of tracecloak or of a library. Restore that version, or begin "
+                "another epoch, which is another spend"
+            )
+        return found, kept
+
+    def _goes_on(self, step: int, counts: Any) -> bool:
+        """Whether the counts of all steps before this one are those that these were decided on."""
+        before = self._steps.of(step - 1, self._resolved) if step else None
+        return step == 0 or (before is not None and before.counts_digest == counts.read())
+
+    def _require_going_on(self, step: int, counts: Any) -> None:
+        if not self._goes_on(step, counts):
+            raise GuaranteeError(
+                f"step {step} cannot be published: an earlier step was decided on other counts "
+                "than there are now, as where a restart forgot what was there, or what was kept "
+                "of it is gone. Cases could count twice. Begin another epoch, which is another "
+                "spend"
+            )
 
     def _set(self, timer: Any, step: int) -> None:
         timer.set(Timestamp(micros=self._rule.release_time(step)))
+
+
+def _is_same(one: Step, other: Step) -> bool:
+    return one.to_json() == other.to_json() and one.to_rows().equals(other.to_rows())

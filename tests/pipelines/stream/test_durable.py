@@ -38,6 +38,9 @@ FIELDS = {
         "closed_until released_before"
     ),
     "statistics": "by_name",
+    "step log": (
+        "release_id epoch step start_us end_us n_steps_left epsilon delta traces product view"
+    ),
     "traces": "case_ids offsets activities times vocabulary individuals attributes",
     "variant histogram": "sequences counts",
 }
