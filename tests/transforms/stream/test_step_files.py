@@ -147,6 +147,14 @@ def test_a_log_without_cases_is_a_log(tmp_path: Path) -> None:
     assert pq.read_table(path).num_rows == 0
 
 
+@pytest.mark.parametrize("made", [release(), log(), log(0)], ids=["counts", "log", "no case"])
+def test_what_is_kept_of_a_step_makes_the_same_files(made: StepRelease | StepLog) -> None:
+    forms = ("parquet", "xes", "csv") if made.has_log else ("parquet",)
+    kept = type(made).from_kept(made.to_kept())
+    assert files_of(kept, forms, MANIFEST) == files_of(made, forms, MANIFEST)
+    assert kept.key == made.key
+
+
 def rejects(*stamps: int) -> pa.RecordBatch:
     rows = [{"publish_time": stamp, "reason": "no record"} for stamp in stamps]
     return pa.RecordBatch.from_pylist(rows, MESSAGE_REJECT_SCHEMA)
