@@ -37,11 +37,11 @@ class StreamName:
         config_digest: Digest of all that determines what is published beside key and input.
         start_us: Where step 0 begins, microseconds since 1970 UTC.
         period_us: Length of a step.
-        counts_digest: Digest of the exact counts of the step at hand and of all before it. Noise
-            is drawn for these alone: where one count is another, all noise is. Sums over steps
-            are sound with that as windows are, since what is measured is measured in one step,
-            once, and kept from then on; so every measured value has one digest and one noise,
-            and the noise of two is independent whether their digests agree or not.
+        counts_digest: Digest of the cases and counts of the step at hand and of all before it.
+            Noise is drawn for these alone: where one case is another, all noise is. Sums over steps
+            are sound with that as windows are: whatever is measured is measured in one step, once,
+            and kept from then on; so every measured value has one digest and one noise, which is
+            independent of that of any other, whether their digests agree or not.
     """
 
     release_id: str

@@ -3,8 +3,8 @@
 A stream that is started again, or a bundle that is tried again, may count other cases in a step
 than were counted before: messages that were not acknowledged come again, late ones are there now.
 Noise that was drawn for the step once must not meet these counts. So the release of a step is kept,
-in the operator's place, with a digest of the exact counts that it was made of; who comes to the
-step again finds it, and publishes it or nothing.
+in the operator's place, with a digest of the cases and exact counts that it was made of; who comes
+to the step again finds it, and publishes it or nothing.
 
 The digests form a chain: that of a step covers all steps before it. So a run whose counts were
 others in one step is never taken for the run that decided the later ones.
@@ -80,14 +80,14 @@ class KeptSteps:
 
 
 def counts_digest(before: bytes, step: int, counted: Statistics, key: ReleaseKey) -> bytes:
-    """Returns 32 bytes that stand for the exact counts of a step and of all steps before it.
+    """Returns 32 bytes that stand for what was counted in a step and in all steps before it.
 
     They are keyed, so that nobody finds counts by trying who has not the key.
 
     Args:
         before: That of the step before; empty for step 0.
         step: Its number.
-        counted: Its exact counts, merged.
+        counted: All that was counted of it, merged.
         key: The epoch's.
     """
     text = f"{before.hex()}\n{step}\n{digest(counted)}"

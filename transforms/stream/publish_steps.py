@@ -8,9 +8,9 @@ them: for windows nothing; for sums over steps 16 bytes a cell and step, and of 
 closed in each step, of which there are no more than cases.
 
 That there is noise just once is not left to the runner: noise is a function of the key and of all
-counts so far, so that a bundle that is tried again gives the same bytes, and what a step released
+cases so far, so that a bundle that is tried again gives the same bytes, and what a step released
 is kept before it is handed on (`transforms.stream.kept_steps`). A run that comes to such a step
-with other counts has lost its state, and with it which cases have closed: they could count again in
+with other cases has lost its state, and with it which cases have closed: they could count again in
 later steps. So it publishes once more what was decided, which may not have been seen yet, and then
 the epoch ends.
 """
@@ -37,9 +37,10 @@ from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import PaneInfoTiming
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
+from tracecloak.anonymizers.contract.input_digest import InputDigest
 from tracecloak.anonymizers.streams.steps import StepProduct, StreamName
 from tracecloak.schemas.arrays.columnar import decode, encode
-from tracecloak.schemas.arrays.merging import Statistics
+from tracecloak.schemas.arrays.merging import Mergeable, Statistics
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.step import Step
@@ -55,6 +56,8 @@ NOT_PUBLISHED = "cases outside the horizon"
 # The state of a stream is in one place, under this key.
 _ONE = 0
 _NO_COUNTS = b""
+# The statistic that tells other cases of the same counts.
+_CASES = "digest of cases"
 _STEP_CODER = TupleCoder([VarIntCoder(), BytesCoder()])
 
 
@@ -97,10 +100,13 @@ class PublishSteps(beam.PTransform):
 
     def expand(self, closed: beam.PCollection[tuple[int, TraceBatch]]) -> beam.PCollection[Any]:
         """Wires counting, the gate and the release."""
-        kinds = dict(self._product.kinds)
+        kinds = _kinds(self._product)
         counted = (
             closed
-            | "Count" >> beam.ParDo(_Count(self._product)).with_output_types(tuple[int, Statistics])
+            | "Count"
+            >> beam.ParDo(_Count(self._product, self._key)).with_output_types(
+                tuple[int, Statistics]
+            )
             | "Merge" >> beam.CombinePerKey(MergeStatisticsFn(kinds))
             | "Gate" >> beam.ParDo(_Gate()).with_output_types(tuple[int, tuple[int, bytes]])
             | "AllSteps" >> beam.WindowInto(GlobalWindows())
@@ -117,19 +123,29 @@ class PublishSteps(beam.PTransform):
         )
 
 
+def _kinds(product: StepProduct) -> dict[str, type[Mergeable]]:
+    """What is counted of a step: the product's, and which cases these were."""
+    return {**product.kinds, _CASES: InputDigest}
+
+
 def _tick(_: Any) -> tuple[int, tuple[int, bytes]]:
     return _ONE, (0, _NO_COUNTS)
 
 
 class _Count(beam.DoFn):
-    def __init__(self, product: StepProduct) -> None:
+    def __init__(self, product: StepProduct, key: KeyReference) -> None:
         self._product = product
+        self._key = key
         self._outside = Metrics.counter(METRICS, NOT_PUBLISHED)
+
+    def setup(self) -> None:
+        self._resolved = self._key.resolve()
 
     def process(self, element: tuple[int, TraceBatch]) -> Iterable[tuple[int, Statistics]]:
         step, traces = element
         if 0 <= step < self._product.horizon:
-            yield step, self._product.count(traces)
+            cases = InputDigest.from_traces(traces, self._resolved)
+            yield step, Statistics({**self._product.count(traces).by_name, _CASES: cases})
         else:
             self._outside.inc(traces.n_cases)
 
@@ -155,7 +171,7 @@ class _Release(beam.DoFn):
     # (step, what the product keeps) of steps that are published.
     PAST = beam.DoFn.StateParam(BagStateSpec("past", _STEP_CODER))
     NEXT = beam.DoFn.StateParam(ReadModifyWriteStateSpec("next", VarIntCoder()))
-    # Stands for the counts of all steps that are published.
+    # Stands for the cases and counts of all steps that are published.
     COUNTS = beam.DoFn.StateParam(ReadModifyWriteStateSpec("counts", BytesCoder()))
     TICK = TimerSpec("tick", TimeDomain.WATERMARK)
     TIMER = beam.DoFn.TimerParam(TICK)
@@ -215,7 +231,7 @@ class _Release(beam.DoFn):
             return
         parts = list(waiting.read())
         own = [decode(counted) for at, counted in parts if at == step]
-        combine = MergeStatisticsFn(self._product.kinds)
+        combine = MergeStatisticsFn(_kinds(self._product))
         counted = own[0] if own else combine.extract_output(combine.create_accumulator())
         so_far = counts_digest(counts.read() or b"", step, counted, self._resolved)
         found = self._steps.of(step, self._resolved)
@@ -229,7 +245,7 @@ class _Release(beam.DoFn):
         goes_on = found.counts_digest == so_far
         if not goes_on and self._goes_on(step, counts):
             _LOG.warning(
-                "the counts of step %d are others than those that it was decided on, as after a "
+                "the cases of step %d are others than those that it was decided on, as after a "
                 "restart that forgot what was there; what was decided is published again, and "
                 "nothing new",
                 step,
@@ -265,26 +281,27 @@ class _Release(beam.DoFn):
     ) -> tuple[KeptStep, Any]:
         """(what a step releases, and is kept now; what the product keeps of it)."""
         name = replace(self._name, counts_digest=so_far.hex())
-        released, kept = self._product.publish(step, counted, kept_before, name, self._resolved)
+        own = Statistics({n: counted.by_name[n] for n in self._product.kinds})
+        released, kept = self._product.publish(step, own, kept_before, name, self._resolved)
         if found is None:
             found = self._steps.keep(step, KeptStep(so_far, released), self._resolved)
         if found.counts_digest == so_far and not _is_same(found.released, released):
             raise GuaranteeError(
-                f"step {step} comes out otherwise than it was decided, on the same counts, as with "
+                f"step {step} comes out otherwise than it was decided, on the same cases, as with "
                 "another version of tracecloak or of a library. Restore that version, or begin "
                 "another epoch, which is another spend"
             )
         return found, kept
 
     def _goes_on(self, step: int, counts: Any) -> bool:
-        """Whether the counts of all steps before this one are those that these were decided on."""
+        """Whether the cases of all steps before this one are those that these were decided on."""
         before = self._steps.of(step - 1, self._resolved) if step else None
         return step == 0 or (before is not None and before.counts_digest == counts.read())
 
     def _require_going_on(self, step: int, counts: Any) -> None:
         if not self._goes_on(step, counts):
             raise GuaranteeError(
-                f"step {step} cannot be published: an earlier step was decided on other counts "
+                f"step {step} cannot be published: an earlier step was decided on other cases "
                 "than there are now, as where a restart forgot what was there, or what was kept "
                 "of it is gone. Cases could count twice. Begin another epoch, which is another "
                 "spend"

@@ -31,6 +31,7 @@ FIELDS = {
     "clipped flows": "keys values",
     "closed cases": "traces",
     "counted cases": "names steps counts",
+    "input digest": "lanes n_events",
     "kept counts": "counts measured",
     "kept variants": "counted fresh measured measured_fresh",
     "open cases": (

@@ -18,6 +18,7 @@ from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming
 
 from tests.support.beam_state import Bag, Cell
 from tests.support.keys import key_in_environment, release_key
+from tests.support.logs import trace_batch
 from tests.support.stream_runs import batch_of
 from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps
 from tracecloak.anonymizers.streams.steps import StreamName
@@ -205,7 +206,7 @@ def test_a_lost_state_and_other_counts_give_what_was_decided_and_nothing_new(
     # That the epoch is over is told at once, and not at the end of the next step.
     assert again.timer.value <= Timestamp(100 + 20 + 4)
     again.give(0, counted(made, "B"))  # which says nothing about the watermark
-    with pytest.raises(GuaranteeError, match=r"decided on other counts.*Begin another epoch"):
+    with pytest.raises(GuaranteeError, match=r"decided on other cases.*Begin another epoch"):
         again.fire()
     assert drawn == []
 
@@ -225,6 +226,26 @@ def test_the_same_counts_after_others_are_another_course(
     assert again.fire()[0].step == 2
     with pytest.raises(GuaranteeError, match="Begin another epoch"):
         again.fire()
+
+
+def test_other_cases_with_the_same_counts_are_not_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Those of the first run closed once, and would count again where that is forgotten."""
+    made = product()
+    count = publish_steps._Count(made, KeyReference(key_in_environment(monkeypatch)))
+    count.setup()
+    first, same, others = (Stage(made, monkeypatch, tmp_path) for _ in range(3))
+    for stage, case in ((first, "c"), (same, "c"), (others, "d")):
+        [(_, statistics)] = count.process((0, trace_batch({case: "A B"})))
+        stage.give(0, statistics)
+    decided = first.fire()[0].to_json()
+    for stage in (same, others):
+        assert stage.fire()[0].to_json() == decided
+    assert same.fire()[0].step == 1
+    (tmp_path / "step-000001.decision").unlink()
+    with pytest.raises(GuaranteeError, match="decided on other cases"):
+        others.fire()
 
 
 def test_a_lost_state_and_the_same_counts_go_on(
@@ -338,13 +359,16 @@ def keep(element: tuple[int, Statistics]) -> int:
     return element[0]
 
 
-def test_cases_outside_the_horizon_are_counted_for_the_operator() -> None:
+def test_cases_outside_the_horizon_are_counted_for_the_operator(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    key = KeyReference(key_in_environment(monkeypatch))
     pipeline = beam.Pipeline("FnApiRunner")
     closed = [(step, batch_of("AB", "A")) for step in (-1, 0, 3, 4, 9)]
     steps = (
         pipeline
         | beam.Create(closed).with_output_types(tuple[int, TraceBatch])
-        | beam.ParDo(publish_steps._Count(product())).with_output_types(tuple[int, Statistics])
+        | beam.ParDo(publish_steps._Count(product(), key)).with_output_types(tuple[int, Statistics])
         | beam.Map(keep)
     )
     assert_that(steps, equal_to([0, 3]))
