@@ -45,6 +45,7 @@ from tracecloak.transforms.stream.step_files import (
     WriteRejects,
     WriteSteps,
     epoch_folder,
+    epoch_workplace,
     write_whole,
 )
 from tracecloak.transforms.stream.step_topic import PublishToTopic
@@ -132,7 +133,6 @@ def run_stream(
         others.append(PublishToTopic(config.output_topic))
     require_writable("output", config.output)
     output = absolute(config.output)
-    place = ReleaseFolder(output, config.release_id, config.staging_area)
     if config.dead_letter is not None:
         require_writable("dead_letter", config.dead_letter)
     store = open_store(config)
@@ -141,11 +141,9 @@ def run_stream(
     check_ready(options)
     name = config.name
     with store.alone(output, name.both):
-        place.prepare()
         keys = _paid(config, product, store, ledger, output)
         folder = epoch_folder(output, config.release_id, config.epoch)
-        # Of its own in that of the stream, whose other epochs may run now.
-        workplace = FileSystems.join(place.workplace, f"epoch={config.epoch}")
+        workplace = epoch_workplace(output, config.release_id, config.epoch, config.staging_area)
         remove_folder(workplace)  # a run that was cut off may have left some of a file
         manifest = manifest_of(config, product, keys[0].resolve().fingerprint)
         _write_manifest(config, product, manifest, folder, workplace)
@@ -341,7 +339,8 @@ def _paid(
     """Takes what the horizon costs from the account, once; returns (noise key, identity key).
 
     Raises:
-        UsageError: The epoch was begun with another configuration, or was withdrawn.
+        UsageError: The epoch was begun with another configuration, or was withdrawn, or there is no
+            place in which files can be written before they are seen.
         BudgetExhausted: The account has too little left, or the epoch is over.
     """
     name = config.name
@@ -354,9 +353,12 @@ def _paid(
             f"the budget of epoch {config.epoch!r} of {config.release_id!r} is spent: its last "
             "step is published. Begin another epoch, which is another spend"
         )
+    ReleaseFolder(output, config.release_id, config.staging_area).prepare()
     is_new = store.unfinished(output, name.both) is None
     try:
-        key = store.reserve(output, name.both, "", name.config_digest)
+        key = store.reserve(
+            output, name.both, "", name.config_digest, staging_area=config.staging_area
+        )
     except UsageError as error:
         if is_new:
             raise

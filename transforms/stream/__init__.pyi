@@ -9,5 +9,6 @@ from .publish_steps import PublishSteps as PublishSteps
 from .step_files import WriteRejects as WriteRejects
 from .step_files import WriteSteps as WriteSteps
 from .step_files import epoch_folder as epoch_folder
+from .step_files import epoch_workplace as epoch_workplace
 from .step_topic import FirstOfEach as FirstOfEach
 from .step_topic import PublishToTopic as PublishToTopic

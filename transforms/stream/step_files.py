@@ -31,6 +31,7 @@ from tracecloak.schemas.published.step import Step
 from tracecloak.transforms.files import is_on_this_machine, write_anew
 from tracecloak.transforms.formats.registry import FORMATS, Format, formats_of_releases
 from tracecloak.transforms.publish.release_files import packed_for
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 _LOG = logging.getLogger("tracecloak")
 _METRICS = "tracecloak"
@@ -39,6 +40,15 @@ _METRICS = "tracecloak"
 def epoch_folder(output: str, release_id: str, epoch: str) -> str:
     """Returns the folder of all that one epoch of a stream publishes."""
     return cast(str, FileSystems.join(output, f"run_id={release_id}", f"epoch={epoch}"))
+
+
+def epoch_workplace(output: str, release_id: str, epoch: str, staging_area: str | None) -> str:
+    """Returns the folder in which the files of an epoch are written before they appear.
+
+    It is in that of the stream, whose other epochs may run at the same time.
+    """
+    place = ReleaseFolder(output, release_id, staging_area)
+    return cast(str, FileSystems.join(place.workplace, f"epoch={epoch}"))
 
 
 def step_path(output: str, release: Step) -> str:
