@@ -125,10 +125,12 @@ NAMES = {
     "clipped flows": "tracecloak.schemas.statistics.clipped_flows:ClippedFlows",
     "closed cases": "tracecloak.schemas.streams.stream_cases:ClosedCases",
     "counted cases": "tracecloak.schemas.streams.stream_caps:CountedCases",
+    "input digest": "tracecloak.anonymizers.contract.input_digest:InputDigest",
     "kept counts": "tracecloak.anonymizers.streams.dfg_steps:KeptCounts",
     "kept variants": "tracecloak.anonymizers.streams.variant_steps:KeptVariants",
     "open cases": "tracecloak.schemas.streams.open_cases:OpenCases",
     "statistics": "tracecloak.schemas.arrays.merging:Statistics",
+    "step log": "tracecloak.schemas.published.step:StepLog",
     "traces": "tracecloak.schemas.events.traces:TraceBatch",
     "variant histogram": "tracecloak.schemas.statistics.variants:VariantHistogram",
 }

@@ -9,10 +9,11 @@ Counts may depend on what was published before: the noise of a step is drawn ind
 (Denisov, McMahan, Rush, Smith, Thakurta 2022).
 
 There is no state of noise. It is a function of (key, purpose, step, cell, exact value): a step that
-is computed again on the same counts comes out the same, in any order and any shard; one that is
-replayed with other counts gets fresh noise, so the difference of both does not show what changed.
-Such a replay is a second release of the cells that changed, nevertheless, and which ones stayed the
-same is seen: it has to be accounted for.
+is computed again on the same counts comes out the same, in any order and any shard. The key of the
+randomness that comes in is bound to a digest of all counts so far (`steps.StreamName`): a step that
+is computed again on other counts has other noise in all cells, so the difference of both does not
+show which cells changed. It would be a second release of all of them nevertheless, which nobody
+paid for; so what a step releases is kept before it is shown (`transforms.stream.kept_steps`).
 
 The measured values are what the promise is about and may be kept and shown. Who keeps them pays for
 a step what it takes to multiply once with each earlier step; who does not draws all of them again
@@ -41,6 +42,12 @@ from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.anonymizers.streams.matrix_mechanism import LARGEST_VALUE, Participation, Strategy
 from tracecloak.schemas.errors import UsageError
+
+# A sentence of every product's statement.
+NOT_RELEASED_AGAIN = (
+    "What a step releases is kept beside the key until the epoch ends, so that no step is released "
+    "again on other cases; where that folder is lost or put back from a backup, nothing does."
+)
 
 # `gaussian_scale` is proved for so many noisy integers.
 _MAX_COORDINATES = 10**9
@@ -217,10 +224,7 @@ class ContinualNoise:
 
     def not_covered(self) -> tuple[str, ...]:
         """Returns what the promise leaves out because it is one of a stream, in sentences."""
-        always = (
-            "A step that is computed again on other cases is a further release of the cells that "
-            "changed.",
-        )
+        always = (NOT_RELEASED_AGAIN,)
         window = self.participation.window
         if window is None:
             return always

@@ -12,6 +12,7 @@ from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.logs.params import PrivateLogParams
 from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.anonymizers.streams.continual import NOT_RELEASED_AGAIN
 from tracecloak.anonymizers.streams.matrix_mechanism import MAX_WINDOWS
 from tracecloak.anonymizers.streams.steps import NOT_COVERED_BY_STREAMS, StreamName
 from tracecloak.schemas.arrays.merging import Mergeable, Statistics
@@ -72,7 +73,8 @@ class LogSteps:
     ) -> tuple[StepLog, None]:
         """Makes the log of a step; of no cases as well, for noise alone can make some."""
         traces: TraceBatch = counted.by_name["cases"].traces
-        # Steps without cases are equal input: their number makes them differ.
+        # Noise is bound to a digest of all cases of the step, as in any release. Steps without
+        # cases are equal input: their number makes them differ.
         made = anonymise(
             [traces] if traces.n_cases else [],
             PrivateLog(),
@@ -114,7 +116,7 @@ class LogSteps:
             (
                 *made.not_covered,
                 *NOT_COVERED_BY_STREAMS,
-                "A step that is released again on other cases is another release of it.",
+                NOT_RELEASED_AGAIN,
             ),
         )
 

@@ -37,6 +37,11 @@ class StreamName:
         config_digest: Digest of all that determines what is published beside key and input.
         start_us: Where step 0 begins, microseconds since 1970 UTC.
         period_us: Length of a step.
+        counts_digest: Digest of the cases and counts of the step at hand and of all before it.
+            Noise is drawn for these alone: where one case is another, all noise is. Sums over steps
+            are sound with that as windows are: whatever is measured is measured in one step, once,
+            and kept from then on; so every measured value has one digest and one noise, which is
+            independent of that of any other, whether their digests agree or not.
     """
 
     release_id: str
@@ -44,6 +49,7 @@ class StreamName:
     config_digest: str
     start_us: int
     period_us: int
+    counts_digest: str = ""
 
     @property
     def both(self) -> str:
@@ -51,8 +57,8 @@ class StreamName:
         return f"{self.release_id}@{self.epoch}"
 
     def randomness(self, key: ReleaseKey) -> Randomness:
-        """Returns the stream's randomness, which does not depend on an input."""
-        return Randomness(key, self.both, "", self.config_digest)
+        """Returns the randomness of the step at hand."""
+        return Randomness(key, self.both, self.counts_digest, self.config_digest)
 
 
 class StepProduct(Protocol):

@@ -9,7 +9,7 @@ from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.budget.ledger import Ledger
 from tracecloak.transforms.files import absolute, is_on_this_machine
 from tracecloak.transforms.publish.release_folder import ReleaseFolder, remove_folder
-from tracecloak.transforms.stream.step_files import epoch_folder
+from tracecloak.transforms.stream.step_files import epoch_folder, epoch_workplace
 
 
 def withdraw(
@@ -40,21 +40,23 @@ def withdraw(
     place = absolute(output)
     with store.alone(place, release_id):
         receipt = store.receipt(place, release_id)
+        staging_area = None if receipt is None else receipt.staging_area
         ledger.withdraw(place, release_id, by, reason)
         store.withdraw(place, release_id)
         internal = store.operator_folder(place, release_id)
         name, at, epoch = release_id.partition("@")
         if at:
-            return _remove_epoch(place, name, epoch, internal)
-        folder = ReleaseFolder(place, release_id, None if receipt is None else receipt.staging_area)
+            built = epoch_workplace(place, name, epoch, staging_area)
+            return _remove_epoch(place, name, epoch, built, internal)
+        folder = ReleaseFolder(place, release_id, staging_area)
         folder.withdraw(_newest(ledger, folder), internal)
     return folder.final
 
 
-def _remove_epoch(output: str, name: str, epoch: str, internal: str) -> str:
-    """Removes what an epoch of a stream published, and returns where that was."""
+def _remove_epoch(output: str, name: str, epoch: str, *others: str) -> str:
+    """Removes what an epoch of a stream published, and others, and returns where that was."""
     found = epoch_folder(output, name, epoch)
-    for folder in (found, internal):
+    for folder in (found, *others):
         remove_folder(folder)
     if is_on_this_machine(output):
         with contextlib.suppress(OSError):  # unless it has other epochs, or is gone

@@ -335,7 +335,9 @@ def _settled(error: BaseException, books: Books, key_fingerprint: str) -> BaseEx
     if shown == "overtaken":
         return RetryLater(
             f"another run, with another key store, released {folder.final} while this one was at "
-            f"work, which released nothing. {_STAYS_SPENT}"
+            "work, which released nothing. What this one reserved stays spent: end it with "
+            "`tracecloak ledger forfeit`, and choose another release_id if you need a release of "
+            "your own"
         )
     if shown == "other":
         return TracecloakError(

@@ -147,6 +147,7 @@ _AROUND = (
     "input_subscription",
     "input_topic",
     "output",
+    "staging_area",
     "output_topic",
     "dead_letter",
     "reject_topic",
@@ -264,8 +265,10 @@ class StreamConfig(pydantic.BaseModel):
     """How long after its end a step waits for messages that are late."""
 
     output: str = Field(min_length=1)
-    """Folder of all releases, on any Beam file system. It always gets the JSON of every step: that
-    a file is there keeps its step from being published again."""
+    """Folder of all releases, on any Beam file system. It always gets the JSON of every step."""
+    staging_area: str | None = None
+    """Folder, on the file system of the output, in which files are written before they are seen;
+    only their owner can read them there. By default beside the output."""
     formats: (
         Annotated[tuple[StepForm, ...], pydantic.BeforeValidator(_listed), _or_text(_TEXTS)] | None
     ) = None

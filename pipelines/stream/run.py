@@ -36,12 +36,19 @@ from tracecloak.transforms.files import absolute, require_writable
 from tracecloak.transforms.keys import KeyReference
 from tracecloak.transforms.publish.names import STATEMENT_NAME
 from tracecloak.transforms.publish.places import check_places
-from tracecloak.transforms.publish.release_folder import write_text
+from tracecloak.transforms.publish.release_folder import ReleaseFolder, remove_folder
 from tracecloak.transforms.publish.statement import publishable_statement
 from tracecloak.transforms.stream.assemble import AssembleCases
+from tracecloak.transforms.stream.kept_steps import KeptSteps
 from tracecloak.transforms.stream.messages import EVENTS, REJECTS, DecodeMessages, WarnOfBacklog
 from tracecloak.transforms.stream.publish_steps import PublishSteps
-from tracecloak.transforms.stream.step_files import WriteRejects, WriteSteps, epoch_folder
+from tracecloak.transforms.stream.step_files import (
+    WriteRejects,
+    WriteSteps,
+    epoch_folder,
+    epoch_workplace,
+    write_whole,
+)
 from tracecloak.transforms.stream.step_topic import PublishToTopic
 
 _LOG = logging.getLogger("tracecloak")
@@ -56,9 +63,9 @@ RUNNERS: dict[str, tuple[str, ...]] = {
         "ends are lost.",
         "Its watermark is the clock on the wall, not the age of unread messages: a backlog older "
         "than release_delay is late, and cases of steps that are over are not counted.",
-        "Counts are not kept durably before noise is added (unsafe_barrier). Noise depends on the "
-        "count itself, so a bundle that is tried again gives the same bytes, and one with another "
-        "count gets fresh noise and is refused where the step was written before.",
+        "Counts are not kept durably before noise is added (unsafe_barrier). What a step releases "
+        "is, before it is shown: a bundle that is tried again gives the same bytes, and a restart "
+        "with other counts publishes again what was decided, and nothing new.",
     ),
     "DataflowRunner": (
         "State and counts are durable: a bundle that is tried again has the same input.",
@@ -69,6 +76,23 @@ RUNNERS: dict[str, tuple[str, ...]] = {
         "start another epoch, which is another spend.",
     ),
 }
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a stream writes.
+
+    Attributes:
+        output: The folder of all releases.
+        workplace: Where files are written before they appear, see `step_files.write_whole`.
+        rejected: The folder in which messages that cannot be read are listed.
+        steps: Where what each step releases is kept.
+    """
+
+    output: str
+    workplace: str
+    rejected: str
+    steps: KeptSteps
 
 
 @dataclass(frozen=True)
@@ -108,12 +132,12 @@ def run_stream(
     others = list(sinks)
     if config.output_topic is not None:
         others.append(PublishToTopic(config.output_topic))
+    output = absolute(config.output)
+    check_places(output, config.dead_letter)
     require_writable("output", config.output)
     if config.dead_letter is not None:
         require_writable("dead_letter", config.dead_letter)
     store = open_store(config)
-    output = absolute(config.output)
-    check_places(output, config.dead_letter)
     ledger = open_ledger(config, store)
     check_worker_keys(config)
     check_ready(options)
@@ -121,22 +145,28 @@ def run_stream(
     with store.alone(output, name.both):
         keys = _paid(config, product, store, ledger, output)
         folder = epoch_folder(output, config.release_id, config.epoch)
+        workplace = epoch_workplace(output, config.release_id, config.epoch, config.staging_area)
+        remove_folder(workplace)  # a run that was cut off may have left some of a file
         manifest = manifest_of(config, product, keys[0].resolve().fingerprint)
-        _write_manifest(config, product, manifest, folder)
+        _write_manifest(config, product, manifest, folder, workplace)
         for line in product.explain():
             _LOG.info("%s", line)
         pipeline = beam.Pipeline(options=options)
-        rejected = config.dead_letter or store.operator_folder(output, name.both)
-        build_stream(pipeline, source, config, product, keys, output, rejected, manifest, others)
+        private = store.operator_folder(output, name.both)
+        kept = KeptSteps(FileSystems.join(private, "decisions"), product.released)
+        places = Places(output, workplace, config.dead_letter or private, kept)
+        build_stream(pipeline, source, config, product, keys, places, manifest, others)
         try:
             _run(pipeline)
         except TracecloakError:
             raise
         except Exception as error:
             raise _translated(error) from error
+        remove_folder(workplace)
         is_spent = FileSystems.exists(_last_file(config, product, folder))
-        if is_spent:  # nothing more is drawn, so nobody needs the key
+        if is_spent:  # nothing more is drawn, so nobody needs the key, and what it is kept for
             store.commit(output, name.both)
+            remove_folder(kept.folder)
     return StreamOutcome(folder, is_spent)
 
 
@@ -146,8 +176,7 @@ def build_stream(
     config: StreamConfig,
     product: StepProduct,
     keys: tuple[KeyReference, KeyReference],
-    output: str,
-    rejected: str,
+    places: Places,
     manifest: ReleaseManifest,
     sinks: Sequence[beam.PTransform] = (),
 ) -> beam.PCollection:
@@ -160,8 +189,7 @@ def build_stream(
         config: What is published.
         product: The same, as it is made.
         keys: (key of the epoch's noise, key of identities).
-        output: The folder of all releases.
-        rejected: The folder in which messages that cannot be read are listed.
+        places: Where it writes.
         manifest: What the stream says of itself.
         sinks: What takes the releases once they are written.
     """
@@ -175,11 +203,15 @@ def build_stream(
         rule, identities, config.n_shards, config.by_individual, config.cap
     )
     begun = pipeline | "Begin" >> beam.Create([None])
-    released = closed | "PublishSteps" >> PublishSteps(product, rule, config.name, noise, [begun])
-    written = released | "WriteSteps" >> WriteSteps(output, config.written, manifest)
+    released = closed | "PublishSteps" >> PublishSteps(
+        product, rule, config.name, noise, places.steps, [begun]
+    )
+    written = released | "WriteSteps" >> WriteSteps(
+        places.output, config.written, manifest, places.workplace
+    )
     for i, sink in enumerate(sinks):
         _ = written | f"Sink{i}" >> sink
-    rejects = decoded[REJECTS] | "WriteRejects" >> WriteRejects(rejected)
+    rejects = decoded[REJECTS] | "WriteRejects" >> WriteRejects(places.rejected)
     if config.reject_topic is not None:
         _ = (
             rejects
@@ -275,7 +307,11 @@ def manifest_of(
 
 
 def _write_manifest(
-    config: StreamConfig, product: StepProduct, manifest: ReleaseManifest, folder: str
+    config: StreamConfig,
+    product: StepProduct,
+    manifest: ReleaseManifest,
+    folder: str,
+    workplace: str,
 ) -> None:
     """Writes manifest and statement when an epoch begins, and never again."""
     path = FileSystems.join(folder, MANIFEST_NAME)
@@ -293,9 +329,10 @@ def _write_manifest(
             "runner_facts": list(RUNNERS.get(config.runner, ())),
         },
     }
-    write_text(FileSystems.join(folder, STATEMENT_NAME), publishable_statement(manifest))
-    write_text(f"{path}.part", json.dumps(body, indent=2, ensure_ascii=False) + "\n")
-    FileSystems.rename([f"{path}.part"], [path])  # there as a whole, or not there
+    statement = publishable_statement(manifest).encode()
+    write_whole(FileSystems.join(folder, STATEMENT_NAME), statement, workplace)
+    text = json.dumps(body, indent=2, ensure_ascii=False) + "\n"
+    write_whole(path, text.encode(), workplace)
 
 
 def _paid(
@@ -304,7 +341,8 @@ def _paid(
     """Takes what the horizon costs from the account, once; returns (noise key, identity key).
 
     Raises:
-        UsageError: The epoch was begun with another configuration, or was withdrawn.
+        UsageError: The epoch was begun with another configuration, or was withdrawn, or there is no
+            place in which files can be written before they are seen.
         BudgetExhausted: The account has too little left, or the epoch is over.
     """
     name = config.name
@@ -317,9 +355,12 @@ def _paid(
             f"the budget of epoch {config.epoch!r} of {config.release_id!r} is spent: its last "
             "step is published. Begin another epoch, which is another spend"
         )
+    ReleaseFolder(output, config.release_id, config.staging_area).prepare()
     is_new = store.unfinished(output, name.both) is None
     try:
-        key = store.reserve(output, name.both, "", name.config_digest)
+        key = store.reserve(
+            output, name.both, "", name.config_digest, staging_area=config.staging_area
+        )
     except UsageError as error:
         if is_new:
             raise

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, Self, cast
 
 import numpy as np
 import pyarrow as pa
 
+from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.rows import part_rows
@@ -58,6 +59,15 @@ class Step(Protocol):
 
     def to_json(self) -> bytes:
         """Returns one JSON object in UTF-8 with the key in it; equal releases are equal bytes."""
+        ...
+
+    def to_kept(self) -> bytes:
+        """Returns all of it, to be kept until its epoch ends."""
+        ...
+
+    @classmethod
+    def from_kept(cls, data: bytes) -> Self:
+        """Returns what `to_kept` kept: its JSON and its rows are the same."""
         ...
 
     def to_rows(self) -> pa.RecordBatch | pa.Table:
@@ -172,6 +182,15 @@ class StepRelease:
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UsageError(f"this is no release of a step ({type(error).__name__})") from None
 
+    def to_kept(self) -> bytes:
+        """As of `Step`: the JSON, which has all that is published."""
+        return self.to_json()
+
+    @classmethod
+    def from_kept(cls, data: bytes) -> StepRelease:
+        """As of `Step`."""
+        return cls.from_json(data)
+
     def to_rows(self) -> pa.Table:
         """Returns a row for each cell, with what they have in common as columns."""
         n = len(self.cells)
@@ -236,6 +255,15 @@ class StepLog:
         """Returns what the log is of, as one JSON object; its cases are not in it."""
         body = {name: getattr(self, name) for name in _FIELDS}
         return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+
+    def to_kept(self) -> bytes:
+        """As of `Step`: with its cases."""
+        return encode(self)
+
+    @classmethod
+    def from_kept(cls, data: bytes) -> StepLog:
+        """As of `Step`."""
+        return cast(StepLog, decode(data))
 
     def to_rows(self) -> pa.RecordBatch:
         """Returns the rows of the log in the canonical order of its cases."""

@@ -12,11 +12,11 @@ import tracecloak.transforms.arrow_coder  # noqa: F401  # names what is encoded
 from tracecloak.anonymizers.contract.method import Decision
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.schemas.arrays.columnar import decode, encode
-from tracecloak.schemas.errors import TracecloakError, UsageError
-from tracecloak.transforms.files import read_if_there, write_new
+from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.sealed import read_sealed, write_sealed
 
-_N_MAC = 32
+_MEND = "the release cannot be finished; give it up with `tracecloak ledger forfeit`"
 
 
 class Gate(Protocol):
@@ -68,21 +68,14 @@ class KeptDraws:
             return found
         if self.before is not None:
             self.before()
-        message = about + encode(decide())
-        write_new(path, _mac(key, round_name, message) + message)
+        write_sealed(path, key, round_name, about + encode(decide()))
         # What is kept counts: another worker may have been first.
         return cast(Decision, self._kept(path, key, round_name, about))
 
     def _kept(self, path: str, key: ReleaseKey, round_name: str, about: bytes) -> Decision | None:
-        found = read_if_there(path)
-        if found is None:
+        message = read_sealed(path, key, round_name, _MEND)
+        if message is None:
             return None
-        mac, message = found[:_N_MAC], found[_N_MAC:]
-        if not hmac.compare_digest(mac, _mac(key, round_name, message)):
-            raise TracecloakError(
-                f"{path} is not what tracecloak wrote there, so the release cannot be finished; "
-                "give it up with `tracecloak ledger forfeit`"
-            )
         if not hmac.compare_digest(message[: len(about)], about):
             raise UsageError(
                 f"the round {round_name!r} was decided on another input, and noise is drawn on one "
@@ -90,10 +83,6 @@ class KeptDraws:
                 "ledger forfeit`"
             )
         return cast(Decision, decode(message[len(about) :]))
-
-
-def _mac(key: ReleaseKey, round_name: str, message: bytes) -> bytes:
-    return hmac.digest(key.derive(b"decision/" + round_name.encode()), message, hashlib.sha256)
 
 
 def _short(round_name: str) -> str:

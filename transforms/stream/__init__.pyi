@@ -1,5 +1,6 @@
 from .assemble import AssembleCases as AssembleCases
 from .assemble import CaseCap as CaseCap
+from .kept_steps import KeptSteps as KeptSteps
 from .messages import EVENTS as EVENTS
 from .messages import REJECTS as REJECTS
 from .messages import DecodeMessages as DecodeMessages
@@ -8,5 +9,6 @@ from .publish_steps import PublishSteps as PublishSteps
 from .step_files import WriteRejects as WriteRejects
 from .step_files import WriteSteps as WriteSteps
 from .step_files import epoch_folder as epoch_folder
+from .step_files import epoch_workplace as epoch_workplace
 from .step_topic import FirstOfEach as FirstOfEach
 from .step_topic import PublishToTopic as PublishToTopic

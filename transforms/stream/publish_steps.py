@@ -7,14 +7,19 @@ would be told by silence. What is kept from step to step is exact counts, and wh
 them: for windows nothing; for sums over steps 16 bytes a cell and step, and of variants those that
 closed in each step, of which there are no more than cases.
 
-That there is noise just once is not left to the runner: noise is a function of key, step, cell and
-count (`anonymizers.streams.continual`), so that a bundle that is tried again gives the same bytes.
+That there is noise just once is not left to the runner: noise is a function of the key and of all
+cases so far, so that a bundle that is tried again gives the same bytes, and what a step released
+is kept before it is handed on (`transforms.stream.kept_steps`). A run that comes to such a step
+with other cases has lost its state, and with it which cases have closed: they could count again in
+later steps. So it publishes once more what was decided, which may not have been seen yet, and then
+the epoch ends.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import apache_beam as beam
@@ -32,14 +37,17 @@ from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import PaneInfoTiming
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
+from tracecloak.anonymizers.contract.input_digest import InputDigest
 from tracecloak.anonymizers.streams.steps import StepProduct, StreamName
 from tracecloak.schemas.arrays.columnar import decode, encode
-from tracecloak.schemas.arrays.merging import Statistics
+from tracecloak.schemas.arrays.merging import Mergeable, Statistics
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.step import Step
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.transforms.batch.count import MergeStatisticsFn
 from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.stream.kept_steps import KeptStep, KeptSteps, counts_digest
 
 _LOG = logging.getLogger("tracecloak")
 METRICS = "tracecloak"
@@ -48,6 +56,8 @@ NOT_PUBLISHED = "cases outside the horizon"
 # The state of a stream is in one place, under this key.
 _ONE = 0
 _NO_COUNTS = b""
+# The statistic that tells other cases of the same counts.
+_CASES = "digest of cases"
 _STEP_CODER = TupleCoder([VarIntCoder(), BytesCoder()])
 
 
@@ -65,6 +75,7 @@ class PublishSteps(beam.PTransform):
         rule: ClosingRule,
         name: StreamName,
         key: KeyReference,
+        steps: KeptSteps,
         awake: Sequence[beam.PCollection[Any]],
     ) -> None:
         """Keeps the options.
@@ -74,6 +85,7 @@ class PublishSteps(beam.PTransform):
             rule: When a case closes, with step 0 where the horizon begins.
             name: The stream's.
             key: Where the epoch's key is.
+            steps: Where what each step releases is kept.
             awake: Whatever shows that the stream has begun, such as its batches of messages: from
                 the first element of any of these on, steps are published as they end. A case that
                 closes does so as well.
@@ -83,14 +95,18 @@ class PublishSteps(beam.PTransform):
         self._rule = rule
         self._name = name
         self._key = key
+        self._steps = steps
         self._awake = awake
 
     def expand(self, closed: beam.PCollection[tuple[int, TraceBatch]]) -> beam.PCollection[Any]:
         """Wires counting, the gate and the release."""
-        kinds = dict(self._product.kinds)
+        kinds = _kinds(self._product)
         counted = (
             closed
-            | "Count" >> beam.ParDo(_Count(self._product)).with_output_types(tuple[int, Statistics])
+            | "Count"
+            >> beam.ParDo(_Count(self._product, self._key)).with_output_types(
+                tuple[int, Statistics]
+            )
             | "Merge" >> beam.CombinePerKey(MergeStatisticsFn(kinds))
             | "Gate" >> beam.ParDo(_Gate()).with_output_types(tuple[int, tuple[int, bytes]])
             | "AllSteps" >> beam.WindowInto(GlobalWindows())
@@ -102,8 +118,14 @@ class PublishSteps(beam.PTransform):
         return (
             (counted, *ticks)
             | "Flatten" >> beam.Flatten()
-            | "Release" >> beam.ParDo(_Release(self._product, self._rule, self._name, self._key))
+            | "Release"
+            >> beam.ParDo(_Release(self._product, self._rule, self._name, self._key, self._steps))
         )
+
+
+def _kinds(product: StepProduct) -> dict[str, type[Mergeable]]:
+    """What is counted of a step: the product's, and which cases these were."""
+    return {**product.kinds, _CASES: InputDigest}
 
 
 def _tick(_: Any) -> tuple[int, tuple[int, bytes]]:
@@ -111,14 +133,19 @@ def _tick(_: Any) -> tuple[int, tuple[int, bytes]]:
 
 
 class _Count(beam.DoFn):
-    def __init__(self, product: StepProduct) -> None:
+    def __init__(self, product: StepProduct, key: KeyReference) -> None:
         self._product = product
+        self._key = key
         self._outside = Metrics.counter(METRICS, NOT_PUBLISHED)
+
+    def setup(self) -> None:
+        self._resolved = self._key.resolve()
 
     def process(self, element: tuple[int, TraceBatch]) -> Iterable[tuple[int, Statistics]]:
         step, traces = element
         if 0 <= step < self._product.horizon:
-            yield step, self._product.count(traces)
+            cases = InputDigest.from_traces(traces, self._resolved)
+            yield step, Statistics({**self._product.count(traces).by_name, _CASES: cases})
         else:
             self._outside.inc(traces.n_cases)
 
@@ -144,16 +171,24 @@ class _Release(beam.DoFn):
     # (step, what the product keeps) of steps that are published.
     PAST = beam.DoFn.StateParam(BagStateSpec("past", _STEP_CODER))
     NEXT = beam.DoFn.StateParam(ReadModifyWriteStateSpec("next", VarIntCoder()))
+    # Stands for the cases and counts of all steps that are published.
+    COUNTS = beam.DoFn.StateParam(ReadModifyWriteStateSpec("counts", BytesCoder()))
     TICK = TimerSpec("tick", TimeDomain.WATERMARK)
     TIMER = beam.DoFn.TimerParam(TICK)
 
     def __init__(
-        self, product: StepProduct, rule: ClosingRule, name: StreamName, key: KeyReference
+        self,
+        product: StepProduct,
+        rule: ClosingRule,
+        name: StreamName,
+        key: KeyReference,
+        steps: KeptSteps,
     ) -> None:
         self._product = product
         self._rule = rule
         self._name = name
         self._key = key
+        self._steps = steps
 
     def setup(self) -> None:
         self._resolved = self._key.resolve()
@@ -164,6 +199,7 @@ class _Release(beam.DoFn):
         waiting: Any = WAITING,
         following: Any = NEXT,
         timer: Any = TIMER,
+        counts: Any = COUNTS,
     ) -> Iterable[Any]:
         step, counted = element[1]
         next_step = following.read()
@@ -172,12 +208,13 @@ class _Release(beam.DoFn):
             following.write(next_step)
             self._set(timer, next_step)
         if counted != _NO_COUNTS:
-            if step < next_step:
+            if step >= next_step:
+                waiting.add((step, counted))
+            elif self._goes_on(next_step, counts):
                 raise GuaranteeError(
                     f"step {step} has cases after it was published; the runner's watermark ran "
                     "ahead of its windows. Begin a new epoch on another runner"
                 )
-            waiting.add((step, counted))
         return ()
 
     @on_timer(TICK)  # type: ignore[untyped-decorator]
@@ -187,27 +224,41 @@ class _Release(beam.DoFn):
         past: Any = PAST,
         following: Any = NEXT,
         timer: Any = TIMER,
+        counts: Any = COUNTS,
     ) -> Iterable[Any]:
         step = following.read() or 0
         if step >= self._product.horizon:
             return
         parts = list(waiting.read())
         own = [decode(counted) for at, counted in parts if at == step]
-        combine = MergeStatisticsFn(self._product.kinds)
+        combine = MergeStatisticsFn(_kinds(self._product))
         counted = own[0] if own else combine.extract_output(combine.create_accumulator())
-        kept_before = [decode(kept) for _, kept in sorted(past.read())]
-        released, kept = self._product.publish(
-            step, counted, kept_before, self._name, self._resolved
-        )
-        if kept is not None:
-            past.add((step, encode(kept)))
+        so_far = counts_digest(counts.read() or b"", step, counted, self._resolved)
+        found = self._steps.of(step, self._resolved)
+        if found is None:
+            self._require_going_on(step, counts)
+        if found is None or found.counts_digest == so_far:
+            kept_before = [decode(kept) for _, kept in sorted(past.read())]
+            found, kept = self._decided(step, counted, kept_before, so_far, found)
+            if kept is not None:
+                past.add((step, encode(kept)))
+        goes_on = found.counts_digest == so_far
+        if not goes_on and self._goes_on(step, counts):
+            _LOG.warning(
+                "the cases of step %d are others than those that it was decided on, as after a "
+                "restart that forgot what was there; what was decided is published again, and "
+                "nothing new",
+                step,
+            )
+        counts.write(so_far)
         waiting.clear()
         for at, others in parts:
             if at != step:
                 waiting.add((at, others))
         following.write(step + 1)
         if step + 1 < self._product.horizon:
-            self._set(timer, step + 1)
+            # What was decided need not wait for the end of its step once more.
+            self._set(timer, step + 1 if goes_on else step)
         else:
             waiting.clear()
             past.clear()
@@ -218,7 +269,47 @@ class _Release(beam.DoFn):
                 self._name.release_id,
                 step,
             )
-        yield released
+        yield found.released
+
+    def _decided(
+        self,
+        step: int,
+        counted: Statistics,
+        kept_before: Sequence[Any],
+        so_far: bytes,
+        found: KeptStep | None,
+    ) -> tuple[KeptStep, Any]:
+        """(what a step releases, and is kept now; what the product keeps of it)."""
+        name = replace(self._name, counts_digest=so_far.hex())
+        own = Statistics({n: counted.by_name[n] for n in self._product.kinds})
+        released, kept = self._product.publish(step, own, kept_before, name, self._resolved)
+        if found is None:
+            found = self._steps.keep(step, KeptStep(so_far, released), self._resolved)
+        if found.counts_digest == so_far and not _is_same(found.released, released):
+            raise GuaranteeError(
+                f"step {step} comes out otherwise than it was decided, on the same cases, as with "
+                "another version of tracecloak or of a library. Restore that version, or begin "
+                "another epoch, which is another spend"
+            )
+        return found, kept
+
+    def _goes_on(self, step: int, counts: Any) -> bool:
+        """Whether the cases of all steps before this one are those that these were decided on."""
+        before = self._steps.of(step - 1, self._resolved) if step else None
+        return step == 0 or (before is not None and before.counts_digest == counts.read())
+
+    def _require_going_on(self, step: int, counts: Any) -> None:
+        if not self._goes_on(step, counts):
+            raise GuaranteeError(
+                f"step {step} cannot be published: an earlier step was decided on other cases "
+                "than there are now, as where a restart forgot what was there, or what was kept "
+                "of it is gone. Cases could count twice. Begin another epoch, which is another "
+                "spend"
+            )
 
     def _set(self, timer: Any, step: int) -> None:
         timer.set(Timestamp(micros=self._rule.release_time(step)))
+
+
+def _is_same(one: Step, other: Step) -> bool:
+    return one.to_json() == other.to_json() and one.to_rows().equals(other.to_rows())

@@ -2,7 +2,9 @@
 
 A file's name says which release it holds, so one that is there already is not written again: with
 the same bytes it is the same release, which a runner tried again, and with others it would be a
-second release of what was paid for once. Then the stream fails, and nothing of it is visible.
+second release of what was paid for once. Then the stream fails, and nothing of it is visible. Files
+are written in a workplace beside the output, which only the operator reads, and moved when they are
+whole: under the output lies nothing else at any time.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import hashlib
 import io
 import json
 import logging
+import os
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from typing import Any, cast
@@ -25,9 +28,10 @@ from apache_beam.metrics import Metrics
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.schemas.published.step import Step
-from tracecloak.transforms.files import write_anew
+from tracecloak.transforms.files import is_on_this_machine, write_anew
 from tracecloak.transforms.formats.registry import FORMATS, Format, formats_of_releases
 from tracecloak.transforms.publish.release_files import packed_for
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 _LOG = logging.getLogger("tracecloak")
 _METRICS = "tracecloak"
@@ -38,6 +42,15 @@ def epoch_folder(output: str, release_id: str, epoch: str) -> str:
     return cast(str, FileSystems.join(output, f"run_id={release_id}", f"epoch={epoch}"))
 
 
+def epoch_workplace(output: str, release_id: str, epoch: str, staging_area: str | None) -> str:
+    """Returns the folder in which the files of an epoch are written before they appear.
+
+    It is in that of the stream, whose other epochs may run at the same time.
+    """
+    place = ReleaseFolder(output, release_id, staging_area)
+    return cast(str, FileSystems.join(place.workplace, f"epoch={epoch}"))
+
+
 def step_path(output: str, release: Step) -> str:
     """Returns the path of a step's files, without the ending of any."""
     release_id, epoch, product, view, step = release.key
@@ -46,10 +59,13 @@ def step_path(output: str, release: Step) -> str:
     return cast(str, FileSystems.join(folder, *place))
 
 
-def write_once(path: str, data: bytes) -> bool:
-    """Writes a file, unless it is there with the same bytes.
+def write_once(path: str, data: bytes, workplace: str) -> bool:
+    """Publishes a file, unless it is there with the same bytes.
 
-    It appears as a whole, or not at all.
+    Args:
+        path: Where.
+        data: All of it.
+        workplace: See `write_whole`.
 
     Returns:
         Whether it was written now.
@@ -67,14 +83,30 @@ def write_once(path: str, data: bytes) -> bool:
             "would show what changed. Nothing was written; begin another epoch, which is another "
             "spend"
         )
+    write_whole(path, data, workplace)
+    return True
+
+
+def write_whole(path: str, data: bytes, workplace: str) -> None:
+    """Publishes a file, which appears as a whole or not at all.
+
+    Args:
+        path: Where.
+        data: All of it.
+        workplace: Folder on the same file system in which it is written before it is moved there;
+            on this machine only its owner reads it.
+    """
     folder, name = FileSystems.split(path)
-    # Two that write at once are of one content, or do not share the name.
-    fresh = FileSystems.join(folder, f"_{name}-{hashlib.sha256(data).hexdigest()[:16]}.part")
+    # Two that write at once are of one place and one content, or do not share the name.
+    own = hashlib.sha256(path.encode() + b"\n" + data).hexdigest()[:16]
+    fresh = FileSystems.join(workplace, f"{name}-{own}.part")
+    if is_on_this_machine(path):
+        os.makedirs(workplace, mode=0o700, exist_ok=True)
+        os.makedirs(folder, exist_ok=True)
     stream = FileSystems.create(fresh, compression_type=CompressionTypes.UNCOMPRESSED)
     with closing(stream):
         stream.write(data)
     FileSystems.rename([fresh], [path])
-    return True
 
 
 class WriteSteps(beam.PTransform):
@@ -85,16 +117,19 @@ class WriteSteps(beam.PTransform):
     always written and comes last.
     """
 
-    def __init__(self, output: str, formats: tuple[str, ...], manifest: ReleaseManifest) -> None:
+    def __init__(
+        self, output: str, formats: tuple[str, ...], manifest: ReleaseManifest, workplace: str
+    ) -> None:
         """Keeps where to write.
 
         Args:
             output: The folder of all releases, on any Beam file system.
             formats: Beside JSON.
             manifest: Whose promise the files carry.
+            workplace: Where they are written before they appear, see `write_whole`.
         """
         super().__init__()
-        self._write = _Write(output, formats, manifest)
+        self._write = _Write(output, formats, manifest, workplace)
 
     def expand(self, releases: beam.PCollection[Any]) -> beam.PCollection[Any]:
         """Writes each release."""
@@ -102,15 +137,18 @@ class WriteSteps(beam.PTransform):
 
 
 class _Write(beam.DoFn):
-    def __init__(self, output: str, formats: tuple[str, ...], manifest: ReleaseManifest) -> None:
+    def __init__(
+        self, output: str, formats: tuple[str, ...], manifest: ReleaseManifest, workplace: str
+    ) -> None:
         self._output = output
         self._formats = formats
         self._manifest = manifest
+        self._workplace = workplace
 
     def process(self, release: Step) -> Iterable[Step]:
         path = step_path(self._output, release)
         for ending, data in files_of(release, self._formats, self._manifest).items():
-            write_once(path + ending, data)
+            write_once(path + ending, data, self._workplace)
         _LOG.info("published step %d; %d are left", release.key[-1], release.n_steps_left)
         yield release
 

@@ -264,7 +264,10 @@ def test_reservation_of_pure_windows_with_w_events() -> None:
 
 
 def test_what_is_not_covered_is_said() -> None:
-    replay, window = "is a further release", "Protected is what a unit does within any 3"
+    replay, window = (
+        "no step is released again on other cases",
+        "Protected is what a unit does within any 3",
+    )
     (once,) = pure_windows(10).not_covered()
     assert replay in once
     first, second = pure_windows(10, Participation(2, 3)).not_covered()

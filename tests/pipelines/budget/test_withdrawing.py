@@ -147,6 +147,12 @@ def test_an_epoch_of_a_stream_is_withdrawn_with_all_its_steps_and_not_begun_agai
     step = published / "epoch=1" / "product=dfg" / "view=window" / "step-000000.json"
     step.parent.mkdir(parents=True)
     step.write_text("{}")
+    built = tmp_path / "_incomplete-out" / "run_id=ward" / "epoch=1" / "step-000001.json.part"
+    private = KeyStore(tmp_path / "keys").operator_folder(str(tmp_path / "out"), "ward@1")
+    kept = Path(private) / "decisions" / "step-000001.decision"
+    for path in (built, kept):
+        path.parent.mkdir(parents=True)
+        path.write_text("{}")
     assert (published / "epoch=1" / "manifest.json").exists()
     n_keys = len(key_files(tmp_path / "keys"))
     assert n_keys == 3  # and that of identities, which all epochs share
@@ -155,6 +161,7 @@ def test_an_epoch_of_a_stream_is_withdrawn_with_all_its_steps_and_not_begun_agai
     assert as_typed(*command, "ward@1") == 0
     assert "withdrawn" in capsys.readouterr().out
     assert [path.name for path in published.iterdir()] == ["epoch=2"]
+    assert not built.exists() and not kept.exists()
     assert len(key_files(tmp_path / "keys")) == n_keys - 1
     last = ledger_entries(tmp_path / "keys")[-1]
     assert (last.action, last.release_id) == ("withdraw", "ward@1")

@@ -29,6 +29,7 @@ from tracecloak.pipelines.stream.config import (
 from tracecloak.pipelines.stream.run import StreamOutcome, stream_options
 from tracecloak.schemas.errors import BudgetExhausted, UsageError
 from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.stream.kept_steps import KeptSteps
 
 HOUR = 3_600 * S
 ROOT = Path(__file__).parents[3]
@@ -287,9 +288,8 @@ def test_rejects_go_to_a_topic_as_well(tmp_path: Path, monkeypatch: pytest.Monke
         pipeline = beam.Pipeline("BundleBasedDirectRunner")
         keys = (KeyReference("env:A"), KeyReference("env:B"))
         manifest = stream.manifest_of(config, product, "fingerprint")
-        stream.build_stream(
-            pipeline, stream_of([]), config, product, keys, "out", "rejects", manifest
-        )
+        places = stream.Places("out", "work", "rejects", KeptSteps("kept", product.released))
+        stream.build_stream(pipeline, stream_of([]), config, product, keys, places, manifest)
         assert ("RejectTopic" in pipeline.applied_labels) == is_there
 
 

@@ -31,6 +31,7 @@ FIELDS = {
     "clipped flows": "keys values",
     "closed cases": "traces",
     "counted cases": "names steps counts",
+    "input digest": "lanes n_events",
     "kept counts": "counts measured",
     "kept variants": "counted fresh measured measured_fresh",
     "open cases": (
@@ -38,6 +39,9 @@ FIELDS = {
         "closed_until released_before"
     ),
     "statistics": "by_name",
+    "step log": (
+        "release_id epoch step start_us end_us n_steps_left epsilon delta traces product view"
+    ),
     "traces": "case_ids offsets activities times vocabulary individuals attributes",
     "variant histogram": "sequences counts",
 }

@@ -154,7 +154,7 @@ def test_a_restart_of_the_same_epoch_on_other_input_publishes_nothing(tmp_path: 
     cut_off(config, in_time(sent, 120))
     before = files_of(config)
     other = [s for s in sent if s.case != accepted(sent)[1][0].case]
-    with pytest.raises(GuaranteeError, match=r"step-000001.*another epoch"):
+    with pytest.raises(GuaranteeError, match=r"step 3 cannot be published.*another epoch"):
         run(config, in_time(other, 120))
     assert files_of(config) == before
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
@@ -14,16 +18,19 @@ from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming
 
 from tests.support.beam_state import Bag, Cell
 from tests.support.keys import key_in_environment, release_key
+from tests.support.logs import trace_batch
 from tests.support.stream_runs import batch_of
 from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps
 from tracecloak.anonymizers.streams.steps import StreamName
 from tracecloak.schemas.arrays.columnar import encode
 from tracecloak.schemas.arrays.merging import Statistics
-from tracecloak.schemas.errors import GuaranteeError
+from tracecloak.schemas.errors import GuaranteeError, TracecloakError
 from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.step import StepRelease
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.transforms.keys import KeyReference
 from tracecloak.transforms.stream import publish_steps
+from tracecloak.transforms.stream.kept_steps import KeptSteps, counts_digest
 
 S = 1_000_000
 RULE = ClosingRule(("A", "B"), 10 * S, S, S, 0, 5, S, (), 4 * S, 100 * S)
@@ -49,24 +56,30 @@ def counted(made: DfgSteps, *variants: str) -> Statistics:
 class Stage:
     """The stateful stage, and its state."""
 
-    def __init__(self, made: DfgSteps, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, made: DfgSteps, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         key = KeyReference(key_in_environment(monkeypatch))
-        self._fn = publish_steps._Release(made, RULE, NAME, key)
+        steps = KeptSteps(str(folder), StepRelease)
+        self._fn = publish_steps._Release(made, RULE, NAME, key, steps)
         self._fn.setup()
-        self.waiting, self.past, self.following, self.timer = Bag(), Bag(), Cell(), Cell()
+        self.waiting, self.past, self.following = Bag(), Bag(), Cell()
+        self.timer, self.counts = Cell(), Cell()
 
     def give(self, step: int, statistics: Statistics | None) -> None:
         data = b"" if statistics is None else encode(statistics)
-        self._fn.process((0, (step, data)), self.waiting, self.following, self.timer)
+        element = 0, (step, data)
+        list(self._fn.process(element, self.waiting, self.following, self.timer, self.counts))
 
     def fire(self) -> list[Any]:
-        return list(self._fn.publish(self.waiting, self.past, self.following, self.timer))
+        state = self.waiting, self.past, self.following, self.timer, self.counts
+        return list(self._fn.publish(*state))
 
 
-def test_the_first_element_starts_the_ticker_at_step_0(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_element_starts_the_ticker_at_step_0(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     made = product()
-    for element in (None, counted(made, "AB")):
-        stage = Stage(made, monkeypatch)
+    for number, element in enumerate((None, counted(made, "AB"))):
+        stage = Stage(made, monkeypatch, tmp_path / str(number))
         stage.give(2, element)
         assert stage.timer.value == Timestamp(100 + 10 + 4)
         [first] = stage.fire()
@@ -74,9 +87,11 @@ def test_the_first_element_starts_the_ticker_at_step_0(monkeypatch: pytest.Monke
         assert stage.timer.value == Timestamp(100 + 20 + 4)
 
 
-def test_steps_come_in_their_order_with_their_own_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_come_in_their_order_with_their_own_counts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     made = product()
-    stage = Stage(made, monkeypatch)
+    stage = Stage(made, monkeypatch, tmp_path)
     for step in (2, 0):  # 2 first, as where one shard is ahead
         stage.give(step, counted(made, *["AB"] * 1000 * (step + 1)))
     found = [release for _ in range(6) for release in stage.fire()]
@@ -87,9 +102,9 @@ def test_steps_come_in_their_order_with_their_own_counts(monkeypatch: pytest.Mon
     assert stage.timer.value == Timestamp(100 + 40 + 4)  # none behind the last
 
 
-def test_what_waits_for_a_later_step_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_waits_for_a_later_step_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made = product()
-    stage = Stage(made, monkeypatch)
+    stage = Stage(made, monkeypatch, tmp_path)
     stage.give(1, counted(made, "AB"))
     stage.give(3, counted(made, "AB"))
     stage.fire()
@@ -100,10 +115,10 @@ def test_what_waits_for_a_later_step_stays(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize(("view", "kept"), [("window", 0), ("total", 3)])
 def test_what_is_kept_is_bounded_and_gone_at_the_end(
-    monkeypatch: pytest.MonkeyPatch, view: str, kept: int
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, view: str, kept: int
 ) -> None:
     made = product(view)
-    stage = Stage(made, monkeypatch)
+    stage = Stage(made, monkeypatch, tmp_path)
     stage.give(0, None)
     sizes = []
     for _ in range(4):
@@ -112,35 +127,43 @@ def test_what_is_kept_is_bounded_and_gone_at_the_end(
     assert sizes == [min(1, kept), min(2, kept), kept, 0]
 
 
-def test_sums_are_of_the_steps_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_are_of_the_steps_in_their_order(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Whatever the order in which the runner gives what was kept."""
     made = product("total")
-    stage = Stage(made, monkeypatch)
+    stage = Stage(made, monkeypatch, tmp_path)
     steps = [counted(made, *["AB"] * n) for n in (1, 50, 3, 7)]
     for step, statistics in enumerate(steps):
         stage.give(step, statistics)
     past: list[Any] = []
+    so_far = b""
     for step, statistics in enumerate(steps):
-        expected, kept = made.publish(step, statistics, past, NAME, release_key())
+        so_far = counts_digest(so_far, step, statistics, release_key())
+        name = replace(NAME, counts_digest=so_far.hex())
+        expected, kept = made.publish(step, statistics, past, name, release_key())
         past.append(kept)
         [found] = stage.fire()
         assert found == expected
 
 
-def test_a_firing_that_is_tried_again_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_firing_that_is_tried_again_gives_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     made = product("total")
     results = []
     for repeated in (False, True):
-        stage = Stage(made, monkeypatch)
+        stage = Stage(made, monkeypatch, tmp_path / str(repeated))
         stage.give(0, counted(made, "AB", "A"))
         stage.give(1, counted(made, "B"))
         bytes_of = []
         for _ in range(3):
             before = list(stage.waiting.values), list(stage.past.values), stage.following.value
+            counts = stage.counts.value
             [release] = stage.fire()
             if repeated:  # the runner forgot it all and tries again
                 stage.waiting.values, stage.past.values = map(list, before[:2])
-                stage.following.value = before[2]
+                stage.following.value, stage.counts.value = before[2], counts
                 [release] = stage.fire()
             bytes_of.append(release.to_json())
         results.append(bytes_of)
@@ -149,13 +172,168 @@ def test_a_firing_that_is_tried_again_gives_the_same(monkeypatch: pytest.MonkeyP
 
 def test_counts_for_a_step_that_is_published_end_the_stream(
     monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     made = product()
-    stage = Stage(made, monkeypatch)
+    stage = Stage(made, monkeypatch, tmp_path)
     stage.give(0, None)
     stage.fire()
     with pytest.raises(GuaranteeError, match="step 0 has cases after"):
         stage.give(0, counted(made, "AB"))
+
+
+# --- What was decided stays -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("view", ["window", "total"])
+def test_a_lost_state_and_other_counts_give_what_was_decided_and_nothing_new(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, view: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Other counts would be a second release, and a case that was forgotten could count twice."""
+    made = product(view)
+    first = Stage(made, monkeypatch, tmp_path)
+    first.give(0, counted(made, "AB", "A"))
+    first.give(1, counted(made, "B"))
+    decided = [first.fire()[0].to_json() for _ in range(2)]
+    again = Stage(made, monkeypatch, tmp_path)
+    again.give(0, counted(made, "AB"))  # one case less
+    again.give(1, counted(made, "B"))
+    drawn: list[int] = []
+    monkeypatch.setattr(DfgSteps, "publish", lambda self, step, *others: drawn.append(step))
+    with caplog.at_level(logging.WARNING, logger="tracecloak"):
+        assert [again.fire()[0].to_json() for _ in range(2)] == decided
+    assert caplog.text.count("others than those that it was decided on") == 1
+    # That the epoch is over is told at once, and not at the end of the next step.
+    assert again.timer.value <= Timestamp(100 + 20 + 4)
+    again.give(0, counted(made, "B"))  # which says nothing about the watermark
+    with pytest.raises(GuaranteeError, match=r"decided on other cases.*Begin another epoch"):
+        again.fire()
+    assert drawn == []
+
+
+def test_the_same_counts_after_others_are_another_course(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The second step's counts are those that it was decided on, and the first's were not."""
+    made = product()
+    first, again = (Stage(made, monkeypatch, tmp_path) for _ in range(2))
+    for stage, variants in ((first, ("AB", "A")), (again, ("AB",))):
+        stage.give(0, counted(made, *variants))
+        stage.give(1, counted(made, "B"))
+        stage.fire()
+        stage.fire()
+    first.fire()  # of the one that decided
+    assert again.fire()[0].step == 2
+    with pytest.raises(GuaranteeError, match="Begin another epoch"):
+        again.fire()
+
+
+def test_other_cases_with_the_same_counts_are_not_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Those of the first run closed once, and would count again where that is forgotten."""
+    made = product()
+    count = publish_steps._Count(made, KeyReference(key_in_environment(monkeypatch)))
+    count.setup()
+    first, same, others = (Stage(made, monkeypatch, tmp_path) for _ in range(3))
+    for stage, case in ((first, "c"), (same, "c"), (others, "d")):
+        [(_, statistics)] = count.process((0, trace_batch({case: "A B"})))
+        stage.give(0, statistics)
+    decided = first.fire()[0].to_json()
+    for stage in (same, others):
+        assert stage.fire()[0].to_json() == decided
+    assert same.fire()[0].step == 1
+    (tmp_path / "step-000001.decision").unlink()
+    with pytest.raises(GuaranteeError, match="decided on other cases"):
+        others.fire()
+
+
+def test_a_lost_state_and_the_same_counts_go_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = product("total")
+    whole, first, again = (
+        Stage(made, monkeypatch, tmp_path / name) for name in ("whole", "cut off", "cut off")
+    )
+    for stage in (whole, first, again):
+        stage.give(0, counted(made, "AB", "A"))
+        stage.give(1, counted(made, "B"))
+    first.fire()
+    assert [s.fire()[0].to_json() for s in (whole,) * 4] == [
+        s.fire()[0].to_json() for s in (again,) * 4
+    ]
+
+
+def remove_all(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+
+
+def swap(folder: Path) -> None:
+    path = folder / "step-000001.decision"
+    path.write_bytes((folder / "step-000000.decision").read_bytes())
+
+
+def change(folder: Path) -> None:
+    path = folder / "step-000001.decision"
+    path.write_bytes(path.read_bytes().replace(b'"count":', b'"count":1'))
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (remove_all, "what was kept of it is gone"),
+        (swap, "not what tracecloak wrote there.*begin another epoch"),
+        (change, "not what tracecloak wrote there.*begin another epoch"),
+    ],
+)
+def test_what_is_kept_must_be_there_as_it_was_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, harm: Callable[[Path], None], said: str
+) -> None:
+    made = product()
+    stage = Stage(made, monkeypatch, tmp_path)
+    stage.give(0, None)
+    stage.fire()
+    stage.fire()
+    harm(tmp_path)
+    with pytest.raises(TracecloakError, match=f"(?s){said}"):
+        stage.fire()
+
+
+def test_a_release_that_comes_out_otherwise_on_the_same_counts_is_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As with another version: sums that follow would not go with what was published."""
+    made = product("total")
+    first, again = (Stage(made, monkeypatch, tmp_path) for _ in range(2))
+    for stage in (first, again):
+        stage.give(0, counted(made, "AB"))
+    first.fire()
+    original = DfgSteps.publish
+
+    def otherwise(self: DfgSteps, *others: Any) -> Any:
+        released, kept = original(self, *others)
+        return replace(released, counts=released.counts + 1), kept
+
+    monkeypatch.setattr(DfgSteps, "publish", otherwise)
+    with pytest.raises(GuaranteeError, match="comes out otherwise"):
+        again.fire()
+
+
+@pytest.mark.parametrize("view", ["window", "total"])
+def test_one_other_count_makes_all_noise_of_the_step_another(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, view: str
+) -> None:
+    """If it were that of its cell alone, the difference would show which cells changed."""
+    made = product(view)
+    found = []
+    for number, variants in enumerate((("AB", "A"), ("AB",))):
+        stage = Stage(made, monkeypatch, tmp_path / str(number))
+        stage.give(0, counted(made, *variants))
+        stage.give(1, counted(made, "B"))
+        found.append([stage.fire()[0].counts for _ in range(2)])
+    for first, again in zip(*found, strict=True):
+        assert np.count_nonzero(first != again) > 10  # of 15, in which 2 counts changed
 
 
 @pytest.mark.parametrize(
@@ -181,13 +359,16 @@ def keep(element: tuple[int, Statistics]) -> int:
     return element[0]
 
 
-def test_cases_outside_the_horizon_are_counted_for_the_operator() -> None:
+def test_cases_outside_the_horizon_are_counted_for_the_operator(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    key = KeyReference(key_in_environment(monkeypatch))
     pipeline = beam.Pipeline("FnApiRunner")
     closed = [(step, batch_of("AB", "A")) for step in (-1, 0, 3, 4, 9)]
     steps = (
         pipeline
         | beam.Create(closed).with_output_types(tuple[int, TraceBatch])
-        | beam.ParDo(publish_steps._Count(product())).with_output_types(tuple[int, Statistics])
+        | beam.ParDo(publish_steps._Count(product(), key)).with_output_types(tuple[int, Statistics])
         | beam.Map(keep)
     )
     assert_that(steps, equal_to([0, 3]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import stat
 from pathlib import Path
 
 import numpy as np
@@ -47,8 +48,12 @@ def release(step: int = 3, count: int = 5) -> StepRelease:
 
 
 def write(output: Path, *releases: StepRelease | StepLog) -> list[StepRelease | StepLog]:
-    fn = step_files._Write(str(output), ("parquet", "xes"), MANIFEST)
+    fn = step_files._Write(str(output), ("parquet", "xes"), MANIFEST, str(workplace(output)))
     return [passed for made in releases for passed in fn.process(made)]
+
+
+def workplace(output: Path) -> Path:
+    return output.parent / f"_incomplete-{output.name}"
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -91,7 +96,7 @@ def test_another_release_of_a_step_ends_the_stream_and_leaves_the_first(tmp_path
 def test_a_file_appears_whole_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "folder" / "step.json"
+    path, place = tmp_path / "out" / "step.json", tmp_path / "workplace"
 
     def failing(sources: list[str], targets: list[str]) -> None:
         raise OSError("the disk is full")
@@ -99,21 +104,23 @@ def test_a_file_appears_whole_or_not_at_all(
     with monkeypatch.context() as patch:
         patch.setattr(step_files.FileSystems, "rename", failing)
         with pytest.raises(OSError, match="full"):
-            write_once(str(path), b"all of it")
-    assert not path.exists()
-    assert write_once(str(path), b"all of it")
-    assert not write_once(str(path), b"all of it")
-    assert contents(tmp_path) == {"folder/step.json": b"all of it"}
+            write_once(str(path), b"all of it", str(place))
+    assert contents(tmp_path / "out") == {}
+    assert list(contents(place).values()) == [b"all of it"]
+    assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    assert write_once(str(path), b"all of it", str(place))
+    assert not write_once(str(path), b"all of it", str(place))
+    assert contents(tmp_path) == {"out/step.json": b"all of it"}
 
 
 def test_a_name_that_ends_like_a_packed_file_is_compared_as_it_is(tmp_path: Path) -> None:
     """Beam would unpack it when it reads it."""
     packed = gzip.compress(b"a log", mtime=0)
-    path = str(tmp_path / "log.xes.gz")
-    assert write_once(path, packed)
-    assert not write_once(path, packed)
+    path, place = str(tmp_path / "log.xes.gz"), str(tmp_path / "workplace")
+    assert write_once(path, packed, place)
+    assert not write_once(path, packed, place)
     with pytest.raises(GuaranteeError):
-        write_once(path, gzip.compress(b"another log", mtime=0))
+        write_once(path, gzip.compress(b"another log", mtime=0), place)
 
 
 def log(n: int = 5) -> StepLog:
@@ -138,6 +145,14 @@ def test_a_log_without_cases_is_a_log(tmp_path: Path) -> None:
     write(tmp_path, log(0))
     [path] = tmp_path.rglob("log.parquet")
     assert pq.read_table(path).num_rows == 0
+
+
+@pytest.mark.parametrize("made", [release(), log(), log(0)], ids=["counts", "log", "no case"])
+def test_what_is_kept_of_a_step_makes_the_same_files(made: StepRelease | StepLog) -> None:
+    forms = ("parquet", "xes", "csv") if made.has_log else ("parquet",)
+    kept = type(made).from_kept(made.to_kept())
+    assert files_of(kept, forms, MANIFEST) == files_of(made, forms, MANIFEST)
+    assert kept.key == made.key
 
 
 def rejects(*stamps: int) -> pa.RecordBatch:

@@ -1,0 +1,258 @@
+"""A stream that is started again: what a step released stays, and nothing else of it is seen."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import pytest
+from apache_beam.io.filesystems import FileSystems
+
+from tests.support.ledgers import python
+from tests.support.object_store import ObjectStore
+from tests.support.releasing import counting_charges, key_files
+from tests.support.stream_runs import (
+    Happening,
+    Sent,
+    accepted,
+    files_of,
+    in_time,
+    made,
+    one_key,
+    random_messages,
+    run,
+    stream_config,
+    stream_of,
+    ticking,
+)
+from tests.support.tiers import at_night
+from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.pipelines.stream.run import run_stream
+from tracecloak.schemas.errors import GuaranteeError, TracecloakError, UsageError
+
+PRODUCTS: dict[str, dict[str, Any]] = {
+    "dfg": {},
+    "dfg totals": {"view": "total"},
+    "variants": {"product": "variants", "view": "total", "epsilon": "40"},
+    "log": {
+        "product": "log", "epsilon": "40", "first_date": "1970-01-01", "last_date": "1970-01-02",
+        "n_duration_bins": 4, "l2_clip": "4",
+    },
+}  # fmt: skip
+WHOLE = re.compile(
+    r"manifest\.json|statement\.md|product=\w+/view=\w+/step-\d{6}"
+    r"(\.json|\.parquet|/step\.json|/log\.parquet|/log\.xes\.gz)"
+)
+_SENT: list[tuple[int, bytes]] = []
+
+
+class Topic(beam.DoFn):
+    """A topic: it has what was sent to it before, and cannot give it back."""
+
+    def process(self, release: Any) -> None:
+        _SENT.append((release.key[-1], release.to_json()))
+
+
+def sent_again(config: StreamConfig, happenings: Sequence[Happening]) -> dict[int, set[bytes]]:
+    """Runs a stream; returns what its topic got of each step."""
+    _SENT.clear()
+    run_stream(config, messages=stream_of(happenings), sinks=[beam.ParDo(Topic())])
+    return {step: {data for at, data in _SENT if at == step} for step, _ in _SENT}
+
+
+def messages() -> list[Sent]:
+    return random_messages(until=30)
+
+
+def fewer(step: int = 1) -> list[Sent]:
+    """What comes after a restart: the messages of a case of this step were acknowledged."""
+    lost = accepted(messages())[step][0].case
+    return [sent for sent in messages() if sent.case != lost]
+
+
+def steps_of(config: StreamConfig) -> dict[str, bytes]:
+    return {name: data for name, data in files_of(config).items() if name.startswith("product")}
+
+
+@contextmanager
+def failing_at(step: int) -> Iterator[None]:
+    """No file of a step can be moved to its place: it is as if the process had been killed."""
+    original = FileSystems.rename
+
+    def rename(sources: list[str], targets: list[str]) -> None:
+        if f"step-{step:06d}" in targets[0]:
+            raise OSError("cut off")
+        original(sources, targets)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FileSystems, "rename", staticmethod(rename))
+        yield
+
+
+def cut_off_at(config: StreamConfig, step: int) -> None:
+    with failing_at(step), pytest.raises(TracecloakError, match="stays published"):
+        run(config, in_time(messages(), 60))
+
+
+@pytest.mark.parametrize(
+    "name", ["dfg totals", *(at_night(n) for n in PRODUCTS if n != "dfg totals")]
+)
+def test_a_step_that_was_cut_off_before_it_appeared_appears_as_it_was_decided(
+    tmp_path: Path, name: str
+) -> None:
+    """With other messages at the restart; then the epoch ends, for a case could count twice."""
+    whole, config = (
+        stream_config(tmp_path / place, horizon=3, **PRODUCTS[name])
+        for place in made(tmp_path, "whole", "cut off")
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        one_key(patch)
+        run(whole, in_time(messages(), 60))
+        cut_off_at(config, 1)
+        cut = steps_of(config)
+        assert cut and not any("step-000001" in path for path in cut)
+        with pytest.raises(GuaranteeError, match=r"step 2 cannot be published.*another epoch"):
+            sent_again(config, in_time(fewer(), 60))
+    expected = {path: data for path, data in steps_of(whole).items() if "step-000002" not in path}
+    assert steps_of(config) == expected
+    assert {step for step, _ in _SENT} == {0, 1}
+    if name != "log":
+        for step, data in _SENT:
+            assert data in expected.values(), step
+
+
+def run_and_die(folder: str, step: int) -> None:
+    """Runs a stream whose process is killed between writing a step's file and moving it."""
+    original = FileSystems.rename
+
+    def rename(sources: list[str], targets: list[str]) -> None:
+        if f"step-{step:06d}" in targets[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        original(sources, targets)
+
+    FileSystems.rename = staticmethod(rename)
+    run(stream_config(Path(folder), horizon=3), in_time(messages(), 60))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [0, 1])
+def test_a_kill_before_a_step_appears_leaves_nothing_of_it_to_see(
+    tmp_path: Path, step: int
+) -> None:
+    module = "tests.pipelines.stream.test_restarts"
+    done = python(f"from {module} import run_and_die; run_and_die({str(tmp_path)!r}, {step})")
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    config = stream_config(tmp_path, horizon=3)
+    before = files_of(config)
+    assert all(WHOLE.fullmatch(name) for name in before)
+    assert not any(f"step-{step:06d}" in name for name in before)
+    staged = list((tmp_path / "_incomplete-out").rglob("*.part"))
+    assert len(staged) == 1
+    assert all(stat.S_IMODE(p.stat().st_mode) == 0o700 for p in staged[0].parents[:2])
+    decided = staged[0].read_bytes()
+    with pytest.raises(GuaranteeError, match="another epoch"):
+        run(config, in_time(fewer(step), 60))
+    after = files_of(config)
+    assert decided == after[f"product=dfg/view=window/step-{step:06d}.parquet"]
+    assert before == {name: after[name] for name in before}
+    assert len(counting_charges(tmp_path / "keys")) == 1
+
+
+@pytest.mark.parametrize("others", [True, at_night(False)])
+def test_an_output_that_was_moved_away_gets_the_same_steps_again(
+    tmp_path: Path, others: bool
+) -> None:
+    """Or is emptied by a rule of its bucket; other numbers would be a release for nothing."""
+    config = stream_config(tmp_path, horizon=4)
+    cut_off_at(config, 2)
+    before = steps_of(config)
+    shutil.move(tmp_path / "out", tmp_path / "moved")
+    if others:
+        with pytest.raises(GuaranteeError, match="step 3 cannot be published"):
+            run(config, in_time(fewer(), 60))
+    else:
+        run(config, in_time(messages(), 60))
+    after = steps_of(config)
+    assert before == {name: after[name] for name in before}
+    assert any("step-000002" in name for name in after)
+    assert any("step-000003" in name for name in after) == (not others)
+
+
+@pytest.mark.slow
+def test_in_a_store_of_objects_a_step_appears_as_it_was_decided_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ObjectStore, "root", tmp_path / "objects")
+    config = stream_config(tmp_path, horizon=3, output="objects://lake/out")
+    cut_off_at(config, 1)
+    out, place = (tmp_path / "objects" / "lake" / name for name in ("out", "_incomplete-out"))
+    names = sorted(path.name for path in out.rglob("*") if path.is_file())
+    assert names == ["manifest.json", "statement.md", "step-000000.json", "step-000000.parquet"]
+    (staged,) = place.rglob("step-000001.parquet-*.part")
+    decided = staged.read_bytes()
+    with pytest.raises(GuaranteeError, match=r"step 2 cannot be published"):
+        run(config, in_time(fewer(), 60))
+    (published,) = out.rglob("step-000001.parquet")
+    assert published.read_bytes() == decided
+
+
+def test_under_the_output_lies_nothing_but_whole_steps_at_any_time(tmp_path: Path) -> None:
+    """And what a step releases is kept before a byte of it is written anywhere else."""
+    config = stream_config(tmp_path, horizon=2, **PRODUCTS["log"])
+    seen: set[str] = set()
+    original = {name: getattr(FileSystems, name) for name in ("create", "rename")}
+
+    def look() -> None:
+        names = list(files_of(config))
+        assert all(WHOLE.fullmatch(name) for name in names), names
+        assert not list((tmp_path / "out").rglob("_*"))
+        seen.update(names)
+
+    def create(path: str, *others: Any, **named: Any) -> Any:
+        place = Path(path)
+        assert tmp_path / "out" not in place.parents
+        assert stat.S_IMODE(place.parent.stat().st_mode) == 0o700
+        if place.name.startswith(("step", "log")):
+            decided = list((tmp_path / "keys" / "operator").rglob("*.decision"))
+            n_whole = len({name for name in files_of(config) if name.endswith("step.json")})
+            assert len(decided) == n_whole + 1
+            assert all(stat.S_IMODE(p.stat().st_mode) == 0o600 for p in decided)
+        look()
+        return original["create"](path, *others, **named)
+
+    def rename(sources: list[str], targets: list[str]) -> None:
+        look()
+        original["rename"](sources, targets)
+        look()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FileSystems, "create", staticmethod(create))
+        patch.setattr(FileSystems, "rename", staticmethod(rename))
+        run(config, in_time(messages(), 60))
+    assert len(seen) == 2 + 2 * 3
+    # The epoch is over: what was kept of it goes with its key.
+    assert not list((tmp_path / "keys").rglob("*.decision"))
+    assert not list((tmp_path / "_incomplete-out").rglob("*.part"))
+    assert len(key_files(tmp_path / "keys")) == 1  # that of identities
+
+
+def test_a_workplace_of_somebody_else_is_refused_before_anything_is_paid(tmp_path: Path) -> None:
+    place = tmp_path / "work"
+    place.mkdir()
+    (place / "run_id=ward").write_text("in the way")
+    config = stream_config(tmp_path, staging_area=str(place))
+    with pytest.raises(UsageError, match=r"belongs to somebody else.*--staging_area"):
+        run(config, [])
+    assert counting_charges(tmp_path / "keys") == []
+    ready = stream_config(tmp_path, staging_area=str(tmp_path / "other"), horizon=1)
+    run(ready, ticking(0, 30))
+    assert (tmp_path / "other" / "run_id=ward").is_dir()
+    assert not (tmp_path / "_incomplete-out").exists()

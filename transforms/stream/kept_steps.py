@@ -1,0 +1,98 @@
+"""KeptSteps: what each step of an epoch released is fixed before anybody can see a byte of it.
+
+A stream that is started again, or a bundle that is tried again, may count other cases in a step
+than were counted before: messages that were not acknowledged come again, late ones are there now.
+Noise that was drawn for the step once must not meet these counts. So the release of a step is kept,
+in the operator's place, with a digest of the cases and exact counts that it was made of; who comes
+to the step again finds it, and publishes it or nothing.
+
+The digests form a chain: that of a step covers all steps before it. So a run whose counts were
+others in one step is never taken for the run that decided the later ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import dataclass
+
+import tracecloak.transforms.arrow_coder  # noqa: F401  # names what is encoded
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.schemas.arrays.columnar import digest
+from tracecloak.schemas.arrays.merging import Statistics
+from tracecloak.schemas.published.step import Step
+from tracecloak.transforms.sealed import read_sealed, write_sealed
+
+_N_DIGEST = 32
+_MEND = "what the step released is not known; begin another epoch, which is another spend"
+
+
+@dataclass(frozen=True)
+class KeptStep:
+    """What a step released.
+
+    Attributes:
+        counts_digest: Of the counts that it was made of, see `counts_digest`.
+        released: The release.
+    """
+
+    counts_digest: bytes
+    released: Step
+
+
+@dataclass(frozen=True)
+class KeptSteps:
+    """The releases of an epoch's steps in a folder that only the operator reads; it pickles.
+
+    There is no exact count in it, but what is published.
+
+    Attributes:
+        folder: On any Beam file system.
+        kind: The type of a release.
+    """
+
+    folder: str
+    kind: type[Step]
+
+    def of(self, step: int, key: ReleaseKey) -> KeptStep | None:
+        """Returns what a step released, or None: nothing yet.
+
+        Raises:
+            TracecloakError: What is kept was changed.
+        """
+        message = read_sealed(self._path(step), key, _purpose(step), _MEND)
+        if message is None:
+            return None
+        return KeptStep(message[:_N_DIGEST], self.kind.from_kept(message[_N_DIGEST:]))
+
+    def keep(self, step: int, made: KeptStep, key: ReleaseKey) -> KeptStep:
+        """Keeps what a step releases; returns what is kept, as another worker may have been first.
+
+        Raises:
+            TracecloakError: What is kept was changed.
+        """
+        message = made.counts_digest + made.released.to_kept()
+        write_sealed(self._path(step), key, _purpose(step), message)
+        return self.of(step, key) or made
+
+    def _path(self, step: int) -> str:
+        return f"{self.folder.rstrip('/')}/step-{step:06d}.decision"
+
+
+def counts_digest(before: bytes, step: int, counted: Statistics, key: ReleaseKey) -> bytes:
+    """Returns 32 bytes that stand for what was counted in a step and in all steps before it.
+
+    They are keyed, so that nobody finds counts by trying who has not the key.
+
+    Args:
+        before: That of the step before; empty for step 0.
+        step: Its number.
+        counted: All that was counted of it, merged.
+        key: The epoch's.
+    """
+    text = f"{before.hex()}\n{step}\n{digest(counted)}"
+    return hmac.digest(key.derive(b"stream counts"), text.encode(), hashlib.sha256)
+
+
+def _purpose(step: int) -> str:
+    return f"stream step/{step}"
