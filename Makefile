@@ -89,7 +89,7 @@ CI_SLOW := \
   tests/pipelines/attack/test_difference_attack.py::test_reports_say_what_the_difference_tells_and_nothing_of_the_log \
   tests/pipelines/budget/test_ledger_postgres.py tests/pipelines/demo/test_stream_demo.py \
   tests/pipelines/experiments/test_syntactic.py \
-  tests/pipelines/release/test_attributes_carried.py \
+  tests/pipelines/release/test_attributes_carried.py tests/pipelines/release/test_books.py \
   tests/pipelines/release/test_findings.py \
   tests/pipelines/release/test_killed.py::test_it_is_the_same_for_a_method_without_a_log_and_for_one_without_epsilon \
   tests/pipelines/release/test_release_and_ledger.py::test_a_disk_that_is_full_for_a_worker_of_beam_shows_nothing \
@@ -109,7 +109,7 @@ CI_SLOW := \
   tests/statistical/test_audit_of_pripel.py \
   tests/statistical/test_audit_of_streams.py::test_a_case_that_counts_in_every_window_is_caught \
   tests/statistical/test_audit_of_streams.py::test_a_case_in_one_window_with_that_noise_is_not \
-  tests/statistical/test_exact_samplers.py \
+  tests/statistical/test_exact_samplers.py tests/transforms/stream/test_pubsub_connector.py \
   tests/test_documents.py::test_the_commands_of_the_readme_run_as_they_are_written
 
 test: .venv/dev $(CORE)

@@ -130,6 +130,8 @@ def _matched_here(pattern: str) -> Iterator[tuple[str, int]]:
         elif os.path.exists(pattern):
             yield pattern, os.path.getsize(pattern)
         return
+    if pattern.endswith(("/", "\\")):  # what lies in the folders that match
+        pattern += "*"
     try:
         test = re.compile(_expression(pattern), re.DOTALL)
     except re.error as error:  # such as [z-a]

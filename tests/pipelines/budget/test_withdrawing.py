@@ -20,6 +20,7 @@ from tests.support.stream_runs import run, stream_config
 from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
+from tracecloak.transforms.stream.step_files import epoch_workplace
 
 
 @pytest.fixture
@@ -147,7 +148,8 @@ def test_an_epoch_of_a_stream_is_withdrawn_with_all_its_steps_and_not_begun_agai
     step = published / "epoch=1" / "product=dfg" / "view=window" / "step-000000.json"
     step.parent.mkdir(parents=True)
     step.write_text("{}")
-    built = tmp_path / "_incomplete-out" / "run_id=ward" / "epoch=1" / "step-000001.json.part"
+    workplace = epoch_workplace(str(tmp_path / "out"), "ward", "1", None)
+    built = Path(workplace) / "step-000001.json.part"
     private = KeyStore(tmp_path / "keys").operator_folder(str(tmp_path / "out"), "ward@1")
     kept = Path(private) / "decisions" / "step-000001.decision"
     for path in (built, kept):

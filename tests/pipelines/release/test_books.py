@@ -25,6 +25,7 @@ from tests.support.releasing import (
     tracecloak,
     visible,
 )
+from tests.support.tiers import at_night
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.budget.key_store import KeyStore, KeyStoreError
 from tracecloak.pipelines.release import run as release_module
@@ -179,8 +180,14 @@ def test_what_fails_before_it_draws_gives_the_spend_back_and_forgets_the_key(
     assert len({entry.key_fingerprint for entry in ledger_entries(keys)}) == 2
 
 
-@pytest.mark.parametrize("error", ERRORS)
-@pytest.mark.parametrize("runner", ["InMemory", "FnApiRunner"])
+@pytest.mark.parametrize(
+    ("runner", "error"),
+    [
+        *(("InMemory", error) for error in ERRORS),
+        ("FnApiRunner", ERRORS[0]),
+        *(at_night("FnApiRunner", error) for error in ERRORS[1:]),
+    ],
+)
 def test_what_fails_after_it_drew_stays_spent_and_is_finished_with_the_same_noise(
     common: list[object],
     tmp_path: Path,

@@ -115,7 +115,7 @@ class Releases:
             "latest.json",
             "run_id=r",
         ]
-        assert list(self.out.with_name("_incomplete-out").iterdir()) == []
+        assert not self.out.with_name("_incomplete-out").exists()
         statement = operator_folder(self.keys) / "statement.md"
         assert used in statement.read_text()
 

@@ -55,6 +55,7 @@ def test_every_shard_count_gives_the_bytes_of_the_in_memory_driver(
         assert manifest(found)["randomness"]["unsafe_barrier"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("same_key")
 def test_worker_processes_and_in_memory_shards_change_nothing(tmp_path: Path, inputs: str) -> None:
     expected = digests(release(tmp_path / "one", inputs, "--runner", "InMemory", "--shards", 1))

@@ -37,6 +37,7 @@ from tests.support.tiers import at_night
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.run import run_stream
 from tracecloak.schemas.errors import GuaranteeError, TracecloakError, UsageError
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 PRODUCTS: dict[str, dict[str, Any]] = {
     "dfg": {},
@@ -247,12 +248,13 @@ def test_under_the_output_lies_nothing_but_whole_steps_at_any_time(tmp_path: Pat
 def test_a_workplace_of_somebody_else_is_refused_before_anything_is_paid(tmp_path: Path) -> None:
     place = tmp_path / "work"
     place.mkdir()
-    (place / "run_id=ward").write_text("in the way")
+    own = Path(ReleaseFolder(str(tmp_path / "out"), "ward", str(place)).workplace)
+    own.write_text("in the way")
     config = stream_config(tmp_path, staging_area=str(place))
     with pytest.raises(UsageError, match=r"belongs to somebody else.*--staging_area"):
         run(config, [])
     assert counting_charges(tmp_path / "keys") == []
     ready = stream_config(tmp_path, staging_area=str(tmp_path / "other"), horizon=1)
     run(ready, ticking(0, 30))
-    assert (tmp_path / "other" / "run_id=ward").is_dir()
+    assert (tmp_path / "other" / own.name).is_dir()
     assert not (tmp_path / "_incomplete-out").exists()

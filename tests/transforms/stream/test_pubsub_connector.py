@@ -138,6 +138,7 @@ def step_of(published: dict[str, int]) -> int:
     return (over + RULE.max_disorder_us) // RULE.period_us
 
 
+@pytest.mark.slow
 def test_cases_of_a_topic_are_counted_once_in_their_steps(service: Service) -> None:
     """Both formats, events published twice, messages that come late, and some that are broken."""
     witness = service.subscribe(service.topic)
