@@ -70,6 +70,7 @@ def bundles_after_reads(service: Service, seconds: float) -> int:
         return sum(isinstance(found, _Bundle) for found in gc.get_objects())
 
 
+@pytest.mark.slow
 def test_reads_leave_nothing_behind(service: Service) -> None:
     left = bundles_after_reads(service, 2.0)
     mend_local_streaming()
