@@ -37,7 +37,7 @@ from tracecloak.pipelines.release import records as records_module
 from tracecloak.pipelines.release import run as release_module
 from tracecloak.pipelines.release.config import ReleaseConfig, load
 from tracecloak.schemas.errors import GuaranteeError, UsageError
-from tracecloak.transforms.batch import draws as draws_module
+from tracecloak.transforms import sealed
 from tracecloak.transforms.batch.draws import KeptDraws
 from tracecloak.transforms.keys import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
@@ -309,8 +309,8 @@ def one_charge_for_all(patch: pytest.MonkeyPatch) -> None:
 
 
 def decisions_that_anybody_writes(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(draws_module, "_mac", lambda *_: bytes(32))
-    patch.setattr(draws_module.hmac, "compare_digest", lambda *_: True)
+    patch.setattr(sealed, "_mac", lambda *_: bytes(32))
+    patch.setattr(sealed.hmac, "compare_digest", lambda *_: True)
 
 
 def a_refund_where_the_books_are_not_finished(patch: pytest.MonkeyPatch) -> None:
