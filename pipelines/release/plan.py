@@ -90,7 +90,12 @@ def plan_lines(config: ReleaseConfig, sizes: Sequence[int] = ()) -> Iterator[str
         epsilon, delta = decimal_text(part.epsilon), decimal_text(part.delta)
         yield f"  {part.what}: epsilon {epsilon}, delta {delta}"
     yield ""
-    release = f"run_id={config.release_id or '<digest of input and configuration>'}"
+    unnamed = (
+        "<release_id, which this method needs>"
+        if config.guarantee.kind == "rigorous"
+        else "<digest of input and configuration>"
+    )
+    release = f"run_id={config.release_id or unnamed}"
     yield f"Writes {config.output}/{release}/"
     if method.log != "none":
         if PARTS in config.formats:
