@@ -16,7 +16,6 @@ many cases there were. So neither key nor sketch belongs into a release.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -125,13 +124,6 @@ class CaseSketch:
         if n_compared < _MIN_COMPARED:
             return None
         return len(np.intersect1d(ours, theirs, assume_unique=True)) / n_compared
-
-
-def share_text(share: float) -> str:
-    """Returns a share of cases as a reader wants it."""
-    if share > 0.95:
-        return "nearly all"
-    return f"about {math.floor(10 * share + 0.5) * 10} %"
 
 
 def _smallest(digests: np.ndarray) -> np.ndarray:

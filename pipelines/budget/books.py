@@ -270,10 +270,16 @@ class Books:
         self.store.forget(output, release_id)
         self.folder.clear()
 
+    def decisions(self, key_fingerprint: str) -> str:
+        """Returns where what is decided under a key is kept.
+
+        Another key store may release to the same output.
+        """
+        return cast(str, FileSystems.join(self.folder.decisions, key_fingerprint))
+
     def sketch_path(self, key_fingerprint: str) -> str:
         """Returns where a run under a key puts the sketch of the cases that it read."""
-        own = FileSystems.join(self.folder.decisions, key_fingerprint)
-        return cast(str, FileSystems.join(own, "cases.sketch"))
+        return cast(str, FileSystems.join(self.decisions(key_fingerprint), "cases.sketch"))
 
     def note_cases(self, key_fingerprint: str) -> None:
         """Notes which cases a run read that drew noise, if it came to know; see `noted_cases`."""

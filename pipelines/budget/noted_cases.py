@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import logging
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from tracecloak.anonymizers.contract.case_sketch import CaseSketch, share_text
+from tracecloak.anonymizers.contract.case_sketch import CaseSketch
 from tracecloak.pipelines.budget.balance import charges
 from tracecloak.pipelines.budget.database import Database, LedgerError
 from tracecloak.pipelines.budget.entries import Entry
@@ -354,6 +355,13 @@ def _shared(own: Noted, others: Sequence[Noted]) -> Iterable[tuple[Noted, float]
         share = own.sketch.shared_with(other.sketch)
         if share is not None and share >= SHARED:
             yield other, share
+
+
+def share_text(share: float) -> str:
+    """Returns a share of cases as a reader wants it."""
+    if share > 0.95:
+        return "nearly all"
+    return f"about {math.floor(10 * share + 0.5) * 10} %"
 
 
 def _epsilon_of(entries: Sequence[Entry], noted: Noted) -> str:

@@ -7,7 +7,6 @@ import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
@@ -178,18 +177,19 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
             gate = store.gate(output, release_id, key.fingerprint, ledger.url, unchanged)
             folder.discard()
             dead_letter.begin()
+            kept = books.decisions(key.fingerprint)
             if is_local(config.runner):
-                draws = KeptDraws(_decisions(folder, key), key, gate)
+                draws = KeptDraws(kept, key, gate)
             else:
                 if options is not None and is_on_this_machine(folder.workplace):
                     check_workers_write(folder.workplace, options)
                 gate()
-                draws = KeptDraws(_decisions(folder, key), key)
-            try:
+                draws = KeptDraws(kept, key)
+            sketch = None
+            if deployment is not None:
                 place = books.sketch_path(key.fingerprint)
-                sketch = None
-                if deployment is not None:
-                    sketch = SketchFile(place, deployment, _kept_until(config))
+                sketch = SketchFile(place, deployment, _kept_until(config))
+            try:
                 _run(config, options, source, dead_letter, folder, key, draws, sketch)
             finally:
                 log_findings(source, dead_letter)
@@ -241,11 +241,6 @@ def _there_already(
     if not FileSystems.exists(internal_statement_path(books.store, folder)):
         write_internal_statement(config, source, books, dead_letter, receipt.key_fingerprint)
     return Outcome(folder, True, dead_letter.folder, _came_out(folder))
-
-
-def _decisions(folder: ReleaseFolder, key: KeyReference) -> str:
-    """Where decisions under a key are kept; another key store may release to the same output."""
-    return cast(str, FileSystems.join(folder.decisions, key.fingerprint))
 
 
 def _deployment_key(config: ReleaseConfig, store: KeyStore) -> KeyReference | None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.keys import release_key
 from tests.support.paper_log import traces_of
-from tracecloak.anonymizers.contract.case_sketch import MAX_DIGESTS, CaseSketch, share_text
+from tracecloak.anonymizers.contract.case_sketch import MAX_DIGESTS, CaseSketch
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 
@@ -196,9 +196,3 @@ def test_cases_of_other_people_that_are_numbered_alike_are_no_alarm(
     assert share is not None and share < 0.1
     again = sketch([other_people(n, unit_us, by_day, 1)])
     assert one.shared_with(again) == 1.0
-
-
-def test_a_share_in_words() -> None:
-    assert [share_text(s) for s in (0.2, 0.449, 0.94, 0.96, 1)] == [
-        "about 20 %", "about 40 %", "about 90 %", "nearly all", "nearly all",
-    ]  # fmt: skip

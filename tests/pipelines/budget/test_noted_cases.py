@@ -19,7 +19,7 @@ from tests.support.releasing import (
     tracecloak,
 )
 from tracecloak.pipelines.budget import noted_cases
-from tracecloak.pipelines.budget.noted_cases import NotedCases
+from tracecloak.pipelines.budget.noted_cases import NotedCases, share_text
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 Rows = Sequence[tuple[str, str, str]]
@@ -286,3 +286,9 @@ def test_an_officer_erases_and_the_ledger_says_so(
 def test_a_day_that_is_none_erases_nothing(place: Place) -> None:
     place.ledger("erase", "--before", "yesterday", "--by", "me", "--reason", "x", code=2)
     assert place.noted == ["r1"] and ledger_entries(place.keys)[-1].action == "commit"
+
+
+def test_a_share_in_words() -> None:
+    assert [share_text(s) for s in (0.2, 0.449, 0.94, 0.96, 1)] == [
+        "about 20 %", "about 40 %", "about 90 %", "nearly all", "nearly all",
+    ]  # fmt: skip
