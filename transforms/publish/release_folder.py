@@ -220,8 +220,9 @@ class ReleaseFolder:
             FileSystems.delete([manifest])
         # Where version 0.1 kept what is internal.
         earlier = FileSystems.join(self.output, "_internal", f"run_id={self.release_id}")
-        for folder in (self.final, self.workplace, internal, earlier):
+        for folder in (self.final, internal, earlier):
             remove_folder(folder)
+        self.clear()
 
 
 def beside(output: str) -> str:

@@ -60,6 +60,7 @@ def test_a_withdrawn_release_is_gone_and_stays_spent(
     assert as_typed(*command, "r3") == 0
     assert "What it spent stays spent" in capsys.readouterr().out
     assert not list(tmp_path.rglob("run_id=r3"))
+    assert not (tmp_path / "_incomplete-out").exists()
     assert not list((tmp_path / "keys" / "operator").glob("r3-*"))
     assert latest(tmp_path) == "r2"
     assert as_typed(*command, "r1") == 0
