@@ -22,6 +22,7 @@ from tracecloak.anonymizers.accounting.gaussian_loss import (
     ROUNDING_DEVIATION,
     discrete_gaussian_interval,
     gaussian_delta,
+    rough_gaussian_delta,
 )
 from tracecloak.anonymizers.accounting.intervals import Interval, is_proven, smallest
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_one_cell
@@ -229,20 +230,31 @@ def truncated_noise_bound(
 
 @lru_cache(maxsize=256)
 def _deviation_of_one(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """A standard deviation that keeps (epsilon, delta) at L2 sensitivity 1, at most 1e-9 over.
-
-    Enclosures take a hundredth of a second each and floats none, so floats bisect first. Where the
-    enclosures then prove both ends, they prove every step, for delta falls with the deviation: what
-    passed lies above the upper end and what failed below the lower one. Else they bisect anew, so
-    the result never depends on floats.
-    """
+    """A standard deviation that keeps (epsilon, delta) at L2 sensitivity 1, at most 1e-9 over."""
 
     def is_enough(deviation: Fraction) -> bool:
         return gaussian_delta(deviation, epsilon).is_at_most(delta) is True
 
     def seems_enough(deviation: Fraction) -> bool:
-        return _rough_gaussian_delta(float(deviation), float(epsilon)) <= float(delta)
+        return rough_gaussian_delta(float(deviation), float(epsilon)) <= float(delta)
 
+    return proven_deviation(is_enough, seems_enough)
+
+
+def proven_deviation(
+    is_enough: Callable[[Fraction], bool], seems_enough: Callable[[Fraction], bool]
+) -> Fraction:
+    """Returns the smallest deviation that is enough, at most 1e-9 of itself above it.
+
+    Enclosures take a hundredth of a second each and floats none, so floats bisect first. Where the
+    enclosures then prove both ends, they prove every step, for delta falls with the deviation: what
+    passed lies above the upper end and what failed below the lower one. Else they bisect anew, so
+    the result never depends on floats.
+
+    Args:
+        is_enough: What enclosures prove; a larger deviation than one that is enough is, too.
+        seems_enough: The same in floats.
+    """
     try:
         low, high = _bisected(seems_enough)
         if is_enough(high) and not is_enough(low):
@@ -250,13 +262,6 @@ def _deviation_of_one(epsilon: Fraction, delta: Fraction) -> Fraction:
     except (OverflowError, ZeroDivisionError):  # beyond the floats
         pass
     return _bisected(is_enough)[1]
-
-
-def _rough_gaussian_delta(deviation: float, epsilon: float) -> float:
-    """`gaussian_delta` in floats."""
-    half, shift = 1 / (2 * deviation), epsilon * deviation
-    below, above = ((shift - half) / math.sqrt(2), (shift + half) / math.sqrt(2))
-    return (math.erfc(below) - math.exp(epsilon) * math.erfc(above)) / 2
 
 
 def _bisected(is_enough: Callable[[Fraction], bool]) -> tuple[Fraction, Fraction]:
@@ -312,7 +317,21 @@ def gaussian_scale(
     if epsilon < _MIN_GAUSSIAN_EPSILON:
         raise UsageError(f"epsilon of Gaussian noise must be at least 1e-9, got {epsilon}")
     one = _deviation_of_one(epsilon - COORDINATES_LOSS, delta * (1 - COORDINATES_LOSS))
-    variance = (one * sensitivity.l2) ** 2 + ROUNDING_DEVIATION**2
+    try:
+        return rounded_root((one * sensitivity.l2) ** 2 + ROUNDING_DEVIATION**2)
+    except UsageError:
+        raise UsageError(
+            f"sensitivity {sensitivity.l2} needs noise of scale 2^50 or more at epsilon {epsilon}: "
+            "use a coarser lattice or raise epsilon"
+        ) from None
+
+
+def rounded_root(variance: Fraction) -> tuple[int, int]:
+    """Returns a deviation as (numerator, denominator), rounded up to 8 digits.
+
+    Raises:
+        UsageError: It is 2^50 or more.
+    """
     denominator = 1
     while variance * denominator**2 < 10**14:
         denominator *= 10
@@ -320,10 +339,7 @@ def gaussian_scale(
     # The smallest integer whose square is not below: isqrt rounds down.
     numerator = math.isqrt(math.ceil(scaled) - 1) + 1
     if numerator >= _SCALE_LIMIT:
-        raise UsageError(
-            f"sensitivity {sensitivity.l2} needs noise of scale 2^50 or more at epsilon {epsilon}: "
-            "use a coarser lattice or raise epsilon"
-        )
+        raise UsageError("noise of scale 2^50 or more: use a coarser lattice or raise epsilon")
     sigma = Fraction(numerator, denominator)
     return sigma.numerator, sigma.denominator
 

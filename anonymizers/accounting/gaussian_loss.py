@@ -24,13 +24,20 @@ def gaussian_delta(deviation: Fraction, epsilon: Fraction | Interval) -> Interva
 
     Args:
         deviation: s, the standard deviation, above 0.
-        epsilon: At least 0.
+        epsilon: Any; below 0 where something else loses privacy, too.
     """
     if not isinstance(epsilon, Interval):
         epsilon = Interval.of(epsilon)
     s = Interval.of(deviation)
     half, shift = Interval.of(1 / (2 * deviation)), epsilon * s
     return (half - shift).normal_cdf() - epsilon.exp() * (-half - shift).normal_cdf()
+
+
+def rough_gaussian_delta(deviation: float, epsilon: float) -> float:
+    """`gaussian_delta` in floats, to begin a search with."""
+    half, shift = 1 / (2 * deviation), epsilon * deviation
+    below, above = ((shift - half) / math.sqrt(2), (shift + half) / math.sqrt(2))
+    return (math.erfc(below) - math.exp(epsilon) * math.erfc(above)) / 2
 
 
 def continuous_deviation(sigma: Fraction) -> Fraction:

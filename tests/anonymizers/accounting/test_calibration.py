@@ -378,9 +378,9 @@ def test_floats_only_say_where_to_look(epsilon: Fraction, delta: Fraction) -> No
 def test_floats_that_err_change_no_scale(error: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a scale that is taken from floats without its proof, too small by a thousandth."""
     epsilon, delta = BUDGETS[0]
-    rough = calibration._rough_gaussian_delta
+    rough = calibration.rough_gaussian_delta
     monkeypatch.setattr(
-        calibration, "_rough_gaussian_delta", lambda s, e: rough(s * (1 + error), e)
+        calibration, "rough_gaussian_delta", lambda s, e: rough(s * (1 + error), e)
     )
     found = calibration._deviation_of_one.__wrapped__(epsilon, delta)
     assert found == without_floats(epsilon, delta)
@@ -391,6 +391,6 @@ def test_floats_that_overflow_change_no_scale(monkeypatch: pytest.MonkeyPatch) -
         raise OverflowError
 
     epsilon, delta = BUDGETS[0]
-    monkeypatch.setattr(calibration, "_rough_gaussian_delta", fail)
+    monkeypatch.setattr(calibration, "rough_gaussian_delta", fail)
     found = calibration._deviation_of_one.__wrapped__(epsilon, delta)
     assert found == without_floats(epsilon, delta)
