@@ -379,9 +379,7 @@ def test_floats_that_err_change_no_scale(error: float, monkeypatch: pytest.Monke
     """Catches a scale that is taken from floats without its proof, too small by a thousandth."""
     epsilon, delta = BUDGETS[0]
     rough = calibration.rough_gaussian_delta
-    monkeypatch.setattr(
-        calibration, "rough_gaussian_delta", lambda s, e: rough(s * (1 + error), e)
-    )
+    monkeypatch.setattr(calibration, "rough_gaussian_delta", lambda s, e: rough(s * (1 + error), e))
     found = calibration._deviation_of_one.__wrapped__(epsilon, delta)
     assert found == without_floats(epsilon, delta)
 
