@@ -356,6 +356,11 @@ class KeyStore:
             self._write_new(path, ReleaseKey.generate(), replaces=False)
         return KeyReference(f"file:{path.absolute()}", wrapped_by=self._secrets.reference)
 
+    @property
+    def has_deployment_key(self) -> bool:
+        """Whether that key was made here."""
+        return self._secrets.of_deployment.exists()
+
     def receipt(self, output: str, release_id: str) -> Receipt | None:
         """Returns what is known of a release, or None."""
         return self._read(self._path(output, release_id, ".json"))

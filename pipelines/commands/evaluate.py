@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 
 from tracecloak.pipelines.commands.flags import add_reading_flags, file_to_write
@@ -15,20 +14,35 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     add_reading_flags(parser)
     parser.add_argument("--original", required=True, help="path or glob of the original log")
     parser.add_argument("--released", required=True, help="folder of a release, or of releases")
-    parser.add_argument("--output", required=True, help="JSON file to write")
+    parser.add_argument(
+        "--output", required=True, help="report to write: FILE.json, and FILE.md beside it"
+    )
+    parser.add_argument(
+        "--key_store",
+        help="folder of the key store, whose ledger can tell that the release is of another log; "
+        "by default the usual one, if there is one",
+    )
+    parser.add_argument("--ledger", help="URL of the ledger; by default that of the key store")
 
 
 def run(given: Given) -> int:
-    """Compares, and writes the report."""
+    """Compares, writes the report, and prints a summary."""
+    from tracecloak.pipelines.budget.opening import store_at
     from tracecloak.pipelines.measure.evaluate import evaluate
+    from tracecloak.pipelines.measure.evaluate_report import markdown_lines, summary_lines
+    from tracecloak.pipelines.measure.origin import share_noted_in
+    from tracecloak.pipelines.measure.report_files import write_both
     from tracecloak.pipelines.release.config import load_source
     from tracecloak.pipelines.release.source import source_of
 
     flags = dict(given.flags)
     output = file_to_write("output", flags.pop("output"))
     released = flags.pop("released")
+    noted = share_noted_in(store_at(flags.pop("key_store", None)), flags.pop("ledger", None))
     original = load_source({"input": flags.pop("original"), **flags})
-    report = evaluate(source_of(original), released)
-    output.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    print(f"evaluation  {output} (not private: for the operator only)")
+    report = evaluate(source_of(original), released, noted)
+    for line in summary_lines(report):
+        print(line)
+    for path in write_both(output, report, markdown_lines(report)):
+        print(f"evaluation  {path} (not private: for the operator only)")
     return 0

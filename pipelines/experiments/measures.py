@@ -28,7 +28,7 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.background_knowledge import Perspective
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
-_OF_GRAPHS = ("fitness", "precision", "f1", "kept")
+_OF_GRAPHS = ("kept", "precision", "f_score", "occurrence_ratio")
 _OF_SAMPLES = ("truly", "to_the_unit", "unsampled")
 _OF_BOTTLENECKS = ("n_compared", "shared", "is_slowest_kept", "rank_correlation", "mean_error")
 # What is measured of every perspective, on the log that is projected on it.

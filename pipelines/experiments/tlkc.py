@@ -286,7 +286,12 @@ _GRAPHS: tuple[tuple[Perspective, str, str], ...] = (
         "graph-pairs",
     ),
 )
-_OF_GRAPHS = {"f1": "F1", "fitness": "fitness", "precision": "precision", "kept": "edges kept"}
+_OF_GRAPHS = {
+    "f_score": "F-score of counts kept and precision",
+    "kept": "counts kept",
+    "precision": "precision",
+    "occurrence_ratio": "occurrence ratio, the paper's fitness",
+}
 _FURTHER = (
     ("appropriateness", "advanced behavioural appropriateness"),
     ("sampled_truly", "truly sampled behaviour"),

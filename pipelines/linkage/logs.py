@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.pipelines.linkage.knowledge import LinkedLog
-from tracecloak.pipelines.measure.evaluate import (
+from tracecloak.pipelines.measure.perspectives import RESOURCE
+from tracecloak.pipelines.measure.released import (
     has_times,
     read_manifest,
     release_folder,
     released_source,
 )
-from tracecloak.pipelines.measure.perspectives import RESOURCE
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import is_case_attribute

@@ -5,9 +5,6 @@ from .behaviour_measures import edges_of as edges_of
 from .behaviour_measures import graph_similarity as graph_similarity
 from .behaviour_measures import total_duration_error as total_duration_error
 from .behaviour_measures import truly_sampled as truly_sampled
-from .evaluate import read_manifest as read_manifest
-from .evaluate import release_folder as release_folder
-from .evaluate import released_source as released_source
 from .mining import MinedProcess as MinedProcess
 from .mining import ModelQuality as ModelQuality
 from .perspectives import PERSPECTIVES as PERSPECTIVES
@@ -17,6 +14,10 @@ from .quality import MinedQuality as MinedQuality
 from .quality import NormalBehaviour as NormalBehaviour
 from .quality import PatientMiner as PatientMiner
 from .quality import sequence_entropy as sequence_entropy
+from .released import has_times as has_times
+from .released import read_manifest as read_manifest
+from .released import release_folder as release_folder
+from .released import released_source as released_source
 from .tree_quality import BASELINES as BASELINES
 from .tree_quality import MEASURES as MEASURES
 from .tree_quality import PatientJudge as PatientJudge

@@ -69,28 +69,30 @@ class GraphSimilarity:
     """How alike a released directly-follows graph, or handover network, is to the original one.
 
     Attributes:
-        fitness: Occurrences, in the release, of the original's edges, as a share of those in the
-            original; above 1 if the release has more of them.
-        precision: Of the pairs of nodes that the original does not join, the share that the release
-            does not join either; 1 if the original joins all.
-        f1: Harmonic mean of the two.
-        kept: As fitness, but what an edge has too much does not make up for what another has too
-            little: from 0 to 1.
+        kept: From 0 to 1: the smaller of both counts of each of the original's edges, as a share
+            of its occurrences there.
+        precision: From 0 to 1: of the pairs of nodes that the original does not join, the share
+            that the release does not join either; 1 if the original joins all.
+        f_score: From 0 to 1: harmonic mean of the two.
+        occurrence_ratio: Occurrences, in the release, of the original's edges, over those in the
+            original. The paper calls it fitness; it is above 1 if the release has more of them.
     """
 
-    fitness: float
-    precision: float
-    f1: float
     kept: float
+    precision: float
+    f_score: float
+    occurrence_ratio: float
 
 
 def graph_similarity(a: EdgeWeights, b: EdgeWeights, nodes: np.ndarray) -> GraphSimilarity:
     """Compares directly-follows graphs by their edges.
 
-    TLKC paper, F_dfg, P_dfg and F1_dfg of section 6.4 and, of resources, F_sn, P_sn and F1_sn of
-    section 6.3.1. The paper's methods only remove events; for those that add, `kept` says more than
-    its fitness does. Nodes that only the release has are not looked at. An original without an edge
-    has fitness 1.
+    After the TLKC paper, F_dfg, P_dfg and F1_dfg of section 6.4 and, of resources, F_sn, P_sn and
+    F1_sn of section 6.3.1. Its F lets what one edge has too much make up for what another has too
+    little and can exceed 1, as can the F1 made of it, so it is here the `occurrence_ratio`, and the
+    F-score is of `kept` and the precision: where no edge has more than before, they are the
+    paper's. Nodes that only the release has are not looked at. An original without an edge keeps
+    all.
 
     Args:
         a: Edges of the original.
@@ -100,19 +102,19 @@ def graph_similarity(a: EdgeWeights, b: EdgeWeights, nodes: np.ndarray) -> Graph
     counts_a, counts_b = aligned_edges(a, b)
     total = counts_a.sum()
     common = np.minimum(counts_a, counts_b).sum()
-    fitness = float(counts_b[counts_a > 0].sum() / total) if total else 1.0
+    kept = float(common / total) if total else 1.0
     n_joined = int((counts_a > 0).sum())
     is_own = np.isin(b.source, nodes) & np.isin(b.target, nodes) & (b.weight > 0)
     own = EdgeWeights(b.source[is_own], b.target[is_own], b.weight[is_own])
     n_joined_by_one = int(np.logical_or(*(c > 0 for c in aligned_edges(a, own))).sum())
     n_free = len(nodes) ** 2 - n_joined
     precision = (len(nodes) ** 2 - n_joined_by_one) / n_free if n_free else 1.0
-    both = fitness + precision
+    both = kept + precision
     return GraphSimilarity(
-        fitness,
+        kept,
         float(precision),
-        float(2 * fitness * precision / both) if both else 0.0,
-        float(common / total) if total else 1.0,
+        float(2 * kept * precision / both) if both else 0.0,
+        float(counts_b[counts_a > 0].sum() / total) if total else 1.0,
     )
 
 

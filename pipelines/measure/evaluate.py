@@ -1,54 +1,78 @@
 """`tracecloak evaluate`: how far a release is from the original log. For the operator only.
 
 Its numbers are computed on the unprotected log and are not private: they are marked so and must not
-be published beside the release.
+be published beside the release. Beside a measure stands what a bootstrap of the log gets, which no
+release need pass, and what the log itself gets.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any, cast
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.pipelines.measure import behaviour_measures, measures, utility
+from tracecloak.pipelines.measure.bootstrap import bootstrap
+from tracecloak.pipelines.measure.case_times import CaseTimes
+from tracecloak.pipelines.measure.intervals import (
+    interval_coverage,
+    interval_width,
+    noise_half_width,
+)
+from tracecloak.pipelines.measure.next_activity import (
+    Sequences,
+    fifth_of,
+    next_activity_accuracy,
+)
+from tracecloak.pipelines.measure.origin import check_origin
 from tracecloak.pipelines.measure.perspectives import (
     PERSPECTIVES,
     RESOURCE,
     has_resources,
     projected,
 )
+from tracecloak.pipelines.measure.registry import checked, legend
+from tracecloak.pipelines.measure.released import (
+    has_times,
+    read_manifest,
+    release_folder,
+    released_edges,
+    released_source,
+    released_tree,
+)
+from tracecloak.pipelines.measure.tree_quality import TreeJudge, share_that_fits
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.manifest import MANIFEST_NAME
+from tracecloak.schemas.models.process_tree import parse_tree
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.files import match_files
-from tracecloak.transforms.formats.registry import SourceFormat
-from tracecloak.transforms.publish.names import DFG_NAME
-from tracecloak.transforms.publish.release_folder import LATEST_NAME
 from tracecloak.transforms.sources import EventSource
 
 _MAX_EMD_CELLS = 6_000_000
+# Names of START and END in a released graph.
+_ENDS = frozenset(ActivityVocabulary.of([]).labels)
+
+Figures = dict[str, float | None]
 
 
 @dataclass(frozen=True)
 class _Log:
     traces: TraceBatch
-    variants: VariantHistogram
 
     @classmethod
     def of(cls, traces: TraceBatch, vocabulary: ActivityVocabulary) -> _Log:
-        recoded = traces.recode(vocabulary)
-        return cls(recoded, VariantHistogram.from_traces(recoded))
+        return cls(traces.recode(vocabulary))
+
+    @cached_property
+    def variants(self) -> VariantHistogram:
+        return VariantHistogram.from_traces(self.traces)
 
     @property
     def distribution(self) -> measures.VariantDistribution:
@@ -82,94 +106,257 @@ class _Log:
         }
 
 
-def evaluate(original: EventSource, released: str) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Judge:
+    """The measures of logs by one original, in whose vocabulary all are."""
+
+    own: _Log
+
+    @cached_property
+    def _times(self) -> CaseTimes:
+        return CaseTimes(self.own.traces)
+
+    @cached_property
+    def _tested(self) -> Sequences:
+        return Sequences.of(fifth_of(self.own.traces))
+
+    def figures(self, log: _Log, is_timed: bool) -> Figures:
+        """The measures of a log by their names, but for the distance of variants."""
+        a, b, n = self.own, log, len(self.own.traces.vocabulary)
+        variants_a, variants_b = a.distribution, b.distribution
+        counts = utility.aligned_variants(a.variants, b.variants)[:2]
+        n_cases = a.traces.n_cases
+        found: Figures = {
+            "variants_lost": _missing(a.variants, b.variants),
+            "variants_invented": _missing(b.variants, a.variants),
+            "jaccard_distance": measures.jaccard_distance(variants_a, variants_b),
+            "prefix_jaccard_distance": measures.prefix_jaccard_distance(variants_a, variants_b),
+            "edge_frequency_emd": measures.edge_frequency_emd(a.edges, b.edges),
+            "edge_mean_absolute_error": measures.edge_mean_absolute_error(a.edges, b.edges),
+            "variant_total_variation": utility.total_variation(*counts),
+            "true_variant_mass": utility.true_variant_mass(a.variants, b.variants),
+            "relative_size": b.traces.n_cases / n_cases if n_cases else None,
+            "trace_length_distance": utility.length_distance(a.traces, b.traces),
+            "activity_mix_total_variation": utility.activity_mix_distance(a.traces, b.traces),
+            "next_activity_accuracy": next_activity_accuracy(
+                Sequences.of(b.traces), self._tested, n
+            ),
+            **edge_figures(a.all_edges, b.all_edges),
+        }
+        if is_timed:
+            found |= {
+                "edge_time_emd_months": measures.edge_time_emd(a.edge_hours, b.edge_hours),
+                "total_duration_error": behaviour_measures.total_duration_error(a.traces, b.traces),
+                "case_duration_distance_days": utility.case_duration_distance_days(
+                    a.traces, b.traces
+                ),
+                "hour_of_week_total_variation": utility.hour_of_week_distance(a.traces, b.traces),
+                **self._times.figures(b.traces),
+            }
+        return checked(found)
+
+    def emd(self, log: _Log) -> float | None:
+        """The distance of variants; None: there are too many."""
+        return measures.variant_emd(self.own.distribution, log.distribution, _MAX_EMD_CELLS)
+
+
+def evaluate(
+    original: EventSource,
+    released: str,
+    noted_share: Callable[[str, str, TraceBatch], float | None] | None = None,
+) -> dict[str, Any]:
     """Compares a release with the log that it was made of.
 
     Args:
         original: The original log.
         released: A release's folder, or the folder of releases whose latest is meant.
+        noted_share: Returns which share of the cases that a release read, by the folder of all
+            releases and its name, is in a log, or None: it is not known; see
+            `pipelines.measure.origin`.
 
     Returns:
-        JSON values: sizes of both logs and the distances between them (pipelines.measure.measures,
-        pipelines.measure.utility and, of each perspective, pipelines.measure.behaviour_measures; of
-        resources if their column is mapped and they are released). Of a release without a log,
-        those of its graph.
+        JSON values: sizes, the measures of `pipelines.measure.registry` by their names, under
+        `bootstrap` and `of_the_log` what a bootstrap of the log and the log itself get, a `legend`,
+        and, of each perspective, the measures of pipelines.measure.behaviour_measures; of resources
+        if their column is mapped and they are released. Of a release without a log, those of its
+        graph or its tree.
 
     Raises:
-        UsageError: There is no release, or the extra measures is not installed, which a release
-            with a log needs.
+        UsageError: There is no release, it is of another log, or the extra measures is not
+            installed, which a release with a log needs.
         InputSchemaError: A log cannot be read.
     """
     folder = release_folder(released)
     manifest = read_manifest(folder)
     source = released_source(folder, manifest)
+    tree = released_tree(folder, manifest) if source is None else None
+    edges = [] if source is not None or tree is not None else released_edges(folder, manifest)
     if source is not None:
         measures.require_pot()  # before a large log is read
     before = _traces(_with_resource(original))
-    if source is None:
-        return {**_heading(folder), **_graph_report(before, released_edges(folder, manifest))}
-    after = _traces(_with_released_resource(source, before))
-    vocabulary = ActivityVocabulary.merge([before.vocabulary, after.vocabulary])
-    a, b = _Log.of(before, vocabulary), _Log.of(after, vocabulary)
-    variants_a, variants_b = a.distribution, b.distribution
-    is_timed = has_times(manifest)
-    emd = measures.variant_emd(variants_a, variants_b, _MAX_EMD_CELLS)
-    counts_a, counts_b, _ = utility.aligned_variants(a.variants, b.variants)
-    return {
-        **_heading(folder),
-        "original": a.sizes(),
-        "released": b.sizes(),
-        "variants_lost": _missing(a.variants, b.variants),
-        "variants_invented": _missing(b.variants, a.variants),
-        "jaccard_distance": measures.jaccard_distance(variants_a, variants_b),
-        "prefix_jaccard_distance": measures.prefix_jaccard_distance(variants_a, variants_b),
-        "edge_frequency_emd": measures.edge_frequency_emd(a.edges, b.edges),
-        "edge_time_emd_months": measures.edge_time_emd(a.edge_hours, b.edge_hours),
-        "edge_mean_absolute_error": measures.edge_mean_absolute_error(a.edges, b.edges),
-        "variant_emd": emd,
-        "variant_emd_note": (
-            None
-            if emd is not None
-            else f"not computed: more than {_MAX_EMD_CELLS:,} pairs of variants"
-        ),
-        "variant_total_variation": utility.total_variation(counts_a, counts_b),
-        "true_variant_mass": utility.true_variant_mass(a.variants, b.variants),
-        "relative_size": after.n_cases / before.n_cases if before.n_cases else None,
-        "trace_length_distance": utility.length_distance(a.traces, b.traces),
-        "activity_mix_total_variation": utility.activity_mix_distance(a.traces, b.traces),
-        **_edge_report(a.all_edges, b.all_edges),
-        **(_time_report(a.traces, b.traces) if is_timed else {}),
-        "perspectives": _perspectives(before, after, is_timed, emd),
-    }
+    after = None if source is None else _traces(_with_released_resource(source, before))
+    if after is not None:
+        names = {*after.vocabulary.names.to_pylist()}
+    elif tree is not None:
+        names = {*tree["activities"]}
+    else:
+        names = {edge[end] for edge in edges for end in ("source", "target")} - _ENDS
+    origin = check_origin(folder, manifest, before, names, noted_share)
+    vocabulary = ActivityVocabulary.merge([before.vocabulary, ActivityVocabulary.of(names)])
+    judge = _Judge(_Log.of(before, vocabulary))
+    if after is not None:
+        report = _log_report(judge, before, after, has_times(manifest))
+    elif tree is not None:
+        report = _tree_report(judge, tree["tree"])
+    else:
+        report = _graph_report(judge, edges, noise_half_width(manifest))
+    return {**_heading(folder, manifest, origin), "original": judge.own.sizes(), **report}
 
 
-def _heading(folder: str) -> dict[str, Any]:
+def _heading(folder: str, manifest: dict[str, Any], origin: str) -> dict[str, Any]:
     return {
         "publishable": False,
         "warning": "computed on the unprotected log: for the operator, not for publication",
         "release": folder,
+        "method": manifest.get("method"),
+        "origin": origin,
     }
 
 
-def _edge_report(a: measures.EdgeWeights, b: measures.EdgeWeights) -> dict[str, Any]:
-    """The directly-follows graphs, START and END included."""
+def _lined(found: Figures, of_bootstrap: Figures, of_log: Figures) -> dict[str, Any]:
+    """The measures, and beside them those of a bootstrap and of the log itself."""
+    return {
+        **found,
+        "bootstrap": {name: of_bootstrap[name] for name in found if name in of_bootstrap},
+        "of_the_log": {name: of_log[name] for name in found if name in of_log},
+        "legend": legend(found),
+    }
+
+
+def _log_report(
+    judge: _Judge, before: TraceBatch, after: TraceBatch, is_timed: bool
+) -> dict[str, Any]:
+    own = judge.own
+    log = _Log.of(after, own.traces.vocabulary)
+    drawn = _Log(bootstrap(own.traces))
+    emds = [judge.emd(one) for one in (log, drawn)]
+    figures = [judge.figures(one, is_timed) for one in (log, drawn, own)]
+    of_all = [
+        checked({"variant_emd": emd, **one}) for emd, one in zip([*emds, 0.0], figures, strict=True)
+    ]
+    return {
+        "released": log.sizes(),
+        **_lined(*of_all),
+        "variant_emd_note": (
+            None
+            if emds[0] is not None
+            else f"not computed: more than {_MAX_EMD_CELLS:,} pairs of variants"
+        ),
+        "edge_relative_error_by_share": utility.relative_error_by_band(
+            *utility.aligned_edges(own.all_edges, log.all_edges)
+        ),
+        "perspectives": _perspectives(before, after, is_timed, emds[0]),
+    }
+
+
+def edge_figures(a: measures.EdgeWeights, b: measures.EdgeWeights) -> Figures:
+    """Returns the measures of directly-follows graphs, START and END included.
+
+    Args:
+        a: The original's.
+        b: The release's.
+    """
     weights = utility.aligned_edges(a, b)
     precision, recall = utility.precision_and_recall(*weights)
-    return {
-        "edge_total_variation": utility.total_variation(*weights),
-        "edge_relative_error": utility.relative_error(*weights),
-        "edge_relative_error_by_share": utility.relative_error_by_band(*weights),
-        "edge_precision": precision,
-        "edge_recall": recall,
-    }
+    return checked(
+        {
+            "edge_total_variation": utility.total_variation(*weights),
+            "edge_relative_error": utility.relative_error(*weights),
+            "edge_precision": precision,
+            "edge_recall": recall,
+        }
+    )
 
 
-def _time_report(a: TraceBatch, b: TraceBatch) -> dict[str, Any]:
-    return {
-        "total_duration_error": behaviour_measures.total_duration_error(a, b),
-        "case_duration_distance_days": utility.case_duration_distance_days(a, b),
-        "hour_of_week_total_variation": utility.hour_of_week_distance(a, b),
-    }
+def _graph_report(
+    judge: _Judge, released: list[dict[str, Any]], half_width: float | None
+) -> dict[str, Any]:
+    """Compares the original's graph with released edges, whose names may be others."""
+    own = judge.own
+    code = {label: number for number, label in enumerate(own.traces.vocabulary.labels)}
+    edges = measures.EdgeWeights(
+        np.array([code[e["source"]] for e in released], np.int32),
+        np.array([code[e["target"]] for e in released], np.int32),
+        np.array([e["count"] for e in released], np.int64),
+    )
+    true_edges = own.all_edges
+    found = edge_figures(true_edges, edges)
+    if released and all("low" in e and "high" in e for e in released):
+        lows, highs = (np.array([e[end] for e in released], np.int64) for end in ("low", "high"))
+        found |= interval_figures(true_edges, edges, lows, highs, half_width)
+    lines = [edge_figures(true_edges, _Log(bootstrap(own.traces)).all_edges),
+             edge_figures(true_edges, true_edges)]  # fmt: skip
+    by_share = utility.relative_error_by_band(*utility.aligned_edges(true_edges, edges))
+    return {**_lined(found, *lines), "edge_relative_error_by_share": by_share}
+
+
+def interval_figures(
+    truth: measures.EdgeWeights,
+    released: measures.EdgeWeights,
+    lows: np.ndarray,
+    highs: np.ndarray,
+    half_width: float | None,
+) -> Figures:
+    """Returns the measures of a graph's intervals.
+
+    Args:
+        truth: The exact graph.
+        released: The released one.
+        lows: int64[n], the lower end of each released edge, in its order.
+        highs: int64[n], likewise.
+        half_width: Half the interval of the noise alone, or None: it is not known.
+    """
+    counts = _counts_of(truth, released)
+    width = None if half_width is None else interval_width(lows, highs, half_width)
+    return checked(
+        {"interval_coverage": interval_coverage(counts, lows, highs), "interval_width": width}
+    )
+
+
+def _counts_of(truth: measures.EdgeWeights, asked: measures.EdgeWeights) -> np.ndarray:
+    """int64[n], the exact count of each edge that is asked for."""
+    keys, wanted = (
+        (edges.source.astype(np.int64) << 32) + edges.target for edges in (truth, asked)
+    )
+    order = np.argsort(keys)
+    place = np.minimum(np.searchsorted(keys, wanted, sorter=order), max(len(keys) - 1, 0))
+    if not len(keys):
+        return np.zeros(len(wanted), np.int64)
+    found = order[place]
+    return np.where(keys[found] == wanted, truth.weight[found], 0).astype(np.int64)
+
+
+def _tree_report(judge: _Judge, text: str) -> dict[str, Any]:
+    """Judges a released tree by the log: by pm4py where that is installed."""
+    tree, vocabulary = parse_tree(text), judge.own.traces.vocabulary
+    variants = judge.own.variants
+    if not variants.n_variants:
+        raise UsageError("the original has no case, so a tree cannot be judged by it")
+    note = None
+    try:
+        quality = TreeJudge(variants, vocabulary).judged(tree)
+    except UsageError as error:  # pm4py is not installed
+        note = str(error)
+        found: Figures = {"tree_share": share_that_fits(tree, variants, vocabulary)}
+    else:
+        found = {
+            "tree_fitness": quality.fitness,
+            "tree_precision": quality.precision,
+            "tree_simplicity": quality.simplicity,
+            "tree_generalization": quality.generalization,
+            "tree_share": quality.share,
+        }
+    return {**_lined(checked(found), {}, {}), "tree_note": note}
 
 
 def _perspectives(
@@ -193,87 +380,26 @@ def _perspectives(
             kept = behaviour_measures.data_utility(a, b, _MAX_EMD_CELLS)
         graphs = behaviour_measures.edges_of(a), behaviour_measures.edges_of(b)
         nodes = np.unique(a.activities)
+        graph = asdict(behaviour_measures.graph_similarity(*graphs, nodes))
+        checked({f"graph_{name}": value for name, value in graph.items()})
         sampled = behaviour_measures.truly_sampled(a, b)
-        report[perspective] = {
+        found = {
             "data_utility": kept,
-            "graph": asdict(behaviour_measures.graph_similarity(*graphs, nodes)),
             "behavioural_appropriateness": behaviour_measures.behavioural_appropriateness(a, b),
+        }
+        report[perspective] = {
+            **checked(found),
+            "graph": graph,
             "truly_sampled": None if sampled is None else asdict(sampled),
             **({"bottlenecks": asdict(behaviour_measures.bottlenecks(a, b))} if is_timed else {}),
         }
     return report
 
 
-def has_times(manifest: dict[str, Any]) -> bool:
-    """Returns whether released stamps are times: a method that drops them writes positions."""
-    return not any(
-        operation["type"] == "suppression" and operation["target"] == "time:timestamp"
-        for operation in manifest.get("operations", ())
-    )
-
-
-def _graph_report(before: TraceBatch, released: list[dict[str, Any]]) -> dict[str, Any]:
-    """Compares the original's graph with released edges, whose names may be others."""
-    names = {e[end] for e in released for end in ("source", "target")} - {"▶", "■"}
-    vocabulary = ActivityVocabulary.merge([before.vocabulary, ActivityVocabulary.of(names)])
-    log = _Log.of(before, vocabulary)
-    code = {label: number for number, label in enumerate(vocabulary.labels)}
-    edges = measures.EdgeWeights(
-        np.array([code[e["source"]] for e in released], np.int32),
-        np.array([code[e["target"]] for e in released], np.int32),
-        np.array([e["count"] for e in released], np.int64),
-    )
-    return {"original": log.sizes(), **_edge_report(log.all_edges, edges)}
-
-
 def _missing(variants: VariantHistogram, others: VariantHistogram) -> int:
     """How many of the variants are not among the others."""
     found = pc.is_in(variants.sequences, value_set=others.sequences)
     return int(variants.n_variants - (pc.sum(found).as_py() or 0))
-
-
-def release_folder(path: str) -> str:
-    """Returns the folder of the release that a path means: itself, or its latest.
-
-    Raises:
-        UsageError: There is no manifest and no pointer to one.
-    """
-    if FileSystems.exists(FileSystems.join(path, MANIFEST_NAME)):
-        return path
-    latest = FileSystems.join(path, LATEST_NAME)
-    if not FileSystems.exists(latest):
-        raise UsageError(f"released {path!r} holds neither {MANIFEST_NAME} nor {LATEST_NAME}")
-    with FileSystems.open(latest) as stream:
-        return FileSystems.join(path, json.loads(stream.read())["path"])
-
-
-def read_manifest(folder: str) -> dict[str, Any]:
-    """Returns the manifest of a release's folder."""
-    with FileSystems.open(FileSystems.join(folder, MANIFEST_NAME)) as stream:
-        return cast(dict[str, Any], json.loads(stream.read()))
-
-
-def released_edges(folder: str, manifest: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns the edges of the released directly-follows graph: source, target, count.
-
-    Raises:
-        UsageError: The release has none.
-    """
-    if DFG_NAME not in [output["path"] for output in manifest["outputs"]]:
-        raise UsageError(f"the release in {folder!r} holds neither a log nor {DFG_NAME}")
-    with FileSystems.open(FileSystems.join(folder, DFG_NAME)) as stream:
-        return cast(list[dict[str, Any]], json.loads(stream.read())["edges"])
-
-
-def released_source(folder: str, manifest: dict[str, Any]) -> EventSource | None:
-    """Returns the released log, or None: there is none."""
-    paths = [output["path"] for output in manifest["outputs"]]
-    parts = [path for path in paths if path.startswith("log/")]
-    logs = parts or [path for path in paths if path.startswith("log.")][:1]
-    if not logs:
-        return None
-    files = match_files([FileSystems.join(folder, path) for path in logs])
-    return EventSource(tuple(files), SourceFormat(), ColumnMapping())
 
 
 def _with_resource(source: EventSource) -> EventSource:

@@ -16,13 +16,13 @@ import pyarrow as pa
 
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.trees.of_release import tree_of_graph, tree_of_variants
-from tracecloak.pipelines.measure.evaluate import (
+from tracecloak.pipelines.measure.mining import inductive_tree
+from tracecloak.pipelines.measure.released import (
     read_manifest,
     release_folder,
     released_edges,
     released_source,
 )
-from tracecloak.pipelines.measure.mining import inductive_tree
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.models.process_tree import ProcessTree
 from tracecloak.schemas.published.graph import ReleasedGraph

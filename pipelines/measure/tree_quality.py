@@ -98,15 +98,28 @@ class TreeJudge(JudgedProcess):
         found = super()._judge(tree)
         converter = pm4py_module("pm4py.objects.conversion.process_tree.converter")
         simplicity = pm4py_module("pm4py.algo.evaluation.simplicity.variants.arc_degree")
-        fits = fitness_sum(found.tree, self._vocabulary.names.to_pylist(), self._variants, "share")
         return TreeQuality(
             found.fitness,
             found.precision,
             found.generalization,
             found.tree,
             float(simplicity.apply(converter.apply(tree)[0])),
-            fits / UNITS / self._variants.n_cases,
+            share_that_fits(found.tree, self._variants, self._vocabulary),
         )
+
+
+def share_that_fits(
+    tree: ProcessTree, variants: VariantHistogram, vocabulary: ActivityVocabulary
+) -> float:
+    """Returns the mean over the cases of the share of a case that fits; needs no pm4py.
+
+    Args:
+        tree: With each activity once, all of the vocabulary.
+        variants: Of the log, at least one.
+        vocabulary: What their codes mean.
+    """
+    fits = fitness_sum(tree, vocabulary.names.to_pylist(), variants, "share")
+    return fits / UNITS / variants.n_cases
 
 
 def pm4py_tree(tree: ProcessTree) -> Any:

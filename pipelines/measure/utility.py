@@ -91,7 +91,9 @@ def relative_error_by_band(a: np.ndarray, b: np.ndarray) -> dict[str, float | No
 def precision_and_recall(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
     """Returns the shares of b's edges that a has, and of a's that b has; 1 where there is none."""
     both = ((a > 0) & (b > 0)).sum()
-    return float(both / max((b > 0).sum(), 1)), float(both / max((a > 0).sum(), 1))
+    sizes = (b > 0).sum(), (a > 0).sum()
+    precision, recall = (float(both / size) if size else 1.0 for size in sizes)
+    return precision, recall
 
 
 def length_distance(a: TraceBatch, b: TraceBatch) -> float | None:
@@ -102,14 +104,15 @@ def length_distance(a: TraceBatch, b: TraceBatch) -> float | None:
 def case_duration_distance_days(a: TraceBatch, b: TraceBatch) -> float | None:
     """Returns that of the times from first to last event, in days."""
     day_us = 24 * _HOUR_US
-    return _distance(_spans_us(a) / day_us, _spans_us(b) / day_us)
+    return _distance(case_durations_us(a) / day_us, case_durations_us(b) / day_us)
 
 
 def _distance(a: np.ndarray, b: np.ndarray) -> float | None:
     return float(wasserstein_distance(a, b)) if len(a) and len(b) else None
 
 
-def _spans_us(traces: TraceBatch) -> np.ndarray:
+def case_durations_us(traces: TraceBatch) -> np.ndarray:
+    """Returns float64[n_cases], microseconds from the first to the last event of each case."""
     return (traces.times[traces.offsets[1:] - 1] - traces.starts).astype(np.float64)
 
 

@@ -197,8 +197,9 @@ def test_the_log_itself_is_at_no_distance() -> None:
     found = figures(log_of(), log_of().traces)
     perspectives = ("", "resource_", "activity_resource_")
     for prefix in perspectives:
-        for name in ("data_utility", "appropriateness", "graph_fitness", "graph_precision",
-                     "graph_f1", "graph_kept", "sampled_truly", "sampled_to_the_unit"):  # fmt: skip
+        for name in ("data_utility", "appropriateness", "graph_f_score", "graph_precision",
+                     "graph_occurrence_ratio", "graph_kept", "sampled_truly",
+                     "sampled_to_the_unit"):  # fmt: skip
             assert found[prefix + name] == pytest.approx(1)
         assert found[prefix + "total_variation"] == found[prefix + "sampled_unsampled"] == 0
     # By hand: X Y; XXY is two variants of activities, and so on.
@@ -211,7 +212,7 @@ def test_the_log_itself_is_at_no_distance() -> None:
 def test_resources_that_change_are_seen_in_their_perspective_alone() -> None:
     swapped = log_of([text.translate(str.maketrans("XY", "YX")) for text in cases()])
     found = figures(log_of(), swapped.traces)
-    assert found["data_utility"] == found["graph_f1"] == 1
+    assert found["data_utility"] == found["graph_f_score"] == 1
     # No case keeps both its activities and its resources.
     assert found["activity_resource_total_variation"] == pytest.approx(1)
     # XXY 12, XYY 8, XY 6, YXXY 3 and X 1 against the same with X and Y exchanged.
@@ -219,7 +220,7 @@ def test_resources_that_change_are_seen_in_their_perspective_alone() -> None:
     assert 0 < found["resource_data_utility"] < 1
     # Of 12 XX XY, 8 XY YY, 6 XY and 3 YX XX XY: XX 15, XY 29, YY 8, YX 3; exchanged YY 15, YX 29,
     # XX 8, XY 3. The sum of the smaller ones is 8 + 3 + 8 + 3 of 55.
-    assert found["resource_graph_fitness"] == 1
+    assert found["resource_graph_occurrence_ratio"] == 1
     assert found["resource_graph_kept"] == pytest.approx(22 / 55)
 
 
@@ -236,7 +237,7 @@ def test_half_the_cases_without_the_slow_step() -> None:
     found = figures(log_of(["AX BX CX"] * 20), log_of(["AX BX"] * 10).traces)
     assert (found["cases_kept"], found["events_kept"]) == (0.5, pytest.approx(1 / 3))
     assert found["duration_error"] == 0.75
-    assert found["graph_fitness"] == 0.25 and found["graph_precision"] == 1
+    assert found["graph_kept"] == 0.25 and found["graph_precision"] == 1
     assert found["total_variation"] == 1
     # One of three events is edited in every case.
     assert found["data_utility"] == pytest.approx(2 / 3)

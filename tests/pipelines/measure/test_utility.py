@@ -92,6 +92,8 @@ def test_edges_by_hand() -> None:
         "0 to 0.001": None,
     }
     assert utility.relative_error(np.zeros(2), np.zeros(2)) is None
+    assert utility.precision_and_recall(np.ones(2), np.zeros(2)) == (1, 0)
+    assert utility.precision_and_recall(np.zeros(2), np.ones(2)) == (0, 1)
 
 
 def test_lengths_activities_and_times_by_hand() -> None:

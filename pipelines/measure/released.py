@@ -1,0 +1,84 @@
+"""What the folder of a release holds: its manifest, and its log, graph or tree."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+from apache_beam.io.filesystems import FileSystems
+
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.published.manifest import MANIFEST_NAME
+from tracecloak.transforms.files import match_files
+from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.publish.names import DFG_NAME
+from tracecloak.transforms.publish.release_folder import LATEST_NAME
+from tracecloak.transforms.sources import EventSource
+
+_TREE_NAME = "tree.json"
+
+
+def has_times(manifest: dict[str, Any]) -> bool:
+    """Returns whether released stamps are times: a method that drops them writes positions."""
+    return not any(
+        operation["type"] == "suppression" and operation["target"] == "time:timestamp"
+        for operation in manifest.get("operations", ())
+    )
+
+
+def release_folder(path: str) -> str:
+    """Returns the folder of the release that a path means: itself, or its latest.
+
+    Raises:
+        UsageError: There is no manifest and no pointer to one.
+    """
+    if FileSystems.exists(FileSystems.join(path, MANIFEST_NAME)):
+        return path
+    latest = FileSystems.join(path, LATEST_NAME)
+    if not FileSystems.exists(latest):
+        raise UsageError(f"released {path!r} holds neither {MANIFEST_NAME} nor {LATEST_NAME}")
+    with FileSystems.open(latest) as stream:
+        return FileSystems.join(path, json.loads(stream.read())["path"])
+
+
+def read_manifest(folder: str) -> dict[str, Any]:
+    """Returns the manifest of a release's folder."""
+    with FileSystems.open(FileSystems.join(folder, MANIFEST_NAME)) as stream:
+        return cast(dict[str, Any], json.loads(stream.read()))
+
+
+def released_edges(folder: str, manifest: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns the edges of the released directly-follows graph: source, target, count.
+
+    Raises:
+        UsageError: The release has none.
+    """
+    found = _listed_json(folder, manifest, DFG_NAME)
+    if found is None:
+        raise UsageError(f"the release in {folder!r} holds neither a log nor {DFG_NAME}")
+    return cast(list[dict[str, Any]], found["edges"])
+
+
+def released_tree(folder: str, manifest: dict[str, Any]) -> dict[str, Any] | None:
+    """Returns the released process tree, see `ReleasedTree.to_json`, or None: there is none."""
+    return _listed_json(folder, manifest, _TREE_NAME)
+
+
+def _listed_json(folder: str, manifest: dict[str, Any], name: str) -> dict[str, Any] | None:
+    """What one of the files says that the manifest lists."""
+    if name not in [output["path"] for output in manifest["outputs"]]:
+        return None
+    with FileSystems.open(FileSystems.join(folder, name)) as stream:
+        return cast(dict[str, Any], json.loads(stream.read()))
+
+
+def released_source(folder: str, manifest: dict[str, Any]) -> EventSource | None:
+    """Returns the released log, or None: there is none."""
+    paths = [output["path"] for output in manifest["outputs"]]
+    parts = [path for path in paths if path.startswith("log/")]
+    logs = parts or [path for path in paths if path.startswith("log.")][:1]
+    if not logs:
+        return None
+    files = match_files([FileSystems.join(folder, path) for path in logs])
+    return EventSource(tuple(files), SourceFormat(), ColumnMapping())
