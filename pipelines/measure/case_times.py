@@ -161,7 +161,8 @@ class PairWaits:
         codes = traces.activities.astype(np.int64)
         keys, pair = np.unique(codes[later - 1] << 32 | codes[later], return_inverse=True)
         case = np.repeat(np.arange(traces.n_cases), traces.lengths)[later]
-        shown = np.unique(pair * np.int64(traces.n_cases) + case) // max(traces.n_cases, 1)
+        shown = np.sort(pair * np.int64(traces.n_cases) + case)  # np.unique takes ten times as long
+        shown = shown[np.diff(shown, prepend=-1) > 0] // max(traces.n_cases, 1)
         waits = np.bincount(pair, traces.durations[later], len(keys))
         counts = np.maximum(np.bincount(pair, minlength=len(keys)), 1)
         return cls(keys, np.bincount(shown, minlength=len(keys)), waits / counts)
