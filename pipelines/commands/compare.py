@@ -23,6 +23,11 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         help="Markdown page to write; rows go to .jsonl beside it, and those there are kept",
     )
     parser.add_argument("--methods", help="separated by commas; by default all that are comparable")
+    parser.add_argument(
+        "--peers",
+        help="methods of others to compare with, separated by commas: travas, and private-pgm, "
+        "which needs its authors' library, mbi (pip install mbi); by default none",
+    )
     epsilons = ",".join(compare.DEFAULT_EPSILONS)
     parser.add_argument("--epsilon", help=f"separated by commas (default {epsilons})")
     parser.add_argument(
@@ -50,6 +55,7 @@ def run(given: Given) -> int:
     from tracecloak.pipelines.commands.progress import showing_progress
     from tracecloak.pipelines.experiments import compare, compare_report
     from tracecloak.pipelines.experiments.compare_log import Original
+    from tracecloak.pipelines.experiments.contenders import chosen_methods
     from tracecloak.pipelines.release.config import load_source
     from tracecloak.pipelines.release.source import source_of
 
@@ -59,7 +65,8 @@ def run(given: Given) -> int:
     rows = page.with_suffix(".jsonl")
     inputs = listed(flags.pop("input"))
     methods = flags.pop("methods", None)
-    chosen = compare.chosen_methods(None if methods is None else listed(methods))
+    peers = listed(flags.pop("peers", None) or "")
+    chosen = chosen_methods(None if methods is None else listed(methods), peers)
     epsilons = flags.pop("epsilon", None)
     settings = {
         "epsilons": compare.DEFAULT_EPSILONS if epsilons is None else tuple(listed(epsilons)),

@@ -28,9 +28,9 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 def run(given: Given) -> int:
     """Compares, writes the report, and prints a summary."""
     from tracecloak.pipelines.budget.opening import store_at
-    from tracecloak.pipelines.measure.evaluate import evaluate
-    from tracecloak.pipelines.measure.evaluate_report import markdown_lines, summary_lines
-    from tracecloak.pipelines.measure.origin import share_noted_in
+    from tracecloak.pipelines.evaluation.evaluate import evaluate
+    from tracecloak.pipelines.evaluation.origin import share_noted_in
+    from tracecloak.pipelines.evaluation.report import markdown_lines, summary_lines
     from tracecloak.pipelines.measure.report_files import write_both
     from tracecloak.pipelines.release.config import load_source
     from tracecloak.pipelines.release.source import source_of

@@ -1,10 +1,13 @@
-"""`tracecloak compare`: methods that release variants, at the same true epsilon, on given logs.
+"""`tracecloak compare`: methods at the same true epsilon on given logs, beside lines without noise.
 
 Every method gets the same epsilon for all that it releases, per case added or removed, the same
-delta if it needs one, and the same public facts: the activities, and a length at which cases are
-cut. For the comparison both are read from the log, which a release must not do. Releases are made
-in memory under fresh keys and measured against the whole log. The figures are exact about private
-data: for the operator only.
+delta if it needs one, and the same public facts: the activities, a length at which cases are cut,
+and the dates of a log with times. For the comparison they are read from the log, which a release
+must not do. Releases are made in memory under fresh keys and measured against the whole log. The
+figures are exact about private data: for the operator only.
+
+The lines are a bootstrap of the log, which no release need pass, and chains with its exact counts
+(`pipelines.experiments.chains`), which are the limit of methods that draw cases from such a chain.
 """
 
 from __future__ import annotations
@@ -14,25 +17,23 @@ import json
 import logging
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import pydantic
 
-from tracecloak.anonymizers.contract.in_memory import bound
-from tracecloak.anonymizers.contract.method import Anonymizer
-from tracecloak.anonymizers.contract.wrong_values import usage_error
-from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
-from tracecloak.anonymizers.registry import METHODS
+from tracecloak.pipelines.experiments.chains import CHAINS
 from tracecloak.pipelines.experiments.compare_log import Original
+from tracecloak.pipelines.experiments.contenders import Contender, Outcome
 from tracecloak.pipelines.measure import measures
+from tracecloak.pipelines.measure.bootstrap import bootstrap
 from tracecloak.pipelines.measure.mining import ModelQuality, require_pm4py
+from tracecloak.pipelines.measure.registry import Figures, checked
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.manifest import TOOL_VERSION
-from tracecloak.schemas.published.variants import ReleasedVariants
+from tracecloak.schemas.statistics.variants import VariantHistogram
 
 _LOG = logging.getLogger("tracecloak")
 DEFAULT_EPSILONS = ("0.1", "0.5", "1", "2", "4")
@@ -40,7 +41,10 @@ DEFAULT_DELTA = "1e-6"
 DEFAULT_REPETITIONS = 20
 # Mining takes seconds a release, hundreds of times what the other figures take.
 DEFAULT_MINED = 3
-_PUBLIC = {"epsilon", "delta", "vocabulary", "max_trace_length"}
+# The lines, and what they have in place of a budget.
+BOOTSTRAP = "bootstrap of the log"
+LINES = (BOOTSTRAP, *CHAINS)
+NO_BUDGET = "none"
 
 # What a row is known by: where these agree, it is not computed again.
 _IDENTITY = (
@@ -52,101 +56,13 @@ _IDENTITY = (
 Row = dict[str, Any]
 
 
-def candidates() -> dict[str, Anonymizer]:
-    """Returns the methods that can be compared, by name.
-
-    They release variants, promise a finite epsilon, and spend all of it on the variants if the
-    activities and a length are public. `laplace-levels`, the published query that pays for its
-    levels, is among them.
-    """
-    return {name: method for name, method in sorted(METHODS.items()) if _is_comparable(method)}
-
-
-def _is_comparable(method: Anonymizer) -> bool:
-    if not set(method.Params.model_fields) >= _PUBLIC:
-        return False
-    try:
-        params = parameters(method, "1", DEFAULT_DELTA, ("A",), 1)
-    except UsageError:  # it needs to be told something else
-        return False
-    return (
-        method.rounds(params) == ("variants",)
-        and "variants" in method.writes(params)
-        and method.guarantee(params).epsilon is not None
-    )
-
-
-def chosen_methods(names: Sequence[str] | None) -> dict[str, Anonymizer]:
-    """Returns the methods of these names, or all.
-
-    Raises:
-        UsageError: One cannot be compared.
-    """
-    known = candidates()
-    for name in names or ():
-        if name not in known:
-            raise UsageError(f"methods must be of {', '.join(known)}, got {name!r}")
-    return known if names is None else {name: known[name] for name in names}
-
-
-def parameters(
-    method: Anonymizer, epsilon: str, delta: str, names: Sequence[str], max_length: int
-) -> Any:
-    """Returns a method's parameters; without a delta for one whose example needs none.
-
-    Raises:
-        UsageError: Epsilon or delta is out of range.
-    """
-    is_pure = method.examples[0].get("delta") == "0"
-    given: dict[str, Any] = {
-        "epsilon": epsilon,
-        "delta": "0" if is_pure else delta,
-        "vocabulary": tuple(names),
-        "max_trace_length": max_length,
-    }
-    try:
-        return method.Params(**given)
-    except pydantic.ValidationError as error:
-        raise usage_error(error) from None
-
-
-class _Cell:
-    """One method on one log at one epsilon: counted once, released often."""
-
-    def __init__(self, original: Original, method: Anonymizer, params: Any) -> None:
-        self._method, self._params = method, params
-        method.spends(params)  # or is refused before anything is counted
-        units = _fresh().of_units
-        [bounded] = bound([original.traces], method, params, _fresh())
-        self._statistics = {
-            name: counter.count(bounded, {}, units)
-            for name, counter in method.requires("variants", params).items()
-        }
-
-    def release(self) -> ReleasedVariants:
-        """Returns the variants of one release, under a key of its own."""
-        decisions = {
-            "variants": self._method.decide(
-                "variants", self._statistics, {}, self._params, _fresh()
-            )
-        }
-        released: ReleasedVariants = self._method.products(decisions, self._params).by_name[
-            "variants"
-        ]
-        return released
-
-
-def _fresh() -> Randomness:
-    return Randomness(ReleaseKey.generate(), "comparison", "", "")
-
-
 @dataclass(frozen=True)
 class Comparison:
     """What is compared with what.
 
     Attributes:
         originals: The logs, of distinct names.
-        methods: The methods by name.
+        methods: The methods and peers by name.
         epsilons: As texts.
         delta: As text; methods that need none spend none.
         repetitions: Releases of each method on each log at each epsilon.
@@ -158,7 +74,7 @@ class Comparison:
     """
 
     originals: tuple[Original, ...]
-    methods: Mapping[str, Anonymizer]
+    methods: Mapping[str, Contender]
     epsilons: tuple[str, ...] = DEFAULT_EPSILONS
     delta: str = DEFAULT_DELTA
     repetitions: int = DEFAULT_REPETITIONS
@@ -176,7 +92,7 @@ class Comparison:
                 raise UsageError(f"{what} {twice[0]!r} is there twice: leave one out, or rename it")
         for method in self.methods.values():
             for epsilon in self.epsilons:
-                parameters(method, epsilon, self.delta, ("A",), 1)
+                method.check(epsilon, self.delta)
         measures.require_pot()
         if self.mined:
             require_pm4py()
@@ -191,37 +107,55 @@ class Comparison:
         n_cells = len(self.originals) * len(self.methods) * len(self.epsilons)
         number = 0
         for original in self.originals:
+            head = {"version": version, **original.identity()}
+            yield from self._lines(original, head, found)
             for name, method in self.methods.items():
                 for epsilon in self.epsilons:
                     number += 1
-                    params = parameters(
-                        method, epsilon, self.delta, original.names, original.max_length
-                    )
-                    head = {
-                        "version": version,
-                        **original.identity(),
+                    own = {
+                        **head,
                         "method": name,
+                        "kind": method.kind,
                         "epsilon": epsilon,
-                        "delta": self.delta if params.delta else "0",
+                        "delta": method.delta(self.delta),
                     }
                     _LOG.info(
                         "compare: %s, %s, epsilon %s (%d of %d)",
                         original.name, name, epsilon, number, n_cells,
                     )  # fmt: skip
-                    yield from self._of_cell(original, method, params, head, found)
+                    yield from self._of_cell(original, method, own, found)
+
+    def _lines(
+        self, original: Original, head: Row, found: Mapping[tuple[Any, ...], Row]
+    ) -> Iterator[tuple[Row, bool]]:
+        """The rows of the lines, of which there are as many as repetitions."""
+        for name in LINES:
+            for repetition in range(self.repetitions):
+                own = {
+                    **head,
+                    "method": name,
+                    "kind": "line",
+                    "epsilon": NO_BUDGET,
+                    "delta": NO_BUDGET,
+                    "repetition": repetition,
+                }
+                before = found.get(_key(own))
+                if before is not None:
+                    yield before, False
+                    continue
+                yield {**own, **_line_figures(original, name, repetition)}, True
 
     def _of_cell(
         self,
         original: Original,
-        method: Anonymizer,
-        params: Any,
+        method: Contender,
         head: Row,
         found: Mapping[tuple[Any, ...], Row],
     ) -> Iterator[tuple[Row, bool]]:
         cell = None
         for repetition in range(self.repetitions):
             own = {**head, "repetition": repetition}
-            is_mined = repetition < self.mined
+            is_mined = repetition < self.mined and method.kind != "graph"
             before = found.get(_key(own))
             if before is not None and ("refused" in before or is_mined <= before["is_mined"]):
                 yield before, False
@@ -229,38 +163,59 @@ class Comparison:
                     return
                 continue
             try:
-                cell = cell or _Cell(original, method, params)
+                cell = cell or method.cell(original, own["epsilon"], own["delta"])
                 begun = time.perf_counter()
                 released = cell.release()
                 seconds = time.perf_counter() - begun
             except UsageError as error:
                 yield {**own, "refused": str(error)}, True
                 return
-            variants = original.recoded(released)
             quality = None
-            if is_mined:
-                quality = original.process.of(variants, original.vocabulary)
+            if is_mined and released.variants is not None:
+                quality = original.process.of(released.variants, original.vocabulary)
             yield (
                 {
                     **own,
-                    **original.figures(variants),
+                    **_figures(original, released),
                     "seconds": seconds,
                     "is_mined": is_mined,
-                    **quality_figures(quality),
+                    **_of_model(quality_figures(quality)),
                 },
                 True,
             )
 
 
-def quality_figures(quality: ModelQuality | None) -> dict[str, float | None]:
-    """Returns a mined model's figures; null without a model."""
-    if quality is None:
-        return dict.fromkeys(("fitness", "precision", "f_score"))
-    return {
-        "fitness": quality.fitness,
-        "precision": quality.precision,
-        "f_score": quality.f_score,
-    }
+def _figures(original: Original, released: Outcome) -> Row:
+    """The measures of a release, by what it holds."""
+    found: Row = {}
+    if released.variants is not None:
+        found |= original.figures(released.variants)
+    if released.traces is not None:
+        found |= original.figures_of_times(released.traces)
+    if released.graph is not None:
+        found |= original.figures_of_graph(released.graph, released.half_width)
+    return found
+
+
+def _of_model(figures: Figures) -> Figures:
+    """The same by the names of the registry."""
+    return checked({f"mined_{name}": value for name, value in figures.items()})
+
+
+def _line_figures(original: Original, name: str, draw: int) -> Row:
+    """The measures of a line: all that it has; a chain has no times."""
+    if name == BOOTSTRAP:
+        traces = bootstrap(original.traces, draw).recode(original.vocabulary)
+        variants = VariantHistogram.from_traces(traces)
+        return {**original.figures(variants), **original.figures_of_times(traces)}
+    drawn = CHAINS[name].draw(original.variants, len(original.vocabulary), draw)
+    return dict(original.figures(drawn))
+
+
+def quality_figures(quality: ModelQuality | None) -> Figures:
+    """Returns a mined model's fitness, precision and f_score; null without a model."""
+    names = ("fitness", "precision", "f_score")
+    return {name: None if quality is None else getattr(quality, name) for name in names}
 
 
 def code_version() -> str:

@@ -1,11 +1,12 @@
-"""A log that released variants are compared with, and their distances from it.
+"""A log that releases are compared with, and their distances from it.
 
-What follows from the log alone is computed once. The figures are exact about private data: for the
-operator only.
+What follows from the log alone is computed once. The measures are those of
+`pipelines.measure.registry`, exact about private data: for the operator only.
 """
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,11 +14,20 @@ import numpy as np
 
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.pipelines.measure import measures, utility
+from tracecloak.pipelines.measure.case_times import CaseTimes
+from tracecloak.pipelines.measure.graph_figures import edge_figures, interval_figures
 from tracecloak.pipelines.measure.mining import MinedProcess
+from tracecloak.pipelines.measure.next_activity import (
+    Sequences,
+    fifth_of,
+    next_activity_accuracy,
+)
+from tracecloak.pipelines.measure.registry import Figures, checked
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -26,6 +36,7 @@ from tracecloak.transforms.sources import EventSource
 # The public length: as many events as this share of the cases has at most.
 LENGTH_SHARE = 0.95
 _MAX_EMD_CELLS = 6_000_000
+_SECOND_US = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -65,6 +76,14 @@ class Original:
         return tuple(self.traces.vocabulary.names.to_pylist())
 
     @cached_property
+    def dates(self) -> tuple[str, str]:
+        """The first and the last date of its events, in UTC."""
+        ends = (int(self.traces.times.min()), int(self.traces.times.max()))
+        epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+        first, last = (epoch + datetime.timedelta(seconds=us // _SECOND_US) for us in ends)
+        return first.date().isoformat(), last.date().isoformat()
+
+    @cached_property
     def vocabulary(self) -> ActivityVocabulary:
         """The activities, and the one that a public vocabulary has for all others."""
         return ActivityVocabulary.public(self.names)
@@ -87,6 +106,16 @@ class Original:
         return _edges(self.variants, self.vocabulary)
 
     @cached_property
+    def times(self) -> CaseTimes:
+        """What the times of logs are compared with, in the codes of `vocabulary`."""
+        return CaseTimes(self.traces.recode(self.vocabulary))
+
+    @cached_property
+    def tested(self) -> Sequences:
+        """The cases whose next activities are foretold, in the codes of `vocabulary`."""
+        return Sequences.of(fifth_of(self.traces.recode(self.vocabulary)))
+
+    @cached_property
     def process(self) -> MinedProcess:
         """What mined models are judged by."""
         return MinedProcess(self.variants, self.vocabulary)
@@ -101,19 +130,48 @@ class Original:
             "max_length": self.max_length,
         }
 
-    def figures(self, released: VariantHistogram) -> dict[str, float | None]:
-        """Returns the distances of released variants, in the codes of `vocabulary`."""
+    def figures(self, released: VariantHistogram) -> Figures:
+        """Returns the measures of released variants, in the codes of `vocabulary`."""
         edges = utility.aligned_edges(self.edges, _edges(released, self.vocabulary))
         before, after, _ = utility.aligned_variants(self.variants, released)
+        return checked(
+            {
+                "variant_total_variation": utility.total_variation(before, after),
+                "variant_emd": measures.variant_emd(
+                    _distribution(self.variants), _distribution(released), _MAX_EMD_CELLS
+                ),
+                "true_variant_mass": utility.true_variant_mass(self.variants, released),
+                "edge_total_variation": utility.total_variation(*edges),
+                "edge_relative_error": utility.relative_error(*edges),
+                "next_activity_accuracy": self.next_activity(released),
+                "relative_size": released.n_cases / self.traces.n_cases,
+            }
+        )
+
+    def next_activity(self, released: VariantHistogram) -> float | None:
+        """Returns how well released variants teach what comes next in the log."""
+        taught = Sequences(released.offsets, released.codes, released.counts)
+        return next_activity_accuracy(taught, self.tested, len(self.vocabulary))
+
+    def figures_of_times(self, released: TraceBatch) -> Figures:
+        """Returns the measures of the times of a released log, in the codes of `vocabulary`."""
+        return checked(self.times.figures(released))
+
+    def figures_of_graph(self, released: ReleasedGraph, half_width: float | None) -> Figures:
+        """Returns the measures of a released graph and of its intervals.
+
+        Args:
+            released: The graph.
+            half_width: Half the 95 % interval of its noise, or None: it is not known.
+        """
+        code = {label: number for number, label in enumerate(self.vocabulary.labels)}
+        codes = np.array([code[label] for label in released.labels], np.int32)
+        edges = measures.EdgeWeights(
+            codes[released.sources], codes[released.targets], released.counts
+        )
         return {
-            "variant_total_variation": utility.total_variation(before, after),
-            "variant_emd": measures.variant_emd(
-                _distribution(self.variants), _distribution(released), _MAX_EMD_CELLS
-            ),
-            "true_variant_mass": utility.true_variant_mass(self.variants, released),
-            "edge_total_variation": utility.total_variation(*edges),
-            "edge_relative_error": utility.relative_error(*edges),
-            "relative_size": released.n_cases / self.traces.n_cases,
+            **edge_figures(self.edges, edges),
+            **interval_figures(self.edges, edges, released.lows, released.highs, half_width),
         }
 
     def recoded(self, released: ReleasedVariants) -> VariantHistogram:

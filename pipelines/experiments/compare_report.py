@@ -1,15 +1,19 @@
-"""The page of a comparison, as Markdown: tables of medians with quartiles, one for each epsilon."""
+"""The page of a comparison, as Markdown: tables of medians with quartiles, one for each epsilon.
+
+What variants, logs with times and graphs get stands in tables of their own, each with the lines.
+"""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from tracecloak.pipelines.experiments.compare import Comparison, Row, quartiles
+from tracecloak.pipelines.experiments.compare import LINES, Comparison, Row, quartiles
 from tracecloak.pipelines.experiments.compare_log import LENGTH_SHARE, Original
+from tracecloak.pipelines.experiments.contenders import KINDS, Kind
+from tracecloak.pipelines.measure.registry import MEASURES, Figures, Measure, legend_lines
 
 INTERNAL = (
     "Computed on unprotected logs: every figure is exact about their data. For the operator, not "
@@ -18,71 +22,28 @@ INTERNAL = (
 NOTHING = "-"
 
 
-@dataclass(frozen=True)
-class _Measure:
-    """A column.
-
-    Attributes:
-        name: In the rows.
-        title: On the page.
-        meaning: In words.
-        best: Chooses the best of some medians, or None: there is no better or worse.
-    """
-
-    name: str
-    title: str
-    meaning: str
-    best: Callable[[Sequence[float]], float] | None = None
-
-
-_DISTANCES = (
-    _Measure(
-        "variant_emd",
-        "variant EMD",
-        "earth mover's distance of the distributions of cases over variants, where moving costs "
-        "the Levenshtein distance divided by the longer length; 0 the same, 1 nothing in common",
-        min,
+_COLUMNS: Mapping[Kind, tuple[str, ...]] = {
+    "variants": (
+        "variant_emd", "variant_total_variation", "true_variant_mass", "edge_total_variation",
+        "edge_relative_error", "next_activity_accuracy", "relative_size",
     ),
-    _Measure(
-        "variant_total_variation",
-        "variant TV",
-        "total variation of the same distributions: the share of cases with another variant",
-        min,
+    "log": (
+        "variant_emd", "edge_relative_error", "case_duration_distance",
+        "top_variant_duration_error", "duration_eta_squared", "big_pair_wait_error", "drift",
+        "next_activity_accuracy", "relative_size",
     ),
-    _Measure(
-        "true_variant_mass",
-        "true variants",
-        "share of the released cases whose variant is in the log; the others were invented",
-        max,
+    "graph": (
+        "edge_relative_error", "edge_total_variation", "edge_precision", "edge_recall",
+        "interval_coverage", "interval_width",
     ),
-    _Measure(
-        "edge_total_variation",
-        "DFG TV",
-        "total variation of the directly-follows pairs, start and end included",
-        min,
-    ),
-    _Measure(
-        "edge_relative_error",
-        "DFG error",
-        "sum of the absolute errors of the pairs' counts, over the sum of the counts; publishing "
-        "nothing gives 1",
-        min,
-    ),
-    _Measure(
-        "relative_size", "size", "released cases over the log's; not all methods mean to keep it"
-    ),
-)
-_MINED = (
-    _Measure(
-        "f_score",
-        "F-score",
-        "harmonic mean of fitness (token replay) and precision (escaping edges), on the whole log, "
-        "of the model that the inductive miner (infrequent, noise 0.2) finds in the released one; "
-        "a model of few variants is precise, so more is not always better",
-    ),
-    _Measure("fitness", "fitness", "its first part"),
-)
-_SECONDS = _Measure("seconds", "seconds", "of one release, from counts to variants")
+}  # fmt: skip
+_MINED = ("mined_f_score", "mined_fitness")
+_TITLES: Mapping[Kind, str] = {
+    "variants": "variants",
+    "log": "logs with times",
+    "graph": "directly-follows graphs",
+}
+_OF_LOG = "the log itself"
 
 
 def command_line(flags: Mapping[str, Any]) -> str:
@@ -105,30 +66,48 @@ def markdown_lines(comparison: Comparison, rows: Sequence[Row], command: str) ->
         rows: All of its rows.
         command: The command that makes the page, in the folder of the logs.
     """
-    yield "# Released variants at the same true epsilon"
+    yield "# Releases at the same true epsilon"
     yield ""
     yield f"> {INTERNAL}"
     yield ""
     yield from _introduction(comparison, command)
     yield ""
     yield from _summary(comparison, rows)
-    columns = [*_DISTANCES, *(_MINED if comparison.mined else ()), _SECONDS]
+    kinds = [kind for kind in KINDS if kind in {m.kind for m in comparison.methods.values()}]
     for original in comparison.originals:
         own = [row for row in rows if row["log"] == original.name]
+        lines = [row for row in own if row["method"] in LINES]
+        of_log = _of_itself(original)
         yield f"## {original.name}"
         yield ""
         yield from _of_log(comparison, original)
         for epsilon in comparison.epsilons:
-            yield ""
-            yield f"### {original.name}, epsilon {epsilon}"
-            yield ""
-            yield from _table([row for row in own if row["epsilon"] == epsilon], columns)
+            at = [row for row in own if row["epsilon"] == epsilon]
+            for kind in kinds:
+                yield ""
+                yield f"### {original.name}, epsilon {epsilon}: {_TITLES[kind]}"
+                yield ""
+                columns = _columns(comparison, kind)
+                yield from _table([row for row in at if row["kind"] == kind], lines, columns,
+                                  of_log)  # fmt: skip
         yield ""
     yield "## What is measured"
     yield ""
-    for measure in columns:
-        sense = {min: " Less is better.", max: " More is better."}.get(measure.best, "")
-        yield f"- **{measure.title}**: {measure.meaning}.{sense}"
+    yield from legend_lines(
+        measure.name for kind in kinds for measure in _columns(comparison, kind)
+    )
+
+
+def _columns(comparison: Comparison, kind: Kind) -> list[Measure]:
+    mined = _MINED if comparison.mined and kind != "graph" else ()
+    return [MEASURES[name] for name in (*_COLUMNS[kind], *mined, "seconds")]
+
+
+def _of_itself(original: Original) -> Figures:
+    """What the log itself gets, of the measures for which that is neither 0 nor 1."""
+    times = original.figures_of_times(original.traces.recode(original.vocabulary))
+    taught = original.next_activity(original.variants)
+    return {**times, "relative_size": 1.0, "next_activity_accuracy": taught}
 
 
 def _introduction(comparison: Comparison, command: str) -> Iterator[str]:
@@ -146,64 +125,81 @@ def _introduction(comparison: Comparison, command: str) -> Iterator[str]:
     )
     if comparison.mined and comparison.mined < n:
         yield ""
-        yield f"F-score and fitness are of {comparison.mined} of them."
+        yield f"The mined models are of {comparison.mined} of them."
     yield ""
     yield (
-        "The activities and the length at which cases are cut count as public. Here they were read "
-        "from the logs themselves, for the comparison only: the length that "
-        f"{LENGTH_SHARE:.0%} of the cases do not exceed. A real release takes them from elsewhere "
-        "or pays for them. Everything is measured against the whole log, uncut."
+        "The activities, the length at which cases are cut and, where times are released, the "
+        "first and the last date count as public. Here they were read from the logs themselves, "
+        f"for the comparison only: the length that {LENGTH_SHARE:.0%} of the cases do not exceed. "
+        "A real release takes them from elsewhere or pays for them. Everything is measured against "
+        "the whole log, uncut."
+    )
+    yield ""
+    yield (
+        "Lines spend nothing and protect nobody. The bootstrap has as many cases of the log, drawn "
+        "with replacement: another log of the same process would differ as much, so no release "
+        "need be nearer. A chain has the exact counts of the log, and is the limit of methods that "
+        "draw cases from such a chain."
     )
     yield ""
     yield (
         "`laplace-levels` is the Laplace trace-variant query of Mannhardt et al. (2019) with its "
         "epsilon divided among its levels. As published, it spends its epsilon again on every "
-        "level, so the numbers of the literature belong to as many times the epsilon. Published "
-        "methods that have no finite epsilon cannot be compared at one."
+        "level, so the numbers of the literature belong to as many times the epsilon. `travas` is "
+        "the variant selection of Rafiei et al. (2022), and `private-pgm` Private-PGM (McKenna et "
+        "al., 2019) on the marginals of neighbouring positions of a case, whose noise is accounted "
+        "jointly. Published methods that have no finite epsilon cannot be compared at one."
     )
 
 
 def _summary(comparison: Comparison, rows: Sequence[Row]) -> Iterator[str]:
     """The nearest method of each log and epsilon, beside the query of the literature."""
-    emd = _DISTANCES[0]
+    emd = MEASURES["variant_emd"]
     baseline = "laplace-levels"
-    others = [name for name in comparison.methods if name != baseline]
-    if baseline not in comparison.methods or not others:
+    of_variants = [name for name, own in comparison.methods.items() if own.kind == "variants"]
+    if baseline not in of_variants or len(of_variants) == 1:
         return
     yield "## At a glance"
     yield ""
-    yield f"| log | epsilon | nearest by {emd.title} | its {emd.title} | {baseline} |"
-    yield "|---|---:|---|---:|---:|"
+    yield f"| log | epsilon | nearest by {emd.title} | its {emd.title} | {baseline} | {LINES[0]} |"
+    yield "|---|---:|---|---:|---:|---:|"
     for original in comparison.originals:
+        own = [row for row in rows if row["log"] == original.name]
+        line = _median(own, LINES[0], None, emd)
         for epsilon in comparison.epsilons:
-            medians = {}
-            for name in comparison.methods:
-                found = quartiles(
-                    row.get(emd.name)
-                    for row in rows
-                    if (row["log"], row["method"], row["epsilon"]) == (original.name, name, epsilon)
-                )
-                if found is not None:
-                    medians[name] = found[0]
+            medians = {
+                name: found
+                for name in of_variants
+                if (found := _median(own, name, epsilon, emd)) is not None
+            }
             if medians:
                 nearest = min(medians, key=lambda name: medians[name])
-                shown = (_number(medians.get(name)) for name in (nearest, baseline))
+                shown = (_number(one) for one in (medians[nearest], medians.get(baseline), line))
                 yield f"| {original.name} | {epsilon} | {nearest} | {' | '.join(shown)} |"
     yield ""
+
+
+def _median(
+    rows: Sequence[Row], method: str, epsilon: str | None, measure: Measure
+) -> float | None:
+    """The median of what a method got at an epsilon, or a line."""
+    found = quartiles(
+        row.get(measure.name)
+        for row in rows
+        if row["method"] == method and epsilon in (None, row["epsilon"])
+    )
+    return None if found is None else found[0]
 
 
 def _of_log(comparison: Comparison, original: Original) -> Iterator[str]:
     size = original.identity()
     floor = original.figures(original.cut)
+    named = (MEASURES[name] for name in _COLUMNS["variants"] if name != "relative_size")
     yield (
         f"{size['cases']:,} cases, {size['events']:,} events, {size['variants']:,} variants, "
         f"{len(original.names)} activities; cut at {original.max_length} events. Cutting alone, "
         "without noise, gives "
-        + ", ".join(
-            f"{measure.title} {_number(floor[measure.name])}"
-            for measure in _DISTANCES
-            if measure.name != "relative_size"
-        )
+        + ", ".join(f"{measure.title} {_number(floor[measure.name])}" for measure in named)
         + "."
     )
     if comparison.mined:
@@ -216,22 +212,19 @@ def _of_log(comparison: Comparison, original: Original) -> Iterator[str]:
         )
 
 
-def _table(rows: Sequence[Row], columns: Sequence[_Measure]) -> Iterator[str]:
-    """The methods in the order of the first column, those that refused last."""
-    methods: dict[str, list[Row]] = {}
-    for row in rows:
-        methods.setdefault(row["method"], []).append(row)
+def _table(
+    rows: Sequence[Row], lines: Sequence[Row], columns: Sequence[Measure], of_log: Figures
+) -> Iterator[str]:
+    """The methods in the order of the first column, then the lines; those that refused last."""
+    methods = _by_method(rows)
     refused = {name: own[0]["refused"] for name, own in methods.items() if "refused" in own[0]}
     figures = {
-        name: [quartiles(row[measure.name] for row in own) for measure in columns]
-        for name, own in methods.items()
-        if name not in refused
+        name: _quartiles_of(own, columns) for name, own in methods.items() if name not in refused
     }
-    best: list[str | None] = []
-    for i, measure in enumerate(columns):
-        medians = [own[i][0] for own in figures.values() if own[i] is not None]  # type: ignore[index]
-        chosen = measure.best(medians) if measure.best and len(medians) > 1 else None
-        best.append(None if chosen is None else _number(chosen))
+    best = [
+        _best([own[i][0] for own in figures.values() if own[i] is not None], measure, of_log)  # type: ignore[index]
+        for i, measure in enumerate(columns)
+    ]
 
     def rank(name: str) -> float:
         first = figures[name][0]
@@ -242,12 +235,41 @@ def _table(rows: Sequence[Row], columns: Sequence[_Measure]) -> Iterator[str]:
     for name in sorted(figures, key=rank):
         cells = [_cell(found, chosen) for found, chosen in zip(figures[name], best, strict=True)]
         yield f"| {name} | {methods[name][0]['delta']} | {' | '.join(cells)} |"
+    for name, own in _by_method(lines).items():
+        of_line = _quartiles_of(own, columns)
+        if any(found is not None for found in of_line):
+            yield f"| *{name}* | | {' | '.join(_cell(found, None) for found in of_line)} |"
+    near = [of_log.get(m.name) if m.better in ("log", "more") else None for m in columns]
+    if any(value is not None for value in near):
+        yield f"| *{_OF_LOG}* | | {' | '.join(map(_number, near))} |"
     for name, reason in refused.items():
         yield ""
         yield f"{name} refused: {reason}."
 
 
-def _cell(found: tuple[float, float, float] | None, best: str | None) -> str:
+def _by_method(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row["method"], []).append(row)
+    return found
+
+
+_Quartiles = tuple[float, float, float] | None
+
+
+def _quartiles_of(rows: Sequence[Row], columns: Sequence[Measure]) -> list[_Quartiles]:
+    return [quartiles(row.get(measure.name) for row in rows) for measure in columns]
+
+
+def _best(medians: Sequence[float], measure: Measure, of_log: Figures) -> str | None:
+    """The best of some medians as it is shown, or None: none is better than others."""
+    target = of_log.get(measure.name)
+    if measure.better == "none" or len(medians) < 2 or (measure.better == "log" and target is None):
+        return None
+    return _number(min(medians, key=lambda median: measure.distance(median, target)))
+
+
+def _cell(found: _Quartiles, best: str | None) -> str:
     if found is None:
         return NOTHING
     median, low, high = map(_number, found)

@@ -1,4 +1,4 @@
-"""How far a release is from its log: measures, mined models, their quality."""
+"""How far a release is from its log: measures and their registry, mined models, their quality."""
 
 import lazy_loader
 

@@ -17,6 +17,9 @@ Need = Literal["variants", "times", "graph", "intervals", "tree"]
 # `none`: neither.
 Better = Literal["less", "more", "log", "none"]
 
+# Measures of one release by their names; None where one does not apply.
+Figures = dict[str, float | None]
+
 _INFINITY = math.inf
 # What sums of rounded numbers may miss.
 _SLACK = 1e-9
@@ -359,7 +362,9 @@ _ALL = (
         "van Rijsbergen 1979", 0, 1, "none", ("variants",),
     ),
     Measure(
-        "seconds", "seconds", "of one release, from counts on", "own",
+        "seconds", "seconds",
+        "of one release in memory; where one round of counts is all, from the counts on",
+        "own",
         0, _INFINITY, "none", ("variants", "graph"),
     ),
 )  # fmt: skip
@@ -367,7 +372,7 @@ _ALL = (
 MEASURES: Mapping[str, Measure] = {measure.name: measure for measure in _ALL}
 
 
-def checked(values: Mapping[str, float | None]) -> dict[str, float | None]:
+def checked(values: Mapping[str, float | None]) -> Figures:
     """Returns values by the names of their measures, each checked.
 
     Raises:

@@ -368,7 +368,7 @@ def test_a_step_that_fails_after_the_commit_ends_with_7_and_is_mended_by_another
     ["a.xes", "a.xes.gz", "a.csv", "a.csv.gz", "a.parquet", "a.avro", "a.jsonl", "a.jsonl.gz"],
 )
 def test_the_sample_is_the_same_log_in_every_format(tmp_path: Path, name: str) -> None:
-    from tracecloak.pipelines.measure.evaluate import _traces
+    from tracecloak.pipelines.evaluation.evaluate import _traces
     from tracecloak.schemas.events.columns import ColumnMapping
     from tracecloak.schemas.statistics.variants import VariantHistogram
     from tracecloak.transforms.files import match_files
@@ -409,7 +409,7 @@ def test_the_folder_of_a_report_is_made_or_refused_before_the_work(
 ) -> None:
     flags = ["--input", log, "--methods", "privtree", "--epsilon", "1", "--repetitions", "1"]
     assert tracecloak("compare", *flags, "--output", tmp_path / "new" / "page.md") == 0
-    assert (tmp_path / "new" / "page.md").read_text().startswith("# Released variants")
+    assert (tmp_path / "new" / "page.md").read_text().startswith("# Releases at the same")
     (tmp_path / "file").write_text("")
     wrong = tmp_path / "file" / "page.md"
     for command in (

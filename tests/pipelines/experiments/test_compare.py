@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,12 @@ from tests.support.releasing import csv_log, tracecloak
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.experiments import compare
-from tracecloak.pipelines.experiments.compare import (
-    Comparison,
-    candidates,
-    chosen_methods,
-    quartiles,
-    read_rows,
-)
+from tracecloak.pipelines.experiments.compare import LINES, Comparison, quartiles
+from tracecloak.pipelines.experiments.compare import read_rows as all_rows
 from tracecloak.pipelines.experiments.compare_log import Original
 from tracecloak.pipelines.experiments.compare_report import INTERNAL, command_line
+from tracecloak.pipelines.experiments.contenders import Registered, candidates, chosen_methods
+from tracecloak.pipelines.measure.registry import MEASURES
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -56,26 +54,36 @@ def run(log: Path, *flags: object) -> int:
     return tracecloak("compare", "--input", log, "--output", log.parent / "page.md", *flags)
 
 
-def figures(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
+def without_lines(rows: Iterable[Any]) -> list[Any]:
+    """Of rows, or rows and whether they are new."""
+    return [
+        one for one in rows if (one[0] if isinstance(one, tuple) else one)["method"] not in LINES
+    ]
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    return without_lines(all_rows(path))
 
 
 # --- which methods --------------------------------------------------------------------------------
 
 
-def test_all_that_release_variants_at_a_finite_epsilon_are_compared() -> None:
-    """Of the registered methods these do not: no finite epsilon, and graphs only."""
+def test_all_that_release_at_a_finite_epsilon_are_compared() -> None:
+    """Of the registered methods these are not: no finite epsilon, and a tree."""
     found = candidates()
     assert {"laplace-levels", "variant-histogram", "prefix-tree", "auto-variants"} <= found.keys()
-    assert not {"amun", "private-dfg"} & found.keys()
-    for name, method in found.items():
-        params = compare.parameters(method, "0.5", "1e-6", ("A", "B"), 4)
-        guarantee = method.guarantee(params)
-        assert (name, guarantee.epsilon) == (method.name, 0.5)
+    assert (found["private-log"].kind, found["private-dfg"].kind) == ("log", "graph")
+    assert not {"amun", "process-tree", "laplace-dfg"} & found.keys()
+    assert {"amun", "process-tree", "laplace-dfg"} <= METHODS.keys()
+    for name, own in found.items():
+        assert isinstance(own, Registered)
+        params = own.parameters("0.5", "1e-6", ("A", "B"), 4)
+        guarantee = own.method.guarantee(params)
+        assert (name, guarantee.epsilon) == (own.method.name, 0.5)
         assert guarantee.delta in (0, 1e-6)
         assert (guarantee.unit, guarantee.adjacency) == ("case", "add_remove")
-        assert method.rounds(params) == ("variants",)  # nothing is bought
-    assert {"amun", "private-dfg"} <= METHODS.keys()
+        if own.kind == "variants":
+            assert own.method.rounds(params) == ("variants",)  # nothing is bought
 
 
 def test_methods_are_chosen_by_name() -> None:
@@ -86,7 +94,8 @@ def test_methods_are_chosen_by_name() -> None:
 
 def test_methods_that_need_no_delta_get_none() -> None:
     methods = chosen_methods(["laplace-levels", "variant-histogram"])
-    rows = [row for row, _ in Comparison((original(),), methods, ("1",), repetitions=1).rows()]
+    made = Comparison((original(),), methods, ("1",), repetitions=1).rows()
+    rows = without_lines(row for row, _ in made)
     assert {row["method"]: row["delta"] for row in rows} == {
         "laplace-levels": "0",
         "variant-histogram": "1e-6",
@@ -115,6 +124,7 @@ def test_the_log_itself_is_at_no_distance() -> None:
     log = original()
     found = log.figures(log.variants)
     assert (found.pop("true_variant_mass"), found.pop("relative_size")) == (1, 1)
+    assert found.pop("next_activity_accuracy") == log.next_activity(log.cut)
     assert list(found.values()) == pytest.approx([0, 0, 0, 0], abs=1e-12)
 
 
@@ -131,9 +141,12 @@ def test_large_epsilons_give_the_log_and_small_ones_do_not() -> None:
     """Every method, at an epsilon of 100 and at a hundredth: size or shape is off there."""
     log = original({("A", "B"): 400, ("B", "C"): 300})
     methods = {
-        name: method for name, method in candidates().items() if not name.startswith("markov")
+        name: method
+        for name, method in candidates().items()
+        if method.kind == "variants" and not name.startswith("markov")
     }
-    for row, _ in Comparison((log,), methods, ("100", "0.01"), repetitions=1).rows():
+    made = Comparison((log,), methods, ("100", "0.01"), repetitions=1).rows()
+    for row, _ in without_lines(made):
         error = max(row["variant_emd"], abs(1 - row["relative_size"]))
         assert error < 0.1 if row["epsilon"] == "100" else error > 0.1, row
 
@@ -141,7 +154,7 @@ def test_large_epsilons_give_the_log_and_small_ones_do_not() -> None:
 def test_every_repetition_has_noise_of_its_own() -> None:
     methods = chosen_methods(["variant-histogram"])
     comparison = Comparison((original(),), methods, ("0.3",), repetitions=12)
-    sizes = Counter(row["relative_size"] for row, _ in comparison.rows())
+    sizes = Counter(row["relative_size"] for row, _ in without_lines(comparison.rows()))
     assert len(sizes) > 1
 
 
@@ -154,18 +167,26 @@ def test_a_released_log_is_what_the_method_releases(monkeypatch: pytest.MonkeyPa
         "tracecloak.anonymizers.contract.in_memory.InputDigest.hex", "", raising=False
     )
     log = original()
-    for name, method in candidates().items():
-        params = compare.parameters(method, "1", "1e-6", log.names, log.max_length)
-        _, decisions = decide([log.traces], method, params, release_key(), "comparison", "")
-        expected = method.products(decisions, params).by_name["variants"]
-        released = compare._Cell(log, method, params).release()
-        assert released.to_json() == expected.to_json(), name
+    for name, own in candidates().items():
+        assert isinstance(own, Registered)
+        params = own.parameters("1", "1e-6", log.names, log.max_length, log.dates)
+        _, decisions = decide([log.traces], own.method, params, release_key(), "comparison", "")
+        products = own.method.products(decisions, params).by_name
+        released = own.cell(log, "1", "1e-6").release()
+        if own.kind == "variants":
+            assert released.variants == log.recoded(products["variants"]), name
+        elif own.kind == "graph":
+            assert released.graph == products["dfg"]
+        else:
+            assert released.traces is not None and released.variants is not None
+            assert released.traces.n_cases == released.variants.n_cases
 
 
 def test_a_refusal_is_a_row_and_the_others_go_on() -> None:
     methods = chosen_methods(["markov-log", "laplace-levels"])
     comparison = Comparison((original(),), methods, ("1e-14",), repetitions=2)
     rows = [row for row, _ in comparison.rows()]
+    assert len(rows) == 2 * len(LINES) + 1 + 2
     [refused] = [row for row in rows if "refused" in row]
     assert refused["method"] == "markov-log" and "epsilon" in refused["refused"]
     assert [row["method"] for row in rows].count("laplace-levels") == 2
@@ -224,7 +245,7 @@ def test_the_page_says_what_it_is_and_how_it_is_made(
             own = [row for row in rows if (row["method"], row["epsilon"]) == (method, epsilon)]
             found = quartiles(row["variant_emd"] for row in own)
             assert found is not None
-            section = text.split(f"### hospital, epsilon {epsilon}\n")[1].split("#")[0]
+            section = text.split(f"### hospital, epsilon {epsilon}: variants\n")[1].split("#")[0]
             [line] = [line for line in section.splitlines() if line.startswith(f"| {method} ")]
             shown = line.split("|")[3].replace("*", "").strip()
             middle, low, high = (f"{value:.3f}" for value in found)
@@ -235,16 +256,38 @@ def test_tables_are_tables_and_the_best_is_bold(log: Path) -> None:
     assert run(log, "--epsilon", "1", "--repetitions", 1) == 0
     text = (log.parent / "page.md").read_text(encoding="utf-8")
     blocks = re.findall(r"(?:^\|.*\|$\n)+", text, re.MULTILINE)
-    assert len(blocks) == 2  # at a glance, and one epsilon
+    assert len(blocks) == 4  # at a glance, variants, logs and graphs
     for block in blocks:
         assert len({line.count("|") for line in block.splitlines()}) == 1
     rows = [line.split("|") for line in blocks[1].splitlines()[2:]]
-    assert len(rows) == len(candidates())
-    emds = [float(row[3].replace("*", "")) for row in rows]
+    methods = [row for row in rows if "*" not in row[1]]
+    assert len(methods) == len([m for m in candidates().values() if m.kind == "variants"])
+    emds = [float(row[3].replace("*", "")) for row in methods]
     assert emds == sorted(emds)
-    assert [("**" in row[3]) for row in rows] == [emd == min(emds) for emd in emds]
+    assert [("**" in row[3]) for row in methods] == [emd == min(emds) for emd in emds]
     nearest = blocks[0].splitlines()[2].split("|")
-    assert (nearest[3].strip(), float(nearest[4])) == (rows[0][1].strip(), emds[0])
+    assert (nearest[3].strip(), float(nearest[4])) == (methods[0][1].strip(), emds[0])
+    # The lines stand below the methods, and are never bold.
+    lines = [row for row in rows if "*" in row[1]]
+    assert [row[1].strip() for row in lines] == [f"*{name}*" for name in (*LINES, "the log itself")]
+    assert not any("**" in cell for row in lines for cell in row)
+    assert "| private-log |" in blocks[2] and "eta squared" in blocks[2]
+    assert "| private-dfg |" in blocks[3] and "coverage" in blocks[3]
+    assert "Source: " in text.split("## What is measured")[1]
+
+
+def test_every_row_has_every_measure_of_its_kind_in_its_range(log: Path) -> None:
+    assert run(log, "--epsilon", "2", "--repetitions", 1) == 0
+    rows = all_rows(log.parent / "page.jsonl")
+    by_method = {row["method"]: row for row in rows}
+    for row in rows:
+        for name in row.keys() & MEASURES.keys():
+            assert MEASURES[name].checked(row[name]) == row[name], (row["method"], name)
+    assert by_method["private-log"]["duration_eta_squared"] is not None
+    assert 0 <= by_method["private-dfg"]["interval_coverage"] <= 1
+    assert by_method[LINES[0]]["variant_emd"] < 0.2
+    assert by_method[LINES[0]]["case_duration_distance"] is not None
+    assert "case_duration_distance" not in by_method[LINES[1]]
 
 
 def test_rows_that_are_there_are_not_computed_again(log: Path) -> None:
@@ -319,12 +362,12 @@ def test_mined_models_are_judged_on_as_many_releases_as_asked(log: Path) -> None
     assert rows[:4] == before  # what was mined later comes after
     assert [row["is_mined"] for row in rows] == [False] * 4 + [True] * 2
     mined = rows[-1]
-    assert 0 < mined["precision"] <= 1 and 0.9 < mined["fitness"] <= 1
+    assert 0 < mined["mined_precision"] <= 1 and 0.9 < mined["mined_fitness"] <= 1
     text = (log.parent / "page.md").read_text()
-    assert "F-score and fitness are of 1 of them" in text
+    assert "The mined models are of 1 of them" in text
     assert "F-score of the model of the log itself" in text
-    section = text.split("### hospital, epsilon 4\n")[1]
-    assert f"{mined['f_score']:.3f} | {mined['fitness']:.3f} |" in section
+    section = text.split("### hospital, epsilon 4: variants\n")[1]
+    assert f"{mined['mined_f_score']:.3f} | {mined['mined_fitness']:.3f} |" in section
     assert run(log, *flags, "--repetitions", 2, "--mine", 1) == 0
     assert read_rows(log.parent / "page.jsonl") == rows
 

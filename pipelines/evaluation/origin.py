@@ -45,7 +45,7 @@ def check_origin(
         manifest: Its manifest.
         original: The log.
         names: The activities that the release has.
-        noted_share: See `pipelines.measure.evaluate.evaluate`.
+        noted_share: See `pipelines.evaluation.evaluate.evaluate`.
 
     Raises:
         UsageError: It is of another log.

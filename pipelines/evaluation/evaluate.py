@@ -17,27 +17,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
+from tracecloak.pipelines.evaluation.origin import check_origin
 from tracecloak.pipelines.measure import behaviour_measures, measures, utility
 from tracecloak.pipelines.measure.bootstrap import bootstrap
 from tracecloak.pipelines.measure.case_times import CaseTimes
-from tracecloak.pipelines.measure.intervals import (
-    interval_coverage,
-    interval_width,
-    noise_half_width,
-)
+from tracecloak.pipelines.measure.graph_figures import edge_figures, interval_figures
+from tracecloak.pipelines.measure.intervals import noise_half_width
 from tracecloak.pipelines.measure.next_activity import (
     Sequences,
     fifth_of,
     next_activity_accuracy,
 )
-from tracecloak.pipelines.measure.origin import check_origin
 from tracecloak.pipelines.measure.perspectives import (
     PERSPECTIVES,
     RESOURCE,
     has_resources,
     projected,
 )
-from tracecloak.pipelines.measure.registry import checked, legend
+from tracecloak.pipelines.measure.registry import Figures, checked, legend
 from tracecloak.pipelines.measure.released import (
     has_times,
     read_manifest,
@@ -58,8 +55,6 @@ from tracecloak.transforms.sources import EventSource
 _MAX_EMD_CELLS = 6_000_000
 # Names of START and END in a released graph.
 _ENDS = frozenset(ActivityVocabulary.of([]).labels)
-
-Figures = dict[str, float | None]
 
 
 @dataclass(frozen=True)
@@ -172,7 +167,7 @@ def evaluate(
         released: A release's folder, or the folder of releases whose latest is meant.
         noted_share: Returns which share of the cases that a release read, by the folder of all
             releases and its name, is in a log, or None: it is not known; see
-            `pipelines.measure.origin`.
+            `pipelines.evaluation.origin`.
 
     Returns:
         JSON values: sizes, the measures of `pipelines.measure.registry` by their names, under
@@ -259,25 +254,6 @@ def _log_report(
     }
 
 
-def edge_figures(a: measures.EdgeWeights, b: measures.EdgeWeights) -> Figures:
-    """Returns the measures of directly-follows graphs, START and END included.
-
-    Args:
-        a: The original's.
-        b: The release's.
-    """
-    weights = utility.aligned_edges(a, b)
-    precision, recall = utility.precision_and_recall(*weights)
-    return checked(
-        {
-            "edge_total_variation": utility.total_variation(*weights),
-            "edge_relative_error": utility.relative_error(*weights),
-            "edge_precision": precision,
-            "edge_recall": recall,
-        }
-    )
-
-
 def _graph_report(
     judge: _Judge, released: list[dict[str, Any]], half_width: float | None
 ) -> dict[str, Any]:
@@ -298,42 +274,6 @@ def _graph_report(
              edge_figures(true_edges, true_edges)]  # fmt: skip
     by_share = utility.relative_error_by_band(*utility.aligned_edges(true_edges, edges))
     return {**_lined(found, *lines), "edge_relative_error_by_share": by_share}
-
-
-def interval_figures(
-    truth: measures.EdgeWeights,
-    released: measures.EdgeWeights,
-    lows: np.ndarray,
-    highs: np.ndarray,
-    half_width: float | None,
-) -> Figures:
-    """Returns the measures of a graph's intervals.
-
-    Args:
-        truth: The exact graph.
-        released: The released one.
-        lows: int64[n], the lower end of each released edge, in its order.
-        highs: int64[n], likewise.
-        half_width: Half the interval of the noise alone, or None: it is not known.
-    """
-    counts = _counts_of(truth, released)
-    width = None if half_width is None else interval_width(lows, highs, half_width)
-    return checked(
-        {"interval_coverage": interval_coverage(counts, lows, highs), "interval_width": width}
-    )
-
-
-def _counts_of(truth: measures.EdgeWeights, asked: measures.EdgeWeights) -> np.ndarray:
-    """int64[n], the exact count of each edge that is asked for."""
-    keys, wanted = (
-        (edges.source.astype(np.int64) << 32) + edges.target for edges in (truth, asked)
-    )
-    order = np.argsort(keys)
-    place = np.minimum(np.searchsorted(keys, wanted, sorter=order), max(len(keys) - 1, 0))
-    if not len(keys):
-        return np.zeros(len(wanted), np.int64)
-    found = order[place]
-    return np.where(keys[found] == wanted, truth.weight[found], 0).astype(np.int64)
 
 
 def _tree_report(judge: _Judge, text: str) -> dict[str, Any]:

@@ -1,0 +1,5 @@
+from .evaluate import evaluate as evaluate
+from .origin import check_origin as check_origin
+from .origin import share_noted_in as share_noted_in
+from .report import markdown_lines as markdown_lines
+from .report import summary_lines as summary_lines
