@@ -21,6 +21,7 @@ from tracecloak.pipelines.experiments.peers import (
     require_mbi,
     variants_of_records,
 )
+from tracecloak.pipelines.measure.utility import aligned_variants, total_variation
 from tracecloak.schemas.errors import UsageError
 
 NAMES = ["A", "B", "C"]
@@ -108,4 +109,5 @@ def test_private_pgm_comes_near_a_log_at_a_large_epsilon() -> None:
     found = pgm("100").release(randomness())
     own = histogram(COUNTS, NAMES)
     assert found.n_cases == pytest.approx(own.n_cases, abs=10)
-    assert found.sequences.to_pylist()[0] in own.sequences.to_pylist()
+    before, after, _ = aligned_variants(own, found)
+    assert total_variation(before, after) < 0.05
