@@ -23,6 +23,7 @@ from tracecloak.pipelines.measure.bootstrap import bootstrap
 from tracecloak.pipelines.measure.case_times import CaseTimes
 from tracecloak.pipelines.measure.graph_figures import edge_figures, interval_figures
 from tracecloak.pipelines.measure.intervals import noise_half_width
+from tracecloak.pipelines.measure.mining import require_pm4py
 from tracecloak.pipelines.measure.next_activity import (
     Sequences,
     fifth_of,
@@ -43,16 +44,18 @@ from tracecloak.pipelines.measure.released import (
     released_source,
     released_tree,
 )
-from tracecloak.pipelines.measure.tree_quality import TreeJudge, share_that_fits
+from tracecloak.pipelines.measure.tree_quality import MEASURES, PatientJudge, share_that_fits
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.models.process_tree import parse_tree
+from tracecloak.schemas.models.process_tree import ProcessTree, parse_tree
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.sources import EventSource
 
 _MAX_EMD_CELLS = 6_000_000
+# Replay on a tree can take hours, and is ended after so long.
+_TREE_SECONDS = 600.0
 # Names of START and END in a released graph.
 _ENDS = frozenset(ActivityVocabulary.of([]).labels)
 
@@ -277,26 +280,27 @@ def _graph_report(
 
 
 def _tree_report(judge: _Judge, text: str) -> dict[str, Any]:
-    """Judges a released tree by the log: by pm4py where that is installed."""
+    """Judges a released tree by the log: by pm4py where that is installed and ends in time."""
     tree, vocabulary = parse_tree(text), judge.own.traces.vocabulary
     variants = judge.own.variants
     if not variants.n_variants:
         raise UsageError("the original has no case, so a tree cannot be judged by it")
+    found: Figures = {"tree_share": share_that_fits(tree, variants, vocabulary)}
     note = None
     try:
-        quality = TreeJudge(variants, vocabulary).judged(tree)
-    except UsageError as error:  # pm4py is not installed
-        note = str(error)
-        found: Figures = {"tree_share": share_that_fits(tree, variants, vocabulary)}
-    else:
-        found = {
-            "tree_fitness": quality.fitness,
-            "tree_precision": quality.precision,
-            "tree_simplicity": quality.simplicity,
-            "tree_generalization": quality.generalization,
-            "tree_share": quality.share,
-        }
+        require_pm4py()
+        found |= _by_replay(PatientJudge(variants, vocabulary, _TREE_SECONDS), tree)
+    except (UsageError, TimeoutError, RuntimeError) as error:
+        note = f"tree_share alone was computed: {error}"
     return {**_lined(checked(found), {}, {}), "tree_note": note}
+
+
+def _by_replay(judge: PatientJudge, tree: ProcessTree) -> Figures:
+    try:
+        quality = judge.judged(tree)
+    finally:
+        judge.close()
+    return {f"tree_{name}": getattr(quality, name) for name in MEASURES}
 
 
 def _perspectives(

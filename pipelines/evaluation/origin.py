@@ -17,10 +17,11 @@ import numpy as np
 from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.anonymizers.contract.case_sketch import CaseSketch
+from tracecloak.pipelines.budget.database import LedgerError
 from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.budget.noted_cases import SHARED, NotedCases, share_text
 from tracecloak.pipelines.budget.opening import ledger_of
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER
 from tracecloak.transforms.files import absolute
@@ -96,31 +97,38 @@ def share_noted_in(store: KeyStore, ledger: str | None) -> NotedShare:
 
     Args:
         store: The key store that has the key of the notes, if the environment names none.
-        ledger: URL of the ledger, or None for that of the key store.
+        ledger: URL of the ledger, or None for that of the key store, if it has one.
+
+    Returns:
+        A function, see `pipelines.evaluation.evaluate`. Where a ledger is named and cannot be read,
+        it raises a LedgerError, a UsageError or RetryLater.
     """
 
     def share(output: str, release_id: str, original: TraceBatch) -> float | None:
         try:
-            url = ledger_of(store, ledger).url
-        except UsageError:  # there is none
-            return None
-        place = absolute(output)
-        noted = [
-            one
-            for one in NotedCases(url).all()
-            if (one.output, one.release_id) == (place, release_id)
-        ]
-        reference = _deployment_key(store)
-        if not noted or reference is None:
-            return None
-        key = reference.resolve()
-        own = CaseSketch.from_traces(original, key)
-        found = [
-            own.shared_with(one.sketch) for one in noted if one.deployment_key == key.fingerprint
-        ]
-        return max((one for one in found if one is not None), default=None)
+            return _share_noted(store, ledger, output, release_id, original)
+        except (UsageError, LedgerError, RetryLater):
+            if ledger is not None:
+                raise
+            return None  # nobody asked for a ledger, and there is none that can be read
 
     return share
+
+
+def _share_noted(
+    store: KeyStore, ledger: str | None, output: str, release_id: str, original: TraceBatch
+) -> float | None:
+    url, place = ledger_of(store, ledger).url, absolute(output)
+    noted = [
+        one for one in NotedCases(url).all() if (one.output, one.release_id) == (place, release_id)
+    ]
+    reference = _deployment_key(store)
+    if not noted or reference is None:
+        return None
+    key = reference.resolve()
+    own = CaseSketch.from_traces(original, key)
+    found = [own.shared_with(one.sketch) for one in noted if one.deployment_key == key.fingerprint]
+    return max((one for one in found if one is not None), default=None)
 
 
 def _deployment_key(store: KeyStore) -> KeyReference | None:

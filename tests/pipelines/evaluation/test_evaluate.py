@@ -102,13 +102,18 @@ def test_a_tree_is_judged_on_the_log(place: Path, monkeypatch: pytest.MonkeyPatc
         assert found["tree_fitness"] > 0.8 and 0 < found["tree_precision"] <= 1
         assert 0.8 < found["tree_share"] <= 1 and found["tree_note"] is None
 
+    module = importlib.import_module("tracecloak.pipelines.evaluation.evaluate")
+    monkeypatch.setattr(module, "_TREE_SECONDS", 1e-4)
+    late = evaluated(place, release)
+    assert 0.8 < late["tree_share"] <= 1 and "tree_fitness" not in late
+
     def missing(name: str) -> Any:
         raise ImportError(name)
 
     monkeypatch.setattr(mining, "pm4py_module", missing)
     without = evaluated(place, release)
-    assert 0.8 < without["tree_share"] <= 1
-    assert "tree_fitness" not in without and "pm4py" in without["tree_note"]
+    assert without["tree_share"] == late["tree_share"]
+    assert "tree_fitness" not in without and "needs pm4py" in without["tree_note"]
 
 
 def other_log(place: Path, change: Any) -> str:
@@ -154,3 +159,16 @@ def test_graphs_and_trees_of_other_activities_are_refused(
     other = other_log(place, lambda case, name, at: (case, f"x{name}", at))
     evaluated(place, release, other, code=2)
     assert "is of another log" in capsys.readouterr().err
+
+
+def test_a_ledger_that_cannot_be_read_is_told_where_it_was_named(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    release = released(place, *LOG)
+    (place / "keys" / "ledger.db").write_bytes(b"no database" * 100)
+    assert evaluated(place, release)["origin"].startswith("not known")
+    flags = ("--original", place / "log.csv", "--released", release, "--output", place / "e.json")
+    capsys.readouterr()
+    ledger = f"sqlite:///{place / 'keys' / 'ledger.db'}"
+    assert tracecloak("evaluate", *flags, "--ledger", ledger) != 0
+    assert "ledger" in capsys.readouterr().err
