@@ -46,7 +46,17 @@ def summary_lines(report: dict[str, Any]) -> Iterator[str]:
             "A bootstrap draws as many of the log's own cases, with replacement: a release that is "
             "nearer than it repeats accidents of the log."
         )
+    for note in _notes(report):
+        yield note
     yield f"Origin: {report['origin']}."
+
+
+def _notes(report: dict[str, Any]) -> Iterator[str]:
+    """What was not computed, and why."""
+    if report.get("variant_emd_note"):
+        yield f"{MEASURES['variant_emd'].title} was {report['variant_emd_note']}."
+    if report.get("tree_note"):
+        yield f"{report['tree_note']}."
 
 
 def markdown_lines(report: dict[str, Any]) -> Iterator[str]:
@@ -63,6 +73,9 @@ def markdown_lines(report: dict[str, Any]) -> Iterator[str]:
     for name in names:
         yield f"| {' | '.join(_row(report, MEASURES[name]))} |"
     yield ""
+    for note in _notes(report):
+        yield note
+        yield ""
     yield "## What is measured"
     yield ""
     yield from legend_lines(names)

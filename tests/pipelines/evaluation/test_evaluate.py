@@ -95,7 +95,9 @@ def test_a_graph_is_measured_with_its_intervals(place: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
-def test_a_tree_is_judged_on_the_log(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tree_is_judged_on_the_log(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     release = released(place, "process-tree", "--epsilon", 50)
     if importlib.util.find_spec("pm4py"):
         found = evaluated(place, release)
@@ -114,6 +116,8 @@ def test_a_tree_is_judged_on_the_log(place: Path, monkeypatch: pytest.MonkeyPatc
     without = evaluated(place, release)
     assert without["tree_share"] == late["tree_share"]
     assert "tree_fitness" not in without and "needs pm4py" in without["tree_note"]
+    assert without["tree_note"] in capsys.readouterr().out
+    assert without["tree_note"] in (place / "e.md").read_text()
 
 
 def other_log(place: Path, change: Any) -> str:
