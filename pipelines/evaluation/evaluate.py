@@ -7,7 +7,7 @@ release need pass, and what the log itself gets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -40,7 +40,7 @@ from tracecloak.pipelines.measure.released import (
     has_times,
     read_manifest,
     release_folder,
-    released_edges,
+    released_graph,
     released_source,
     released_tree,
 )
@@ -188,7 +188,7 @@ def evaluate(
     manifest = read_manifest(folder)
     source = released_source(folder, manifest)
     tree = released_tree(folder, manifest) if source is None else None
-    edges = [] if source is not None or tree is not None else released_edges(folder, manifest)
+    graph = {} if source is not None or tree is not None else released_graph(folder, manifest)
     if source is not None:
         measures.require_pot()  # before a large log is read
     before = _traces(_with_resource(original))
@@ -198,7 +198,8 @@ def evaluate(
     elif tree is not None:
         names = {*tree["activities"]}
     else:
-        names = {edge[end] for edge in edges for end in ("source", "target")} - _ENDS
+        ends = {edge[end] for edge in graph["edges"] for end in ("source", "target")} - _ENDS
+        names = ends | {*graph.get("activities", ())}
     origin = check_origin(folder, manifest, before, names, noted_share)
     vocabulary = ActivityVocabulary.merge([before.vocabulary, ActivityVocabulary.of(names)])
     judge = _Judge(_Log.of(before, vocabulary))
@@ -207,7 +208,7 @@ def evaluate(
     elif tree is not None:
         report = _tree_report(judge, tree["tree"])
     else:
-        report = _graph_report(judge, edges, noise_half_width(manifest))
+        report = _graph_report(judge, graph, noise_half_width(manifest))
     return {**_heading(folder, manifest, origin), "original": judge.own.sizes(), **report}
 
 
@@ -257,11 +258,9 @@ def _log_report(
     }
 
 
-def _graph_report(
-    judge: _Judge, released: list[dict[str, Any]], half_width: float | None
-) -> dict[str, Any]:
-    """Compares the original's graph with released edges, whose names may be others."""
-    own = judge.own
+def _graph_report(judge: _Judge, graph: dict[str, Any], half_width: float | None) -> dict[str, Any]:
+    """Compares the original's graph with a released one, whose names may be others."""
+    own, released = judge.own, graph["edges"]
     code = {label: number for number, label in enumerate(own.traces.vocabulary.labels)}
     edges = measures.EdgeWeights(
         np.array([code[e["source"]] for e in released], np.int32),
@@ -272,11 +271,19 @@ def _graph_report(
     found = edge_figures(true_edges, edges)
     if released and all("low" in e and "high" in e for e in released):
         lows, highs = (np.array([e[end] for e in released], np.int64) for end in ("low", "high"))
-        found |= interval_figures(true_edges, edges, lows, highs, half_width)
+        truth = _in_names_of(own.traces, graph.get("activities", ())).all_edges
+        found |= interval_figures(truth, edges, lows, highs, half_width)
     lines = [edge_figures(true_edges, _Log(bootstrap(own.traces)).all_edges),
              edge_figures(true_edges, true_edges)]  # fmt: skip
     by_share = utility.relative_error_by_band(*utility.aligned_edges(true_edges, edges))
     return {**_lined(found, *lines), "edge_relative_error_by_share": by_share}
+
+
+def _in_names_of(traces: TraceBatch, activities: Sequence[str]) -> _Log:
+    """The log as a graph over some activities counts it: all others are OTHER, or left out."""
+    if not activities:
+        return _Log(traces)
+    return _Log.of(traces.recode_public(ActivityVocabulary.of(activities)), traces.vocabulary)
 
 
 def _tree_report(judge: _Judge, text: str) -> dict[str, Any]:

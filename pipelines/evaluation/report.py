@@ -46,8 +46,7 @@ def summary_lines(report: dict[str, Any]) -> Iterator[str]:
             "A bootstrap draws as many of the log's own cases, with replacement: a release that is "
             "nearer than it repeats accidents of the log."
         )
-    for note in _notes(report):
-        yield note
+    yield from _notes(report)
     yield f"Origin: {report['origin']}."
 
 

@@ -48,8 +48,8 @@ def read_manifest(folder: str) -> dict[str, Any]:
         return cast(dict[str, Any], json.loads(stream.read()))
 
 
-def released_edges(folder: str, manifest: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns the edges of the released directly-follows graph: source, target, count.
+def released_graph(folder: str, manifest: dict[str, Any]) -> dict[str, Any]:
+    """Returns the released directly-follows graph, see `ReleasedGraph.to_json`.
 
     Raises:
         UsageError: The release has none.
@@ -57,7 +57,16 @@ def released_edges(folder: str, manifest: dict[str, Any]) -> list[dict[str, Any]
     found = _listed_json(folder, manifest, DFG_NAME)
     if found is None:
         raise UsageError(f"the release in {folder!r} holds neither a log nor {DFG_NAME}")
-    return cast(list[dict[str, Any]], found["edges"])
+    return found
+
+
+def released_edges(folder: str, manifest: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns the edges of that graph: source, target, count.
+
+    Raises:
+        UsageError: The release has none.
+    """
+    return cast(list[dict[str, Any]], released_graph(folder, manifest)["edges"])
 
 
 def released_tree(folder: str, manifest: dict[str, Any]) -> dict[str, Any] | None:

@@ -90,6 +90,10 @@ def test_a_graph_is_measured_with_its_intervals(place: Path) -> None:
     # A clip of a third of a case's norm leaves none of the counts within its interval.
     clipped = released(place, "private-dfg", "--epsilon", 1000, "--l2_clip", 1)
     assert evaluated(place, clipped)["interval_coverage"] == 0
+    # What is not declared counts as another: so do the exact counts that intervals shall hold.
+    (place / "names.txt").write_text("A\nC\n")
+    exact = released(place, "private-dfg", "--epsilon", 1000, "--l2_clip", 8)
+    assert evaluated(place, exact)["interval_coverage"] == 1
     bought = evaluated(place, released(place, "private-dfg", "--epsilon", 10))
     assert bought["interval_coverage"] is not None and bought["interval_width"] is None
 
