@@ -35,7 +35,8 @@ from tracecloak.transforms.sources import EventSource
 
 # The public length: as many events as this share of the cases has at most.
 LENGTH_SHARE = 0.95
-_MAX_EMD_CELLS = 6_000_000
+# A distance of variants with a larger table of their pairs is not computed: it takes minutes.
+MAX_EMD_CELLS = 6_000_000
 _SECOND_US = 1_000_000
 
 
@@ -138,7 +139,7 @@ class Original:
             {
                 "variant_total_variation": utility.total_variation(before, after),
                 "variant_emd": measures.variant_emd(
-                    _distribution(self.variants), _distribution(released), _MAX_EMD_CELLS
+                    _distribution(self.variants), _distribution(released), MAX_EMD_CELLS
                 ),
                 "true_variant_mass": utility.true_variant_mass(self.variants, released),
                 "edge_total_variation": utility.total_variation(*edges),

@@ -11,7 +11,11 @@ from pathlib import PurePath
 from typing import Any
 
 from tracecloak.pipelines.experiments.compare import LINES, Comparison, Row, quartiles
-from tracecloak.pipelines.experiments.compare_log import LENGTH_SHARE, Original
+from tracecloak.pipelines.experiments.compare_log import (
+    LENGTH_SHARE,
+    MAX_EMD_CELLS,
+    Original,
+)
 from tracecloak.pipelines.experiments.contenders import KINDS, Kind
 from tracecloak.pipelines.measure.registry import MEASURES, Figures, Measure, legend_lines
 
@@ -121,7 +125,8 @@ def _introduction(comparison: Comparison, command: str) -> Iterator[str]:
     yield (
         "Each method spends the same epsilon on everything that it releases, per case added or "
         f"removed, and the delta that its row names. A figure is of {shown}. The best median of a "
-        "column is bold."
+        "column is bold, where all are known. A distance of variants that needs a table of more "
+        f"than {MAX_EMD_CELLS:,} pairs of them is not computed ({NOTHING})."
     )
     if comparison.mined and comparison.mined < n:
         yield ""
@@ -167,15 +172,20 @@ def _summary(comparison: Comparison, rows: Sequence[Row]) -> Iterator[str]:
         own = [row for row in rows if row["log"] == original.name]
         line = _median(own, LINES[0], None, emd)
         for epsilon in comparison.epsilons:
+            released = {
+                row["method"] for row in own if row["epsilon"] == epsilon and "refused" not in row
+            }.intersection(of_variants)
             medians = {
                 name: found
                 for name in of_variants
                 if (found := _median(own, name, epsilon, emd)) is not None
             }
-            if medians:
+            if medians and len(medians) == len(released):
                 nearest = min(medians, key=lambda name: medians[name])
                 shown = (_number(one) for one in (medians[nearest], medians.get(baseline), line))
                 yield f"| {original.name} | {epsilon} | {nearest} | {' | '.join(shown)} |"
+            elif released:
+                yield f"| {original.name} | {epsilon} | not computed for all | - | - | - |"
     yield ""
 
 
@@ -222,7 +232,7 @@ def _table(
         name: _quartiles_of(own, columns) for name, own in methods.items() if name not in refused
     }
     best = [
-        _best([own[i][0] for own in figures.values() if own[i] is not None], measure, of_log)  # type: ignore[index]
+        _best([own[i] for own in figures.values()], measure, of_log)
         for i, measure in enumerate(columns)
     ]
 
@@ -261,10 +271,13 @@ def _quartiles_of(rows: Sequence[Row], columns: Sequence[Measure]) -> list[_Quar
     return [quartiles(row.get(measure.name) for row in rows) for measure in columns]
 
 
-def _best(medians: Sequence[float], measure: Measure, of_log: Figures) -> str | None:
-    """The best of some medians as it is shown, or None: none is better than others."""
+def _best(found: Sequence[_Quartiles], measure: Measure, of_log: Figures) -> str | None:
+    """The best median as it is shown, or None: none is better than others, or one is not known."""
     target = of_log.get(measure.name)
-    if measure.better == "none" or len(medians) < 2 or (measure.better == "log" and target is None):
+    medians = [one[0] for one in found if one is not None]
+    if measure.better == "none" or not 1 < len(medians) == len(found):
+        return None
+    if measure.better == "log" and target is None:
         return None
     return _number(min(medians, key=lambda median: measure.distance(median, target)))
 

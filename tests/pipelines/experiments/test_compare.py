@@ -276,6 +276,24 @@ def test_tables_are_tables_and_the_best_is_bold(log: Path) -> None:
     assert "Source: " in text.split("## What is measured")[1]
 
 
+def test_where_a_distance_is_not_known_none_is_the_best(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches a bold figure among those of methods that release few variants, known alone.
+
+    The log has 4 variants, of which one comes once; privtree invents others.
+    """
+    monkeypatch.setattr("tracecloak.pipelines.experiments.compare_log.MAX_EMD_CELLS", 12)
+    flags = ["--methods", "laplace-levels,privtree,variant-histogram", "--epsilon", "0.5"]
+    assert run(log, *flags, "--repetitions", 1) == 0
+    rows = {row["method"]: row["variant_emd"] for row in read_rows(log.parent / "page.jsonl")}
+    assert rows["privtree"] is None and rows["variant-histogram"] is not None
+    text = (log.parent / "page.md").read_text(encoding="utf-8")
+    assert "| hospital | 0.5 | not computed for all | - | - | - |" in text
+    [line] = [line for line in text.splitlines() if line.startswith("| variant-histogram ")]
+    assert "**" not in line.split("|")[3]
+
+
 def test_every_row_has_every_measure_of_its_kind_in_its_range(log: Path) -> None:
     assert run(log, "--epsilon", "2", "--repetitions", 1) == 0
     rows = all_rows(log.parent / "page.jsonl")
