@@ -3,11 +3,12 @@ from .calibration import laplace_interval as laplace_interval
 from .calibration import laplace_scale as laplace_scale
 from .calibration import stability_threshold as stability_threshold
 from .calibration import truncated_noise_bound as truncated_noise_bound
+from .composition import Block as Block
 from .composition import Mechanism as Mechanism
 from .composition import Spend as Spend
 from .composition import composed_epsilon as composed_epsilon
 from .composition import decimal_text as decimal_text
-from .composition import split as split
+from .composition import joint_sentence as joint_sentence
 from .composition import total as total
 from .guessing import epsilon_of_guessing_advantage as epsilon_of_guessing_advantage
 from .guessing import guessing_advantage_of as guessing_advantage_of

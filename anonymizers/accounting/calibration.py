@@ -32,7 +32,8 @@ _SCALE_LIMIT = 2**50  # numerators and denominators of scales, so that the sampl
 _MAX_DECIMALS = 400
 _MAX_EPSILON = 10**6
 
-_MIN_GAUSSIAN_EPSILON = Fraction(1, 10**9)
+LEAST_EPSILON = Fraction(1, 10**9)
+"""Of Gaussian noise."""
 
 
 def exact(value: str | int | Decimal | Fraction) -> Fraction:
@@ -314,7 +315,7 @@ def gaussian_scale(
         UsageError: A parameter is out of range, or sigma would be 2^50 or more.
     """
     epsilon, delta = check_epsilon(epsilon), _check_delta(delta)
-    if epsilon < _MIN_GAUSSIAN_EPSILON:
+    if epsilon < LEAST_EPSILON:
         raise UsageError(f"epsilon of Gaussian noise must be at least 1e-9, got {epsilon}")
     one = _deviation_of_one(epsilon - COORDINATES_LOSS, delta * (1 - COORDINATES_LOSS))
     try:
@@ -324,6 +325,42 @@ def gaussian_scale(
             f"sensitivity {sensitivity.l2} needs noise of scale 2^50 or more at epsilon {epsilon}: "
             "use a coarser lattice or raise epsilon"
         ) from None
+
+
+def gaussian_threshold(scale: tuple[int, int], value: int, passing: Fraction) -> int:
+    """Returns a number that a value with discrete Gaussian noise seldom reaches.
+
+    P(X >= x) for noise X of parameter sigma on the integers is at most Q((x - 1) / sigma), Q the
+    upper tail of the normal law: the sum of rho over the integers from x on is at most its integral
+    from x - 1 on, and by Poisson's formula that over all integers is at least sigma sqrt(2 pi).
+
+    Args:
+        scale: (numerator, denominator) of sigma, in lattice steps.
+        value: Without noise, in lattice steps.
+        passing: Probability at most with which it is reached, above 0 and at most 1/2.
+
+    Returns:
+        value + 1 + sigma z, rounded up, for a z of which Q(z) is at most `passing` and less than
+        1e-6 too large.
+    """
+    return value + 1 + math.ceil(Fraction(*scale) * _upper_quantile(_check_delta(passing)))
+
+
+@lru_cache(maxsize=256)
+def _upper_quantile(passing: Fraction) -> Fraction:
+    """A z of at least 0 with Q(z) at most this."""
+    step = Fraction(1, 10**6)
+    low, high = Fraction(0), Fraction(1)
+
+    def is_enough(z: Fraction) -> bool:
+        return is_proven(lambda digits: (-Interval.of(z, digits)).normal_cdf().is_at_most(passing))
+
+    while not is_enough(high):
+        low, high = high, high * 2
+    while high - low > step:
+        middle = (low + high) / 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high
 
 
 def rounded_root(variance: Fraction) -> tuple[int, int]:

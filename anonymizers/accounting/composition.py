@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         PrivacyLossDistribution,
     )
 
-Mechanism = Literal["discrete_laplace", "discrete_gaussian", "pure", "approximate"]
+Mechanism = Literal["discrete_laplace", "discrete_gaussian", "joint", "pure", "approximate"]
 
 # Losses are rounded up to multiples of an interval: at most this one, and one so small that a part
 # of the smallest epsilon has a thousand, but never more than so many of them in all.
@@ -48,6 +48,50 @@ _LOSS_SLACK = 1e-12
 
 
 @dataclass(frozen=True)
+class Block:
+    """One vector of sums of a joint Gaussian mechanism.
+
+    Attributes:
+        what: What is counted.
+        scale: (numerator, denominator) of the parameter of its discrete Gaussian noise.
+        sensitivity: By how much one unit changes it in L2, in the units of the scale.
+        units: Of the scale, in one occurrence.
+        is_per_clip: Whether scale and sensitivity are for a clip of one occurrence; they grow with
+            the one that is chosen.
+        delta: Of a threshold over cells that nobody declared; 0 without one.
+    """
+
+    what: str
+    scale: tuple[int, int]
+    sensitivity: Fraction
+    units: int = 1
+    is_per_clip: bool = False
+    delta: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        if min(self.scale) < 1 or self.sensitivity <= 0:
+            raise UsageError(f"scale and sensitivity of {self.what} must be positive")
+        if Fraction(*self.scale) <= ROUNDING_DEVIATION:
+            raise UsageError(f"the scale of {self.what} must be above {ROUNDING_DEVIATION}")
+
+    @property
+    def squared_loss(self) -> Fraction:
+        """The square of sensitivity by deviation of the continuous noise, rounded up."""
+        return (self.sensitivity / continuous_deviation(Fraction(*self.scale))) ** 2
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the fields as JSON values, every number exactly, as text."""
+        return {
+            "what": self.what,
+            "scale": str(Fraction(*self.scale)),
+            "sensitivity": str(self.sensitivity),
+            "units": self.units,
+            "is_per_clip": self.is_per_clip,
+            "delta": decimal_text(self.delta),
+        }
+
+
+@dataclass(frozen=True)
 class Spend:
     """What one part of a release costs.
 
@@ -56,12 +100,17 @@ class Spend:
         mechanism: `discrete_laplace`: discrete Laplace noise of `scale` on counts that one unit
             changes by at most `sensitivity` in total (L1), with a threshold or the like of `delta`
             if that is not 0. `discrete_gaussian`: discrete Gaussian noise of parameter `scale` on
-            counts that one unit changes by at most `sensitivity` in L2. `pure`: anything that is
+            counts that one unit changes by at most `sensitivity` in L2. `joint`: all `blocks` and
+            `choices` together (`anonymizers.accounting.joint`). `pure`: anything that is
             epsilon-DP. `approximate`: anything that is (epsilon, delta)-DP.
         epsilon: Of this part.
         delta: Of this part.
-        scale: (numerator, denominator) of the noise; None for `pure` and `approximate`.
-        sensitivity: In the units of the scale; None for `pure` and `approximate`.
+        scale: (numerator, denominator) of the noise; for noise on counts only.
+        sensitivity: In the units of the scale; for noise on counts only.
+        blocks: Of `joint` only: what has Gaussian noise.
+        choices: Of `joint` only: what is pure, by name and epsilon.
+        instead: Of `joint` only: what is pure and may be done in place of all blocks, by name and
+            epsilon; with the choices, within the epsilon of the part.
     """
 
     what: str
@@ -70,6 +119,9 @@ class Spend:
     delta: Fraction
     scale: tuple[int, int] | None = None
     sensitivity: int | Fraction | None = None
+    blocks: tuple[Block, ...] = ()
+    choices: tuple[tuple[str, Fraction], ...] = ()
+    instead: tuple[tuple[str, Fraction], ...] = ()
 
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)
@@ -77,6 +129,10 @@ class Spend:
             raise UsageError(f"delta of {self.what} must be exact and in [0, 1), got {self.delta}")
         if self.mechanism == "pure" and self.delta != 0:
             raise UsageError(f"{self.what} is called pure, so its delta is 0, not {self.delta}")
+        if (self.mechanism == "joint") != bool(self.blocks):
+            raise UsageError(f"{self.what}: a joint mechanism has blocks, and no other has")
+        if (self.choices or self.instead) and self.mechanism != "joint":
+            raise UsageError(f"{self.what}: choices are for a joint mechanism")
         if self.mechanism not in ("discrete_laplace", "discrete_gaussian"):
             if self.scale is not None or self.sensitivity is not None:
                 raise UsageError(f"{self.what}: scale and sensitivity are for noise on counts only")
@@ -95,12 +151,12 @@ class Spend:
         """Returns the fields as JSON values, every number exactly.
 
         Epsilon and delta are decimals, scale and sensitivity fractions such as "4231/1000", all as
-        text.
+        text. Only a joint mechanism has blocks and choices.
 
         Raises:
             UsageError: Epsilon or delta is no finite decimal.
         """
-        return {
+        values = {
             "what": self.what,
             "mechanism": self.mechanism,
             "epsilon": decimal_text(self.epsilon),
@@ -108,6 +164,35 @@ class Spend:
             "scale": None if self.scale is None else str(Fraction(*self.scale)),
             "sensitivity": None if self.sensitivity is None else str(Fraction(self.sensitivity)),
         }
+        if self.mechanism != "joint":
+            return values
+        return {
+            **values,
+            "blocks": [block.to_json() for block in self.blocks],
+            "choices": [
+                {"what": what, "epsilon": decimal_text(epsilon)} for what, epsilon in self.choices
+            ],
+            "instead": [
+                {"what": what, "epsilon": decimal_text(epsilon)} for what, epsilon in self.instead
+            ],
+        }
+
+
+def joint_sentence(part: Mapping[str, Any]) -> str:
+    """Returns what a joint mechanism is made of, from `Spend.to_json`: the noise of each block."""
+    blocks = [
+        f"{block['what']} {float(Fraction(block['scale']) / block['units']):.3g}"
+        + (" times the clip" if block["is_per_clip"] else "")
+        for block in part["blocks"]
+    ]
+    sentence = f"Standard deviations of the noise: {', '.join(blocks)}."
+    if part["choices"]:
+        chosen = [f"{choice['what']} {choice['epsilon']}" for choice in part["choices"]]
+        sentence += f" Chosen, or private by itself, with epsilon: {', '.join(chosen)}."
+    if part["instead"]:
+        others = [f"{other['what']} {other['epsilon']}" for other in part["instead"]]
+        sentence += f" Or in place of all these, if that was chosen: {', '.join(others)}."
+    return sentence
 
 
 def total(spends: Iterable[Spend]) -> tuple[Fraction, Fraction]:
@@ -117,28 +202,6 @@ def total(spends: Iterable[Spend]) -> tuple[Fraction, Fraction]:
         epsilon += spend.epsilon
         delta += spend.delta
     return epsilon, delta
-
-
-def split(
-    epsilon: Fraction, delta: Fraction, shares: Mapping[str, Fraction]
-) -> dict[str, tuple[Fraction, Fraction]]:
-    """Returns the (epsilon, delta) of each part; they sum exactly to what is split.
-
-    Args:
-        epsilon: Of the whole release.
-        delta: Of the whole release.
-        shares: Part to its share, above 0; they sum to exactly 1.
-
-    Raises:
-        UsageError: The shares do not.
-    """
-    wrong = {name: str(share) for name, share in shares.items() if not share > 0}
-    if wrong or any(isinstance(share, float) for share in shares.values()):
-        raise UsageError(f"every share must be an exact number above 0, got {wrong or shares}")
-    if sum(shares.values()) != 1:
-        listed = ", ".join(f"{name} {share}" for name, share in shares.items())
-        raise UsageError(f"shares must sum to exactly 1, got {sum(shares.values())}: {listed}")
-    return {name: (epsilon * share, delta * share) for name, share in shares.items()}
 
 
 def decimal_text(value: Fraction | int) -> str:
@@ -185,6 +248,10 @@ def composed_epsilon(spends: Iterable[Spend], delta: Fraction) -> float:
     continuous Gaussian (`calibration.gaussian_scale`), if sigma exceeds 2, else its own (epsilon,
     delta).
 
+    `joint` is one continuous Gaussian of all its blocks, a randomised response for each choice, and
+    what its thresholds let pass, as if a unit had new cells beside all that it changes; where
+    something else may be done in its place it counts as `approximate`.
+
     A part whose losses are too many to list counts as `approximate`. Parts may be chosen adaptively
     if their parameters are fixed beforehand.
 
@@ -214,6 +281,8 @@ def _of_one(part: Spend, delta: Fraction) -> float:
     deviation = _continuous(part)
     if deviation is not None:
         return _of_gaussian(deviation, delta)
+    if _is_joint(part) and delta > 0:
+        return _of_losses([part], delta)
     if part.delta > delta:
         return math.inf
     # Theorem 3.2 of Kairouz, Oh, Viswanath 2015: (e, d)-DP is at worst a randomised response, with
@@ -255,8 +324,17 @@ def _continuous(part: Spend) -> Fraction | None:
     return continuous_deviation(sigma) / Fraction(part.sensitivity)
 
 
+def _is_joint(part: Spend) -> bool:
+    """Whether its losses can be listed: not where something else may be done in place of it."""
+    return part.mechanism == "joint" and not part.instead
+
+
 def _span(part: Spend) -> float:
     """How far the losses of a part reach, roughly: it sizes the arrays and is no bound."""
+    if _is_joint(part):
+        change = math.sqrt(sum(block.squared_loss for block in part.blocks))
+        chosen = float(sum(epsilon for _, epsilon in part.choices))
+        return 2 * chosen + change**2 + _GAUSSIAN_REACH * change
     if part.mechanism != "discrete_gaussian" or part.scale is None or part.sensitivity is None:
         return 2 * float(part.epsilon)
     change = float(part.sensitivity / Fraction(*part.scale))
@@ -299,6 +377,18 @@ def _losses(part: Spend, interval: float) -> PrivacyLossDistribution:
             value_discretization_interval=interval,
         )
 
+    if _is_joint(part):
+        squared = sum((block.squared_loss for block in part.blocks), Fraction(0))
+        unit = 10**12
+        of_all = Fraction(math.isqrt(math.floor(unit**2 / squared)), unit)
+        made = privacy_loss_distribution.from_gaussian_mechanism(
+            Interval.of(of_all).float_below(), value_discretization_interval=interval
+        )
+        passing = sum((block.delta for block in part.blocks), Fraction(0))
+        others = [generic(epsilon, Fraction(0)) for _, epsilon in part.choices]
+        if passing:
+            others.append(generic(0, passing))
+        return reduce(lambda left, right: left.compose(right), others, made)
     listed = part.sensitivity is not None and part.sensitivity <= _MAX_LISTED_SENSITIVITY
     if part.mechanism == "discrete_laplace" and listed and part.scale and part.sensitivity:
         noise = privacy_loss_distribution.from_discrete_laplace_mechanism(

@@ -14,6 +14,8 @@ ROUNDING_DEVIATION = 2
 COORDINATES_LOSS = Fraction(1, 10**23)
 # Beyond this deviation the hockey-stick sum has too many terms and the continuous bound is used.
 _MAX_SUMMED_DEVIATION = 1000
+# From here on e^epsilon is no float.
+_LARGEST_EXPONENT = 700
 
 
 def gaussian_delta(deviation: Fraction, epsilon: Fraction | Interval) -> Interval:
@@ -37,7 +39,13 @@ def rough_gaussian_delta(deviation: float, epsilon: float) -> float:
     """`gaussian_delta` in floats, to begin a search with."""
     half, shift = 1 / (2 * deviation), epsilon * deviation
     below, above = ((shift - half) / math.sqrt(2), (shift + half) / math.sqrt(2))
-    return (math.erfc(below) - math.exp(epsilon) * math.erfc(above)) / 2
+    if epsilon < _LARGEST_EXPONENT:
+        return (math.erfc(below) - math.exp(epsilon) * math.erfc(above)) / 2
+    # e^epsilon leaves the floats. As epsilon - above^2 = -below^2, Mills' ratio is left, and as
+    # above is at least the root of epsilon, its asymptotic series is precise to 1e-10.
+    square = 2 * above**2
+    mills = (1 - 1 / square + 3 / square**2 - 15 / square**3) / (above * math.sqrt(math.pi))
+    return (math.erfc(below) - math.exp(-(below**2)) * mills) / 2
 
 
 def continuous_deviation(sigma: Fraction) -> Fraction:

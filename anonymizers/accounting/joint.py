@@ -24,7 +24,17 @@ law of the Gaussian pair G, G' in which only the part of the block is left that 
 cells of others. With M the release with the unit and M' without it,
 P(M in S) <= (1 - q) P(G in S) + q <= e^epsilon P(M' in S) + delta_left(epsilon) + q, and, as
 P(M in S) >= (1 - q) P(G in S), P(M' in S) <= e^epsilon P(M in S) + delta_left(epsilon + ln(1 - q)).
-Both must stay within delta for each number of new cells that a unit can have.
+Both must stay within delta whatever the unit has.
+
+Where n of a unit's cells can be new and each passes with probability delta_t / n at most, x n new
+ones pass with q = x delta_t and leave 1 - x of the block's share f. To look at x = 0 and x = 1 of
+every such block is enough if, for every loss of the choices, the rest e of epsilon has
+e^2 >= v + v^2 / 4 and e >= v / 2 + 2 q, with v = f / s^2, f the share of all. First sum: the
+Gaussian's delta at e has d delta / dv = phi(sqrt(v) / 2 - e / sqrt(v)) / (2 sqrt(v)), which does
+not fall with v while v + v^2 / 4 <= e^2, so the sum is convex in all x together and largest at a
+corner. Second: for the best set S at e' = e + ln(1 - q), delta(e') <= delta(e) + (e^e - e^e') P'(S)
+and (e^e - e^e') P'(S) <= q / (1 - q) P(S), which is at most q as P(S) <= 1/2 <= 1 - q where
+e' >= v / 2, and ln(1 - q) >= -2 q for q <= 1/2. So the second follows from the first.
 """
 
 from __future__ import annotations
@@ -38,6 +48,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from tracecloak.anonymizers.accounting.calibration import (
+    LEAST_EPSILON,
     check_epsilon,
     proven_deviation,
     rounded_root,
@@ -51,6 +62,11 @@ from tracecloak.anonymizers.accounting.gaussian_loss import (
 from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.schemas.errors import UsageError
 
+# Of what seems unused, so that rounding does not raise the deviation; and at least so much of delta
+# for the thresholds of blocks however small.
+_SURELY_UNUSED = 0.99
+_LEAST_PASSING = 1e-3
+
 
 @dataclass(frozen=True)
 class Unseen:
@@ -58,32 +74,20 @@ class Unseen:
 
     Attributes:
         share: f of the block.
-        cases: What can hold of a unit that has new cells, as pairs: how much of the share is in
-            cells that others have, too, and the probability that the threshold lets a new one pass.
+        delta: Probability at most that any cell passes that one unit alone has. Of n cells that can
+            be new each passes with a probability of delta / n, and each makes up as much of the
+            square of D.
     """
 
     share: Fraction
-    cases: tuple[tuple[Fraction, Fraction], ...]
+    delta: Fraction
 
     def __post_init__(self) -> None:
-        for left, passing in self.cases:
-            if not (0 <= left <= self.share and 0 <= passing < 1):
-                raise UsageError(
-                    f"of a share of {self.share} a part must be left and a probability below 1 "
-                    f"pass, got {left} and {passing}"
-                )
-
-    @classmethod
-    def of_cells(cls, share: Fraction, delta: Fraction, n_cells: int = 1) -> Unseen:
-        """Returns the block in which a unit has at most n cells, each changed by the same.
-
-        Each new cell passes with probability delta / n at most: j of them with j delta / n.
-        """
-        of_new = range(1, n_cells + 1)
-        return cls(
-            share,
-            tuple((share * (n_cells - j) / n_cells, delta * j / n_cells) for j in of_new),
-        )
+        if not (0 < self.share <= 1 and 0 < self.delta <= Fraction(1, 2)):
+            raise UsageError(
+                "an unseen block has a share above 0 and at most 1 and a delta above 0 and at most "
+                f"1/2, got {self.share} and {self.delta}"
+            )
 
 
 @dataclass(frozen=True)
@@ -100,12 +104,17 @@ class Situation:
 
 
 def situations(unseen: Sequence[Unseen]) -> Iterator[Situation]:
-    """Yields all, that in which the unit has nothing new first."""
-    own = [((block.share, Fraction(0)), *block.cases) for block in unseen]
-    whole = sum((block.share for block in unseen), Fraction(0))
-    for found in itertools.product(*own):
-        left = sum((share for share, _ in found), Fraction(0))
-        yield Situation(1 - whole + left, sum((q for _, q in found), Fraction(0)))
+    """Yields those to look at, that in which the unit has nothing new first.
+
+    Args:
+        unseen: The blocks over cells that nobody declared.
+    """
+    for are_new in itertools.product((False, True), repeat=len(unseen)):
+        new = list(itertools.compress(unseen, are_new))
+        yield Situation(
+            1 - sum((block.share for block in new), Fraction(0)),
+            sum((block.delta for block in new), Fraction(0)),
+        )
 
 
 @lru_cache(maxsize=1024)
@@ -121,7 +130,7 @@ def joint_deviation(
         epsilon: Of the whole, at least 10^-9.
         delta: Of the whole, in (0, 1/2].
         choices: Epsilons of the choices; they may come before, between and after the blocks.
-        unseen: The blocks over cells that nobody declared; their shares are at most 1 together.
+        unseen: The blocks over cells that nobody declared.
 
     Returns:
         s, at most 1e-9 of itself above what the proof needs.
@@ -130,6 +139,8 @@ def joint_deviation(
         UsageError: A parameter is out of range, or choices and thresholds alone need more.
     """
     epsilon = check_epsilon(epsilon)
+    if epsilon < LEAST_EPSILON:
+        raise UsageError(f"epsilon of Gaussian noise must be at least 1e-9, got {float(epsilon)}")
     if not 0 < delta <= Fraction(1, 2):
         raise UsageError(f"delta must be above 0 and at most 1/2 with Gaussian noise, got {delta}")
     if sum((block.share for block in unseen), Fraction(0)) > 1:
@@ -139,24 +150,76 @@ def joint_deviation(
             f"choices of epsilon {sum(choices, Fraction(0))} leave nothing of epsilon {epsilon}"
         )
     found = tuple(situations(unseen))
-    if max(s.passing for s in found) >= delta:
+    passing = max(s.passing for s in found)
+    if passing >= delta:
         raise UsageError(f"what thresholds let pass leaves nothing of delta {delta}")
+    least = epsilon - sum(choices, Fraction(0)) - COORDINATES_LOSS
+    if passing and least <= 2 * passing:
+        raise UsageError(
+            f"epsilon {float(epsilon)} is too small beside delta {float(delta)} for cells that "
+            "nobody declared: raise epsilon"
+        )
     # What `calibration.gaussian_scale` proves for discrete noise, of all coordinates together.
     epsilon, delta = epsilon - COORDINATES_LOSS, delta * (1 - COORDINATES_LOSS)
     losses = _losses(choices)
     rough = [(float(loss), float(weight.high)) for loss, weight in losses]
 
+    def corners_tell(deviation: Fraction) -> bool:
+        v = 1 / deviation**2
+        return not passing or (v + v**2 / 4 <= least**2 and v / 2 + 2 * passing <= least)
+
     def seems_enough(deviation: Fraction) -> bool:
-        return all(
+        return corners_tell(deviation) and all(
             _rough_delta(float(deviation), float(s.left), float(epsilon), rough) + float(s.passing)
             <= float(delta)
             for s in found
         )
 
     def is_enough(deviation: Fraction) -> bool:
-        return all(_holds(deviation, s, epsilon, delta, losses) for s in found)
+        return corners_tell(deviation) and all(
+            _holds(deviation, s, epsilon, delta, losses) for s in found
+        )
 
     return proven_deviation(is_enough, seems_enough)
+
+
+def delta_for_unseen(
+    epsilon: Fraction,
+    delta: Fraction,
+    choices: tuple[Fraction, ...],
+    shares: tuple[Fraction, ...],
+) -> tuple[Fraction, ...]:
+    """Returns what of delta thresholds can have for next to no more noise, block by block.
+
+    A unit whose cells of a block are new is in that much less of the Gaussian blocks, so they leave
+    a part of delta unused for it. `Unseen` with this delta raises the deviation by little or not at
+    all; what it comes to is for `joint_deviation` to prove.
+
+    Args:
+        epsilon: Of the whole.
+        delta: Of the whole.
+        choices: Epsilons of the choices.
+        shares: Of the unseen blocks.
+
+    Returns:
+        For each a number of two digits, rounded down.
+    """
+    deviation = float(joint_deviation(epsilon, delta, choices))
+    losses = [(float(loss), float(weight.high)) for loss, weight in _losses(choices)]
+
+    def unused(left: float) -> float:
+        found = _rough_delta(deviation, max(left, 0.0), float(epsilon), losses)
+        return max(float(delta) - found, float(delta) * _LEAST_PASSING)
+
+    alone = [unused(1 - float(share)) for share in shares]
+    together = unused(1 - float(sum(shares)))
+    rate = min(1.0, together / sum(alone)) if alone else 1.0
+    return tuple(_two_digits(_SURELY_UNUSED * rate * own) for own in alone)
+
+
+def _two_digits(value: float) -> Fraction:
+    digits = math.floor(math.log10(value)) - 1
+    return math.floor(Fraction(value) / Fraction(10) ** digits) * Fraction(10) ** digits
 
 
 def block_scale(deviation: Fraction, share: Fraction, l2: Fraction | int) -> tuple[int, int]:
@@ -213,14 +276,8 @@ def _losses(choices: tuple[Fraction, ...]) -> _Losses:
 def _holds(
     deviation: Fraction, s: Situation, epsilon: Fraction, delta: Fraction, losses: _Losses
 ) -> bool:
-    at = Interval.of(epsilon)
-    with_unit = _mean_delta(deviation, s.left, at, losses) + Interval.of(s.passing)
-    if with_unit.is_at_most(delta) is not True:
-        return False
-    if not s.passing:
-        return True
-    without = _mean_delta(deviation, s.left, at + Interval.of(1 - s.passing).log(), losses)
-    return without.is_at_most(delta) is True
+    found = _mean_delta(deviation, s.left, Interval.of(epsilon), losses)
+    return (found + Interval.of(s.passing)).is_at_most(delta) is True
 
 
 def _mean_delta(
@@ -248,6 +305,6 @@ def _rough_delta(
 ) -> float:
     """`_mean_delta` in floats."""
     if not left:
-        return sum(weight * max(0.0, -math.expm1(epsilon - loss)) for loss, weight in losses)
+        return sum(-weight * math.expm1(min(epsilon - loss, 0.0)) for loss, weight in losses)
     own = deviation / math.sqrt(left)
     return sum(weight * rough_gaussian_delta(own, epsilon - loss) for loss, weight in losses)

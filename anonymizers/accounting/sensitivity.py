@@ -88,15 +88,6 @@ class Sensitivity:
             max(self.linf, other.linf),
         )
 
-    def with_l2_share(self, share: Fraction) -> Sensitivity:
-        """That by which Gaussian noise is made for one of several statistics together.
-
-        If the squared norms of the changes, each divided by its deviation squared, add up to 1,
-        the deviations cover all of them at once. With shares that add up to 1 they do, where each
-        deviation is that of a statistic of `l2_squared` divided by its share.
-        """
-        return Sensitivity(self.l0, self.l1, self.l2_squared / share, self.linf, self.factor)
-
 
 def of_count(change: int | Fraction = 1) -> Sensitivity:
     """One number that a unit changes by at most so much, or a vector whose norm it is.

@@ -1,13 +1,16 @@
 """From noisy sums of directly-follows pairs to a graph that people can read.
 
-Threshold, flow conservation and rounding look at the noisy sums and at public numbers only, so they
-cost no privacy.
+Threshold, flow conservation, rounding and intervals look at the noisy sums and at public numbers
+only, so they cost no privacy.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from tracecloak.anonymizers.graphs.count_intervals import intervals_of_shown
 from tracecloak.anonymizers.noise.sums import SumNoise, onto_simplex, whole
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.durations import ReleasedDurations
@@ -17,76 +20,122 @@ from tracecloak.schemas.published.graph import ReleasedGraph
 MAX_COUNT = 1e12
 
 
-def released_graph(
-    noisy: np.ndarray,
-    domain: np.ndarray,
-    vocabulary: ActivityVocabulary,
-    borders_us: np.ndarray | None,
-    noise: SumNoise,
-) -> tuple[ReleasedGraph, ReleasedDurations | None]:
-    """Returns the graph, and its counts by duration if there are borders.
+@dataclass(frozen=True)
+class NoisyCells:
+    """Noisy sums of a public domain.
+
+    Attributes:
+        cells: int64[n], the domain, ascending; see `possible_pairs`.
+        values: float64[n], the sums in occurrences.
+        scales: float64[n], of the noise of each, in occurrences: the deviation, or Laplace's scale.
+        noise: What was added to each number that was measured.
+        beyond: What clipping takes from all of them, a likely upper limit, in occurrences.
+    """
+
+    cells: np.ndarray
+    values: np.ndarray
+    scales: np.ndarray
+    noise: SumNoise
+    beyond: float = 0.0
+
+    @classmethod
+    def measured(
+        cls, cells: np.ndarray, noisy: np.ndarray, noise: SumNoise, beyond: float = 0.0
+    ) -> NoisyCells:
+        """Returns sums that were measured one by one, given in lattice steps."""
+        # A release must not fail on what its noise came to, however wide that was asked to be.
+        values = np.minimum(noisy / noise.units, MAX_COUNT)
+        return cls(cells, values, np.full(len(cells), noise.width / noise.units), noise, beyond)
+
+    def over_bins(self, n_bins: int) -> NoisyCells:
+        """Returns the sums over the duration bins of each pair.
+
+        Of Laplace noise the sum is not Laplace; a Laplace law of as large a variance has longer
+        tails, so limits made with it hold.
+        """
+        if n_bins == 1:
+            return self
+        pairs, first, n_summed = np.unique(
+            self.cells // n_bins, return_index=True, return_counts=True
+        )
+        values = np.add.reduceat(self.values, first) if len(first) else self.values
+        scales = self.scales[first] * np.sqrt(n_summed)
+        return NoisyCells(pairs, np.minimum(values, MAX_COUNT), scales, self.noise, self.beyond)
+
+    def least(self, n_cells: int) -> np.ndarray:
+        """Returns float64[n], from what on each is taken for more than noise among so many."""
+        return self.scales * (self.noise.threshold(n_cells) / self.noise.width)
+
+    def intervals(
+        self, at: np.ndarray, counts: np.ndarray, least: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Returns int64[n] twice: limits of what was counted, and of what is made of it.
+
+        Args:
+            at: int64[n], the places of the shown cells.
+            counts: int64[n], what is shown of them, which the limits include.
+            least: float64[n], see `least`.
+        """
+        low, high = intervals_of_shown(
+            *(self.values[at], self.scales[at], least[at], self.beyond),
+            is_laplace=self.noise.is_laplace,
+        )
+        return np.minimum(low, counts), np.maximum(high, counts)
+
+
+def released_graph(arcs: NoisyCells, vocabulary: ActivityVocabulary) -> ReleasedGraph:
+    """Returns the graph.
 
     Args:
-        noisy: int64[n_cells], sums with noise in lattice steps.
-        domain: int64[n_cells], the cells, see `possible_pairs`.
+        arcs: Of all possible pairs.
         vocabulary: What their codes mean.
-        borders_us: int64[n_bins-1], borders of the duration bins in microseconds, or None.
-        noise: What was added to each sum.
     """
     # It loads scipy, which takes as long as all else that a plan or a catalogue loads.
     from tracecloak.anonymizers.graphs.flow_conservation import conserve
 
     n_codes = vocabulary.end + 1
-    n_bins = 1 if borders_us is None else len(borders_us) + 1
-    pairs, first, n_summed = np.unique(domain // n_bins, return_index=True, return_counts=True)
-    sums = np.add.reduceat(noisy, first) if len(noisy) else noisy
-    least = noise.threshold(len(pairs)) * np.sqrt(n_summed)
-    kept = np.flatnonzero(sums >= least)
-    sources = (pairs[kept] // n_codes).astype(np.int32)
-    targets = (pairs[kept] % n_codes).astype(np.int32)
-    # A release must not fail on what its noise came to, however wide that was asked to be.
-    values = np.minimum(sums[kept] / noise.units, MAX_COUNT)
-    weights = 1.0 / n_summed[kept]
+    least = arcs.least(len(arcs.cells))
+    kept = np.flatnonzero(arcs.values >= least)
+    sources, targets = (codes.astype(np.int32) for codes in np.divmod(arcs.cells[kept], n_codes))
+    weights = (arcs.scales.min(initial=np.inf) / arcs.scales[kept]) ** 2
+    values = arcs.values[kept]
     counts = conserve(sources, targets, values, weights, vocabulary.start, vocabulary.end)
     flows = np.flatnonzero(counts)
-    half = np.ceil(noise.half_width * np.sqrt(n_summed[kept])).astype(np.int64)
-    graph = ReleasedGraph(
-        vocabulary.names,
-        sources[flows],
-        targets[flows],
-        counts[flows],
-        np.maximum(counts - half, 0)[flows],
-        (counts + half)[flows],
+    low, high = arcs.intervals(kept, counts, least)
+    return ReleasedGraph(
+        *(vocabulary.names, sources[flows], targets[flows]),
+        *(counts[flows], low[flows], high[flows]),
     )
-    if borders_us is None:
-        return graph, None
-    return graph, _released_durations(noisy, first[kept][flows], graph, borders_us, noise)
 
 
-def _released_durations(
-    noisy: np.ndarray,
-    first: np.ndarray,
-    graph: ReleasedGraph,
-    borders_us: np.ndarray,
-    noise: SumNoise,
+def released_durations(
+    bins: NoisyCells, graph: ReleasedGraph, borders_us: np.ndarray
 ) -> ReleasedDurations:
-    """Spreads each released pair of activities over the bins so that they sum to its count."""
-    n_bins = len(borders_us) + 1
-    start = len(graph.names)
+    """Spreads each released pair of activities over the bins so that they sum to its count.
+
+    Over those bins that stand out of the noise, or over all where none does.
+
+    Args:
+        bins: Of all possible pairs and bins.
+        graph: What is released of the pairs.
+        borders_us: int64[n_bins-1], borders of the duration bins in microseconds.
+    """
+    n_bins, start = len(borders_us) + 1, len(graph.names)
     inner = np.flatnonzero((graph.sources < start) & (graph.targets < start))
-    cells = noisy[first[inner][:, None] + np.arange(n_bins)] / noise.units
-    shares = onto_simplex(cells, graph.counts[inner])
-    counts = whole(shares, graph.counts[inner])
-    half = noise.half_width
-    row, bins = np.nonzero(counts)
-    found = counts[row, bins]
+    totals = graph.counts[inner]
+    pairs = graph.sources[inner].astype(np.int64) * (graph.end + 1) + graph.targets[inner]
+    at = np.searchsorted(bins.cells, pairs * n_bins)[:, None] + np.arange(n_bins)
+    least = bins.least(n_bins)
+    rows = bins.values[at]
+    is_clear = rows >= least[at]
+    is_clear |= ~is_clear.any(axis=1, keepdims=True)
+    shares = onto_simplex(np.where(is_clear, rows, -MAX_COUNT), totals)
+    counts = whole(shares, totals)
+    row, found = np.nonzero(counts)
+    counted = counts[row, found]
+    low, high = bins.intervals(at[row, found], counted, least)
     return ReleasedDurations(
-        graph.names,
-        borders_us,
-        graph.sources[inner][row],
-        graph.targets[inner][row],
-        bins.astype(np.int32),
-        found,
-        np.maximum(found - half, 0),
-        found + half,
+        *(graph.names, borders_us),
+        *(graph.sources[inner][row], graph.targets[inner][row], found.astype(np.int32)),
+        *(counted, low, high),
     )

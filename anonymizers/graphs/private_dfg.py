@@ -4,8 +4,9 @@ Every case's vector of directly-follows counts, START and END included, is scale
 or privately chosen L2 norm and put on an integer lattice; the sums of all possible pairs get
 discrete Gaussian noise, those below a threshold become zero, and the rest is made a flow: nothing
 negative, as much into each activity as out of it. With delta 0, cases are cut off at a public
-length instead, and the noise is discrete Laplace. Optionally each count is spread over public bins
-of the time since the predecessor.
+length instead, and the noise is discrete Laplace. Optionally pairs are counted once more by public
+bins of the time since the predecessor, and each count is spread over them. Intervals allow for what
+scaling down takes from the sums, which is counted as well (`count_intervals`).
 
 The domain of pairs is that of a public vocabulary, so which pairs occur is protected as well.
 Canonne, Kamath and Steinke (NeurIPS 2020) for the noise; Balle and Wang (ICML 2018) for its scale.
@@ -13,10 +14,11 @@ Canonne, Kamath and Steinke (NeurIPS 2020) for the noise; Balle and Wang (ICML 2
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -28,58 +30,90 @@ from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import (
     Sensitivity,
     of_clipped_flows,
+    of_count,
     of_directly_follows,
 )
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
-from tracecloak.anonymizers.graphs.noisy_graph import released_graph
+from tracecloak.anonymizers.graphs.count_intervals import norms_beyond
+from tracecloak.anonymizers.graphs.noisy_graph import (
+    NoisyCells,
+    released_durations,
+    released_graph,
+)
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
+from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, variance_of
 from tracecloak.anonymizers.rigorous.bought import (
-    NormsOfCases,
-    clip_part,
     in_vocabulary,
     known_vocabulary,
-    largest_clip,
     vocabulary_part,
+)
+from tracecloak.anonymizers.rigorous.budget import (
+    UNITS,
+    Allowance,
+    Budget,
+    Means,
+    Sums,
+    budget_of,
 )
 from tracecloak.anonymizers.rigorous.cells import (
     excess_of_pairs,
     most_names_of_pairs,
     possible_pairs,
 )
+from tracecloak.anonymizers.rigorous.clip_by_rank import rank_of_clip
+from tracecloak.anonymizers.rigorous.clips import (
+    CLIP_SENTENCE,
+    NormsOfCases,
+    choose_clip,
+    clipped_need,
+    norm_grid,
+    ranks_need,
+)
 from tracecloak.anonymizers.rigorous.names import ListedParams
-from tracecloak.anonymizers.rigorous.params import DECLARED, Exact, guarantee_of
+from tracecloak.anonymizers.rigorous.params import (
+    DECLARED,
+    VOCABULARY_SHARE,
+    Exact,
+    guarantee_of,
+)
 from tracecloak.anonymizers.rigorous.parts import (
     Given,
     Part,
-    Shares,
+    budget_of_parts,
     counters_of,
     decided,
-    divided,
+    rounds_of,
     sentences_of,
-    spends_of,
 )
-from tracecloak.anonymizers.rigorous.sum_noise import gaussian_sums, laplace_sums, spend_of
+from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.durations import ReleasedDurations
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.manifest import Operation
-from tracecloak.schemas.statistics.clipped_flows import ClippedFlows
+from tracecloak.schemas.statistics.clipped_cells import ClippedCells
+from tracecloak.schemas.statistics.clipped_flows import cells_of_flows
 from tracecloak.schemas.statistics.durations import duration_borders
 
-# Lattice steps of one occurrence: scaled cases lose less than a step in each pair.
-UNITS = 1024
+# Of what the graph has: the sums, the choice of their clip, and what the clip takes.
+_SHARES: Mapping[str, int | Fraction] = {"edges": 83, "edges clip": 10, "edges beyond": 7}
+_SHARES_WITH_DURATIONS: Mapping[str, int | Fraction] = {
+    **{"edges": 30, "edges clip": 5, "edges beyond": Fraction(7, 2)},
+    **{"durations": 53, "durations clip": 5, "durations beyond": Fraction(7, 2)},
+}
+# What noise counts for beside what clipping takes: less than where no intervals are published,
+# which must allow for what clipping takes of many cells at once.
+_WEIGHTS_OF_NOISE = {"edges": 3 / 5, "durations": 1.0}
 
 
 class PrivateDfgParams(ListedParams):
     """Parameters of `private-dfg`."""
 
     l2_clip: Exact | None = Field(None, ge=1, le=100_000)
-    """Largest L2 norm of one case's counts, public; a case beyond it is scaled down. Without it, a
-    quantile of the norms is bought with 5 % of epsilon. Noise is proportional to it."""
-    clip_quantile: Exact = Field(Decimal("0.8"), gt=0, lt=1, decimal_places=3)
-    """Share of the cases whose norm the bought clip shall reach, at most three decimals."""
+    """Largest L2 norm of one case's counts, public; a case beyond it is scaled down. Without it,
+    one is bought that takes about as much from the counts as noise adds, with a tenth of the
+    Gaussian budget. Noise is proportional to it."""
     durations: bool = False
     """Spread each pair's count over bins of the time since the predecessor, and release them."""
     n_duration_bins: int = Field(24, ge=3, le=200)
@@ -103,18 +137,55 @@ class PrivateDfgParams(ListedParams):
         return self.n_duration_bins if self.durations else 1
 
     @property
-    def is_pure(self) -> bool:
-        """Whether delta is 0 and the noise Laplace."""
-        return self.delta == 0
+    def shares(self) -> dict[str, Fraction]:
+        """What each sum of the graph has of the budget, by the name of its need."""
+        left = 1 - VOCABULARY_SHARE * (self.vocabulary is None)
+        if self.is_whole:
+            return {"edges": left}
+        return _shares(left, durations=self.durations, buys_clip=self.l2_clip is None)
+
+    @cached_property
+    def is_whole(self) -> bool:
+        """Whether pairs are counted whole, with Laplace noise, and not clipped in L2.
+
+        With delta 0; else where cases are so short that the noise is then less, which is compared
+        at the clip that just reaches a case of max_trace_length distinct pairs; with durations, of
+        which the whole counts are the sums, by the pairs and the bins together.
+        """
+        if self.delta == 0:
+            return True
+        if self.max_trace_length is None or self.vocabulary is None or self.l2_clip is not None:
+            return False
+        epsilon, delta = self.budget
+        whole = of_directly_follows(self.max_trace_length, self.max_units)
+        clip = math.isqrt((self.max_trace_length + 1) * UNITS**2)
+        clipped = of_clipped_flows(clip, self.max_units)
+        one = Fraction(1)
+        shares = _shares(one, durations=self.durations, buys_clip=True)
+        needs = tuple(
+            Sums(name, share, clipped, UNITS, is_l2=True) for name, share in shares.items()
+        )
+        try:
+            laplace = budget_of(epsilon, Fraction(0), (Sums("edges", one, whole),))
+            gaussian = budget_of(epsilon, delta, needs)
+            own = variance_of(laplace.means["edges"].noise(whole))
+            others = [
+                variance_of(gaussian.means[name].noise(clipped, UNITS))
+                for name in ("edges", "durations")
+                if name in shares
+            ]
+        except UsageError:  # spends says which noise cannot be drawn
+            return False
+        return own ** len(others) * self.n_bins <= math.prod(others)
 
     @property
     def buys_clip(self) -> bool:
         """Whether the clip is chosen on the log, and paid for."""
-        return not self.is_pure and self.l2_clip is None
+        return not self.is_whole and self.l2_clip is None
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """What epsilon is divided among: a round each."""
+        """What the budget is divided among: a round each."""
         bought = []
         if self.vocabulary is None:
             other = "; all others count as __other__"
@@ -122,14 +193,18 @@ class PrivateDfgParams(ListedParams):
             of_unit = self.max_activities, self.max_units
             bought.append(vocabulary_part(*of_unit, other, most_names=most))
         if self.buys_clip:
-            norms = NormsOfCases(self.n_duration_bins if self.durations else None)
-            bought.append(clip_part(norms, UNITS, Fraction(self.clip_quantile), self.max_units))
+            bought.append(clips_part(self))
         return (*bought, edges_part(self))
 
     @property
-    def shares(self) -> Shares:
-        """(epsilon, delta) of each part; they add up to those of the release."""
-        return divided(self.parts, *self.budget, rest="edges")
+    def spending(self) -> Budget:
+        """What each need may spend."""
+        return budget_of_parts(self.parts, *self.budget)
+
+    @property
+    def for_names(self) -> Allowance:
+        """What the choice of the activities may spend where they are bought."""
+        return self.spending.means["vocabulary"]
 
     @property
     def borders_us(self) -> np.ndarray | None:
@@ -137,35 +212,35 @@ class PrivateDfgParams(ListedParams):
         return duration_borders(self.n_duration_bins) if self.durations else None
 
     def sensitivity(self, clip_units: int) -> Sensitivity:
-        """How far one unit moves the sums, see `noise`."""
-        if self.is_pure:  # a case of so many pairs
+        """How far one unit moves the sums.
+
+        Args:
+            clip_units: Largest norm of a case in lattice steps: L2, or L1 where they are whole.
+        """
+        if self.is_whole:  # a case of so many pairs
             return of_directly_follows(clip_units - 1, self.max_units)
         return of_clipped_flows(clip_units, self.max_units)
 
-    def edges_noise(self, epsilon: Fraction, delta: Fraction, clip_units: int) -> SumNoise:
-        """The noise of one sum.
+    def sensitivity_beyond(self, clip_units: int) -> Sensitivity:
+        """How far one unit moves what clipping takes.
 
         Args:
-            epsilon: Of all sums.
-            delta: Likewise.
-            clip_units: Largest norm of a case in lattice steps: L2, or with delta 0 L1.
+            clip_units: Largest norm of a case in lattice steps.
+        """
+        return of_count(clip_units).of_cases(self.max_units)
+
+    def noise(self, clip_units: int) -> SumNoise:
+        """The noise of one sum, see `sensitivity`.
 
         Raises:
             UsageError: Noise so wide cannot be drawn.
         """
-        changed = self.sensitivity(clip_units)
-        if self.is_pure:
-            return laplace_sums(epsilon, changed, self.units)
-        return gaussian_sums(epsilon, delta, changed, self.units)
-
-    def noise(self, clip_units: int) -> SumNoise:
-        """The noise of one sum at the share of the sums, see `edges_noise`."""
-        return self.edges_noise(*self.shares["edges"], clip_units)
+        return self.spending.means["edges"].noise(self.sensitivity(clip_units), self.units)
 
     @property
     def public_clip_units(self) -> int | None:
         """The clip in lattice steps where it is public."""
-        if self.is_pure:
+        if self.is_whole:
             assert self.max_trace_length is not None
             return self.max_trace_length + 1  # pairs of a case; one step is one occurrence
         return None if self.l2_clip is None else int(Fraction(self.l2_clip) * UNITS)
@@ -173,7 +248,7 @@ class PrivateDfgParams(ListedParams):
     @property
     def units(self) -> int:
         """Lattice steps of one occurrence."""
-        return 1 if self.is_pure else UNITS
+        return 1 if self.is_whole else UNITS
 
 
 @dataclass(frozen=True)
@@ -190,27 +265,72 @@ class GraphDecision(contract.Decision):
 
 
 @dataclass(frozen=True)
-class _Flows:
-    """Sums of the cases' clipped vectors."""
+class ClipsDecision(contract.Decision):
+    """The clips that were bought.
+
+    Attributes:
+        edges: Of the vectors of pairs, in lattice steps.
+        durations: Of those of pairs and durations, or None.
+    """
+
+    edges: int
+    durations: int | None = None
+
+
+@dataclass(frozen=True)
+class Flows:
+    """Sums of the cases' clipped vectors; the cell after all others has what clipping takes.
+
+    Attributes:
+        params: The method's.
+        name: Of the sums: edges or durations.
+    """
 
     params: PrivateDfgParams
-    kind: ClassVar[type[ClippedFlows]] = ClippedFlows
+    name: str
+    kind: ClassVar[type[ClippedCells]] = ClippedCells
 
     def count(
         self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> ClippedFlows:
-        return ClippedFlows.from_traces(
-            in_vocabulary(traces, decisions),
-            clip_of(decisions, self.params),
-            self.params.units,
-            self.params.borders_us,
+    ) -> ClippedCells:
+        """Counts a batch."""
+        params, clip = self.params, clip_of(decisions, self.params, self.name)
+        has_bins = self.name == "durations" or params.is_whole
+        cells = cells_of_flows(
+            in_vocabulary(traces, decisions), params.borders_us if has_bins else None
         )
+        clipped = ClippedCells.of_cases(cells, clip, params.units)
+        if params.is_whole:
+            return clipped
+        each = np.ones(len(cells.squares), np.int64)
+        beyond = norms_beyond(cells.squares, each, clip, UNITS)
+        last = ClippedCells(np.array([cells.n_keys]), np.array([beyond]))
+        return ClippedCells.merge([clipped, last])
 
 
-def clip_of(decisions: contract.Decisions, params: PrivateDfgParams) -> int:
-    """Returns the clip in lattice steps, public or bought."""
+def clip_of(decisions: contract.Decisions, params: PrivateDfgParams, name: str) -> int:
+    """Returns a clip in lattice steps, public or bought.
+
+    Args:
+        decisions: What was decided before.
+        params: The method's.
+        name: Of the sums: edges or durations.
+    """
     public = params.public_clip_units
-    return decisions["clip"].clip_units if public is None else public
+    if public is not None:
+        return public
+    clips: ClipsDecision = decisions["clip"]
+    clip = clips.edges if name == "edges" else clips.durations
+    assert clip is not None
+    return clip
+
+
+def _shares(whole: Fraction, *, durations: bool, buys_clip: bool) -> dict[str, Fraction]:
+    """What each sum has of all of them; without the choice of a clip the others have its share."""
+    table = _SHARES_WITH_DURATIONS if durations else _SHARES
+    kept = {name: share for name, share in table.items() if buys_clip or "clip" not in name}
+    total = sum(kept.values(), Fraction(0))
+    return {name: whole * share / total for name, share in kept.items()}
 
 
 class PrivateDfg(contract.Anonymizer):
@@ -245,7 +365,7 @@ class PrivateDfg(contract.Anonymizer):
 
     def rounds(self, params: PrivateDfgParams) -> tuple[str, ...]:
         """Returns the rounds: one for each thing bought, and the graph."""
-        return tuple(params.shares)
+        return rounds_of(params.parts)
 
     def spends(self, params: PrivateDfgParams) -> tuple[Spend, ...]:
         """Returns the parts.
@@ -253,12 +373,12 @@ class PrivateDfg(contract.Anonymizer):
         Raises:
             UsageError: Noise as wide as some part may need cannot be drawn.
         """
-        return spends_of(params.parts, params.shares)
+        return params.spending.spends()
 
     def guarantee(self, params: PrivateDfgParams) -> Guarantee:
         """Returns the promise."""
-        noise = "discrete Laplace" if params.is_pure else "discrete Gaussian"
-        bought = [name for name in params.shares if name != "edges"]
+        noise = "discrete Laplace" if params.is_whole else "discrete Gaussian"
+        bought = [part.name for part in params.parts if part.name != "edges"]
         return guarantee_of(
             params,
             self.spends(params),
@@ -271,7 +391,7 @@ class PrivateDfg(contract.Anonymizer):
 
     def explain(self, params: PrivateDfgParams) -> tuple[str, ...]:
         """Returns a sentence a round, and the error to expect."""
-        return sentences_of(params.parts, params.shares)
+        return sentences_of(params.parts, params.spending)
 
     def requires(self, round_name: str, params: PrivateDfgParams) -> Mapping[str, contract.Counter]:
         """Returns the counters of a round."""
@@ -286,8 +406,8 @@ class PrivateDfg(contract.Anonymizer):
         randomness: Randomness,
     ) -> contract.Decision:
         """Decides a round."""
-        made = decided(params.parts, round_name, params.shares, statistics, decisions, randomness)
-        return made[round_name]
+        parts, budget = params.parts, params.spending
+        return decided(parts, round_name, budget, statistics, decisions, randomness)[round_name]
 
     def writes(self, params: PrivateDfgParams) -> tuple[str, ...]:
         """Returns the names of the products."""
@@ -304,37 +424,106 @@ class PrivateDfg(contract.Anonymizer):
         return contract.Products(products)
 
 
+def clips_part(params: PrivateDfgParams) -> Part:
+    """Returns the part that buys the clips."""
+    counters: dict[str, contract.Counter] = {"edges": NormsOfCases(None)}
+    if params.durations:
+        counters["durations"] = NormsOfCases(params.n_duration_bins)
+
+    def chosen(name: str, given: Given) -> int:
+        n_names = len(known_vocabulary(params.words, given.decisions))
+        n_bins = params.n_duration_bins if name == "durations" else 1
+        noise = given.means[name].noise(params.sensitivity(UNITS), UNITS)
+        n_cells = n_names * (n_names + 2) * n_bins
+        of_clip = noise.width / noise.units
+        rank = rank_of_clip(of_clip, n_cells, n_names, _WEIGHTS_OF_NOISE[name], n_bins)
+        cases = given.statistics[name].histogram(len(norm_grid()))
+        own, purpose = given.means[f"{name} clip"], f"{name} clip"
+        square = choose_clip(cases, own, rank, params.max_units, given.randomness, purpose, 0.0)
+        return math.isqrt(square * UNITS**2)
+
+    def decide(given: Given) -> ClipsDecision:
+        return ClipsDecision(*(chosen(name, given) for name in counters))
+
+    needs = tuple(
+        ranks_need(f"{name} clip", params.shares[f"{name} clip"], params.max_units)
+        for name in counters
+    )
+    return Part("clip", needs, lambda means: CLIP_SENTENCE, decide, counters, "clip")
+
+
 def edges_part(params: PrivateDfgParams) -> Part:
     """Returns the part that the sums of pairs are."""
-    clip = params.public_clip_units  # None while it is to be bought
+    clip, shares = params.public_clip_units, params.shares  # None while it is to be bought
+    counters: dict[str, contract.Counter] = {
+        name: Flows(params, name) for name in ("edges", "durations") if name in shares
+    }
+    needs = [
+        clipped_need(name, shares[name], clip, changed, params.units)
+        for name, changed in (
+            ("edges", params.sensitivity),
+            ("edges beyond", params.sensitivity_beyond),
+            ("durations", params.sensitivity),
+            ("durations beyond", params.sensitivity_beyond),
+        )
+        if name in shares
+    ]
 
-    def spends(epsilon: Fraction, delta: Fraction) -> tuple[Spend, ...]:
+    def sentence(means: Means) -> str:
+        noise = means["edges"].noise(params.sensitivity(clip or UNITS), params.units)
+        kind = "discrete Laplace" if noise.is_laplace else "discrete Gaussian"
+        scale = f"{noise.width / noise.units:.1f}"
         if clip is None:
-            params.edges_noise(epsilon, delta, largest_clip() * UNITS)  # or is refused
-        noise = params.edges_noise(epsilon, delta, clip or UNITS)
-        return (spend_of("edges", epsilon, delta, noise, is_any_clip=clip is None),)
-
-    def sentence(epsilon: Fraction, delta: Fraction) -> str:
-        kind = "discrete Laplace" if params.is_pure else "discrete Gaussian"
-        if clip is None:
-            return f"{kind} noise in proportion to the bought clip on every possible pair"
-        noise = params.edges_noise(epsilon, delta, clip)
+            return f"{kind} noise of scale {scale} times the bought clip on every possible pair"
         return (
-            f"{kind} noise of scale {noise.width / noise.units:.1f} occurrences on every possible "
-            f"pair; expect each count within {noise.half_width} of the sum (95 %)"
+            f"{kind} noise of scale {scale} occurrences on every possible pair; expect each count "
+            f"within {noise.half_width} of the sum (95 %)"
         )
 
     def decide(given: Given) -> GraphDecision:
         vocabulary = known_vocabulary(params.words, given.decisions)
         borders = params.borders_us
-        domain = possible_pairs(vocabulary, params.n_bins)
-        chosen = clip_of(given.decisions, params)
-        noise = params.edges_noise(given.epsilon, given.delta, chosen)
-        flows: ClippedFlows = given.statistics["flows"]
-        sums, names = flows.dense(domain), vocabulary.names
-        noisy = noisy_sums(sums, noise, "edge sum", domain, given.randomness, names)
-        return GraphDecision(*released_graph(noisy, domain, vocabulary, borders, noise))
+        if params.is_whole:
+            bins = _whole_cells(params, given, vocabulary)
+            arcs = bins.over_bins(params.n_bins)
+        else:
+            # The durations come first: an audit looks at the first of the sums.
+            if borders is not None:
+                bins = _clipped_cells(params, given, vocabulary, "durations", params.n_bins)
+            arcs = _clipped_cells(params, given, vocabulary, "edges", 1)
+        graph = released_graph(arcs, vocabulary)
+        if borders is None:
+            return GraphDecision(graph, None)
+        return GraphDecision(graph, released_durations(bins, graph, borders))
 
-    counters = {"flows": _Flows(params)}
-    # The weight is what the others leave.
-    return Part("edges", Fraction(0), spends, sentence, decide, counters, "edges", takes_delta=True)
+    return Part("edges", tuple(needs), sentence, decide, counters, "edges")
+
+
+def _whole_cells(
+    params: PrivateDfgParams, given: Given, vocabulary: ActivityVocabulary
+) -> NoisyCells:
+    domain = possible_pairs(vocabulary, params.n_bins)
+    clip = params.public_clip_units
+    assert clip is not None
+    noise = given.means["edges"].noise(params.sensitivity(clip), params.units)
+    sums, of_cells = given.statistics["edges"].dense(domain), (domain, given.randomness)
+    noisy = noisy_sums(sums, noise, "edge sum", *of_cells, vocabulary.names)
+    return NoisyCells.measured(domain, noisy, noise)
+
+
+def _clipped_cells(
+    params: PrivateDfgParams, given: Given, vocabulary: ActivityVocabulary, name: str, n_bins: int
+) -> NoisyCells:
+    """The noisy sums of clipped vectors, and what clipping takes from them."""
+    domain = possible_pairs(vocabulary, n_bins)
+    beyond = np.array([(vocabulary.end + 1) ** 2 * n_bins])
+    counted: ClippedCells = given.statistics[name]
+    sums = counted.dense(np.concatenate([domain, beyond]))
+    clip = clip_of(given.decisions, params, name)
+    noise = given.means[name].noise(params.sensitivity(clip), UNITS)
+    purpose = "edge sum" if name == "edges" else "duration sum"
+    noisy = noisy_sums(sums[:-1], noise, purpose, domain, given.randomness, vocabulary.names)
+    of_norms = given.means[f"{name} beyond"].noise(params.sensitivity_beyond(clip), UNITS)
+    [lost] = noisy_sums(sums[-1:], of_norms, f"{purpose} beyond", beyond, given.randomness)
+    most = (int(lost) + of_norms.width) / UNITS
+    return NoisyCells.measured(domain, noisy, noise, most)

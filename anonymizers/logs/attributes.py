@@ -18,8 +18,7 @@ one cell and are at least C / 1024. Discrete Gaussian noise (Canonne, Kamath, St
 Event attributes, delta 0. Each event is in one cell, so a case adds at most L to all cells together
 and the sums change by at most m L in L1: discrete Laplace noise of scale m L / epsilon.
 
-Case attributes. A case is in one cell, so the sums change by at most m in L1: discrete Laplace
-noise of scale m / epsilon, whatever delta is.
+Case attributes. A case is in one cell, so the sums change by at most m, in L1 as in L2.
 """
 
 from __future__ import annotations
@@ -32,20 +31,23 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.anonymizers import contract
-from tracecloak.anonymizers.accounting.calibration import laplace_interval
-from tracecloak.anonymizers.accounting.composition import Spend
-from tracecloak.anonymizers.accounting.sensitivity import of_clipped_cells, of_events, of_one_cell
+from tracecloak.anonymizers.accounting.sensitivity import (
+    Sensitivity,
+    of_clipped_cells,
+    of_events,
+    of_one_cell,
+)
 from tracecloak.anonymizers.logs.step_durations import noise_text
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_counts, variance_of
 from tracecloak.anonymizers.rigorous.bought import (
     in_vocabulary,
     known_vocabulary,
-    largest_clip,
     within_length,
 )
+from tracecloak.anonymizers.rigorous.budget import UNITS, Means, Sums
+from tracecloak.anonymizers.rigorous.clips import clipped_need
 from tracecloak.anonymizers.rigorous.parts import Given, Part
-from tracecloak.anonymizers.rigorous.sum_noise import gaussian_sums, laplace_sums, spend_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.traces import TraceBatch
@@ -53,9 +55,6 @@ from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
 
 if TYPE_CHECKING:
     from tracecloak.anonymizers.logs.params import PrivateLogParams
-
-# Lattice steps of one occurrence where vectors are clipped in L2.
-UNITS = 1024
 
 
 @dataclass(frozen=True)
@@ -123,70 +122,27 @@ def attribute_cells(
     return ClippedCells.of_cases(cells, clip_units, units)
 
 
-def attribute_noise(
-    attribute: Attribute,
-    epsilon: Fraction,
-    delta: Fraction,
-    clip_units: int | None,
-    max_units: int,
-) -> SumNoise:
-    """Returns the noise of one cell.
+def changed_values(
+    attribute: Attribute, clip_units: int | None, max_units: int, *, is_pure: bool
+) -> tuple[Sensitivity, int | None]:
+    """Returns what one unit changes of an attribute's sums, and the lattice steps of an occurrence.
 
     Args:
         attribute: The attribute.
-        epsilon: What its histogram spends.
-        delta: Likewise; 0 for discrete Laplace noise, and not used by an attribute of cases.
         clip_units: See `AttributeCounter`; None for an attribute of cases.
         max_units: Cases of one unit.
+        is_pure: Whether delta is 0.
 
-    Raises:
-        UsageError: Noise so wide cannot be drawn.
+    Returns:
+        Steps of None where the sums are whole counts.
     """
     if attribute.is_of_case:
-        return laplace_sums(epsilon, of_one_cell(max_units))
+        return of_one_cell(max_units), None
     if clip_units is None:
         raise UsageError("an attribute of events needs clip_units")
-    if delta == 0:
-        return laplace_sums(epsilon, of_events(clip_units, max_units))
-    return gaussian_sums(epsilon, delta, of_clipped_cells(clip_units, max_units), UNITS)
-
-
-def attribute_spend(
-    attribute: Attribute,
-    epsilon: Fraction,
-    delta: Fraction,
-    clip_units: int | None,
-    max_units: int,
-) -> Spend:
-    """Returns what the histogram of an attribute costs; of one of cases, no delta.
-
-    Args:
-        attribute: The attribute.
-        epsilon: Its share.
-        delta: Its share; 0 for discrete Laplace noise.
-        clip_units: See `AttributeCounter`; None of an attribute of events if the clip is bought:
-            the ratio of scale to sensitivity is known beforehand, but for how much the scale is
-            rounded up.
-        max_units: Cases of one unit.
-
-    Raises:
-        UsageError: Noise so wide cannot be drawn, or an attribute of cases is given a delta.
-    """
-    what = part_name(attribute)
-    if attribute.is_of_case:
-        if delta != 0:
-            raise UsageError(f"{what} spends no delta; give its share to another part")
-        noise = attribute_noise(attribute, epsilon, delta, None, max_units)
-        return spend_of(what, epsilon, delta, noise)
-    is_any_clip = clip_units is None and delta > 0
-    if is_any_clip:
-        # What may be bought at most must be drawable, or a release would fail by what was bought.
-        attribute_noise(attribute, epsilon, delta, largest_clip() * UNITS, max_units)
-        clip_units = UNITS
-    if clip_units is None:
-        raise UsageError(f"{what} needs clip_units where delta is 0")
-    noise = attribute_noise(attribute, epsilon, delta, clip_units, max_units)
-    return spend_of(what, epsilon, delta, noise, is_any_clip=is_any_clip)
+    if is_pure:
+        return of_events(clip_units, max_units), None
+    return of_clipped_cells(clip_units, max_units), UNITS
 
 
 @dataclass(frozen=True)
@@ -217,12 +173,13 @@ def decide_attribute(
         counted: What `AttributeCounter` counted, over the whole log.
         n_activities: Size of the public or bought vocabulary. A log with times has at most some
             2,000 names and an attribute some 1,000 cells, so noise can be drawn for all of them.
-        noise: Of one cell, see `attribute_noise`.
+        noise: Of one cell; made for `changed_values`.
         randomness: The release's.
     """
     n_cells = attribute.n_cells
+    purpose, is_whole = f"attribute/{attribute.name}", attribute.is_of_case
     noisy = noisy_counts(
-        counted, n_activities * n_cells, noise, f"attribute/{attribute.name}", randomness
+        counted, n_activities * n_cells, noise, purpose, randomness, is_whole=is_whole
     )
     rows = noisy.reshape(n_activities, n_cells)
     variance = variance_of(noise)
@@ -303,18 +260,18 @@ def attribute_of_traces(
     return of_cases.take(pa.array(row))
 
 
-def attribute_part(attribute: Attribute, params: PrivateLogParams, weight: Fraction) -> Part:
+def attribute_part(attribute: Attribute, params: PrivateLogParams, share: Fraction) -> Part:
     """Returns the part of `private-log` that one declared attribute is."""
-    is_pure, units = params.delta == 0, params.max_units
+    is_pure, name = params.delta == 0, part_name(attribute)
     clip = params.max_trace_length if is_pure else params.public_clip_units
 
-    def spends(epsilon: Fraction, delta: Fraction) -> tuple[Spend, ...]:
-        return (attribute_spend(attribute, epsilon, delta, clip, units),)
+    def changed(clip_units: int | None) -> tuple[Sensitivity, int | None]:
+        return changed_values(attribute, clip_units, params.max_units, is_pure=is_pure)
 
-    def sentence(epsilon: Fraction, delta: Fraction) -> str:
-        noise = attribute_noise(attribute, epsilon, delta, clip or UNITS, units)
+    def sentence(means: Means) -> str:
+        noise = means[name].noise(*changed(clip or UNITS))
         if attribute.is_of_case:
-            within = laplace_interval(Fraction(*noise.scale))
+            within = noise.half_width
             return f"counts cases by first activity and value, each within {within:,} (95 %)"
         return f"counts events by activity and value, {noise_text(noise, clip)}"
 
@@ -322,15 +279,17 @@ def attribute_part(attribute: Attribute, params: PrivateLogParams, weight: Fract
         chosen = clip
         if clip is None and not attribute.is_of_case:
             chosen = given.decisions["clip"].clip_units
-        noise = attribute_noise(attribute, given.epsilon, given.delta, chosen, units)
+        noise = given.means[name].noise(*changed(chosen))
         n_activities = len(known_vocabulary(params.words, given.decisions))
         counted: ClippedCells = given.statistics[attribute.name]
         return decide_attribute(attribute, counted, n_activities, noise, given.randomness)
 
+    if attribute.is_of_case or is_pure:
+        need = Sums(name, share, *changed(clip))
+    else:
+        need = clipped_need(name, share, clip, lambda units: changed(units)[0])
     counters = {attribute.name: AttributeCounter(attribute, is_pure, clip)}
-    takes_delta = not (is_pure or attribute.is_of_case)
-    name = part_name(attribute)
-    return Part(name, weight, spends, sentence, decide, counters, takes_delta=takes_delta)
+    return Part(name, (need,), sentence, decide, counters)
 
 
 def part_name(attribute: Attribute) -> str:

@@ -1,11 +1,10 @@
-"""How long cases take from first event to last: noisy histograms, and draws from them.
+"""How long cases take from first event to last: a noisy histogram, and times by their rank in it.
 
 Of all steps of a case the one that takes longest decides how long it takes, and such steps are few:
 in the histograms of steps (anonymizers.logs.step_durations) they are lost in the noise. But a case
 takes one time from first to last, so the histogram of these has little noise. Each case of two
-events or more counts twice, among all and among those of its last activity, by public bins of the
-time. So one case changes the counts by 2 in total, and discrete Laplace noise of scale 2 / epsilon
-covers it.
+events or more counts once, by public bins of the time. So one case changes one count by 1: exact
+discrete noise on each covers it.
 """
 
 from __future__ import annotations
@@ -18,49 +17,40 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from tracecloak.anonymizers import contract
-from tracecloak.anonymizers.accounting.calibration import laplace_interval
-from tracecloak.anonymizers.accounting.composition import Spend
-from tracecloak.anonymizers.accounting.sensitivity import of_distinct_cells
+from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_one_cell
 from tracecloak.anonymizers.logs.time_bins import (
-    estimated_shares,
-    largest_noise,
-    step_borders,
-    times_in_bins,
+    bins_text,
+    time_borders,
+    times_at,
 )
 from tracecloak.anonymizers.logs.time_range import LogTime
-from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
+from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
-from tracecloak.anonymizers.rigorous.bought import in_vocabulary, known_vocabulary, within_length
+from tracecloak.anonymizers.rigorous.bought import in_vocabulary, within_length
+from tracecloak.anonymizers.rigorous.budget import Means, Sums
 from tracecloak.anonymizers.rigorous.parts import Given, Part
-from tracecloak.anonymizers.rigorous.sum_noise import laplace_sums, spend_of
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
 
 if TYPE_CHECKING:
     from tracecloak.anonymizers.logs.params import PrivateLogParams
 
-# A case counts among all and among those of its last activity.
-_CELLS_OF_CASE = 2
-
-# Chosen among a few, as the next, by the times of whole cases of three public logs at epsilon 1.
-N_SPAN_BINS = 16
-# Below so many deviations of its noise a bin of all cases is taken for empty.
-_LEAST_DEVIATIONS = 1.5
+# A bin is taken for empty unless it and the bins beside it stand out of the noise by so many
+# deviations together. Noise alone makes a far bin large now and then, but seldom three.
+_LEAST_DEVIATIONS = 2.5
 
 
 @dataclass(frozen=True)
 class CaseSpans:
-    """Cases by time from first to last event, over all and by last activity.
-
-    With k bins, bin d of all cases is cell d, and that of cases that end with activity b is
-    `(b + 1) k + d`.
+    """Cases by time from first to last event: bin d is cell d.
 
     Attributes:
-        time: When the log takes place; times are working time in its range.
+        time: When the log takes place; times are working time in its range, in ticks of its grid.
+        n_bins: See `time_borders`; None for as many as were decided.
     """
 
     time: LogTime
+    n_bins: int | None = None
     kind: ClassVar[type[ClippedCells]] = ClippedCells
 
     def count(
@@ -69,19 +59,14 @@ class CaseSpans:
         """Counts a batch."""
         traces = within_length(in_vocabulary(traces, decisions), decisions)
         traces = traces.take(np.flatnonzero(traces.lengths > 1))
-        elapsed = self.time.working_time(decisions).elapsed_us(traces.times)
-        last = traces.offsets[1:] - 1
-        spans = elapsed[last] - elapsed[traces.offsets[:-1]]
-        bins = np.searchsorted(step_borders(N_SPAN_BINS), spans, side="right")
-        rows = traces.activities[last].astype(np.int64) + 1
-        case = np.arange(traces.n_cases)
-        cells = CaseCells.of(
-            np.concatenate([case, case]),
-            np.concatenate([bins, rows * N_SPAN_BINS + bins]),
-            traces.n_cases,
-            (len(traces.vocabulary) + 1) * N_SPAN_BINS,
-        )
-        return ClippedCells.of_cases(cells, _CELLS_OF_CASE, 1)  # norm root 2: never clipped
+        grid = self.time.grid(decisions)
+        borders = time_borders(self.n_bins or decisions["bins"].spans, grid.n_ticks)
+        ticks = grid.ticks(traces.times)
+        spans = ticks[traces.offsets[1:] - 1] - ticks[traces.offsets[:-1]]
+        bins = np.searchsorted(borders, spans, side="right")
+        n = traces.n_cases
+        cells = CaseCells.of(np.arange(n), bins, n, len(borders) + 1)
+        return ClippedCells.of_cases(cells, 1, 1)  # norm 1: never clipped
 
 
 @dataclass(frozen=True)
@@ -89,113 +74,77 @@ class SpansDecision(contract.Decision):
     """What times of cases are drawn from.
 
     Attributes:
-        borders_us: int64[k-1], borders of the bins.
-        reached: float64[n, k], by last activity, the chance of each bin or a lower one; the last is
-            1.
-        longest_us: No case takes longer: the working time of the range.
+        borders: int64[k-1], borders of the bins, in ticks.
+        reached: float64[k], the chance of each bin or a lower one; the last is 1.
+        n_ticks: Each case takes less: the working time of the range.
     """
 
-    borders_us: np.ndarray
+    borders: np.ndarray
     reached: np.ndarray
-    longest_us: int
+    n_ticks: int
 
 
-def spans_noise(epsilon: Fraction, max_units: int) -> SumNoise:
-    """Returns the discrete Laplace noise on each count.
-
-    Raises:
-        UsageError: Noise so wide cannot be drawn.
-    """
-    return laplace_sums(epsilon, of_distinct_cells(_CELLS_OF_CASE, max_units))
+def changed_spans(max_units: int) -> Sensitivity:
+    """Returns what one unit changes of the counts."""
+    return of_one_cell(max_units)
 
 
 def decide_spans(
-    counted: ClippedCells,
-    vocabulary: ActivityVocabulary,
-    longest_us: int,
-    epsilon: Fraction,
-    max_units: int,
-    randomness: Randomness,
+    counted: ClippedCells, n_bins: int, n_ticks: int, noise: SumNoise, randomness: Randomness
 ) -> SpansDecision:
-    """Adds noise to all counts, and makes shares of the bins for each last activity.
-
-    As for steps (`step_durations.decide_durations`): what stands out of the noise among all cases
-    is what a last activity's own counts are drawn towards. In bins of few cases they would still
-    come to too many, because what is below 0 is cut off, so that bins of months would gain most. So
-    each bin of all activities together is brought to its share among all cases. Spends epsilon and
-    no delta.
+    """Adds noise to all counts, and makes shares of the bins; equal ones if none stands out.
 
     Args:
         counted: What `CaseSpans` counts, exactly.
-        vocabulary: The public activities.
-        longest_us: Working time of the public range.
-        epsilon: What all counts spend together.
-        max_units: Cases of one unit.
+        n_bins: See `time_borders`.
+        n_ticks: Working time of the range, in ticks.
+        noise: Of each count; made for `changed_spans`.
         randomness: The release's.
-
-    Raises:
-        UsageError: Noise so wide cannot be drawn.
     """
-    n, k = len(vocabulary), N_SPAN_BINS
-    borders = step_borders(k)
-    noise = spans_noise(epsilon, max_units)
-    noisy = noisy_counts(counted, (n + 1) * k, noise, "case span", randomness).reshape(n + 1, k)
-    deviation = math.sqrt(variance_of(noise))
-    is_possible = np.concatenate([[0], borders]) <= longest_us
-    everywhere = np.where(is_possible & (noisy[0] > _LEAST_DEVIATIONS * deviation), noisy[0], 0.0)
-    if not everywhere.any():
-        everywhere = is_possible.astype(np.float64)
-    everywhere = everywhere / everywhere.sum()
-    is_large = (noisy[1:] > largest_noise(noisy.size) * deviation) & is_possible
-    shares = estimated_shares(noisy[1:], deviation, everywhere, is_large)
-    together = np.maximum(noisy[1:].sum(axis=1), 0) @ shares
-    fitting = shares * np.divide(everywhere, together, out=np.ones(k), where=together > 0)
-    shares = np.where(fitting.any(axis=1, keepdims=True), fitting, everywhere)
-    reached = np.cumsum(shares, axis=1)
-    return SpansDecision(borders, reached / reached[:, -1:], longest_us)
+    borders = time_borders(n_bins, n_ticks)
+    k = len(borders) + 1
+    noisy = noisy_counts(counted, k, noise, "case span", randomness, is_whole=True)
+    beside = np.ones(3)
+    together, n_summed = (np.convolve(row, beside)[1:-1] for row in (noisy, np.ones(k)))
+    least = _LEAST_DEVIATIONS * math.sqrt(variance_of(noise)) * np.sqrt(n_summed)
+    kept = np.where(together > least, np.maximum(noisy, 0), 0.0)
+    if not kept.any():
+        kept = np.ones(k)
+    reached = np.cumsum(kept)
+    return SpansDecision(borders, reached / reached[-1], n_ticks)
 
 
-def sample_spans(
-    decision: SpansDecision, last: np.ndarray, case_numbers: np.ndarray, randomness: Randomness
-) -> np.ndarray:
-    """Draws how long cases of two events or more take.
+def spans_at(decision: SpansDecision, ranks: np.ndarray) -> np.ndarray:
+    """Returns int64[m], in ticks, how long cases of two events or more take.
 
     Args:
-        decision: What from.
-        last: int[m], codes of their last activities.
-        case_numbers: int64[m], distinct over the release.
-        randomness: The release's.
-
-    Returns:
-        int64[m], microseconds; never more than the longest.
+        decision: How long they do.
+        ranks: float64[m] in [0, 1), among all cases; see `times_at`.
     """
-    words = randomness.words("span of a case", cell_numbers(case_numbers))
-    # The rows lie one after the other, each ending at a whole number.
-    ends = (decision.reached + np.arange(len(decision.reached))[:, None]).ravel()
-    chance = np.minimum(uniform(words[:, 0]), 1 - 1e-9)
-    bins = np.searchsorted(ends, last + chance, side="right") - last.astype(np.int64) * N_SPAN_BINS
-    return times_in_bins(bins, decision.borders_us, decision.longest_us, uniform(words[:, 1]))
+    nowhere = np.zeros(len(ranks), np.int64)
+    reached = decision.reached[None]
+    return times_at(reached, nowhere, decision.borders, decision.n_ticks, ranks)
 
 
-def spans_part(params: PrivateLogParams, weight: Fraction) -> Part:
+def spans_part(params: PrivateLogParams, share: Fraction) -> Part:
     """Returns the part of `private-log`."""
-    units = params.max_units
+    changed = changed_spans(params.max_units)
 
-    def spends(epsilon: Fraction, delta: Fraction) -> tuple[Spend, ...]:
-        return (spend_of("spans", epsilon, delta, spans_noise(epsilon, units)),)
-
-    def sentence(epsilon: Fraction, delta: Fraction) -> str:
-        within = laplace_interval(Fraction(*spans_noise(epsilon, units).scale))
-        return f"counts cases by time from first to last event, each within {within:,} (95 %)"
+    def sentence(means: Means) -> str:
+        within = means["spans"].noise(changed).half_width
+        return (
+            f"counts cases by time from first to last event, in {bins_text(None)}, each within "
+            f"{within:,} (95 %)"
+        )
 
     def decide(given: Given) -> SpansDecision:
         return decide_spans(
             given.statistics["spans"],
-            known_vocabulary(params.words, given.decisions),
-            params.log_time.working_time(given.decisions).total_us,
-            given.epsilon,
-            units,
+            given.decisions["bins"].spans,
+            params.log_time.grid(given.decisions).n_ticks,
+            given.means["spans"].noise(changed),
             given.randomness,
         )
 
-    return Part("spans", weight, spends, sentence, decide, {"spans": CaseSpans(params.log_time)})
+    needs = (Sums("spans", share, changed),)
+    return Part("spans", needs, sentence, decide, {"spans": CaseSpans(params.log_time)})

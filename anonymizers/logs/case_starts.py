@@ -2,10 +2,9 @@
 
 Each case counts once by the local date of its first event and once by the local hour of the week. A
 start out of the range or out of working hours counts as the next working moment in it, or the last.
-So one case changes all counts by 2 in total, whatever they are added up to, and discrete Laplace
-noise of scale 2 / epsilon on each covers it (Dwork, McSherry, Nissim and Smith 2006; Ghosh,
-Roughgarden and Sundararajan 2009). Which counts are added up depends on the noisy number of cases
-and on the noise only.
+So one case changes two counts by 1 each, whatever they are added up to: exact discrete noise on
+each covers it. Which counts are added up depends on the noisy number of cases and on the noise
+only.
 
 A start is drawn as if each hour had a rate of its own that date and hour of the week multiply up
 to: what the two histograms say of each other, and no more, is not kept.
@@ -20,14 +19,12 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from tracecloak.anonymizers import contract
-from tracecloak.anonymizers.accounting.calibration import laplace_interval
-from tracecloak.anonymizers.accounting.composition import Spend
-from tracecloak.anonymizers.accounting.sensitivity import of_distinct_cells
+from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_distinct_cells
 from tracecloak.anonymizers.logs.time_range import LogTime
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_sums, variance_of
+from tracecloak.anonymizers.rigorous.budget import Means, Sums
 from tracecloak.anonymizers.rigorous.parts import Given, Part
-from tracecloak.anonymizers.rigorous.sum_noise import laplace_sums, spend_of
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.working_time import HOURS_OF_WEEK, WorkingTime
 from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
@@ -40,10 +37,10 @@ _HOURS_OF_BLOCK = 6
 _WORKDAYS = 5
 # Days that a count by date is about: a day, a week, 4, 13 and 52 weeks.
 _BUCKET_DAYS = (1, 7, 28, 91, 364)
-# Least noisy number of cases a cell, in scales of the noise, at which a histogram is fine enough.
-# Noise of scale b on n cells moves shares of N cases by up to n b / 2N in total variation: 1/8 for
-# dates, and 1/4 for hours, of which many are empty and soon found to be. Chosen among powers of 2
-# by the distance of drawn starts from those of the Sepsis and CoSeLoG logs.
+# Least noisy number of cases a cell, in mean sizes of the noise, for a histogram to be fine enough.
+# Noise of mean size b on n cells moves shares of N cases by up to n b / 2N in total variation: 1/8
+# for dates, and 1/4 for hours, of which many are empty and soon found to be. Chosen among powers of
+# 2 by the distance of drawn starts from those of the Sepsis and CoSeLoG logs.
 _LEAST_CASES_BY_DATE = 4
 _LEAST_CASES_BY_HOUR = 2
 # A case has one in either histogram.
@@ -99,44 +96,34 @@ class StartsDecision(contract.Decision):
     rates: np.ndarray
 
 
-def starts_noise(epsilon: Fraction, max_units: int) -> SumNoise:
-    """Returns the discrete Laplace noise on each count of starts.
-
-    Raises:
-        UsageError: Noise so wide cannot be drawn.
-    """
-    return laplace_sums(epsilon, of_distinct_cells(_CELLS_OF_CASE, max_units))
+def changed_starts(max_units: int) -> Sensitivity:
+    """Returns what one unit changes of the counts of both histograms."""
+    return of_distinct_cells(_CELLS_OF_CASE, max_units)
 
 
 def decide_starts(
     counted: ClippedCells,
     time: WorkingTime,
     n_cases_noisy: float,
-    epsilon: Fraction,
-    max_units: int,
+    noise: SumNoise,
     randomness: Randomness,
 ) -> StartsDecision:
     """Adds noise to the counts of buckets and hours that are large enough, and smooths them.
 
     The buckets are the shortest, and the cells of the week the finest, of which the noisy number of
-    cases gives each at least 4 and 2 times the scale of the noise; else the coarsest. So of a
+    cases gives each at least 4 and 2 times the mean size of the noise; else the coarsest. So of a
     typical count the noise leaves something, and of what it does not, the coarser counts decide
     (`backed_off`, from coarse to fine; without any, cases start evenly over the working time).
-    Cells without working time are not counted. Spends epsilon and no delta.
+    Cells without working time are not counted.
 
     Args:
         counted: What `CaseStarts` counts, exactly.
         time: The range and its working time; public or paid for.
         n_cases_noisy: Number of cases, noisy and paid for elsewhere; of any sign.
-        epsilon: What both histograms spend together.
-        max_units: Cases of one unit.
+        noise: Of each count; made for `changed_starts`.
         randomness: The release's.
-
-    Raises:
-        UsageError: Noise so wide cannot be drawn.
     """
-    noise = starts_noise(epsilon, max_units)
-    cases = n_cases_noisy * noise.scale[1] / noise.scale[0]  # in scales of the noise
+    cases = n_cases_noisy / noise.mean_size
     counts = counted.dense(np.arange(time.n_days + HOURS_OF_WEEK))
     begins, ends = time.slots_us
     slot_day, slot_hour = time.days_and_hours(begins)
@@ -211,8 +198,8 @@ def _noisy_shares(
     n_cells = int(wanted.max()) + 1
     open_cells = np.bincount(wanted, open_us, n_cells)
     domain = np.flatnonzero(open_cells)
-    sums = np.bincount(wanted, counts, n_cells)[domain]
-    noisy = noisy_sums(sums, noise, purpose, domain, randomness)
+    sums = np.bincount(wanted, counts, n_cells)[domain].astype(np.int64) * noise.units
+    noisy = noisy_sums(sums, noise, purpose, domain, randomness) / noise.units
     variance = variance_of(noise)
 
     shares = open_cells[domain] / open_cells.sum()
@@ -261,23 +248,22 @@ def sample_starts(
     return begins[slot] + below(words[:, 1], lengths[slot])
 
 
-def starts_part(params: PrivateLogParams, weight: Fraction) -> Part:
+def starts_part(params: PrivateLogParams, share: Fraction) -> Part:
     """Returns the part of `private-log`."""
-    units = params.max_units
+    changed = changed_starts(params.max_units)
 
-    def spends(epsilon: Fraction, delta: Fraction) -> tuple[Spend, ...]:
-        return (spend_of("starts", epsilon, delta, starts_noise(epsilon, units)),)
-
-    def sentence(epsilon: Fraction, delta: Fraction) -> str:
-        within = laplace_interval(Fraction(*starts_noise(epsilon, units).scale))
+    def sentence(means: Means) -> str:
         return (
             "counts starts by date and by hour of the week, in buckets as wide as the number of "
-            f"cases asks for; each within {within:,} cases (95 %)"
+            f"cases asks for; each within {means['starts'].noise(changed).half_width:,} cases "
+            "(95 %)"
         )
 
     def decide(given: Given) -> StartsDecision:
         time, n_cases = params.log_time.working_time(given.decisions), given.decisions["sizes"]
         counted: ClippedCells = given.statistics["starts"]
-        return decide_starts(counted, time, n_cases, given.epsilon, units, given.randomness)
+        noise = given.means["starts"].noise(changed)
+        return decide_starts(counted, time, n_cases, noise, given.randomness)
 
-    return Part("starts", weight, spends, sentence, decide, {"starts": CaseStarts(params.log_time)})
+    needs = (Sums("starts", share, changed),)
+    return Part("starts", needs, sentence, decide, {"starts": CaseStarts(params.log_time)})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -13,27 +13,29 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers import contract
-from tracecloak.anonymizers.logs.attributes import UNITS, attribute_part
+from tracecloak.anonymizers.logs.attributes import attribute_part
 from tracecloak.anonymizers.logs.case_spans import spans_part
 from tracecloak.anonymizers.logs.case_starts import starts_part
+from tracecloak.anonymizers.logs.granularity import granularity_part
 from tracecloak.anonymizers.logs.sizes import sizes_part
 from tracecloak.anonymizers.logs.step_durations import (
-    DEFAULT_BINS,
     durations_part,
     excess_of_durations,
     most_names_of_durations,
     steps_clip_part,
 )
-from tracecloak.anonymizers.logs.time_bins import MIN_BINS
+from tracecloak.anonymizers.logs.time_bins import MIN_BINS, MOST_BINS, TimeBins, n_bins_of
 from tracecloak.anonymizers.logs.time_range import LogTime, TimeRange, time_range_part
 from tracecloak.anonymizers.rigorous.bought import (
     known_vocabulary,
     length_part,
     vocabulary_part,
 )
+from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance, Budget
+from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE
 from tracecloak.anonymizers.rigorous.names import ListedParams
-from tracecloak.anonymizers.rigorous.params import BOUGHT_SHARE, Exact
-from tracecloak.anonymizers.rigorous.parts import Part
+from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE, Exact
+from tracecloak.anonymizers.rigorous.parts import Part, budget_of_parts
 from tracecloak.anonymizers.variants.generator import (
     Domain,
     VariantGenerator,
@@ -42,6 +44,7 @@ from tracecloak.anonymizers.variants.generator import (
 )
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.attributes import Attribute, Declarations, declared
+from tracecloak.schemas.events.time_grid import Granularity
 from tracecloak.schemas.events.working_time import WorkingCalendar
 from tracecloak.schemas.plugins import Plugins
 
@@ -56,6 +59,7 @@ GENERATORS: Plugins[VariantGenerator] = Plugins(
         "markov-log": "tracecloak.anonymizers.variants.markov:MarkovVariants",
         "markov-log-pure": "tracecloak.anonymizers.variants.markov:MarkovVariantsPure",
         "hybrid-log": "tracecloak.anonymizers.variants.hybrid:HybridVariants",
+        "joint-variants": "tracecloak.anonymizers.variants.joint_variants:JointVariants",
     },
     make=lambda kind: kind(),
 )
@@ -63,8 +67,6 @@ GENERATORS: Plugins[VariantGenerator] = Plugins(
 # The rounds: what is known of the log before anything else is counted, the clip, and the log.
 KNOWN, CLIP, LOG = ROUNDS = ("known", "clip", "log")
 
-# Shares are decimals of so many places, so that every part's epsilon is a finite decimal.
-_PLACES = 10**6
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _HOURS = re.compile(r"^(\d{1,2})-(\d{1,2})$")
 
@@ -117,23 +119,28 @@ class PrivateLogParams(ListedParams):
     """Hours between which it is done, such as 8-18; by default all."""
     holidays: Annotated[tuple[str, ...], pydantic.BeforeValidator(_texts)] = ()
     """Dates without work, such as 2026-12-25; by default none."""
-    n_duration_bins: int = Field(DEFAULT_BINS, ge=MIN_BINS, le=200)
-    """Bins of the time between two events: none, below a second, evenly in the logarithm, from ten
-    years on. More are finer and have more noise."""
+    granularity: Granularity | None = None
+    """How fine stamps are, public: second, minute, hour or day. All that are released are whole
+    multiples of it by the clock of calendar_time_zone. By default it is bought."""
+    n_duration_bins: int | None = Field(None, ge=MIN_BINS, le=200)
+    """Bins of the time between two events: none, then evenly in the logarithm up to the length of
+    the range. More are finer and have more noise. By default 12 to 48, by the noisy number of
+    cases."""
     l2_clip: Exact | None = Field(None, ge=1, le=100_000)
-    """Largest L2 norm of one case's counts of steps and of values, public; without it, a quantile
-    of the norms is bought. Noise is proportional to it."""
-    clip_quantile: Exact = Field(Decimal("0.5"), gt=0, lt=1, decimal_places=3)
-    """Share of the cases whose norm the bought clip shall reach; others weigh less."""
+    """Largest L2 norm of one case's counts of steps and of values, public; a case beyond it weighs
+    less. Without it, one is bought that takes about as much from the counts as noise adds, with a
+    twentieth of what they have. Noise is proportional to it."""
     attributes: Declarations = Field(default_factory=dict)
     """Attributes to release, by name, each with all its values or its bounds; a name that begins
     with case: is one of the case. By default none is released."""
     budget_split: Annotated[dict[str, Exact], pydantic.BeforeValidator(_weights)] = Field(
         default_factory=dict
     )
-    """Weights of the parts, as a flag also variants=0.5,starts=0.2. By default variants 0.42,
-    durations (between events) 0.28, spans (of whole cases) 0.1, starts 0.1, sizes 0.05, attributes
-    (all together) 0.2, and bought (each thing that is not public) 0.05."""
+    """Weights of the parts, as a flag also variants=0.5,starts=0.2. By default variants 0.35,
+    durations (between events) 0.35, spans (of whole cases) 0.15, starts 0.15, sizes 0.02,
+    attributes (all together) 0.2, and where they are bought, granularity 0.02 and vocabulary 0.15.
+    With delta 0 they divide epsilon, else a Gaussian budget. A bought length takes 0.02 of epsilon,
+    and a bought range of time 0.05."""
 
     @pydantic.field_validator("first_date", "last_date", mode="before")
     @classmethod
@@ -162,10 +169,11 @@ class PrivateLogParams(ListedParams):
             _ = self.log_time
         except UsageError as error:
             raise ValueError(str(error)) from None
-        if self.shares["variants"][0] < self.budget[0] / 1000:
+        weights = {kind.split: self.split[kind.split] for kind in KINDS if kind.split}
+        if weights["variants"] < sum(weights.values(), Fraction(0)) / 1000:
             raise ValueError("budget_split leaves too little for the variants: raise their weight")
         if self.n_words is not None and self.is_timed:
-            if excess := excess_of_durations(self.n_words, self.n_duration_bins):
+            if excess := excess_of_durations(self.n_words, self.most_bins):
                 raise ValueError(excess)
         if excess := excess_of_names(self.generator, self.n_words):
             raise ValueError(excess)
@@ -192,6 +200,8 @@ class PrivateLogParams(ListedParams):
         if self.variants == "auto":
             if self.delta == 0:
                 return GENERATORS["privtree"]
+            if self.is_timed:
+                return GENERATORS["joint-variants"]  # what auto does beside other counts
             from tracecloak.anonymizers.variants.auto import AutoVariants  # lazy, as those are
 
             return AutoVariants()
@@ -200,9 +210,22 @@ class PrivateLogParams(ListedParams):
     @property
     def most_names(self) -> int | None:
         """Activities, OTHER included, that all parts can count by; None: any number."""
-        durations = most_names_of_durations(self.n_duration_bins) if self.is_timed else None
+        durations = most_names_of_durations(self.most_bins) if self.is_timed else None
         known = [most for most in (self.generator.most_names, durations) if most is not None]
         return min(known, default=None)
+
+    @property
+    def most_bins(self) -> int:
+        """Bins of the time between two events that there can be."""
+        return self.n_duration_bins or MOST_BINS
+
+    def time_bins(self, n_cases: int) -> TimeBins:
+        """Returns how many bins times are counted in, for a noisy number of cases."""
+        means = self.spending.means
+        steps, spans = (
+            n_bins_of(n_cases, means[name], self.max_units) for name in ("durations", "spans")
+        )
+        return TimeBins(self.n_duration_bins or steps, spans)
 
     @property
     def log_time(self) -> LogTime:
@@ -224,7 +247,7 @@ class PrivateLogParams(ListedParams):
         span = None
         if self.first_date is not None and self.last_date is not None:
             span = TimeRange.of_dates(self.first_date, self.last_date, self.calendar_time_zone)
-        return LogTime(calendar, span)
+        return LogTime(calendar, span, self.granularity)
 
     @property
     def declared(self) -> tuple[Attribute, ...]:
@@ -237,84 +260,89 @@ class PrivateLogParams(ListedParams):
         return self.is_timed and self.delta > 0 and self.l2_clip is None
 
     @property
+    def clip_share(self) -> Fraction:
+        """Of what counts that are clipped have, the share that the choice of the clip takes."""
+        return RANKS_SHARE if self.buys_clip else Fraction(0)
+
+    @property
     def public_clip_units(self) -> int | None:
         """The clip where it is public: an L2 norm in lattice steps; None at delta 0 as well."""
         return None if self.l2_clip is None else int(Fraction(self.l2_clip) * UNITS)
 
     @property
+    def split(self) -> dict[str, Fraction]:
+        """The weights in effect."""
+        return {**default_split(), **{n: Fraction(w) for n, w in self.budget_split.items()}}
+
+    @property
     def parts(self) -> tuple[Part, ...]:
-        """What epsilon is divided among, and in which rounds."""
-        split = {**default_split(), **{n: Fraction(w) for n, w in self.budget_split.items()}}
-        made = (part for kind in KINDS for part in kind.parts(self, split[kind.split]))
+        """What the budget is divided among, and in which rounds."""
+        split = self.split
+        made = (
+            part for kind in KINDS for part in kind.parts(self, split.get(kind.split, Fraction(0)))
+        )
         return tuple(replace(part, round=part.round or LOG) for part in made)
 
     @property
     def bought(self) -> tuple[str, ...]:
         """What is not public, by the names of its parts."""
-        kinds = (kind for kind in KINDS if kind.split == BOUGHT)
+        kinds = (kind for kind in KINDS if kind.is_bought)
         return tuple(part.name for kind in kinds for part in kind.parts(self, Fraction(1)))
 
     @property
-    def shares(self) -> dict[str, tuple[Fraction, Fraction]]:
-        """(epsilon, delta) of each part; they add up to those of the release exactly.
+    def spending(self) -> Budget:
+        """What each need may spend."""
+        return budget_of_parts(self.parts, *self.budget)
 
-        Of delta, parts that need none have 0. Where no part does, it is spent on the variants.
-        """
-        epsilon, delta = self.budget
-        parts = self.parts
-        weights = {part.name: part.weight for part in parts}
-        if not self.is_timed:  # weights are shares then
-            weights["variants"] += 1 - sum(weights.values(), Fraction(0))
-        share = _rounded(weights)
-        takers = {part.name: share[part.name] for part in parts if part.takes_delta}
-        of_delta = _rounded(takers or {"variants": share["variants"]})
-        return {
-            name: (epsilon * own, delta * of_delta.get(name, Fraction(0)))
-            for name, own in share.items()
-        }
+    @property
+    def for_names(self) -> Allowance:
+        """What the choice of the activities may spend where they are bought."""
+        return self.spending.means["vocabulary"]
+
+
+Parts = Callable[[PrivateLogParams, Fraction], tuple[Part, ...]]
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Parts that have one weight in `budget_split`.
+    """Parts that have one weight in `budget_split`, or choices, which have none.
 
     Attributes:
-        split: Its name there.
-        weight: By default.
         parts: Those that parameters have, given the weight.
+        split: Its name there; empty for choices.
+        weight: By default.
+        is_bought: Whether it is about something that could be public.
     """
 
-    split: str
-    weight: Fraction
-    parts: Callable[[PrivateLogParams, Fraction], tuple[Part, ...]]
+    parts: Parts
+    split: str = ""
+    weight: Fraction = Fraction(0)
+    is_bought: bool = False
 
 
-def _where(
-    holds: Callable[[PrivateLogParams], bool], part: Callable[[PrivateLogParams, Fraction], Part]
-) -> Callable[[PrivateLogParams, Fraction], tuple[Part, ...]]:
-    return lambda params, weight: (part(params, weight),) if holds(params) else ()
+def _choice(holds: Callable[[PrivateLogParams], bool], part: Callable[..., Part]) -> Kind:
+    return Kind(lambda params, _: (part(params),) if holds(params) else (), is_bought=True)
 
 
-def _timed(
-    part: Callable[[PrivateLogParams, Fraction], Part],
-) -> Callable[[PrivateLogParams, Fraction], tuple[Part, ...]]:
-    return _where(lambda params: params.is_timed, part)
+def _timed(part: Callable[[PrivateLogParams, Fraction], Part]) -> Parts:
+    return lambda params, weight: (part(params, weight),) if params.is_timed else ()
 
 
-def _bought(
-    holds: Callable[[PrivateLogParams], bool], part: Callable[[PrivateLogParams, Fraction], Part]
-) -> Kind:
-    return Kind(BOUGHT, BOUGHT_SHARE, _where(holds, part))
-
-
-def _vocabulary(params: PrivateLogParams, weight: Fraction) -> Part:
+def _vocabulary(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
+    if params.vocabulary is not None:
+        return ()
     of_unit = params.max_activities, params.max_units
-    return vocabulary_part(*of_unit, "", weight, KNOWN, params.most_names)
+    return (vocabulary_part(*of_unit, "", weight, KNOWN, params.most_names),)
 
 
-def _length(params: PrivateLogParams, weight: Fraction) -> Part:
+def _granularity(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
+    is_bought = params.is_timed and params.granularity is None
+    return (granularity_part(params, weight, KNOWN),) if is_bought else ()
+
+
+def _length(params: PrivateLogParams) -> Part:
     quantile = Fraction(params.length_quantile)
-    return length_part(quantile, params.max_units, "does not exceed", weight, KNOWN)
+    return length_part(quantile, params.max_units, "does not exceed", KNOWN)
 
 
 def _variants(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
@@ -322,52 +350,51 @@ def _variants(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
         length = params.max_trace_length or decisions["length"].max_trace_length
         return Domain(known_vocabulary(params.words, decisions), length, params.max_units)
 
-    if not params.is_timed:
-        weight = Fraction(0)  # and then what the others leave
-    part = variants_part(params.generator, domain_of, params.max_units, weight)
+    if not params.is_timed:  # all that a vocabulary leaves
+        weight = 1 - VOCABULARY_SHARE
+    of_log = params.max_units, params.max_trace_length, weight
+    part = variants_part(params.generator, domain_of, *of_log)
     return (replace(part, round=LOG),)
+
+
+def _durations(params: PrivateLogParams, weight: Fraction) -> Part:
+    return durations_part(params, weight * (1 - params.clip_share))
 
 
 def _attributes(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
     each = weight / max(len(params.declared), 1)
-    return tuple(attribute_part(attribute, params, each) for attribute in params.declared)
+    return tuple(
+        attribute_part(a, params, each if a.is_of_case else each * (1 - params.clip_share))
+        for a in params.declared
+    )
 
 
-BOUGHT = "bought"
+def _clip(params: PrivateLogParams) -> Part:
+    of_events = sum(not attribute.is_of_case for attribute in params.declared)
+    weight = params.split["durations"]
+    weight += params.split["attributes"] * of_events / max(len(params.declared), 1)
+    return steps_clip_part(params, weight * params.clip_share)
+
+
 # All that a release can have.
 KINDS: tuple[Kind, ...] = (
-    _bought(lambda params: params.vocabulary is None, _vocabulary),
-    _bought(lambda params: params.max_trace_length is None, _length),
-    _bought(
+    Kind(_vocabulary, "vocabulary", VOCABULARY_SHARE, is_bought=True),
+    _choice(lambda params: params.max_trace_length is None, _length),
+    _choice(
         lambda params: params.is_timed and params.first_date is None,
-        lambda params, weight: time_range_part(params, weight, KNOWN),
+        lambda params: time_range_part(params, KNOWN),
     ),
-    _bought(lambda params: params.buys_clip, steps_clip_part),
-    Kind("sizes", Fraction(5, 100), _timed(lambda params, own: sizes_part(params, own, KNOWN))),
-    Kind("variants", Fraction(42, 100), _variants),
-    Kind("durations", Fraction(28, 100), _timed(durations_part)),
-    Kind("spans", Fraction(10, 100), _timed(spans_part)),
-    Kind("starts", Fraction(10, 100), _timed(starts_part)),
-    Kind("attributes", Fraction(20, 100), _attributes),
+    Kind(_granularity, "granularity", Fraction(2, 100), is_bought=True),
+    _choice(lambda params: params.buys_clip, _clip),
+    Kind(_timed(lambda params, own: sizes_part(params, own, KNOWN)), "sizes", Fraction(2, 100)),
+    Kind(_variants, "variants", Fraction(35, 100)),
+    Kind(_timed(_durations), "durations", Fraction(35, 100)),
+    Kind(_timed(spans_part), "spans", Fraction(15, 100)),
+    Kind(_timed(starts_part), "starts", Fraction(15, 100)),
+    Kind(_attributes, "attributes", Fraction(20, 100)),
 )
 
 
 def default_split() -> dict[str, Fraction]:
     """Returns the weights in `budget_split` where none are given, relative to each other."""
-    return {kind.split: kind.weight for kind in KINDS}
-
-
-def _rounded(weights: Mapping[str, Fraction]) -> dict[str, Fraction]:
-    """The shares that weights stand for, rounded down but for that of one part; they sum to 1.
-
-    That is the variants, or without them the last. None is 0, so long as no weight is below a
-    millionth of all together.
-    """
-    total = sum(weights.values(), Fraction(0))
-    rest = "variants" if "variants" in weights else list(weights)[-1]
-    shares = {
-        name: Fraction(max(int(weight / total * _PLACES), 1), _PLACES)
-        for name, weight in weights.items()
-        if name != rest
-    }
-    return {**shares, rest: 1 - sum(shares.values(), Fraction(0))}
+    return {kind.split: kind.weight for kind in KINDS if kind.split}

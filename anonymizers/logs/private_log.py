@@ -3,9 +3,9 @@
 Nothing of any case is copied. Variants come from a generator (anonymizers.variants.generator), as
 many cases of them as a noisy number says; starts from noisy histograms over calendar buckets, the
 times between events from noisy histograms by pair of activities, attributes from noisy marginals by
-activity. Each spends its own share of epsilon and delta, and so does whatever is not public and
-must be chosen on the log: vocabulary, length, range of time, clip. Given the variants, times and
-attributes are drawn independently of each other: what they have in common is not kept.
+activity. Each has its own share of the budget, and so has whatever is not public and must be chosen
+on the log: vocabulary, length, range of time, granularity of stamps, clip. Given the variants,
+times and attributes are drawn independently of each other: what they have in common is not kept.
 
 Three rounds: what is bought without looking at anything else, with the number of cases; the clip;
 and everything that is released.
@@ -23,8 +23,9 @@ from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.logs.attributes import attribute_of_traces, part_name
-from tracecloak.anonymizers.logs.generated_times import timed
-from tracecloak.anonymizers.logs.params import LOG, ROUNDS, PrivateLogParams
+from tracecloak.anonymizers.logs.generated_times import drawn_steps, sums_of_cases, timed
+from tracecloak.anonymizers.logs.params import KNOWN, LOG, ROUNDS, PrivateLogParams
+from tracecloak.anonymizers.logs.step_sums import StepSums, decide_step_sums
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM
 from tracecloak.anonymizers.rigorous.bought import known_vocabulary
@@ -35,7 +36,6 @@ from tracecloak.anonymizers.rigorous.parts import (
     decided,
     rounds_of,
     sentences_of,
-    spends_of,
 )
 from tracecloak.anonymizers.variants.generator import fitting, log_of
 from tracecloak.schemas.events.attributes import Attribute
@@ -44,6 +44,9 @@ from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.published.yields import Yield
+
+# About so many events are made to see what the times of steps come to.
+_EVENTS_TO_SUM = 200_000
 
 
 def unfolded(decisions: contract.Decisions) -> dict[str, Any]:
@@ -131,7 +134,7 @@ class PrivateLog(contract.Anonymizer):
         Raises:
             UsageError: Noise as wide as some part may need cannot be drawn.
         """
-        return spends_of(params.parts, params.shares)
+        return params.spending.spends()
 
     def guarantee(self, params: PrivateLogParams) -> Guarantee:
         """Returns the promise."""
@@ -151,7 +154,7 @@ class PrivateLog(contract.Anonymizer):
 
     def explain(self, params: PrivateLogParams) -> tuple[str, ...]:
         """Returns a sentence for each part, and the error to expect."""
-        return sentences_of(params.parts, params.shares)
+        return sentences_of(params.parts, params.spending)
 
     def requires(self, round_name: str, params: PrivateLogParams) -> Mapping[str, contract.Counter]:
         """Returns the counters of a round."""
@@ -168,7 +171,9 @@ class PrivateLog(contract.Anonymizer):
     ) -> PartsDecision:
         """Decides a round."""
         known = unfolded(decisions)
-        made = decided(params.parts, round_name, params.shares, statistics, known, randomness)
+        made = decided(params.parts, round_name, params.spending, statistics, known, randomness)
+        if round_name == KNOWN and params.is_timed:
+            made["bins"] = params.time_bins(made["sizes"])
         if round_name == LOG:
             variants: ReleasedVariants = made["variants"]
             found = variants.n_cases
@@ -176,6 +181,8 @@ class PrivateLog(contract.Anonymizer):
             sized = fitting(variants.resized(wanted), params.max_cases)
             n_cases = sized.n_cases or wanted
             made["variants"] = sized
+            if params.is_timed:
+                made["step_sums"] = _step_sums({**known, **made}, params, randomness)
             made["case_share"] = min(1.0, found / n_cases) if n_cases else 1.0
         return PartsDecision(made)
 
@@ -207,8 +214,8 @@ class PrivateLog(contract.Anonymizer):
             return traces
         cases = np.arange(piece, variants.n_cases, n_pieces, dtype=np.int64)
         traces = traces.recode(known_vocabulary(params.words, drawn))
-        times = drawn["starts"], drawn["durations"], drawn["spans"]
-        traces = timed(traces, cases, *times, randomness)
+        times = drawn["starts"], drawn["durations"], drawn["spans"], drawn["step_sums"]
+        traces = timed(traces, cases, params.log_time.grid(drawn), *times, randomness)
         values = {
             attribute.name: attribute_of_traces(
                 drawn[part_name(attribute)], attribute, traces, cases, randomness
@@ -216,3 +223,17 @@ class PrivateLog(contract.Anonymizer):
             for attribute in params.declared
         }
         return replace(traces, attributes=values)
+
+
+def _step_sums(
+    decisions: contract.Decisions, params: PrivateLogParams, randomness: Randomness
+) -> StepSums:
+    """What the steps of some cases come to that are like those that will be released."""
+    variants: ReleasedVariants = decisions["variants"]
+    n_events = int((variants.counts * np.diff(variants.offsets)).sum())
+    some = log_of(variants, 0, max(n_events // _EVENTS_TO_SUM, 1), randomness)
+    some = some.recode(known_vocabulary(params.words, decisions))
+    # Of a small log each case several times.
+    some = some.take(np.tile(np.arange(some.n_cases), max(_EVENTS_TO_SUM // max(n_events, 1), 1)))
+    steps = drawn_steps(some, np.arange(some.n_cases), decisions["durations"], randomness)
+    return decide_step_sums(sums_of_cases(steps, some)[some.lengths > 1])

@@ -1,10 +1,10 @@
 """How long steps take: noisy histograms by pair of activities, and draws from them.
 
 A step is an event and its predecessor in the case. Its time, in working time if there is a
-calendar, falls into public bins: exactly zero, below a second, evenly in the logarithm up to ten
-years, and beyond. A case is the vector of its steps counted twice over: by source, target and bin,
-and by target and bin. The second says more of a target than the sum over its sources does, whose
-noise is that of as many cells as there are activities.
+calendar and in ticks of the grid of stamps, falls into public bins: exactly zero, and evenly in the
+logarithm up to the length of the range (`time_bins`). A case is the vector of its steps counted
+twice over: by source, target and bin, and by target and bin. The second says more of a target than
+the sum over its sources does, whose noise is that of as many cells as there are activities.
 
 With delta the vector of both is scaled down to a public or privately chosen L2 norm, on a lattice
 and exactly (schemas.statistics.clipped_cells), and gets discrete Gaussian noise. Without, cases
@@ -27,53 +27,46 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from tracecloak.anonymizers import contract
-from tracecloak.anonymizers.accounting.composition import Spend
-from tracecloak.anonymizers.accounting.sensitivity import of_clipped_cells, of_count, of_steps
+from tracecloak.anonymizers.accounting.sensitivity import (
+    Sensitivity,
+    of_clipped_cells,
+    of_count,
+    of_steps,
+)
 from tracecloak.anonymizers.logs.time_bins import (
+    bins_text,
     estimated_shares,
     largest_noise,
-    step_borders,
-    times_in_bins,
+    time_borders,
+    times_at,
 )
 from tracecloak.anonymizers.logs.time_range import LogTime
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
 from tracecloak.anonymizers.rigorous.bought import (
-    clip_part,
     in_vocabulary,
     known_vocabulary,
-    largest_clip,
-    norm_grid,
     within_length,
 )
+from tracecloak.anonymizers.rigorous.budget import UNITS, Means
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS, too_many_names
+from tracecloak.anonymizers.rigorous.clip_by_rank import rank_of_clip
+from tracecloak.anonymizers.rigorous.clips import clip_part, clipped_need, norm_grid
 from tracecloak.anonymizers.rigorous.parts import Given, Part
-from tracecloak.anonymizers.rigorous.sum_noise import gaussian_sums, laplace_sums, spend_of
+from tracecloak.schemas.events.time_grid import TimeGrid
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.events.working_time import WorkingTime
 from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
 from tracecloak.schemas.statistics.clipped_flows import CaseNorms
 
 if TYPE_CHECKING:
     from tracecloak.anonymizers.logs.params import PrivateLogParams
 
-UNITS = 1024
-"""Lattice steps of one occurrence where cases are clipped."""
-
-DURATION_CLIP_QUANTILE = Fraction(1, 2)
-"""Share of the cases whose norm a bought clip shall reach.
-
-Like the next two it is public, and was chosen on the Sepsis and CoSeLoG logs at epsilon 0.38 and
-delta 4e-7, by the error of the bins and of the cases' durations.
-"""
-
-DEFAULT_BINS = 16
+# What noise counts for beside what clipping takes: much, since only the shares of the bins of each
+# pair are made of the sums, and these clipping hardly biases.
+_WEIGHT_OF_NOISE = 8
 # Below so many deviations of its noise a bin of the whole log is taken for empty.
 _LEAST_DEVIATIONS = 3
-
-# Events whose distributions are gathered at a time.
-_CHUNK = 1 << 15
 
 
 def n_cells_of(n_names: int, n_bins: int) -> int:
@@ -98,27 +91,21 @@ def whole_norm(max_trace_length: int) -> int:
     return int(of_steps(max_trace_length).l1)
 
 
-def durations_noise(
-    epsilon: Fraction, delta: Fraction, clip_units: int, max_units: int
-) -> SumNoise:
-    """Returns the noise of each sum.
+def changed_durations(clip_units: int, max_units: int, *, is_pure: bool) -> Sensitivity:
+    """Returns what one unit changes of the sums, in lattice steps.
 
     Args:
-        epsilon: What all sums spend together.
-        delta: Likewise; 0 for discrete Laplace noise on whole counts.
         clip_units: Largest norm of a case: with delta in L2, in lattice steps of which UNITS are an
             occurrence; without in L1, see `whole_norm`.
         max_units: Cases of one unit.
-
-    Raises:
-        UsageError: Noise so wide cannot be drawn.
+        is_pure: Whether delta is 0.
     """
-    if delta == 0:
-        return laplace_sums(epsilon, of_count(clip_units).of_cases(max_units))
-    return gaussian_sums(epsilon, delta, of_clipped_cells(clip_units, max_units), UNITS)
+    if is_pure:
+        return of_count(clip_units).of_cases(max_units)
+    return of_clipped_cells(clip_units, max_units)
 
 
-def cells_of_steps(traces: TraceBatch, time: WorkingTime, borders_us: np.ndarray) -> CaseCells:
+def cells_of_steps(traces: TraceBatch, grid: TimeGrid, borders: np.ndarray) -> CaseCells:
     """Returns each case's vector.
 
     With n names and k bins the cell of a step from a to b in bin d is `(a n + b) k + d`, and that
@@ -126,13 +113,13 @@ def cells_of_steps(traces: TraceBatch, time: WorkingTime, borders_us: np.ndarray
 
     Args:
         traces: Complete cases, in the public vocabulary.
-        time: In which the steps' times are measured; what is out of its range takes no time.
-        borders_us: int64[k-1], see `step_borders`.
+        grid: In which the steps' times are measured; what is out of its range takes no time.
+        borders: int64[k-1], see `time_borders`.
     """
-    n, k = len(traces.vocabulary), len(borders_us) + 1
-    elapsed = time.elapsed_us(traces.times)
+    n, k = len(traces.vocabulary), len(borders) + 1
+    ticks = grid.ticks(traces.times)
     step = np.flatnonzero(~traces.is_first)
-    bins = np.searchsorted(borders_us, elapsed[step] - elapsed[step - 1], side="right")
+    bins = np.searchsorted(borders, ticks[step] - ticks[step - 1], side="right")
     target = traces.activities[step].astype(np.int64)
     source = traces.activities[step - 1].astype(np.int64)
     case = np.repeat(np.arange(traces.n_cases), traces.lengths)[step]
@@ -150,7 +137,7 @@ class StepDurations:
 
     Attributes:
         time: When the log takes place.
-        n_bins: See `step_borders`.
+        n_bins: See `time_borders`; None for as many as were decided.
         clip: Largest norm of a case in lattice steps, or the name of the round whose decision has
             it as `clip_units`.
         units: Lattice steps of an occurrence: UNITS, or 1 with `whole_norm` for a clip, which no
@@ -158,7 +145,7 @@ class StepDurations:
     """
 
     time: LogTime
-    n_bins: int
+    n_bins: int | None
     clip: int | str
     units: int
     kind: ClassVar[type[ClippedCells]] = ClippedCells
@@ -174,17 +161,17 @@ class StepDurations:
 
 @dataclass(frozen=True)
 class StepNorms:
-    """How many cases have a vector of which norm, on `bought.norm_grid`: what to choose a clip by.
+    """How many cases have a vector of which norm, on `clips.norm_grid`: what to choose a clip by.
 
     A case of one event has the norm 0, one of two the root of 2, with which the grid begins.
 
     Attributes:
         time: When the log takes place.
-        n_bins: See `step_borders`.
+        n_bins: See `time_borders`; None for as many as were decided.
     """
 
     time: LogTime
-    n_bins: int
+    n_bins: int | None
     kind: ClassVar[type[CaseNorms]] = CaseNorms
 
     def count(
@@ -196,10 +183,11 @@ class StepNorms:
 
 
 def _decided_cells(
-    traces: TraceBatch, time: LogTime, n_bins: int, decisions: contract.Decisions
+    traces: TraceBatch, time: LogTime, n_bins: int | None, decisions: contract.Decisions
 ) -> CaseCells:
     cut = within_length(in_vocabulary(traces, decisions), decisions)
-    return cells_of_steps(cut, time.working_time(decisions), step_borders(n_bins))
+    grid = time.grid(decisions)
+    return cells_of_steps(cut, grid, time_borders(n_bins or decisions["bins"].steps, grid.n_ticks))
 
 
 @dataclass(frozen=True)
@@ -207,22 +195,22 @@ class DurationsDecision(contract.Decision):
     """What the times of steps are drawn from.
 
     Attributes:
-        borders_us: int64[k-1], borders of the bins.
+        borders: int64[k-1], borders of the bins, in ticks.
         reached: float64[n, n, k], by source and target, the chance of each bin or a lower one; the
             last is 1.
-        longest_us: No step takes longer: the working time of the range.
+        n_ticks: Each step takes less: the working time of the range.
     """
 
-    borders_us: np.ndarray
+    borders: np.ndarray
     reached: np.ndarray
-    longest_us: int
+    n_ticks: int
 
 
 def decide_durations(
     counted: ClippedCells,
     vocabulary: ActivityVocabulary,
     n_bins: int,
-    longest_us: int,
+    n_ticks: int,
     noise: SumNoise,
     randomness: Randomness,
 ) -> DurationsDecision:
@@ -242,43 +230,39 @@ def decide_durations(
     Args:
         counted: What `StepDurations` counts, exactly.
         vocabulary: The activities, at most as many as `most_names_of_durations` says.
-        n_bins: See `step_borders`.
-        longest_us: Working time of the public range; no step takes longer.
+        n_bins: See `time_borders`.
+        n_ticks: Working time of the range, in ticks.
         noise: What is added to each cell; calibrated to the clip by the caller.
         randomness: The release's.
     """
-    n = len(vocabulary)
-    borders = step_borders(n_bins)
-    noisy = noisy_counts(counted, n_cells_of(n, n_bins), noise, "step duration", randomness)
-    pairs = noisy[: n * n * n_bins].reshape(n, n, n_bins)
-    direct = noisy[n * n * n_bins :].reshape(n, n_bins)
+    borders = time_borders(n_bins, n_ticks)
+    n, k = len(vocabulary), len(borders) + 1
+    noisy = noisy_counts(counted, n_cells_of(n, k), noise, "step duration", randomness)
+    pairs = noisy[: n * n * k].reshape(n, n, k)
+    direct = noisy[n * n * k :].reshape(n, k)
     deviation = math.sqrt(variance_of(noise))
     targets = (n * direct + pairs.sum(axis=0)) / (n + 1)
     deviation_of_targets = deviation * math.sqrt(n / (n + 1))
-    is_possible = np.concatenate([[0], borders]) <= longest_us
-    is_large = (targets > largest_noise(targets.size) * deviation_of_targets) & is_possible
-    of_log = _shares_of_log(targets, deviation_of_targets, is_possible, is_large)
+    is_large = targets > largest_noise(targets.size) * deviation_of_targets
+    of_log = _shares_of_log(targets, deviation_of_targets, is_large)
     of_targets = estimated_shares(targets, deviation_of_targets, of_log, is_large)
     # One target after the other: memory for one copy of the cells is enough.
-    reached = np.empty((n, n, n_bins))
+    reached = np.empty((n, n, k))
     for target in range(n):
         rows = pairs[:, target]
-        is_large = (rows > largest_noise(pairs.size) * deviation) & is_possible
+        is_large = rows > largest_noise(pairs.size) * deviation
         shares = estimated_shares(rows, deviation, of_targets[target], is_large)
         reached[:, target] = np.cumsum(shares, axis=1)
     reached /= reached[:, :, -1:]
-    return DurationsDecision(borders, reached, longest_us)
+    return DurationsDecision(borders, reached, n_ticks)
 
 
-def _shares_of_log(
-    targets: np.ndarray, deviation: float, is_possible: np.ndarray, is_large: np.ndarray
-) -> np.ndarray:
+def _shares_of_log(targets: np.ndarray, deviation: float, is_large: np.ndarray) -> np.ndarray:
     """float64[k], shares of the bins in the whole log; equal where nothing stands out.
 
     Args:
         targets: float64[n, k], noisy counts by target.
         deviation: Of the noise of each.
-        is_possible: bool[k], whether a step can be in the bin.
         is_large: bool[n, k], the cells that are beyond all noise, whatever their bin.
     """
     k = targets.shape[1]
@@ -286,10 +270,10 @@ def _shares_of_log(
     if not in_sum.any():
         in_sum[:] = True
     sums = targets[in_sum].sum(axis=0)
-    is_kept = is_possible & (sums > _LEAST_DEVIATIONS * deviation * math.sqrt(in_sum.sum()))
+    is_kept = sums > _LEAST_DEVIATIONS * deviation * math.sqrt(in_sum.sum())
     kept = np.where(is_kept, sums, np.where(is_large, targets, 0).sum(axis=0))
     if not kept.any():
-        kept = is_possible.astype(np.float64)
+        kept = np.ones(k)
     return kept / kept.sum()
 
 
@@ -301,7 +285,7 @@ def sample_durations(
     positions: np.ndarray,
     randomness: Randomness,
 ) -> np.ndarray:
-    """Draws the times of steps: the bin, then evenly in the logarithm within it.
+    """Draws the times of steps; see `times_at`.
 
     Args:
         decision: What from.
@@ -313,61 +297,65 @@ def sample_durations(
         randomness: The release's.
 
     Returns:
-        int64[m], microseconds: 0 in the first bin, and below twice its border in the last; never
-        more than the longest.
+        int64[m], in ticks.
     """
     words = randomness.words("step duration of a case", cell_numbers(cases), positions)
-    chance = uniform(words[:, 0])
-    bins = np.empty(len(cases), np.int64)
-    for first in range(0, len(cases), _CHUNK):
-        part = slice(first, first + _CHUNK)
-        rows = decision.reached[sources[part], targets[part]]
-        bins[part] = (rows <= chance[part, None]).sum(axis=1)
-    return times_in_bins(bins, decision.borders_us, decision.longest_us, uniform(words[:, 1]))
+    n, _, k = decision.reached.shape
+    return times_at(
+        decision.reached.reshape(n * n, k),
+        sources.astype(np.int64) * n + targets,
+        decision.borders,
+        decision.n_ticks,
+        uniform(words[:, 0]),
+    )
 
 
-def steps_clip_part(params: PrivateLogParams, weight: Fraction) -> Part:
+def steps_clip_part(params: PrivateLogParams, share: Fraction) -> Part:
     """Returns the part of `private-log` that buys the clip."""
-    norms = StepNorms(params.log_time, params.n_duration_bins)
-    return clip_part(norms, UNITS, Fraction(params.clip_quantile), params.max_units, weight)
+    n_bins, max_units = params.n_duration_bins, params.max_units
+
+    def rank(given: Given) -> float:
+        changed = changed_durations(UNITS, max_units, is_pure=False)
+        noise = given.means["durations"].noise(changed, UNITS)
+        n_names = len(known_vocabulary(params.words, given.decisions))
+        k = n_bins or given.decisions["bins"].steps
+        cells = n_cells_of(n_names, k), n_names
+        return rank_of_clip(noise.width / noise.units, *cells, _WEIGHT_OF_NOISE, k)
+
+    return clip_part(StepNorms(params.log_time, n_bins), share, rank, max_units)
 
 
-def durations_part(params: PrivateLogParams, weight: Fraction) -> Part:
+def durations_part(params: PrivateLogParams, share: Fraction) -> Part:
     """Returns the part of `private-log`."""
-    units, n_bins = params.max_units, params.n_duration_bins
+    n_bins, is_pure = params.n_duration_bins, params.delta == 0
     clip = params.public_clip_units  # None while it is to be bought
-    if params.delta == 0:
+    if is_pure:
         assert params.max_trace_length is not None
         clip = whole_norm(params.max_trace_length)
+    lattice = 1 if is_pure else UNITS
 
-    def spends(epsilon: Fraction, delta: Fraction) -> tuple[Spend, ...]:
-        if clip is None:
-            durations_noise(epsilon, delta, largest_clip() * UNITS, units)  # or is refused
-        noise = durations_noise(epsilon, delta, clip or UNITS, units)
-        return (spend_of("durations", epsilon, delta, noise, is_any_clip=clip is None),)
+    def changed(clip_units: int) -> Sensitivity:
+        return changed_durations(clip_units, params.max_units, is_pure=is_pure)
 
-    def sentence(epsilon: Fraction, delta: Fraction) -> str:
-        noise = durations_noise(epsilon, delta, clip or UNITS, units)
-        return f"counts steps by pair of activities and time, {noise_text(noise, clip)}"
+    def sentence(means: Means) -> str:
+        noise = means["durations"].noise(changed(clip or UNITS), lattice)
+        counted = f"counts steps by pair of activities and time, in {bins_text(n_bins)}"
+        return f"{counted}, {noise_text(noise, clip)}"
 
     def decide(given: Given) -> DurationsDecision:
         chosen = given.decisions["clip"].clip_units if clip is None else clip
         return decide_durations(
             given.statistics["durations"],
             known_vocabulary(params.words, given.decisions),
-            n_bins,
-            params.log_time.working_time(given.decisions).total_us,
-            durations_noise(given.epsilon, given.delta, chosen, units),
+            n_bins or given.decisions["bins"].steps,
+            params.log_time.grid(given.decisions).n_ticks,
+            given.means["durations"].noise(changed(chosen), lattice),
             given.randomness,
         )
 
-    lattice = 1 if params.delta == 0 else UNITS
     counter = StepDurations(params.log_time, n_bins, "clip" if clip is None else clip, lattice)
-    takes_delta = params.delta > 0
-    return Part(
-        *("durations", weight, spends, sentence, decide, {"durations": counter}),
-        takes_delta=takes_delta,
-    )
+    need = clipped_need("durations", share, clip, changed, lattice)
+    return Part("durations", (need,), sentence, decide, {"durations": counter})
 
 
 def noise_text(noise: SumNoise, clip: int | None) -> str:

@@ -1,31 +1,85 @@
-"""Times in public bins: their borders, their shares by noisy counts, and draws from them."""
+"""Times in public bins: how many, their borders, shares by noisy counts, and draws from them.
+
+Times are whole numbers of ticks of a grid (schemas.events.time_grid).
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
+from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
+from tracecloak.anonymizers.noise.sums import variance_of
+from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.statistics.durations import duration_borders
 
 MIN_BINS = 4
+"""The fewest that can be asked for."""
+
+MOST_BINS = 48
+"""The most that a log is given, however large it is."""
+
+_FEWEST_BINS = 12
+# Cases a bin, in deviations of the noise of a case's one count, that a log must have for more bins.
+_CASES_OF_BIN = 8
 
 
-def step_borders(n_bins: int) -> np.ndarray:
-    """Returns int64[n_bins-1], ascending borders in microseconds: 1, a second, …, ten years.
+@dataclass(frozen=True)
+class TimeBins(contract.Decision):
+    """How many bins times are counted in.
 
-    Bin 0 has the steps that take no time at all, so that ties stay ties.
+    Attributes:
+        steps: Of the times between two events.
+        spans: Of the times of whole cases.
+    """
+
+    steps: int
+    spans: int
+
+
+def n_bins_of(n_cases: int, allowance: Allowance, max_units: int) -> int:
+    """Returns how many bins the noise leaves something of: 12 to 48, by the size of the log.
+
+    As many as the number of cases is times eight deviations of the noise of a count that each case
+    changes by 1.
+
+    Args:
+        n_cases: Noisy, and paid for.
+        allowance: What the counts may spend.
+        max_units: Cases of one unit.
+    """
+    noise = allowance.noise(of_one_cell(max_units))
+    worth = n_cases / (_CASES_OF_BIN * math.sqrt(variance_of(noise)))
+    return min(max(int(worth), _FEWEST_BINS), MOST_BINS)
+
+
+def bins_text(n_bins: int | None) -> str:
+    """Returns how many bins there are, in words; None for as many as the log's size asks for."""
+    if n_bins is None:
+        return f"{_FEWEST_BINS} to {MOST_BINS} bins by the number of cases"
+    return f"{n_bins} bins"
+
+
+def time_borders(n_bins: int, n_ticks: int) -> np.ndarray:
+    """Returns int64[k-1], ascending borders of k bins: 1 tick, and evenly in the logarithm.
+
+    Bin 0 has what takes no time at all, so that ties stay ties, and the last ends at `n_ticks`,
+    the length of the range. As borders are whole ticks and differ, k can be less than `n_bins`.
 
     Args:
         n_bins: Number of bins, at least 4.
+        n_ticks: At least 1.
 
     Raises:
         UsageError: They are fewer.
     """
     if n_bins < MIN_BINS:
         raise UsageError(f"n_duration_bins must be at least {MIN_BINS}, got {n_bins}")
-    return np.concatenate([[1], duration_borders(n_bins - 1)])
+    borders = np.unique(np.rint(np.geomspace(1, n_ticks, n_bins)[:-1]).astype(np.int64))
+    return borders[borders < n_ticks]
 
 
 def largest_noise(n_cells: int) -> float:
@@ -55,22 +109,53 @@ def estimated_shares(
     return np.where(sums > 0, found / np.where(sums > 0, sums, 1), shares)
 
 
-def times_in_bins(
-    bins: np.ndarray, borders_us: np.ndarray, longest_us: int, uniforms: np.ndarray
+def times_at(
+    reached: np.ndarray, rows: np.ndarray, borders: np.ndarray, n_ticks: int, ranks: np.ndarray
 ) -> np.ndarray:
-    """Draws times evenly in their logarithm within their bins.
+    """Returns the times that have these ranks among those of their rows.
+
+    Within a bin the density in the logarithm of the time rises or falls evenly, as the shares of
+    the bins beside it do; beyond the last there is nothing. So times of the last bin, which can be
+    years, are rather at its begin.
 
     Args:
-        bins: int64[m], from 0, no time, to `len(borders_us)`.
-        borders_us: int64[k-1], see `step_borders`.
-        longest_us: No time is longer.
-        uniforms: float64[m] in [0, 1).
+        reached: float64[n, k], for each row the chance of each bin or a lower one; the last is 1.
+        rows: int64[m], the row of each time.
+        borders: int64[k-1], see `time_borders`.
+        n_ticks: Each time is less, and so are the borders.
+        ranks: float64[m] in [0, 1); the larger, the longer the time.
 
     Returns:
-        int64[m], microseconds, in the last bin below twice its border.
+        int64[m], ticks.
     """
-    low = np.concatenate([[1], borders_us])[bins]
-    high = np.concatenate([[2], borders_us[1:], [2 * borders_us[-1]]])[bins]
-    high = np.maximum(np.minimum(high, longest_us + 1), low + 1)
-    drawn = np.floor(low * (high / low) ** uniforms).astype(np.int64)
+    n, k = reached.shape
+    # The rows lie one after the other, each ending at a whole number.
+    ends = (reached + np.arange(n)[:, None]).ravel()
+    cells = np.searchsorted(ends, rows + np.minimum(ranks, 1 - 1e-9), side="right")
+    bins = cells - rows * k
+    shares = np.diff(reached, axis=1, prepend=0).ravel()
+    before = np.where(bins > 0, reached.ravel()[cells - 1], 0.0)
+    places = _places(shares, cells, k, np.clip((ranks - before) / shares[cells], 0, 1))
+    low = np.concatenate([[1], borders])[bins]
+    high = np.concatenate([[2], borders[1:], [n_ticks]])[bins]
+    drawn = np.floor(low * (high / low) ** places).astype(np.int64)
     return np.where(bins == 0, 0, np.clip(drawn, low, high - 1))
+
+
+def _places(shares: np.ndarray, cells: np.ndarray, k: int, ranks: np.ndarray) -> np.ndarray:
+    """float64[m] in [0, 1], places in cells, of a density 1 + slope (place - 1/2).
+
+    Args:
+        shares: float64[n * k], of the cells of rows that lie one after the other.
+        cells: int64[m], with a share above 0.
+        k: Cells of a row, of which the first has no place.
+        ranks: float64[m] in [0, 1], among the times of the cell.
+    """
+    bins = cells % k
+    below = np.where(bins > 1, shares[cells - 1], 0.0)
+    above = np.where(bins < k - 1, shares[np.minimum(cells + 1, len(shares) - 1)], 0.0)
+    slope = np.clip((above - below) / (2 * shares[cells]), -2, 2)
+    # The quadratic equation of its integral, solved such that a slope of 0 is no case of its own.
+    begin = 1 - slope / 2
+    root = np.sqrt(np.maximum(begin**2 + 2 * slope * ranks, 0))
+    return 2 * ranks / np.maximum(begin + root, np.finfo(np.float64).tiny)

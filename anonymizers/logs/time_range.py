@@ -22,11 +22,12 @@ from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.drawing import select
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.anonymizers.rigorous.bought import bought_part, choose_quantile
+from tracecloak.anonymizers.rigorous.bought import choice_part, choose_quantile
 from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.schemas.arrays.merging import joined, sum_by_key, sum_groups
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.local_time import DAY_US, LocalClock, date_of, day_start_us
+from tracecloak.schemas.events.time_grid import Granularity, TimeGrid
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.working_time import WorkingCalendar, WorkingTime
 
@@ -39,6 +40,8 @@ TIME_RANGE = "time_range"
 _FIRST_YEAR, _LAST_YEAR = 1970, 2100
 # Months of the public grid that a range is bought on.
 N_MONTHS = 12 * (_LAST_YEAR - _FIRST_YEAR)
+# The share of epsilon. More than other choices have, as it is two, and all times depend on them.
+_EPSILON_SHARE = Fraction(5, 100)
 # Share of the cases in the chosen window, and by how much it is widened. With nearly all cases as
 # the goal, every longer window would be as good.
 _SHARE = Fraction(2, 3)
@@ -101,6 +104,7 @@ class LogTime:
     Attributes:
         calendar: The working hours; a calendar of all hours where there is none.
         time_range: The public range; None if it is bought in the round TIME_RANGE.
+        granularity: Of released stamps; None if it is bought in the round of that name.
 
     Raises:
         UsageError: The public range has no working hour, or none of the years from 1970 to 2099 if
@@ -109,6 +113,7 @@ class LogTime:
 
     calendar: WorkingCalendar
     time_range: TimeRange | None
+    granularity: Granularity | None = "second"
 
     def __post_init__(self) -> None:
         if self.time_range is not None:
@@ -123,6 +128,13 @@ class LogTime:
         if span is None:
             span = decisions[TIME_RANGE].time_range
         return self.calendar.over(span.first_us, span.last_us)
+
+    def grid(self, decisions: contract.Decisions) -> TimeGrid:
+        """Returns the grid of stamps in that working time, its granularity public or bought."""
+        granularity = self.granularity
+        if granularity is None:
+            granularity = decisions["granularity"].granularity
+        return TimeGrid(self.working_time(decisions), granularity)
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,8 +261,13 @@ def _months(times_us: np.ndarray, time_zone: str) -> np.ndarray:
     """int64[n], months of the grid; times beyond it have its first or last."""
     bounds = [_month_start_us(month, time_zone) for month in (0, N_MONTHS)]
     within = np.clip(times_us, bounds[0], bounds[1] - 1)
-    local = LocalClock.of(time_zone, *bounds).local_us(within)
+    local = grid_clock(time_zone).local_us(within)
     return (local // DAY_US).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+
+
+def grid_clock(time_zone: str) -> LocalClock:
+    """Returns what the clocks of a time zone show over all months of the grid."""
+    return LocalClock.of(time_zone, *(_month_start_us(month, time_zone) for month in (0, N_MONTHS)))
 
 
 def _month_start_us(month: int, time_zone: str) -> int:
@@ -259,15 +276,14 @@ def _month_start_us(month: int, time_zone: str) -> int:
     return day_start_us(date, time_zone)
 
 
-def time_range_part(params: PrivateLogParams, weight: Fraction, round_name: str) -> Part:
+def time_range_part(params: PrivateLogParams, round_name: str) -> Part:
     """Returns the part of `private-log` that buys the range."""
 
     def decide(given: Given) -> TimeRangeDecision:
         counted, calendar = given.statistics["months"], params.log_time.calendar
-        return choose_time_range(
-            counted, given.epsilon, params.max_units, calendar, given.randomness
-        )
+        epsilon = given.means[TIME_RANGE].epsilon
+        return choose_time_range(counted, epsilon, params.max_units, calendar, given.randomness)
 
     sentence = "chooses a range of months around most cases, and half of it more"
     counters = {"months": MonthsOfCases(params.calendar_time_zone)}
-    return bought_part(TIME_RANGE, sentence, decide, counters, weight, round_name)
+    return choice_part(TIME_RANGE, sentence, decide, counters, _EPSILON_SHARE, round_name)

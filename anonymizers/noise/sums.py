@@ -47,6 +47,16 @@ class SumNoise:
         """The scale as a number, in lattice steps."""
         return self.scale[0] / self.scale[1]
 
+    def draw(self, stream: CellStream) -> np.ndarray:
+        """Returns int64[n], the noise of the cells of a stream, in lattice steps."""
+        draw = draw_laplace if self.is_laplace else draw_gaussian
+        return draw(stream, *self.scale)
+
+    @property
+    def mean_size(self) -> float:
+        """How large it is on average, whatever its sign, in occurrences."""
+        return self.width / self.units * (1 if self.is_laplace else math.sqrt(2 / math.pi))
+
     @property
     def half_width(self) -> int:
         """Half the interval that holds it with probability 0.95, in occurrences, rounded up."""
@@ -104,26 +114,33 @@ def noisy_sums(
         names: What the codes of the cells mean, for who is told of the sums; None: nothing.
     """
     stream = CellStream(randomness, purpose, cell_numbers(domain))
-    draw = draw_laplace if noise.is_laplace else draw_gaussian
-    noisy = sums + draw(stream, *noise.scale)
+    noisy = sums + noise.draw(stream)
     randomness.noise.made(purpose, domain, noisy, noise, names)
     return noisy
 
 
 def noisy_counts(
-    cells: ClippedCells, n_cells: int, noise: SumNoise, purpose: str, randomness: Randomness
+    cells: ClippedCells,
+    n_cells: int,
+    noise: SumNoise,
+    purpose: str,
+    randomness: Randomness,
+    *,
+    is_whole: bool = False,
 ) -> np.ndarray:
     """Returns float64[n_cells], the sums of cells 0 to `n_cells` - 1 with noise, in occurrences.
 
     Args:
-        cells: Exact sums in lattice units.
+        cells: Exact sums in the lattice of the noise.
         n_cells: The public number of cells; `noisy_graph.MAX_CELLS` at most, for memory.
         noise: What to add to each; calibrated to the clip by the caller.
         purpose: What the noise is for; one of its own for each histogram.
         randomness: The release's.
+        is_whole: Whether the sums are whole counts, whatever the lattice of the noise.
     """
     domain = np.arange(n_cells, dtype=np.int64)
-    return noisy_sums(cells.dense(domain), noise, purpose, domain, randomness) / noise.units
+    sums = cells.dense(domain) * (noise.units if is_whole else 1)
+    return noisy_sums(sums, noise, purpose, domain, randomness) / noise.units
 
 
 def variance_of(noise: SumNoise) -> float:

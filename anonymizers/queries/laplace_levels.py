@@ -6,15 +6,14 @@ import math
 from fractions import Fraction
 from typing import ClassVar
 
-from tracecloak.anonymizers.accounting.calibration import laplace_interval, laplace_scale
-from tracecloak.anonymizers.accounting.composition import Spend
+from tracecloak.anonymizers.accounting.calibration import laplace_interval
 from tracecloak.anonymizers.accounting.sensitivity import of_distinct_cells
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.queries.prefix_query import LevelQuery, trace_variant_query
-from tracecloak.anonymizers.rigorous.params import drawable
+from tracecloak.anonymizers.rigorous.bought import length_grid
+from tracecloak.anonymizers.rigorous.budget import Allowance, Means, Need, Pure
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.schemas.arrays.sequences import encode_sequences
-from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -51,13 +50,14 @@ class LaplaceLevels:
         "from noisy counts and public numbers alone."
     )
 
-    def spends(self, epsilon: Fraction, delta: Fraction, max_units: int) -> tuple[Spend, ...]:
-        """Returns the one part, all levels; it needs no delta, but a given one counts as spent."""
-        return (Spend("levels", "approximate" if delta else "pure", epsilon, delta),)
+    def needs(self, max_units: int, max_length: int | None) -> tuple[Need, ...]:
+        """Returns what all levels together need."""
+        n_levels = int(length_grid()[-1]) if max_length is None else max_length
+        return (Pure("levels", Fraction(1), largest=of_distinct_cells(n_levels, max_units)),)
 
-    def explain(self, epsilon: Fraction, delta: Fraction, max_units: int) -> str:
+    def explain(self, means: Means, max_units: int) -> str:
         """Returns what is done and the error to expect."""
-        scale = float(max_units / epsilon)
+        scale = float(max_units / means["levels"].epsilon)
         return (
             "asks level by level for the cases of prefixes and continues those of large noisy "
             "counts; releases those that end, with an error of about "
@@ -65,40 +65,34 @@ class LaplaceLevels:
             "times as many"
         )
 
-    def query(self, domain: Domain, epsilon: Fraction) -> LevelQuery | None:
-        """Returns the query of a domain, of public numbers; None if its noise cannot be drawn."""
+    def query(self, domain: Domain, allowance: Allowance) -> LevelQuery:
+        """Returns the query of a domain, of public numbers.
+
+        Raises:
+            UsageError: Noise so wide cannot be drawn.
+        """
         n_levels, n_symbols = domain.max_length, len(domain.vocabulary) + 1
-        try:
-            scale = drawable(laplace_scale(epsilon, of_distinct_cells(n_levels, domain.max_units)))
-        except UsageError:
-            return None
+        scale = allowance.noise(of_distinct_cells(n_levels, domain.max_units)).scale
         threshold = max(1, math.ceil(scale[0] / scale[1] * math.log(n_symbols)))
         return LevelQuery(n_levels, scale, threshold, when_full="keep largest")
 
     def answer(
-        self,
-        counted: VariantHistogram,
-        domain: Domain,
-        epsilon: Fraction,
-        delta: Fraction,
-        randomness: Randomness,
+        self, counted: VariantHistogram, domain: Domain, means: Means, randomness: Randomness
     ) -> ReleasedVariants:
-        """Returns the variants whose noisy counts survived; delta is not used.
+        """Returns the variants whose noisy counts survived.
 
         The intervals are those of the noise: for any one variant, chosen without looking, its holds
-        the true number with probability 0.95. Where the noise would be too wide to be drawn, which
-        is public, nothing is released.
+        the true number with probability 0.95.
         """
-        query = self.query(domain, epsilon)
-        made, half_width = VariantHistogram.merge(()), 0
-        if query is not None:
-            found = trace_variant_query(
-                counted, len(domain.vocabulary), query, randomness, self.name
-            )
-            made = VariantHistogram.from_sequences(  # in the order of their codes
-                encode_sequences(found.offsets, found.codes), found.counts
-            )
-            half_width = laplace_interval(Fraction(*query.scale))
+        query = self.query(domain, means["levels"])
+        found = trace_variant_query(counted, len(domain.vocabulary), query, randomness, self.name)
+        made = VariantHistogram.from_sequences(  # in the order of their codes
+            encode_sequences(found.offsets, found.codes), found.counts
+        )
         return most_frequent_first(
-            domain.vocabulary.names, made.offsets, made.codes, made.counts, half_width
+            domain.vocabulary.names,
+            made.offsets,
+            made.codes,
+            made.counts,
+            laplace_interval(Fraction(*query.scale)),
         )

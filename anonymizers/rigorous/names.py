@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from fractions import Fraction
 
 import pydantic
 from pydantic import Field
 
+from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.anonymizers.rigorous.params import RigorousParams
+from tracecloak.anonymizers.rigorous.weighted_names import names_found
 from tracecloak.schemas.errors import UsageError
 
 
@@ -24,7 +24,8 @@ class ListedParams(RigorousParams, ABC):
     """Choose the activities on the log, for a share of epsilon and delta: those that enough cases
     have; any other counts as __other__. For logs whose names cannot be declared."""
     max_activities: int = Field(16, ge=1, le=1000)
-    """Distinct activities of a case that count where the vocabulary is bought."""
+    """Distinct activities of a case that count where the vocabulary is bought; those of a case with
+    fewer weigh more."""
 
     @pydantic.model_validator(mode="after")
     def _check_listed(self) -> ListedParams:
@@ -36,8 +37,8 @@ class ListedParams(RigorousParams, ABC):
 
     @property
     @abstractmethod
-    def shares(self) -> Mapping[str, tuple[Fraction, Fraction]]:
-        """(epsilon, delta) of each part; they add up to those of the release."""
+    def for_names(self) -> Allowance:
+        """What the choice of the activities may spend where they are bought."""
 
     def check_names(self) -> None:
         """Makes sure that the activities are known or bought.
@@ -47,18 +48,14 @@ class ListedParams(RigorousParams, ABC):
         """
         if self.vocabulary is not None or self.buy_vocabulary:
             return
-        from tracecloak.anonymizers.rigorous.bought import vocabulary_threshold
-
-        share = self.shares["vocabulary"]
         try:
-            least = vocabulary_threshold(*share, self.max_activities, self.max_units)
-            found = f"activities of about {least:,} cases or more"
+            own = self.for_names
+            found = f"{own.text}, finds {names_found(own, self.max_activities, self.max_units)}"
         except UsageError:  # the noise would be wider than any that is drawn
-            found = "no activity at this epsilon and delta"
+            found = "finds no activity at this epsilon and delta"
         raise ValueError(
             "vocabulary is not declared, and this method counts by activities that are known "
             "beforehand. Declare a public list of them with vocabulary; `tracecloak vocabulary` "
             "writes the names of a log for you to read and strike out. Or set buy_vocabulary: it "
-            f"takes {float(share[0] / Fraction(self.epsilon)):.0%} of epsilon, finds {found}, and "
-            "counts all others as __other__"
+            f"{found}, and counts all others as __other__"
         )

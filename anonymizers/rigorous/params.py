@@ -26,8 +26,10 @@ MAX_DELTA = Decimal("1e-5")
 LONGEST_TRACE = 1_000_000
 # Said of every method that is told what is public.
 DECLARED = "What is declared is public: a name copied from this log is not protected."
-# What is not given is bought with this share of epsilon and delta.
-BOUGHT_SHARE = Fraction(5, 100)
+# The share, of what all sums have, of those that the length at which cases are cut is chosen by.
+LENGTH_SHARE = Fraction(3, 100)
+# The share, of what all sums have, of those that a vocabulary is chosen by.
+VOCABULARY_SHARE = Fraction(15, 100)
 
 
 def _exact(value: Any) -> Any:

@@ -54,7 +54,7 @@ _MAX_COORDINATES = 10**9
 # Noise is drawn for so many values at a time: it bounds the memory and changes nothing else.
 _BLOCK_VALUES = 1 << 20
 # Stands for an epsilon that is asked for and not known.
-_ANY_EPSILON = Fraction(10**6)
+ANY_EPSILON = Fraction(10**6)
 
 
 @dataclass(frozen=True)
@@ -247,7 +247,7 @@ class ContinualNoise:
             epsilon, delta = n_windows * epsilon, min(n_windows * delta, Fraction(1))
         elif n_windows > 1:
             norm = self.strategy.norm_over_all(participation) * self.case_norm
-            part = Spend("", "discrete_gaussian", _ANY_EPSILON, delta, self.scale, norm)
+            part = Spend("", "discrete_gaussian", ANY_EPSILON, delta, self.scale, norm)
             epsilon = Fraction(composed_epsilon([part], delta))
         return Reservation(self.epsilon, self.delta, participation.window, epsilon, delta)
 

@@ -28,6 +28,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
+from tracecloak.anonymizers.accounting.square_root import square_root
 from tracecloak.schemas.errors import UsageError
 
 # The inverse of C takes a time that grows with the square of the number of steps; there is nothing
@@ -235,28 +236,6 @@ class Strategy:
                 f"step {step} is outside the horizon of {self.horizon} steps; begin a new epoch, "
                 "which has its own key and its own budget"
             )
-
-
-def square_root(horizon: int, length: int | None) -> np.ndarray:
-    """Returns float64[horizon], the power series of sqrt((1 - z^W) / (1 - z)).
-
-    Args:
-        horizon: Terms, at least 1.
-        length: W, or None: sqrt(1 / (1 - z)).
-    """
-    if length == 1:
-        return np.eye(1, horizon)[0]
-    k = np.arange(1, horizon)
-    totals = np.concatenate([[1.0], np.cumprod((2 * k - 1) / (2 * k))])
-    if length is None or length >= horizon:
-        return totals
-    n = (horizon - 1) // length
-    k = np.arange(1, n + 1)
-    terms = np.concatenate([[1.0], np.cumprod((2 * k - 3) / (2 * k))])  # of sqrt(1 - z)
-    series = np.zeros(horizon)
-    for i, term in enumerate(terms.tolist()):
-        series[i * length :] += term * totals[: horizon - i * length]
-    return series
 
 
 def _check_length(length: int | None) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -13,9 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracecloak.anonymizers.accounting.composition import Spend, composed_epsilon
+from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
-from tracecloak.anonymizers.streams.continual import ContinualNoise, continual_noise, variant_noise
+from tracecloak.anonymizers.rigorous.budget import Budget, Sums, budget_of
+from tracecloak.anonymizers.streams.continual import ANY_EPSILON, ContinualNoise, variant_noise
 from tracecloak.anonymizers.streams.count_steps import CountSteps, spent
+from tracecloak.anonymizers.streams.matrix_mechanism import Strategy
 from tracecloak.anonymizers.streams.params import UNITS, StreamParams
 from tracecloak.anonymizers.streams.steps import StreamName
 from tracecloak.schemas.arrays.merging import Mergeable, Statistics
@@ -54,18 +59,63 @@ class VariantParams(StreamParams):
         part = self.participation
         if self.view == "window":
             return {"chosen": variant_noise(epsilon, delta, self.horizon, part)}
-        epsilon, delta = epsilon * _HALF, delta * _HALF
-        sums = continual_noise(
-            epsilon,
-            delta,
-            self.horizon,
-            UNITS,
-            n_cells=MAX_VARIANTS,
-            length=self.length,
-            participation=part,
-            units=UNITS,
+        means = self.spending.means
+        found = {}
+        for need, strategy in zip(self.needs, self._strategies, strict=True):
+            noise = means[need.name].noise(need.changed, need.units)
+            found[need.name] = ContinualNoise(
+                *(strategy, part, UNITS, epsilon, delta, noise.scale),
+                is_laplace=False,
+                units=UNITS,
+                n_cells=None if need.is_open else MAX_VARIANTS,
+                threshold=means[need.name].threshold(need.changed) if need.is_open else None,
+            )
+        return found
+
+    @property
+    def _strategies(self) -> tuple[Strategy, Strategy]:
+        return Strategy(self.horizon), Strategy(self.horizon, self.length)
+
+    @cached_property
+    def needs(self) -> tuple[Sums, Sums]:
+        """What the choice and the sums over steps have to spend, where there are such sums."""
+        part = self.participation
+        of_steps, of_sums = (strategy.norm(part) for strategy in self._strategies)
+        most = part.protected_cases
+        chosen = Sensitivity(most, most, of_steps**2, part.cases, of_steps)
+        return (
+            Sums("chosen", _HALF, chosen, is_open=True),
+            Sums("variants", _HALF, of_count(UNITS).times(of_sums), UNITS, is_l2=True),
         )
-        return {"chosen": variant_noise(epsilon, delta, self.horizon, part), "variants": sums}
+
+    @property
+    def spending(self) -> Budget:
+        """What they may spend."""
+        return budget_of(*self.budget, self.needs)
+
+    @cached_property
+    def horizon_budget(self) -> tuple[Fraction, Fraction]:
+        """See `StreamParams`."""
+        part = self.participation
+        n_windows = part.n_windows(self.horizon)
+        if self.view == "window":
+            return super().horizon_budget
+        if n_windows == 1:
+            return self.budget
+        [spend] = self.spending.spends()
+        delta = min(n_windows * spend.delta, Fraction(1))
+        blocks = (
+            replace(
+                block,
+                sensitivity=strategy.norm_over_all(part) * UNITS,
+                delta=n_windows * block.delta,
+            )
+            for block, strategy in zip(spend.blocks, self._strategies, strict=True)
+        )
+        # What is asked for is the epsilon at this delta, whatever this one says.
+        whole = replace(spend, epsilon=ANY_EPSILON, delta=Fraction(0), blocks=tuple(blocks))
+        found = Fraction(composed_epsilon([whole], delta)) if delta < 1 else ANY_EPSILON
+        return Fraction(math.ceil(found * 10**6), 10**6), delta
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +138,8 @@ class KeptVariants:
 class VariantSteps(CountSteps):
     """Variants whose noisy number of cases in a step reaches a threshold, and numbers of cases.
 
-    A window publishes these numbers. For sums over steps one half of epsilon and delta says which
-    variants are published from then on, the other half pays for their sums, of which none misses a
+    A window publishes these numbers. For sums over steps one half of the Gaussian budget says which
+    variants are published from then on, the other half is for their sums, of which none misses a
     step: the noise is defined for all variants from the first step on.
     """
 
@@ -120,7 +170,7 @@ class VariantSteps(CountSteps):
         variants: VariantHistogram = counted.by_name["variants"]
         randomness = name.randomness(key)
         cells = randomness.identify("variant", variants.sequences)
-        values = variants.counts[None]
+        values = variants.counts[None] * self._chosen.units
         noisy = self._chosen.add(step, values, cells, randomness, "stream variants chosen")[0]
         assert self._chosen.threshold is not None
         passed = np.flatnonzero(noisy >= self._chosen.threshold)
@@ -179,12 +229,20 @@ class VariantSteps(CountSteps):
         cells = [tuple(labels[code] for code in codes[a:b]) for a, b in pairwise(offsets.tolist())]
         return StepRelease.of(cells, counts, errors, **self.common(step, name))
 
+    def spends(self) -> tuple[Spend, ...]:
+        """See `StepProduct`."""
+        if self._sums is None or self.params.guarantee != "case":
+            return super().spends()
+        return self.params.spending.spends()
+
     def explain(self) -> tuple[str, ...]:
         """Returns a sentence on what is published and one on the error."""
         noise = self._chosen if self._sums is None else self._sums
+        assert self._chosen.threshold is not None
+        least = math.ceil(self._chosen.threshold / self._chosen.units)
         return (
             f"variants: each of {self.horizon:,} steps publishes those that reached "
-            f"{self._chosen.threshold:,} noisy cases in "
+            f"{least:,} noisy cases in "
             + ("it" if self._sums is None else f"it or a step before, at most {MAX_VARIANTS:,}")
             + f"; spends {spent(self.params)}",
             *noise.explain([self.params.length]),

@@ -69,6 +69,17 @@ def clipped_pairs(
     return sum_groups(pair, values, width * width).reshape(width, width)
 
 
+def numbers_of_pairs(variants: VariantHistogram, n_activities: int) -> np.ndarray:
+    """Returns int64[n_variants], how many distinct pairs a case of each variant has.
+
+    Args:
+        variants: Of the log.
+        n_activities: n; codes are 0 … n - 1.
+    """
+    row, _ = _distinct_pairs(variants, n_activities)
+    return np.bincount(row, minlength=variants.n_variants)
+
+
 def _distinct_pairs(variants: VariantHistogram, n_activities: int) -> tuple[np.ndarray, np.ndarray]:
     """int64[m] twice: each variant's number with each of its pairs, once."""
     width = n_activities + 1

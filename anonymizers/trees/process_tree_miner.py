@@ -23,25 +23,25 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from tracecloak.anonymizers import contract
-from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
-from tracecloak.anonymizers.accounting.sensitivity import of_count, of_shares
+from tracecloak.anonymizers.accounting.composition import Spend
+from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
-from tracecloak.anonymizers.noise.drawing import draw_laplace, select
+from tracecloak.anonymizers.noise.drawing import select
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
+from tracecloak.anonymizers.noise.sums import noisy_sums
 from tracecloak.anonymizers.rigorous.bought import (
-    ActivitiesOfCases,
-    choose_vocabulary,
-    chosen_text,
     in_vocabulary,
     known_vocabulary,
-    vocabulary_scale,
-    vocabulary_threshold,
+    vocabulary_part,
 )
 from tracecloak.anonymizers.rigorous.cells import most_names_of_pairs
+from tracecloak.anonymizers.rigorous.clip_by_rank import rank_of_clip
+from tracecloak.anonymizers.rigorous.clips import choose_clip, norm_grid
 from tracecloak.anonymizers.rigorous.params import DECLARED, guarantee_of
-from tracecloak.anonymizers.trees.counts import PAIR_UNITS, Part, clipped_pairs
+from tracecloak.anonymizers.rigorous.parts import Given, Part
+from tracecloak.anonymizers.trees.counts import Part as TreePart
+from tracecloak.anonymizers.trees.counts import clipped_pairs, numbers_of_pairs
 from tracecloak.anonymizers.trees.cuts import PartEnds, Relation, Rules, build_tree, top_pairs
 from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum, score_sum
 from tracecloak.anonymizers.trees.process_tree_params import ProcessTreeParams
@@ -52,6 +52,7 @@ from tracecloak.anonymizers.trees.questions import (
     noisy_ends,
     scale_of,
 )
+from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.models.process_tree import Operator, ProcessTree, flower, normalise
@@ -63,6 +64,8 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 _RULES: tuple[Rules, ...] = ("structural", "published")
 # That noise can be drawn for, if they are bought.
 _MOST_NAMES = most_names_of_pairs(1)
+# What noise counts for beside what counting fewer pairs takes.
+_WEIGHT_OF_NOISE = 1.5
 # A question is asked where what is clearly above its noise is at most so much of the cases.
 _MOST_NOISE = 0.25
 
@@ -89,6 +92,12 @@ class Variants:
     ) -> VariantHistogram:
         """Counts a batch."""
         return VariantHistogram.from_traces(in_vocabulary(traces, decisions))
+
+
+def _vocabulary(params: ProcessTreeParams) -> Part:
+    of_unit = params.max_activities, params.max_units
+    other = "; all others count as __other__"
+    return vocabulary_part(*of_unit, other, most_names=_MOST_NAMES)
 
 
 class ProcessTreeMiner(contract.Anonymizer):
@@ -125,22 +134,7 @@ class ProcessTreeMiner(contract.Anonymizer):
         Raises:
             UsageError: Noise so wide cannot be drawn.
         """
-        parts = []
-        for name, (epsilon, delta) in params.shares.items():
-            if name == "vocabulary":
-                vocabulary_scale(epsilon, delta, params.max_activities, params.max_units)
-                parts.append(Spend(name, "approximate", epsilon, delta))
-            elif name == "pairs":
-                kind: Any = "discrete_laplace" if params.is_pure else "discrete_gaussian"
-                changed = params.pairs_sensitivity
-                norm = changed.l1 if params.is_pure else changed.l2
-                parts.append(Spend(name, kind, epsilon, delta, params.pairs_scale, norm))
-            elif name == "fitness":
-                scale, units = params.fitness_scale, of_shares(UNITS, params.max_units).l1
-                parts.append(Spend(name, "discrete_laplace", epsilon, delta, scale, units))
-            else:
-                parts.append(Spend(name, "pure", epsilon, delta))
-        return tuple(parts)
+        return params.spending.spends()
 
     def guarantee(self, params: ProcessTreeParams) -> Guarantee:
         """Returns the promise."""
@@ -151,7 +145,9 @@ class ProcessTreeMiner(contract.Anonymizer):
             if params.ends_share
             else ""
         )
-        bought = " Chosen on the log and paid for: vocabulary." if params.vocabulary is None else ""
+        names = {"vocabulary": "vocabulary", "clip": "number of pairs"}
+        found = [names[need.name] for need in params.needs if need.name in names]
+        bought = f" Chosen on the log and paid for: {' and '.join(found)}." if found else ""
         return guarantee_of(
             params,
             self.spends(params),
@@ -165,33 +161,32 @@ class ProcessTreeMiner(contract.Anonymizer):
 
     def explain(self, params: ProcessTreeParams) -> tuple[str, ...]:
         """Returns a sentence a part, with the error to expect."""
+        known = params.public_pairs
         said = {
+            "clip": "chooses how many distinct pairs of a case count fully, so that counting fewer "
+            "takes about as much from the counts as their noise adds",
             "pairs": "counts in how many cases each pair of activities follows directly, with "
-            f"noise of a standard deviation of {params.pairs_deviation:.1f} cases on every "
-            "possible pair",
+            f"noise of a standard deviation of {params.pairs_deviation(known or 1):.1f} cases"
+            + ("" if known else ", times the root of the bought number of pairs,")
+            + " on every possible pair",
             "ends": "counts what begins and ends the parts of parallel cuts",
             "selection": f"chooses between the trees of {params.n_sizes} numbers of pairs by "
             f"precision times fitness to the power of {params.fitness_power}",
-            "fitness": "says the mean share of a case that fits, out of sums with noise of a scale "
-            f"of {params.fitness_scale[0] / params.fitness_scale[1] / UNITS:.1f} cases",
+            "fitness": "says the mean share of a case that fits, out of sums with noise of "
+            f"{params.fitness_noise.width / UNITS:.1f} cases",
         }
+        budget = params.spending
         if params.vocabulary is None:
-            epsilon, delta = params.shares["vocabulary"]
-            least = vocabulary_threshold(epsilon, delta, params.max_activities, params.max_units)
-            chosen = chosen_text(least, _MOST_NAMES)
-            said["vocabulary"] = f"{chosen}; all others count as __other__"
-        return tuple(
-            f"{name}: {said[name]}; spends epsilon {decimal_text(epsilon)}, "
-            f"delta {decimal_text(delta)}"
-            for name, (epsilon, delta) in params.shares.items()
-        )
+            said["vocabulary"] = _vocabulary(params).sentence(budget.means)
+        sentences = [f"{n.name}: {said[n.name]}; {budget.means[n.name].text}" for n in params.needs]
+        return (*sentences, budget.explanation) if budget.explanation else tuple(sentences)
 
     def requires(
         self, round_name: str, params: ProcessTreeParams
     ) -> Mapping[str, contract.Counter]:
         """Returns the counters of a round."""
         if round_name == "vocabulary":
-            return {"activities": ActivitiesOfCases(params.max_activities)}
+            return _vocabulary(params).counters
         return {"variants": Variants()}
 
     def decide(
@@ -204,14 +199,10 @@ class ProcessTreeMiner(contract.Anonymizer):
     ) -> contract.Decision:
         """Decides a round."""
         if round_name == "vocabulary":
-            return choose_vocabulary(
-                statistics["activities"],
-                *params.shares["vocabulary"],
-                params.max_activities,
-                params.max_units,
-                randomness,
-                _MOST_NAMES,
-            )
+            means = params.spending.means
+            given = Given(statistics, decisions, means, randomness)
+            bought: contract.Decision = _vocabulary(params).decide(given)
+            return bought
         vocabulary = known_vocabulary(params.words, decisions)
         return TreeDecision(self.mined(statistics["variants"], vocabulary, params, randomness))
 
@@ -224,8 +215,10 @@ class ProcessTreeMiner(contract.Anonymizer):
     ) -> ReleasedTree:
         """Returns the tree of a log."""
         names = vocabulary.names.to_pylist()
-        relation = self.noisy_relation(variants, len(names), params, randomness)
-        candidates = self.candidates(relation, names, variants, params, randomness)
+        max_pairs = self.counted_pairs(variants, len(names), params, randomness)
+        relation = self.noisy_relation(variants, len(names), max_pairs, params, randomness)
+        deviation = params.pairs_deviation(max_pairs)
+        candidates = self.candidates(relation, deviation, names, variants, params, randomness)
         scores = np.array(
             [score_sum(tree, names, variants, params.fitness_power) for tree in candidates],
             np.int64,
@@ -234,7 +227,7 @@ class ProcessTreeMiner(contract.Anonymizer):
         chosen = select(
             CellStream(randomness, "process-tree/selection", cells),
             scores,
-            params.shares["selection"][0],
+            params.spending.means["selection"].epsilon,
             Fraction(of_count(UNITS).of_cases(params.max_units).linf),
             monotone=True,  # a case adds something to each score, or is taken from each
         )
@@ -242,19 +235,37 @@ class ProcessTreeMiner(contract.Anonymizer):
         fitness = self.noisy_fitness(tree, names, variants, params, randomness)
         return ReleasedTree(vocabulary.names, str(tree), True, fitness)
 
-    def noisy_relation(
+    def counted_pairs(
         self,
         variants: VariantHistogram,
         n_names: int,
         params: ProcessTreeParams,
         randomness: Randomness,
+    ) -> int:
+        """Returns how many distinct pairs of a case count fully, public or chosen on the log."""
+        if params.public_pairs is not None:
+            return params.public_pairs
+        grid, means = norm_grid(), params.spending.means
+        bucket = np.searchsorted(grid, numbers_of_pairs(variants, n_names))
+        cases = sum_groups(bucket, variants.counts, len(grid) + 1)
+        noise_of_clip = params.pairs_deviation(1)
+        rank = rank_of_clip(noise_of_clip, n_names * (n_names + 2), n_names, _WEIGHT_OF_NOISE)
+        of_unit = params.max_units, randomness
+        return choose_clip(cases, means["clip"], rank, *of_unit, "process-tree/clip")
+
+    def noisy_relation(
+        self,
+        variants: VariantHistogram,
+        n_names: int,
+        max_pairs: int,
+        params: ProcessTreeParams,
+        randomness: Randomness,
     ) -> Relation:
         """Returns the noisy counts of all pairs in cases, all but that of start and end."""
-        exact = clipped_pairs(variants, n_names, params.max_pairs, 1 if params.is_pure else 2)
-        noise = SumNoise(params.pairs_scale, PAIR_UNITS, params.is_pure)
-        cells = np.arange(exact.size)
+        exact = clipped_pairs(variants, n_names, max_pairs, 1 if params.is_pure else 2)
+        noise, cells = params.pairs_noise(max_pairs), np.arange(exact.size)
         noisy = noisy_sums(exact.ravel(), noise, "process-tree/pairs", cells, randomness)
-        counts = noisy.reshape(exact.shape) // PAIR_UNITS
+        counts = noisy.reshape(exact.shape) // noise.units
         holds = np.ones(exact.shape, bool)
         holds[-1, -1] = False
         return Relation(counts, holds)
@@ -262,6 +273,7 @@ class ProcessTreeMiner(contract.Anonymizer):
     def candidates(
         self,
         relation: Relation,
+        deviation: float,
         names: Sequence[str],
         variants: VariantHistogram,
         params: ProcessTreeParams,
@@ -271,16 +283,17 @@ class ProcessTreeMiner(contract.Anonymizer):
 
         Beside those of the grid there is the size of all pairs that stand out of the noise.
 
-        What is read of the log is what the questions about ends are answered with.
+        What is read of the log is what the questions about ends are answered with. The noise of
+        each count of the relation has the deviation, in cases.
         """
         ends = _Ends(variants, params, randomness)
         found = {normalise(flower(names)): None}
-        above_noise = params.pairs_deviation * math.sqrt(2 * math.log(relation.counts.size))
+        above_noise = deviation * math.sqrt(2 * math.log(relation.counts.size))
         n_clear = int((relation.holds & (relation.counts > above_noise)).sum())
         for size in (n_clear, *params.sizes(len(names))):
             chosen = top_pairs(relation, size)
             for rules in _RULES:
-                tree = build_tree(chosen, names, 2 * params.pairs_deviation, ends.of(chosen), rules)
+                tree = build_tree(chosen, names, 2 * deviation, ends.of(chosen), rules)
                 found[tree] = None
         return list(found)
 
@@ -299,7 +312,7 @@ class ProcessTreeMiner(contract.Anonymizer):
         fits = fitness_sum(tree, names, variants, "share")
         sums = np.array([fits, variants.n_cases * UNITS - fits], np.int64)
         stream = CellStream(randomness, "process-tree/fitness", cell_numbers(np.arange(2)))
-        fitting, rest = (sums + draw_laplace(stream, *params.fitness_scale)).tolist()
+        fitting, rest = (sums + params.fitness_noise.draw(stream)).tolist()
         return fitting / (fitting + rest) if fitting + rest > 0 else None
 
     def writes(self, params: ProcessTreeParams) -> tuple[str, ...]:
@@ -325,18 +338,20 @@ class _Ends:
         self.variants = variants
         self.params = params
         self.randomness = randomness
-        self.budget = HalvedBudget(params.shares["ends"][0]) if params.ends_share else None
-        self.known: dict[tuple[Part, ...], tuple[NoisyEnds, float]] = {}
+        self.budget: HalvedBudget | None = None
+        if params.ends_share:
+            self.budget = HalvedBudget(params.spending.means["ends"].epsilon)
+        self.known: dict[tuple[TreePart, ...], tuple[NoisyEnds, float]] = {}
 
     def of(
         self, relation: Relation
-    ) -> Callable[[Operator, Sequence[Part], int], Sequence[PartEnds]]:
+    ) -> Callable[[Operator, Sequence[TreePart], int], Sequence[PartEnds]]:
         """Returns what the miner of a relation asks."""
         n = relation.n_activities
         starts, ends = relation.holds[n, :n], relation.holds[:n, n]
         n_cases = int(relation.counts[n, :n][starts].sum())
 
-        def answer(operator: Operator, parts: Sequence[Part], depth: int) -> list[PartEnds]:
+        def answer(operator: Operator, parts: Sequence[TreePart], depth: int) -> list[PartEnds]:
             known = self._asked(tuple(part for part in parts if len(part) > 1), n, n_cases)
             return [
                 PartEnds(
@@ -349,7 +364,7 @@ class _Ends:
         return answer
 
     def _asked(
-        self, parts: tuple[Part, ...], n: int, n_cases: int
+        self, parts: tuple[TreePart, ...], n: int, n_cases: int
     ) -> tuple[NoisyEnds, float] | None:
         """The noisy counts and what is clearly above 0; None where it is not worth asking."""
         if parts in self.known or not parts or self.budget is None:
@@ -371,7 +386,7 @@ class _Ends:
 
 
 def _clear(
-    part: Part, in_relation: np.ndarray, known: tuple[np.ndarray, float] | None
+    part: TreePart, in_relation: np.ndarray, known: tuple[np.ndarray, float] | None
 ) -> frozenset[int]:
     """Activities of a part that clearly begin or end it, or those of the relation if none does."""
     if known is not None:

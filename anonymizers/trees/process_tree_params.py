@@ -9,24 +9,29 @@ from fractions import Fraction
 import pydantic
 from pydantic import Field
 
-from tracecloak.anonymizers.accounting.calibration import gaussian_scale, laplace_scale
-from tracecloak.anonymizers.accounting.composition import split
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_scaled_pairs, of_shares
+from tracecloak.anonymizers.noise.sums import SumNoise, variance_of
+from tracecloak.anonymizers.rigorous.bought import vocabulary_part
+from tracecloak.anonymizers.rigorous.budget import Allowance, Budget, Choice, Need, Sums, budget_of
 from tracecloak.anonymizers.rigorous.cells import excess_of_pairs
+from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE, norm_grid, ranks_need
 from tracecloak.anonymizers.rigorous.names import ListedParams
-from tracecloak.anonymizers.rigorous.params import BOUGHT_SHARE, Exact, drawable
+from tracecloak.anonymizers.rigorous.params import Exact
 from tracecloak.anonymizers.trees.counts import PAIR_UNITS
 from tracecloak.anonymizers.trees.fitness import UNITS
 
-_FITNESS_SHARE = Fraction(5, 100)
+_PAIRS_SHARE, _FITNESS_SHARE = Fraction(95, 100), Fraction(5, 100)
+# That count fully at delta 0 where no number is given.
+_PURE_PAIRS = 8
 
 
 class ProcessTreeParams(ListedParams):
     """Parameters of `process-tree`."""
 
-    max_pairs: int = Field(8, ge=2, le=10_000)
+    max_pairs: int | None = Field(None, ge=2, le=10_000)
     """Distinct directly-follows pairs of a case that count fully, public; a case of more is scaled
-    down. Noise grows with it: by its root, or in proportion with delta 0."""
+    down. Without it a number is bought that takes about as much from the counts as noise adds; with
+    delta 0 it is 8. Noise grows with it: by its root, or in proportion with delta 0."""
     min_size: Exact = Field(Decimal("0.5"), gt=0, le=1000)
     """Pairs in the smallest candidate, for each name of the vocabulary. Public."""
     max_size: Exact = Field(Decimal(4), gt=0, le=1000)
@@ -59,58 +64,85 @@ class ProcessTreeParams(ListedParams):
         return self.delta == 0
 
     @property
-    def shares(self) -> dict[str, tuple[Fraction, Fraction]]:
-        """(epsilon, delta) of each part; they add up to those of the release.
+    def needs(self) -> tuple[Need, ...]:
+        """What each part has to spend, in their order.
 
-        The vocabulary where it is bought, the pairs, the ends, the choice and its fitness.
+        The vocabulary and the number of pairs where they are bought, the pairs, the ends, the
+        choice and its fitness.
         """
-        epsilon, delta = self.budget
-        parts = {"selection": Fraction(self.selection_share), "fitness": _FITNESS_SHARE}
-        if self.ends_share:
-            parts["ends"] = Fraction(self.ends_share)
+        found: list[Need] = []
         if self.vocabulary is None:
-            parts["vocabulary"] = BOUGHT_SHARE
-        parts["pairs"] = 1 - sum(parts.values(), Fraction(0))
-        order = ("vocabulary", "pairs", "ends", "selection", "fitness")
-        shares = split(epsilon, delta, {name: parts[name] for name in order if name in parts})
-        for name in ("ends", "selection", "fitness"):  # pure: the pairs take their delta
-            if name in shares:
-                shares["pairs"] = (shares["pairs"][0], shares["pairs"][1] + shares[name][1])
-                shares[name] = (shares[name][0], Fraction(0))
-        return shares
+            of_unit = self.max_activities, self.max_units
+            found += vocabulary_part(*of_unit).needs
+        share = _PAIRS_SHARE
+        if self.public_pairs is None:
+            found.append(ranks_need("clip", share * RANKS_SHARE, self.max_units))
+            share *= 1 - RANKS_SHARE
+            largest = self.pairs_sensitivity(int(norm_grid()[-1]))
+            one = self.pairs_sensitivity(1)
+            pairs = Sums("pairs", share, one, PAIR_UNITS, is_any_clip=True, largest=largest)
+        else:
+            pairs = Sums("pairs", share, self.pairs_sensitivity(self.public_pairs), PAIR_UNITS)
+        found.append(pairs)
+        if self.ends_share:
+            found.append(Choice("ends", Fraction(self.ends_share)))
+        found.append(Choice("selection", Fraction(self.selection_share)))
+        changed = of_shares(UNITS, self.max_units)
+        found.append(Sums("fitness", _FITNESS_SHARE, changed, UNITS))
+        return tuple(found)
 
     @property
-    def pairs_sensitivity(self) -> Sensitivity:
-        """By how much one unit changes the counts of pairs, in PAIR_UNITS-ths of a case."""
-        return of_scaled_pairs(self.max_pairs, PAIR_UNITS, 1 if self.is_pure else 2, self.max_units)
+    def spending(self) -> Budget:
+        """What each need may spend."""
+        return budget_of(*self.budget, self.needs)
 
     @property
-    def pairs_scale(self) -> tuple[int, int]:
-        """Scale of the noise on the counts of pairs, Laplace or Gaussian, in the same.
+    def for_names(self) -> Allowance:
+        """What the choice of the activities may spend where they are bought."""
+        return self.spending.means["vocabulary"]
+
+    @property
+    def public_pairs(self) -> int | None:
+        """Pairs of a case that count fully where they are public."""
+        return _PURE_PAIRS if self.is_pure and self.max_pairs is None else self.max_pairs
+
+    def pairs_sensitivity(self, max_pairs: int) -> Sensitivity:
+        """By how much one unit changes the counts of pairs, in PAIR_UNITS-ths of a case.
+
+        Args:
+            max_pairs: Pairs of a case that count fully.
+        """
+        return of_scaled_pairs(max_pairs, PAIR_UNITS, 1 if self.is_pure else 2, self.max_units)
+
+    def pairs_noise(self, max_pairs: int) -> SumNoise:
+        """The noise on the counts of pairs.
+
+        Args:
+            max_pairs: Pairs of a case that count fully.
 
         Raises:
             UsageError: Noise so wide cannot be drawn.
         """
-        epsilon, delta = self.shares["pairs"]
-        if self.is_pure:
-            return drawable(laplace_scale(epsilon, self.pairs_sensitivity))
-        return drawable(gaussian_scale(epsilon, delta, self.pairs_sensitivity))
+        changed = self.pairs_sensitivity(max_pairs)
+        return self.spending.means["pairs"].noise(changed, PAIR_UNITS)
+
+    def pairs_deviation(self, max_pairs: int) -> float:
+        """Standard deviation of that noise in cases.
+
+        Args:
+            max_pairs: Pairs of a case that count fully.
+        """
+        return math.sqrt(variance_of(self.pairs_noise(max_pairs)))
 
     @property
-    def pairs_deviation(self) -> float:
-        """Standard deviation of that noise in cases."""
-        width = self.pairs_scale[0] / self.pairs_scale[1] / PAIR_UNITS
-        return width * math.sqrt(2) if self.is_pure else width
-
-    @property
-    def fitness_scale(self) -> tuple[int, int]:
-        """Scale of the noise on the sums of what fits and what does not, in UNITS of a case.
+    def fitness_noise(self) -> SumNoise:
+        """The noise on the sums of what fits and what does not, in UNITS of a case.
 
         Raises:
             UsageError: Noise so wide cannot be drawn.
         """
-        epsilon, _ = self.shares["fitness"]
-        return drawable(laplace_scale(epsilon, of_shares(UNITS, self.max_units)))
+        changed = of_shares(UNITS, self.max_units)
+        return self.spending.means["fitness"].noise(changed, UNITS)
 
     def sizes(self, n_names: int) -> list[int]:
         """Returns how many pairs the candidates have, ascending and distinct.

@@ -9,6 +9,7 @@ from .generator import VariantGenerator as VariantGenerator
 from .generator import VariantsDecision as VariantsDecision
 from .generator import log_of as log_of
 from .hybrid import HybridVariants as HybridVariants
+from .joint_variants import JointVariants as JointVariants
 from .markov import MarkovVariants as MarkovVariants
 from .markov import MarkovVariantsPure as MarkovVariantsPure
 from .method import VariantLog as VariantLog

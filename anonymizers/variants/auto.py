@@ -1,154 +1,121 @@
-"""`auto-variants`: a Markov chain, a PrivTree or a stability histogram, whichever suits the log.
+"""`auto-variants`: what `joint-variants` does, or a PrivTree where a log is too small for it.
 
-A twentieth of epsilon, or 1/40 if that is less, is for two noisy numbers that decide: that of the
-cases that a stability histogram would be sure to keep, and that of all. The rest of epsilon is all
-spent on one way: the chain where the histogram would keep less than a quarter of the cases, itself
-where it would keep from half to three quarters, and the tree between and above.
+Variants that a histogram would not show are made up by `joint-variants` from a noisy chain. Where
+they have so few cases that the arcs of these cases are lost in the chain's noise, what is made up
+would be noise. Then all of epsilon is better spent on a tree of prefixes, which stops where cases
+get few. A fiftieth of epsilon is for the number of these cases; what is compared with it are public
+numbers and the noise that is known beforehand:
+
+A case of l events has l + 1 directly-follows pairs, which the chain counts twice over, so its norm
+is about sqrt(2 (l + 1)), and the noise on each pair has a deviation of that times what a norm of 1
+needs. Processes have about three pairs for each activity that are not rare, so U cases of n
+activities have each of these about U (l + 1) / 3n times. The tree is taken if that is less than two
+deviations. For l half of the length is taken at which cases are cut.
 """
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
 from tracecloak.anonymizers.accounting.calibration import laplace_scale, stability_threshold
-from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
-from tracecloak.anonymizers.accounting.sensitivity import of_count, of_one_cell
+from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.anonymizers.rigorous.params import BOUGHT_SHARE, drawable
+from tracecloak.anonymizers.rigorous.budget import Choice, Instead, Means, Need, Pure, Sums
+from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.anonymizers.variants.generator import Domain
-from tracecloak.anonymizers.variants.markov import MarkovVariants
+from tracecloak.anonymizers.variants.joint_variants import REPEATED, JointVariants
 from tracecloak.anonymizers.variants.privtree import PrivTree
-from tracecloak.anonymizers.variants.stable_variants import released, stable_variants
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
-# The bounds are the best found on three public logs and a synthetic one, by the earth mover's
-# distance. Where variants hardly repeat, only the chain's pairs of activities have counts above
-# their noise. Where most of the log is in few frequent variants, no split of epsilon over a tree is
-# as good as the histogram. Where even rarer ones stand out, the tree also has what that drops.
-_CHAIN_BELOW = Fraction(1, 4)
-_HISTOGRAM_FROM = Fraction(1, 2)
-_TREE_FROM = Fraction(3, 4)
-
-# Of the choice: the balance decides, and the number of cases only says where its bounds are.
-_SHARES = {"balance": Fraction(3, 4), "cases": Fraction(1, 4)}
-# The noise on the balance then has a scale of 53; more is better spent on the variants.
-_MOST_FOR_CHOICE = Fraction(1, 40)
-
-Way = Literal["chain", "tree", "histogram"]
+_CHOICE = Fraction(2, 100)
+# Pairs of an activity that are not rare, and deviations that their counts must exceed.
+_PAIRS_OF_NAME = 3
+_CLEAR = 2.0
 
 
-def choice_epsilon(epsilon: Fraction) -> Fraction:
-    """Returns what of epsilon is spent on the choice."""
-    return min(epsilon * BOUGHT_SHARE, _MOST_FOR_CHOICE)
+class AutoVariants(JointVariants):
+    """The generator; see the module.
 
-
-def balance(counted: VariantHistogram, threshold: int) -> int:
-    """Returns 2 sum of max(0, count - threshold + 1) over the variants, less the number of cases.
-
-    One case more adds 1, or takes 1 away where its variant stays below the threshold: so it is a
-    number of sensitivity 1, which the number of cases in variants above the threshold is not.
+    Where something else of a release gets noise, too, it is `joint-variants` in any case.
     """
-    above = np.maximum(counted.counts - (threshold - 1), 0).sum()
-    return 2 * int(above) - counted.n_cases
-
-
-def way_of(noisy_balance: int, noisy_cases: int) -> Way:
-    """Returns the way for a balance and a number of cases, which is taken to be 1 at least."""
-    kept = (Fraction(noisy_balance, max(1, noisy_cases)) + 1) / 2
-    if kept < _CHAIN_BELOW:
-        return "chain"
-    return "histogram" if _HISTOGRAM_FROM <= kept < _TREE_FROM else "tree"
-
-
-class AutoVariants:
-    """The generator `auto-variants`; see the module."""
 
     name: ClassVar[str] = "auto-variants"
-    summary: ClassVar[str] = "variant histogram or Markov chain, whichever suits the log"
-    is_pure: ClassVar[bool] = False
-    # Of every way: which one the noise chooses must not decide whether there is a release.
-    most_names: ClassVar[int | None] = MarkovVariants.most_names
+    summary: ClassVar[str] = "cases that agree with noisy counts, or of a noisy tree of prefixes"
     reality: ClassVar[str] = (
-        "Two numbers with exact noise decide to spend the rest on a stability histogram of "
-        "variants, a PrivTree of prefixes or a noisy Markov chain."
+        f"{JointVariants.reality} Or all of it is done by a PrivTree with what the choice between "
+        "them leaves of epsilon; that choice is made by a number with exact Laplace noise."
     )
 
     def __init__(self) -> None:
-        """Has the generators for logs whose variants do not make a good histogram."""
-        self._markov, self._tree = MarkovVariants(f"{self.name}/chain"), PrivTree()
+        """Has the tree for logs that are too small for a chain."""
+        self._tree = PrivTree()
 
-    def spends(self, epsilon: Fraction, delta: Fraction, max_units: int) -> tuple[Spend, ...]:
-        """Returns the decision's parts and that of the way it chose.
-
-        Raises:
-            UsageError: Noise so wide cannot be drawn.
-        """
-        choice = choice_epsilon(epsilon)
-        rest = epsilon - choice
-        for generator in (self._markov, self._tree):
-            generator.spends(rest, delta, max_units)  # or is refused
-        drawable(laplace_scale(rest, of_one_cell(max_units)))
-        for number in _SHARES:
-            self._scale(number, epsilon, max_units)
-        return (
-            Spend(f"{self.name} choice", "pure", choice, Fraction(0)),
-            Spend(f"{self.name} variants", "approximate", rest, delta),
+    def needs(self, max_units: int, max_length: int | None) -> tuple[Need, ...]:
+        """Returns what `joint-variants` needs, what the choice, and what the tree in its place."""
+        joint = super().needs(max_units, max_length)
+        names = tuple(need.name for need in joint if isinstance(need, Sums))
+        tree = (
+            Instead(f"{self.name}/{need.name}", need.share, names, need.largest)
+            for need in self._tree.needs(max_units, max_length)
+            if isinstance(need, Pure)
         )
+        return (Choice(f"{self.name} choice", _CHOICE), *joint, *tree)
 
-    def explain(self, epsilon: Fraction, delta: Fraction, max_units: int) -> str:
+    def explain(self, means: Means, max_units: int) -> str:
         """Returns what it does."""
-        choice = choice_epsilon(epsilon)
-        rest = epsilon - choice
+        joint = super().explain(means, max_units)
+        if not self._has_tree(means):
+            return joint
         return (
-            f"decides with epsilon {decimal_text(choice)} between a histogram of "
-            f"variants of at least {stability_threshold(rest, delta, max_units):,} noisy cases, a "
-            f"tree, which {self._tree.explain(rest, delta, max_units)}, and a chain, which "
-            f"{self._markov.explain(rest, delta, max_units)}"
+            f"{joint}; or, where too few cases are of variants that would not be seen, "
+            f"{self._tree.explain(self._of_tree(means), max_units)}"
         )
-
-    def _scale(self, number: str, epsilon: Fraction, max_units: int) -> tuple[int, int]:
-        own = choice_epsilon(epsilon) * _SHARES[number]
-        return drawable(laplace_scale(own, of_count().of_cases(max_units)))
 
     def answer(
-        self,
-        counted: VariantHistogram,
-        domain: Domain,
-        epsilon: Fraction,
-        delta: Fraction,
-        randomness: Randomness,
+        self, counted: VariantHistogram, domain: Domain, means: Means, randomness: Randomness
     ) -> ReleasedVariants:
         """Returns the variants of the way that was chosen."""
-        rest, units = epsilon - choice_epsilon(epsilon), domain.max_units
-        threshold = stability_threshold(rest, delta, units)
-        way = self._choose(counted, threshold, epsilon, units, randomness)
-        if way == "chain":
-            return self._markov.answer(counted, domain, rest, delta, randomness)
-        if way == "tree":
-            return self._tree.answer(counted, domain, rest, delta, randomness)
-        prefix = f"{self.name}/histogram"
-        kept = stable_variants(counted, rest, delta, units, randomness, prefix)
-        return released(kept, domain.vocabulary)
+        if self._has_tree(means) and not self._is_clear(counted, domain, means, randomness):
+            return self._tree.answer(counted, domain, self._of_tree(means), randomness)
+        return super().answer(counted, domain, means, randomness)
 
-    def _choose(
-        self,
-        counted: VariantHistogram,
-        threshold: int,
-        epsilon: Fraction,
-        max_units: int,
-        randomness: Randomness,
-    ) -> Way:
-        def noise(number: str) -> int:
-            cell = cell_numbers(np.zeros(1, np.int64))
-            stream = CellStream(randomness, f"{self.name}/choice/{number}", cell)
-            return int(draw_laplace(stream, *self._scale(number, epsilon, max_units))[0])
+    def _of_tree(self, means: Means) -> Means:
+        begin = f"{self.name}/"
+        return {
+            name.removeprefix(begin): own for name, own in means.items() if name.startswith(begin)
+        }
 
-        return way_of(
-            balance(counted, threshold) + noise("balance"), counted.n_cases + noise("cases")
-        )
+    def _has_tree(self, means: Means) -> bool:
+        return all(own.epsilon for own in self._of_tree(means).values())
+
+    def _is_clear(
+        self, counted: VariantHistogram, domain: Domain, means: Means, randomness: Randomness
+    ) -> bool:
+        """Whether the arcs of the cases that a histogram would not show stand out of the noise."""
+        own, units = means[self.name], domain.max_units
+        epsilon = sum((tree.epsilon for tree in self._of_tree(means).values()), Fraction(0))
+        least = stability_threshold(epsilon, own.delta, units)
+        scale = drawable(laplace_scale(means[f"{self.name} choice"].epsilon, of_one_cell(units)))
+        cell = cell_numbers(np.zeros(1, np.int64))
+        stream = CellStream(randomness, f"{self.name}/choice", cell)
+        n_unseen = unseen_cases(counted, least) + int(draw_laplace(stream, *scale)[0])
+        n_steps = domain.max_length / 2 + 1
+        occurrences = n_unseen * n_steps / (_PAIRS_OF_NAME * len(domain.vocabulary))
+        width = own.part(REPEATED.chain).relative_width * units * math.sqrt(2 * n_steps)
+        return occurrences >= _CLEAR * width
+
+
+def unseen_cases(counted: VariantHistogram, threshold: int) -> int:
+    """Returns the number of cases less sum of max(0, count - threshold + 1) over the variants.
+
+    One case more adds 1, or nothing where its variant is above the threshold: a number of
+    sensitivity 1, which that of the cases below the threshold is not.
+    """
+    return counted.n_cases - int(np.maximum(counted.counts - (threshold - 1), 0).sum())

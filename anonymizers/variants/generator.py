@@ -14,9 +14,9 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from tracecloak.anonymizers import contract
-from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, hex_ids
 from tracecloak.anonymizers.rigorous.bought import in_vocabulary, within_length
+from tracecloak.anonymizers.rigorous.budget import Means, Need, scaled
 from tracecloak.anonymizers.rigorous.cells import too_many_names
 from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.schemas.arrays.merging import ranges
@@ -48,8 +48,7 @@ class VariantGenerator(Protocol):
     Attributes:
         name: As in the configuration.
         summary: What it does, in a line.
-        is_pure: Whether it needs no delta: then it is given 0, and else what is above 0. A delta
-            that it is given all the same buys nothing.
+        is_pure: Whether it needs no delta.
         most_names: Activities, OTHER included, that it can count by; None: any number. Of a bought
             vocabulary no more are kept, and a public one is refused before anything is read.
         reality: Why its epsilon and delta hold, in sentences.
@@ -61,21 +60,21 @@ class VariantGenerator(Protocol):
     most_names: ClassVar[int | None]
     reality: ClassVar[str]
 
-    def spends(self, epsilon: Fraction, delta: Fraction, max_units: int) -> tuple[Spend, ...]:
-        """Returns the parts, which add up to epsilon and delta exactly."""
+    def needs(self, max_units: int, max_length: int | None) -> tuple[Need, ...]:
+        """Returns what it has to spend; the shares of what are no choices add up to 1.
+
+        Args:
+            max_units: Cases of one unit.
+            max_length: Largest number of events of a case, or None: it is bought.
+        """
         ...
 
-    def explain(self, epsilon: Fraction, delta: Fraction, max_units: int) -> str:
-        """Returns what it does with this budget and the error to expect, in a sentence."""
+    def explain(self, means: Means, max_units: int) -> str:
+        """Returns what it does with these means and the error to expect, in a sentence."""
         ...
 
     def answer(
-        self,
-        counted: VariantHistogram,
-        domain: Domain,
-        epsilon: Fraction,
-        delta: Fraction,
-        randomness: Randomness,
+        self, counted: VariantHistogram, domain: Domain, means: Means, randomness: Randomness
     ) -> ReleasedVariants:
         """Returns variants with whole numbers of cases; may invent variants of the domain.
 
@@ -86,8 +85,7 @@ class VariantGenerator(Protocol):
             counted: Exact counts over the codes of `domain.vocabulary`, cases of 1 to
                 `domain.max_length` events.
             domain: What is public.
-            epsilon: Budget of everything that is drawn here.
-            delta: Likewise; 0 if `is_pure`.
+            means: What its needs may spend, by name.
             randomness: The release's; every purpose begins with the generator's name.
         """
         ...
@@ -125,7 +123,8 @@ def variants_part(
     generator: VariantGenerator,
     domain_of: Callable[[contract.Decisions], Domain],
     max_units: int,
-    weight: Fraction = Fraction(1),
+    max_length: int | None,
+    share: Fraction = Fraction(1),
 ) -> Part:
     """Returns the part that a generator is.
 
@@ -133,23 +132,22 @@ def variants_part(
         generator: Makes the variants.
         domain_of: What it may know, from what was decided before.
         max_units: Cases of one unit.
-        weight: See `Part`.
+        max_length: Largest number of events of a case, or None: it is bought.
+        share: Of all that is no choice, relative to the shares of the other parts.
     """
 
     def decide(given: Given) -> ReleasedVariants:
         counted: VariantHistogram = given.statistics["variants"]
-        domain, budget = domain_of(given.decisions), (given.epsilon, given.delta)
-        return generator.answer(counted, domain, *budget, given.randomness)
+        domain = domain_of(given.decisions)
+        return generator.answer(counted, domain, given.means, given.randomness)
 
     return Part(
         "variants",
-        weight,
-        lambda epsilon, delta: generator.spends(epsilon, delta, max_units),
-        lambda epsilon, delta: generator.explain(epsilon, delta, max_units),
+        scaled(generator.needs(max_units, max_length), share),
+        lambda means: generator.explain(means, max_units),
         decide,
         {"variants": VariantsWithin()},
         "variants",
-        takes_delta=not generator.is_pure,
     )
 
 

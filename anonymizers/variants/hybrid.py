@@ -1,8 +1,8 @@
 """`hybrid-log`: frequent variants from a stability histogram, the other cases from a Markov chain.
 
-Half of epsilon and delta publish the variants whose noisy number of cases reaches the threshold of
-`variant-histogram`. The other half is for a Markov chain of all cases, as of `markov-log`; its
-walks stand for the cases of variants that were not published.
+Half of the budget publishes the variants whose noisy number of cases reaches a threshold. The other
+half is for a Markov chain of all cases, as of `markov-log`; its walks stand for the cases of
+variants that were not published.
 
 The chain is one of all cases and not of those of unpublished variants, which would be as private:
 these are few where the histogram published most, too few to be seen through the noise, and then
@@ -19,11 +19,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.anonymizers.accounting.calibration import laplace_scale, stability_threshold
-from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.rigorous.params import drawable
+from tracecloak.anonymizers.rigorous.bought import least_cases
+from tracecloak.anonymizers.rigorous.budget import Means, Need, Sums, scaled
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.markov import MarkovVariants
 from tracecloak.anonymizers.variants.stable_variants import released, stable_variants
@@ -71,50 +70,37 @@ class HybridVariants:
     is_pure: ClassVar[bool] = False
     most_names: ClassVar[int | None] = MarkovVariants.most_names
     reality: ClassVar[str] = (
-        "Half of epsilon and delta release the variants whose number of cases with exact discrete "
-        "Laplace noise reaches a threshold, which one unit's own variants pass with probability at "
-        "most that delta. All cases are counted once more as by markov-log with the other half; "
-        "which of the cases drawn from the chain are kept follows from what was released."
+        "The variants are released whose number of cases with exact discrete noise reaches a "
+        "threshold, which one unit's own variants pass with a probability that delta covers. All "
+        "cases are counted once more as by markov-log; which of the cases drawn from the chain are "
+        "kept follows from what was released."
     )
 
     def __init__(self) -> None:
         """Has a Markov generator for its second half."""
         self._markov = MarkovVariants(f"{self.name}/chain")
 
-    def spends(self, epsilon: Fraction, delta: Fraction, max_units: int) -> tuple[Spend, ...]:
-        """Returns the histogram's part and those of the chain.
-
-        Raises:
-            UsageError: Noise so wide cannot be drawn.
-        """
-        half, half_delta = epsilon * _HALF, delta * _HALF
-        drawable(laplace_scale(half, of_one_cell(max_units)))
+    def needs(self, max_units: int, max_length: int | None) -> tuple[Need, ...]:
+        """Returns what the histogram and the chain need."""
+        one = of_one_cell(max_units)
         return (
-            Spend(f"{self.name} histogram", "approximate", half, half_delta),
-            *self._markov.spends(half, half_delta, max_units),
+            Sums(f"{self.name} histogram", _HALF, one, is_open=True),
+            *scaled(self._markov.needs(max_units, max_length), 1 - _HALF),
         )
 
-    def explain(self, epsilon: Fraction, delta: Fraction, max_units: int) -> str:
+    def explain(self, means: Means, max_units: int) -> str:
         """Returns what it does and the error to expect."""
-        half, half_delta = epsilon * _HALF, delta * _HALF
-        least = stability_threshold(half, half_delta, max_units)
+        least = least_cases(means[f"{self.name} histogram"], of_one_cell(max_units))
         return (
-            f"releases variants of at least {least:,} noisy cases with half of the budget; for the "
-            f"others, {self._markov.explain(half, half_delta, max_units)}"
+            f"releases variants of at least {least:,} noisy cases; for the others, "
+            f"{self._markov.explain(means, max_units)}"
         )
 
     def answer(
-        self,
-        counted: VariantHistogram,
-        domain: Domain,
-        epsilon: Fraction,
-        delta: Fraction,
-        randomness: Randomness,
+        self, counted: VariantHistogram, domain: Domain, means: Means, randomness: Randomness
     ) -> ReleasedVariants:
         """Returns published variants with noisy counts and drawn ones."""
-        half, half_delta = epsilon * _HALF, delta * _HALF
-        published = stable_variants(
-            counted, half, half_delta, domain.max_units, randomness, f"{self.name}/histogram"
-        )
-        drawn = self._markov.answer(counted, domain, half, half_delta, randomness)
+        own, prefix = means[f"{self.name} histogram"], f"{self.name}/histogram"
+        published = stable_variants(counted, own, domain.max_units, randomness, prefix)
+        drawn = self._markov.answer(counted, domain, means, randomness)
         return joined(published, drawn, domain.vocabulary)

@@ -8,8 +8,9 @@ many as the noisy number of cases, follow from the noisy sums.
 
 By position, because most activities of most processes occur once: a chain that only knows the last
 activity comes back to them. That costs little, since a case has each arc of a bin once or twice and
-the norm of the vector is about twice the root of the case's length. The clip is about the
-median of the norms: longer cases weigh less in the chain, but the noise is less for all.
+the norm of the vector is about twice the root of the case's length. The clip is exceeded by so few
+cases that what it takes is about what the noise is in all cells (`rigorous.clip_by_rank`): longer
+cases weigh less in the chain, but the noise is less for all.
 
 Markov models of sequences with differential privacy: Chen, Acs and Castelluccia (CCS 2012). Noise:
 Canonne, Kamath and Steinke (NeurIPS 2020); its scale: Balle and Wang (ICML 2018). Clipping on a
@@ -24,21 +25,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from tracecloak.anonymizers.accounting.calibration import gaussian_scale, laplace_scale
-from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import (
     Sensitivity,
     of_clipped_cells,
     of_directly_follows,
     of_one_cell,
 )
-from tracecloak.anonymizers.noise.drawing import draw_gaussian, draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE, CellStream
+from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise
-from tracecloak.anonymizers.rigorous.bought import choose_quantile, norm_grid
+from tracecloak.anonymizers.rigorous.budget import Allowance, Means, Need, Pure, Sums
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
-from tracecloak.anonymizers.rigorous.params import BOUGHT_SHARE, LONGEST_TRACE, drawable
+from tracecloak.anonymizers.rigorous.clip_by_rank import rank_of_clip
+from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE, choose_clip, norm_grid, ranks_need
+from tracecloak.anonymizers.rigorous.params import LONGEST_TRACE
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.markov_chain import chain_of, draw_walks
 from tracecloak.schemas.arrays.merging import sum_groups
@@ -47,10 +47,12 @@ from tracecloak.schemas.published.variants import ReleasedVariants, most_frequen
 from tracecloak.schemas.statistics.variant_flows import FlowCells, VariantFlows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
-# Share of the cases whose norm the clip shall reach; longer ones weigh less, and noise less too.
-_QUANTILE = Fraction(1, 2)
+# What noise counts for beside what clipping takes.
+_WEIGHT_OF_NOISE = 1.5
 # Lattice steps of one occurrence, fewer where the noise could not be drawn on so fine a lattice.
 _MOST_UNITS = 1024
+# The lattice that stands for any, where it only matters how the noise is to the clip.
+_FINE = 1 << 20
 # Cells that noise is drawn for, in about a second, unless the vocabulary alone needs more.
 _CELLS = 2_000_000
 
@@ -69,28 +71,26 @@ def whole_sums_sensitivity(max_length: int, max_units: int) -> Sensitivity:
     return of_directly_follows(max_length).beside(of_one_cell()).of_cases(max_units)
 
 
-def lattice_units(epsilon: Fraction, delta: Fraction, max_units: int) -> int:
+def lattice_units(allowance: Allowance, max_units: int) -> int:
     """Returns the lattice steps of one occurrence, a power of two: public, whatever the clip.
 
     Raises:
         UsageError: Even on the coarsest lattice the noise would be too wide to be drawn.
     """
-
-    def largest(units: int) -> Sensitivity:
-        return sums_sensitivity(int(norm_grid()[-1]), units, max_units)
-
     units = _MOST_UNITS
     while units > 1:
         try:
-            scale = gaussian_scale(epsilon, delta, largest(units))
+            allowance.noise(largest_sums(units, max_units), units)
         except UsageError:
             units //= 2
-            continue
-        if scale[0] <= LARGEST_SCALE * scale[1]:
+        else:
             break
-        units //= 2
-    drawable(gaussian_scale(epsilon, delta, largest(units)))
     return units
+
+
+def largest_sums(units: int, max_units: int) -> Sensitivity:
+    """Returns that of the sums at the largest clip, in lattice steps."""
+    return sums_sensitivity(int(norm_grid()[-1]), units, max_units)
 
 
 class MarkovVariants:
@@ -112,44 +112,46 @@ class MarkovVariants:
         """Takes what its parts and purposes begin with, if it is part of another generator."""
         self._prefix = prefix or self.name
 
-    def spends(self, epsilon: Fraction, delta: Fraction, max_units: int) -> tuple[Spend, ...]:
-        """Returns the clip's and the sums' part.
-
-        Raises:
-            UsageError: Noise so wide cannot be drawn.
-        """
-        sums = epsilon * (1 - BOUGHT_SHARE)
-        lattice_units(sums, delta, max_units)
-        return (
-            Spend(f"{self._prefix} clip", "pure", epsilon * BOUGHT_SHARE, Fraction(0)),
-            Spend(f"{self._prefix} sums", "approximate", sums, delta),
+    def needs(self, max_units: int, max_length: int | None) -> tuple[Need, ...]:
+        """Returns what the clip and the sums need."""
+        sums = Sums(
+            self._sums,
+            1 - RANKS_SHARE,
+            of_clipped_cells(_FINE, max_units),
+            _FINE,
+            is_any_clip=True,
+            largest=largest_sums(1, max_units),
         )
+        return (ranks_need(self._clip, RANKS_SHARE, max_units), sums)
 
-    def explain(self, epsilon: Fraction, delta: Fraction, max_units: int) -> str:
+    def explain(self, means: Means, max_units: int) -> str:
         """Returns what it does and the noise to expect."""
-        fine = 1 << 20
-        scale = Fraction(
-            *gaussian_scale(epsilon * (1 - BOUGHT_SHARE), delta, of_clipped_cells(fine, max_units))
-        )
         return (
-            f"chooses a clip with epsilon {decimal_text(epsilon * BOUGHT_SHARE)}, counts pairs of "
-            "activities by position, adds discrete Gaussian noise of scale "
-            f"{float(scale / fine):.1f} times the clip, and draws cases from the chain; pairs of "
-            "fewer cases than a few times that are lost"
+            "chooses a clip, counts pairs of activities by position, adds discrete Gaussian noise "
+            f"of scale {self._noise_of_clip(means, max_units):.1f} times the clip, and draws cases "
+            "from the chain; pairs of fewer cases than a few times that are lost"
         )
+
+    def _noise_of_clip(self, means: Means, max_units: int) -> float:
+        """The deviation of one cell's noise, in clips."""
+        noise = means[self._sums].noise(of_clipped_cells(_FINE, max_units), _FINE)
+        return noise.width / noise.units
+
+    @property
+    def _clip(self) -> str:
+        return f"{self._prefix} clip"
+
+    @property
+    def _sums(self) -> str:
+        return f"{self._prefix} sums"
 
     def answer(
-        self,
-        counted: VariantHistogram,
-        domain: Domain,
-        epsilon: Fraction,
-        delta: Fraction,
-        randomness: Randomness,
+        self, counted: VariantHistogram, domain: Domain, means: Means, randomness: Randomness
     ) -> ReleasedVariants:
         """Returns cases drawn from the chain."""
         cells = self.cells_of(domain)
         flows = VariantFlows.of(counted, cells)
-        noisy, noise = self._noisy_sums(flows, cells, domain, epsilon, delta, randomness)
+        noisy, noise = self._noisy_sums(flows, cells, domain, means, randomness)
         place = int(np.searchsorted(cells.possible, cells.cases))
         n_cases = int(noisy[place]) // noise.units
         chain = chain_of(noisy, cells, noise) if n_cases > 0 else None
@@ -170,28 +172,35 @@ class MarkovVariants:
         flows: VariantFlows,
         cells: FlowCells,
         domain: Domain,
-        epsilon: Fraction,
-        delta: Fraction,
+        means: Means,
         randomness: Randomness,
     ) -> tuple[np.ndarray, SumNoise]:
-        rest = epsilon * (1 - BOUGHT_SHARE)
-        units = lattice_units(rest, delta, domain.max_units)
-        clip = self._choose_clip(flows, epsilon * BOUGHT_SHARE, domain.max_units, randomness)
-        clip_units = math.isqrt(clip * units**2)
-        scale = gaussian_scale(rest, delta, sums_sensitivity(clip, units, domain.max_units))
+        own = means[self._sums]
+        units = lattice_units(own, domain.max_units)
+        clip = self._choose_clip(flows, cells, domain, means, randomness)
+        noise = own.noise(sums_sensitivity(clip, units, domain.max_units), units)
         stream = CellStream(randomness, f"{self._prefix}/sum", cell_numbers(cells.possible))
-        noisy = flows.sums(cells, clip_units, units) + draw_gaussian(stream, *scale)
-        return noisy, SumNoise(scale, units, False)
+        return flows.sums(cells, math.isqrt(clip * units**2), units) + noise.draw(stream), noise
 
     def _choose_clip(
-        self, flows: VariantFlows, epsilon: Fraction, max_units: int, randomness: Randomness
+        self,
+        flows: VariantFlows,
+        cells: FlowCells,
+        domain: Domain,
+        means: Means,
+        randomness: Randomness,
     ) -> int:
         """The square of the chosen norm."""
         grid = norm_grid()
         bucket = np.searchsorted(grid, flows.squares)
         cases = sum_groups(bucket, flows.cases, len(grid) + 1)
-        purpose = f"{self._prefix}/clip"
-        return int(grid[choose_quantile(cases, epsilon, _QUANTILE, max_units, randomness, purpose)])
+        rank = rank_of_clip(
+            self._noise_of_clip(means, domain.max_units),
+            *(cells.n_possible, cells.n_names, _WEIGHT_OF_NOISE),
+            n_bins=cells.n_blocks - 1,
+        )
+        of_ranks, purpose = means[self._clip], f"{self._prefix}/clip"
+        return choose_clip(cases, of_ranks, rank, domain.max_units, randomness, purpose)
 
 
 class MarkovVariantsPure(MarkovVariants):
@@ -212,21 +221,18 @@ class MarkovVariantsPure(MarkovVariants):
         "released case is invented."
     )
 
-    def spends(self, epsilon: Fraction, delta: Fraction, max_units: int) -> tuple[Spend, ...]:
-        """Returns the one part; it needs no delta, but a given one counts as spent.
+    def needs(self, max_units: int, max_length: int | None) -> tuple[Need, ...]:
+        """Returns what the sums need."""
+        length = LONGEST_TRACE if max_length is None else max_length
+        largest = whole_sums_sensitivity(length, max_units)
+        return (Pure(self._sums, Fraction(1), largest=largest),)
 
-        Raises:
-            UsageError: Noise so wide cannot be drawn.
-        """
-        drawable(laplace_scale(epsilon, whole_sums_sensitivity(LONGEST_TRACE, max_units)))
-        return (Spend(f"{self._prefix} sums", "approximate" if delta else "pure", epsilon, delta),)
-
-    def explain(self, epsilon: Fraction, delta: Fraction, max_units: int) -> str:
+    def explain(self, means: Means, max_units: int) -> str:
         """Returns what it does and the noise to expect."""
         return (
             "counts pairs of activities, adds discrete Laplace noise of scale "
-            f"{float(max_units / epsilon):.3g} times (max_trace_length + 2), and draws cases from "
-            "the chain"
+            f"{float(max_units / means[self._sums].epsilon):.3g} times (max_trace_length + 2), and "
+            "draws cases from the chain"
         )
 
     def cells_of(self, domain: Domain) -> FlowCells:
@@ -238,13 +244,10 @@ class MarkovVariantsPure(MarkovVariants):
         flows: VariantFlows,
         cells: FlowCells,
         domain: Domain,
-        epsilon: Fraction,
-        delta: Fraction,
+        means: Means,
         randomness: Randomness,
     ) -> tuple[np.ndarray, SumNoise]:
-        scale = drawable(
-            laplace_scale(epsilon, whole_sums_sensitivity(domain.max_length, domain.max_units))
-        )
+        changed = whole_sums_sensitivity(domain.max_length, domain.max_units)
+        noise = means[self._sums].noise(changed)
         stream = CellStream(randomness, f"{self._prefix}/sum", cell_numbers(cells.possible))
-        noisy = flows.whole_sums(cells) + draw_laplace(stream, *scale)
-        return noisy, SumNoise(scale, 1, True)
+        return flows.whole_sums(cells) + noise.draw(stream), noise

@@ -16,19 +16,33 @@ from pydantic import Field
 
 from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.composition import Spend
+from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.rigorous.bought import known_vocabulary, length_part, vocabulary_part
+from tracecloak.anonymizers.rigorous.budget import (
+    Allowance,
+    Budget,
+    Need,
+    Pure,
+    Sums,
+    budget_of,
+)
 from tracecloak.anonymizers.rigorous.names import ListedParams
-from tracecloak.anonymizers.rigorous.params import DECLARED, Exact, guarantee_of
+from tracecloak.anonymizers.rigorous.params import (
+    DECLARED,
+    LENGTH_SHARE,
+    VOCABULARY_SHARE,
+    Exact,
+    guarantee_of,
+)
 from tracecloak.anonymizers.rigorous.parts import (
     Part,
-    Shares,
+    budget_of_parts,
     counters_of,
     decided,
-    divided,
+    rounds_of,
     sentences_of,
-    spends_of,
 )
 from tracecloak.anonymizers.variants.generator import (
     Domain,
@@ -50,7 +64,7 @@ class VariantLogParams(ListedParams):
 
     length_quantile: Exact = Field(Decimal("0.95"), gt=0, lt=1, decimal_places=3)
     """Share of the cases that a bought max_trace_length shall not cut, at most three decimals;
-    without max_trace_length it is bought with 5 % of epsilon."""
+    without max_trace_length it is bought."""
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> VariantLogParams:
@@ -78,13 +92,23 @@ class VariantLogParams(ListedParams):
         return tuple(parts)
 
     @property
-    def shares(self) -> Shares:
-        """(epsilon, delta) of each round; they add up to those of the release."""
-        return divided(self.bought_parts(), *self.budget, "variants", self.is_pure)
+    def variants_share(self) -> Fraction:
+        """What the generator has, of all that is no choice."""
+        bought = VOCABULARY_SHARE * (self.vocabulary is None)
+        return 1 - bought - LENGTH_SHARE * (self.max_trace_length is None)
+
+    @property
+    def for_names(self) -> Allowance:
+        """What the choice of the activities may spend, whatever else a generator chooses."""
+        needs = [need for part in self.bought_parts() for need in part.needs]
+        own: Need = Sums("variants", self.variants_share, of_one_cell(), is_any_clip=True)
+        if self.is_pure:
+            own = Pure("variants", self.variants_share)
+        return budget_of(*self.budget, (*needs, own)).means["vocabulary"]
 
 
 class PureVariantLogParams(VariantLogParams):
-    """Parameters of those whose generator has no use for delta: what is bought has all of it."""
+    """Parameters of those whose generator has no use for delta."""
 
     is_pure: ClassVar[bool] = True
 
@@ -129,17 +153,21 @@ class VariantLog(contract.Anonymizer):
 
     def rounds(self, params: VariantLogParams) -> tuple[str, ...]:
         """Returns the rounds: one for each thing bought, and the variants."""
-        return tuple(params.shares)
+        return rounds_of(self._parts(params))
 
     def _parts(self, params: VariantLogParams) -> tuple[Part, ...]:
         if excess := excess_of_names(self._generator, params.n_words):
             raise UsageError(excess)
-        bought = params.bought_parts(self._generator.most_names)
 
         def domain(decisions: contract.Decisions) -> Domain:
             return domain_of(decisions, params)
 
-        return (*bought, variants_part(self._generator, domain, params.max_units))
+        of_log = params.max_units, params.max_trace_length, params.variants_share
+        bought = params.bought_parts(self._generator.most_names)
+        return (*bought, variants_part(self._generator, domain, *of_log))
+
+    def _budget(self, params: VariantLogParams) -> Budget:
+        return budget_of_parts(self._parts(params), *params.budget)
 
     def spends(self, params: VariantLogParams) -> tuple[Spend, ...]:
         """Returns the parts.
@@ -147,11 +175,11 @@ class VariantLog(contract.Anonymizer):
         Raises:
             UsageError: Noise so wide cannot be drawn, or not for so many public names.
         """
-        return spends_of(self._parts(params), params.shares)
+        return self._budget(params).spends()
 
     def guarantee(self, params: VariantLogParams) -> Guarantee:
         """Returns the promise."""
-        bought = [name for name in params.shares if name != "variants"]
+        bought = [part.name for part in params.bought_parts()]
         return guarantee_of(
             params,
             self.spends(params),
@@ -162,7 +190,7 @@ class VariantLog(contract.Anonymizer):
 
     def explain(self, params: VariantLogParams) -> tuple[str, ...]:
         """Returns a sentence a round."""
-        return sentences_of(self._parts(params), params.shares)
+        return sentences_of(self._parts(params), self._budget(params))
 
     def requires(self, round_name: str, params: VariantLogParams) -> Mapping[str, contract.Counter]:
         """Returns the counters of a round."""
@@ -178,7 +206,8 @@ class VariantLog(contract.Anonymizer):
     ) -> contract.Decision:
         """Decides a round."""
         parts = self._parts(params)
-        made = decided(parts, round_name, params.shares, statistics, decisions, randomness)
+        budget = self._budget(params)
+        made = decided(parts, round_name, budget, statistics, decisions, randomness)
         if round_name == "variants":
             return VariantsDecision(fitting(made[round_name], params.max_cases))
         return made[round_name]

@@ -10,7 +10,6 @@ counts are made to agree by least squares.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
@@ -19,17 +18,15 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.anonymizers.accounting.calibration import gaussian_scale, laplace_scale
-from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import of_distinct_cells, of_one_cell
-from tracecloak.anonymizers.noise.drawing import draw_gaussian, draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream
-from tracecloak.anonymizers.rigorous.params import drawable
+from tracecloak.anonymizers.noise.sums import SumNoise, variance_of
+from tracecloak.anonymizers.rigorous.bought import length_grid
+from tracecloak.anonymizers.rigorous.budget import Means, Need, Sums
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.schemas.arrays.merging import offsets_of, ranges, sum_groups
 from tracecloak.schemas.arrays.sequences import encode_sequences
-from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -39,28 +36,18 @@ PREFIX_SHARE = Fraction(9, 10)
 # Noisy counts of all levels together, at most: it bounds time and memory.
 MAX_CELLS = 1 << 23
 
-Sampler = Callable[[CellStream, int, int], np.ndarray]
-
 
 @dataclass(frozen=True)
 class NodeNoise:
     """Noise on the counts of one kind of node.
 
     Attributes:
-        draw: The sampler.
-        scale: (numerator, denominator) of its parameter.
-        least: Smallest noisy count that is kept, at least 1.
+        noise: What is added.
+        least: Smallest noisy count that is kept, at least one case; in lattice steps.
     """
 
-    draw: Sampler
-    scale: tuple[int, int]
+    noise: SumNoise
     least: int
-
-    @property
-    def variance(self) -> float:
-        """Of the continuous noise of this scale, for the weights of least squares."""
-        factor = 2 if self.draw is draw_laplace else 1
-        return factor * float(Fraction(*self.scale)) ** 2
 
 
 @dataclass(frozen=True)
@@ -103,16 +90,15 @@ class PrefixTree:
     - Laplace: a unit changes the prefixes by at most m (max_length - 1) in total and the ends by m.
       Scales of m (max_length - 1) / (f epsilon) and m / ((1 - f) epsilon) cover the two with
       epsilon together (Dwork, McSherry, Nissim, Smith 2006).
-    - Gaussian: a unit changes each level of prefixes by at most m in L1, hence in L2, and the ends
-      too. Divided by m sqrt((max_length - 1) / f) and m / sqrt(1 - f) the changes have squares that
-      sum to at most f + 1 - f = 1, so the noise of `gaussian_scale` at these sensitivities covers
-      them: its proof adds the noise of each coordinate by itself, and of the continuous noise only
-      the norm of the change in deviations matters. Coordinates that do not differ have equal laws
-      and lose nothing, so it is the few that differ that count as its coordinates.
+    - Gaussian: a unit changes each level of prefixes by at most m in L1, hence in L2, so all of
+      them by at most m sqrt(max_length - 1), and the ends by m: two blocks of one Gaussian
+      mechanism with shares f and 1 - f (`anonymizers.accounting.joint`). Coordinates that do not
+      differ have equal laws and lose nothing, so it is the few that differ that count as its
+      coordinates.
 
-    The noise with the smaller variance on the prefixes is taken, which depends on public numbers
-    alone. Every node has noise of its own, keyed by its prefix, whether a case has it or not; that
-    only some nodes are looked at is a function of noisy counts, and so is all that follows:
+    Where max_length is public, the noise that errs less is taken. Every node has noise of its own,
+    keyed by its prefix, whether a case has it or not; that only some nodes are looked at is a
+    function of noisy counts, and so is all that follows:
 
     - A prefix is kept if its noisy count reaches a threshold that one without cases passes with
       probability of about 1 / (2 (|A| + 1)): b ln(|A| + 1) for Laplace noise of scale b. Kept
@@ -138,39 +124,42 @@ class PrefixTree:
         "how counts are made to agree follows from noisy counts alone."
     )
 
-    def spends(self, epsilon: Fraction, delta: Fraction, max_units: int) -> tuple[Spend, ...]:
-        """Returns the one part: all levels."""
-        return (Spend("prefixes", "approximate" if delta else "pure", epsilon, delta),)
+    def needs(self, max_units: int, max_length: int | None) -> tuple[Need, ...]:
+        """Returns what prefixes and ends need."""
+        one = of_one_cell(max_units)
+        if max_length == 1:  # no prefix can grow: all is for ends
+            return (Sums("ends", Fraction(1), one),)
+        ends = Sums("ends", 1 - PREFIX_SHARE, one)
+        if max_length is not None:
+            changed = of_distinct_cells(max_length - 1, max_units)
+            return (Sums("prefixes", PREFIX_SHARE, changed), ends)
+        largest = of_distinct_cells(int(length_grid()[-1]) - 1, max_units)
+        return (
+            Sums("prefixes", PREFIX_SHARE, one, is_any_clip=True, largest=largest),
+            ends,
+        )
 
-    def explain(self, epsilon: Fraction, delta: Fraction, max_units: int) -> str:
+    def explain(self, means: Means, max_units: int) -> str:
         """Returns what is done and the error to expect."""
-        of_ends = float(max_units / (epsilon * (1 - PREFIX_SHARE)))
-        noise = "Laplace noise, or Gaussian where that is less" if delta else "Laplace noise"
+        noise = means["ends"].noise(of_one_cell(max_units))
+        kind = "Laplace" if noise.is_laplace else "Gaussian"
         return (
             "grows prefixes level by level where noisy counts are large, and releases those that "
-            f"end; expect an error of about {of_ends:.3g} cases a variant ({noise}), and to lose "
-            "the prefixes below a number of cases that grows with max_trace_length"
+            f"end; expect an error of about {noise.width / noise.units:.3g} cases a variant "
+            f"({kind} noise), and to lose the prefixes below a number of cases that grows with "
+            "max_trace_length"
         )
 
     def answer(
-        self,
-        counted: VariantHistogram,
-        domain: Domain,
-        epsilon: Fraction,
-        delta: Fraction,
-        randomness: Randomness,
+        self, counted: VariantHistogram, domain: Domain, means: Means, randomness: Randomness
     ) -> ReleasedVariants:
-        """Returns the variants that end in kept nodes; delta 0 is answered too.
-
-        Where the noise would be too wide to be drawn, which is public, nothing is released.
-        """
-        noise = tree_noise(domain, epsilon, delta)
+        """Returns the variants that end in kept nodes."""
+        noise = tree_noise(domain, means)
         variants = [VariantHistogram.merge(())]
-        if noise is not None:
-            levels, ends = _grow(counted, domain, noise, randomness)
-            for sequences, counts in zip(ends, consistent(levels), strict=True):
-                whole = np.clip(np.rint(counts), 0, LARGEST_TERM).astype(np.int64)
-                variants.append(VariantHistogram.from_sequences(sequences, whole))
+        levels, ends = _grow(counted, domain, noise, randomness)
+        for sequences, counts in zip(ends, consistent(levels), strict=True):
+            whole = np.clip(np.rint(counts), 0, LARGEST_TERM).astype(np.int64)
+            variants.append(VariantHistogram.from_sequences(sequences, whole))
         made = VariantHistogram.merge(variants)  # in the order of their codes
         return most_frequent_first(domain.vocabulary.names, made.offsets, made.codes, made.counts)
 
@@ -178,60 +167,29 @@ class PrefixTree:
 # --- noise ----------------------------------------------------------------------------------------
 
 
-def tree_noise(domain: Domain, epsilon: Fraction, delta: Fraction) -> TreeNoise | None:
+def tree_noise(domain: Domain, means: Means) -> TreeNoise:
     """Returns the noise of a tree; depends on public numbers only.
 
-    Returns:
-        None where no noise can be drawn that is wide enough.
+    Raises:
+        UsageError: Noise so wide cannot be drawn.
     """
-    laplace = _noise_of(domain, epsilon, delta, draw_laplace)
-    gaussian = _noise_of(domain, epsilon, delta, draw_gaussian) if delta else None
-    if laplace is None or gaussian is None:
-        return laplace or gaussian
-    return gaussian if gaussian.prefix.variance < laplace.prefix.variance else laplace
-
-
-def _noise_of(
-    domain: Domain, epsilon: Fraction, delta: Fraction, draw: Sampler
-) -> TreeNoise | None:
     m, n_levels = domain.max_units, domain.max_length - 1
-    # What one unit changes of prefixes and of ends, and the share that each has.
-    parts = (
-        (
-            (of_distinct_cells(n_levels, m), PREFIX_SHARE),
-            (of_one_cell(m), 1 - PREFIX_SHARE),
-        )
-        if n_levels
-        else 2 * ((of_one_cell(m), Fraction(1)),)
-    )  # no prefix can grow: all is for ends
-    try:
-        if draw is draw_laplace:
-            scales = [laplace_scale(epsilon * share, changed) for changed, share in parts]
-        else:
-            scales = [
-                gaussian_scale(epsilon, delta, changed.with_l2_share(share))
-                for changed, share in parts
-            ]
-        n_children = len(domain.vocabulary) + 1
-        # A prefix is one of so many continuations, and on its way it could end so many times.
-        prefix, end = (
-            NodeNoise(draw, drawable(scale), _least(draw, scale, n))
-            for scale, n in zip(
-                scales, (n_children, max(n_children, domain.max_length)), strict=True
-            )
-        )
-    except UsageError:
-        return None
-    return TreeNoise(prefix, end)
+    n_children = len(domain.vocabulary) + 1
+    ends = means["ends"].noise(of_one_cell(m))
+    of_ends = NodeNoise(ends, _least(ends, max(n_children, domain.max_length)))
+    if not n_levels or "prefixes" not in means:
+        return TreeNoise(of_ends, of_ends)
+    prefixes = means["prefixes"].noise(of_distinct_cells(n_levels, m))
+    return TreeNoise(NodeNoise(prefixes, _least(prefixes, n_children)), of_ends)
 
 
-def _least(draw: Sampler, scale: tuple[int, int], n_nodes: int) -> int:
+def _least(noise: SumNoise, n_nodes: int) -> int:
     """Returns the threshold; of so many nodes without cases about half a one passes."""
-    if draw is draw_laplace:
+    if noise.is_laplace:
         width = math.log(n_nodes)
     else:
         width = NormalDist().inv_cdf(1 - 1 / (2 * n_nodes))
-    return max(1, math.ceil(scale[0] / scale[1] * width))
+    return max(noise.units, math.ceil(noise.width * width))
 
 
 # --- growing --------------------------------------------------------------------------------------
@@ -252,6 +210,8 @@ def _grow(
     """
     end = len(domain.vocabulary)
     n_symbols, limit = end + 1, max_expanded(domain)
+    units = noise.end.noise.units
+    of_prefixes, of_ends = variance_of(noise.prefix.noise), variance_of(noise.end.noise)
     lengths = np.diff(counted.offsets)
     # The variants that are in expanded nodes, and in which of the level's.
     rows, inside = np.arange(counted.n_variants), np.zeros(counted.n_variants, np.int64)
@@ -270,7 +230,7 @@ def _grow(
         goes_on = lengths[rows] > depth
         symbols[goes_on] = counted.codes[counted.offsets[rows[goes_on]] + depth]
         places = inside * n_symbols + symbols
-        noisy = sum_groups(places, counted.counts[rows], n_expanded * n_symbols)
+        noisy = sum_groups(places, counted.counts[rows] * units, n_expanded * n_symbols)
 
         symbol = np.tile(np.arange(n_symbols), n_expanded)
         parents = np.repeat(np.arange(n_expanded), n_symbols)
@@ -282,7 +242,7 @@ def _grow(
             (noise.end, np.flatnonzero(~grows & is_child), "prefix-tree end count"),
         ):
             stream = CellStream(randomness, purpose, children[own])
-            noisy[own] += kind.draw(stream, *kind.scale)
+            noisy[own] += kind.noise.draw(stream)
 
         # From here on nothing exact is looked at.
         kept = is_child & (noisy >= np.where(grows, noise.prefix.least, noise.end.least))
@@ -291,14 +251,14 @@ def _grow(
         growing = np.sort(growing[np.argsort(-noisy[growing], kind="stable")[:limit]])
         kept[growing] = True
         pruned = is_child & ~kept
-        variances = np.where(grows, noise.prefix.variance, noise.end.variance)
+        variances = np.where(grows, of_prefixes, of_ends)
         levels.append(
             Level(
                 parents[kept],
-                noisy[kept].astype(np.float64),
+                noisy[kept] / units,
                 variances[kept],
                 grows[kept],
-                np.bincount(parents[pruned], noisy[pruned], n_expanded),
+                np.bincount(parents[pruned], noisy[pruned], n_expanded) / units,
                 np.bincount(parents[pruned], variances[pruned], n_expanded),
             )
         )

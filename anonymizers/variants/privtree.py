@@ -18,11 +18,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from tracecloak.anonymizers.accounting.calibration import laplace_interval, laplace_scale
-from tracecloak.anonymizers.accounting.composition import Spend
+from tracecloak.anonymizers.accounting.calibration import laplace_interval
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers
-from tracecloak.anonymizers.rigorous.params import drawable
+from tracecloak.anonymizers.rigorous.budget import Means, Need, Pure
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.split_tree import SplitRule, SplitTree, grow
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
@@ -98,25 +97,23 @@ class PrivTree:
             )
         self._share = Fraction(structure_share)
 
-    def spends(self, epsilon: Fraction, delta: Fraction, max_units: int) -> tuple[Spend, ...]:
-        """Returns the two parts; they need no delta, but a given one counts as spent.
+    def needs(self, max_units: int, max_length: int | None) -> tuple[Need, ...]:
+        """Returns what the decisions and the leaves need.
 
         Raises:
             UsageError: The noise would be too wide to draw.
         """
-        structure, leaves = self._budgets(epsilon)
-        SplitRule.of(structure, 2, max_units)  # the widest noise: more children need less
-        scale = drawable(laplace_scale(leaves, of_one_cell(max_units)))
+        one = of_one_cell(max_units)
+        # The widest noise of decisions: more children than two need less than 3 cases' worth.
         return (
-            Spend("prefixes", "pure", structure, Fraction(0)),
-            Spend("leaves", "discrete_laplace", leaves, delta, scale, max_units),
+            Pure("prefixes", self._share, largest=one.times(3)),
+            Pure("leaves", 1 - self._share, one),
         )
 
-    def explain(self, epsilon: Fraction, delta: Fraction, max_units: int) -> str:
+    def explain(self, means: Means, max_units: int) -> str:
         """Returns what is done and the error to expect."""
-        structure, leaves = self._budgets(epsilon)
-        rule = SplitRule.of(structure, 21, max_units)
-        scale = Fraction(*laplace_scale(leaves, of_one_cell(max_units)))
+        rule = SplitRule.of(means["prefixes"].epsilon, 21, max_units)
+        scale = Fraction(*means["leaves"].noise(of_one_cell(max_units)).scale)
         return (
             "follows a prefix of variants as long as about "
             f"{rule.decay} cases for each of its activities begin with it (with 20 activities), "
@@ -126,27 +123,18 @@ class PrivTree:
         )
 
     def answer(
-        self,
-        counted: VariantHistogram,
-        domain: Domain,
-        epsilon: Fraction,
-        delta: Fraction,
-        randomness: Randomness,
+        self, counted: VariantHistogram, domain: Domain, means: Means, randomness: Randomness
     ) -> ReleasedVariants:
         """Returns the variants of the tree; their counts have no intervals, as walks were drawn."""
-        structure, leaves = self._budgets(epsilon)
-        rule = SplitRule.of(structure, len(domain.vocabulary) + 1, domain.max_units)
-        scale = drawable(laplace_scale(leaves, of_one_cell(domain.max_units)))
+        n_children = len(domain.vocabulary) + 1
+        rule = SplitRule.of(means["prefixes"].epsilon, n_children, domain.max_units)
+        scale = means["leaves"].noise(of_one_cell(domain.max_units)).scale
         tree = grow(counted, domain, rule, scale, randomness)
         pieces = list(complete(tree, domain, randomness))
         made = VariantHistogram.merge(
             [VariantHistogram.from_sequences(encode_sequences(o, c), n) for o, c, n in pieces]
         )
         return most_frequent_first(domain.vocabulary.names, made.offsets, made.codes, made.counts)
-
-    def _budgets(self, epsilon: Fraction) -> tuple[Fraction, Fraction]:
-        structure = epsilon * self._share
-        return structure, epsilon - structure
 
 
 # --- from the tree to variants: nothing below sees the log ---------------------------------------

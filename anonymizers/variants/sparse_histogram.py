@@ -22,12 +22,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.anonymizers.accounting.calibration import laplace_interval, laplace_scale
-from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
+from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.accounting.intervals import DIGITS, Interval
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream
+from tracecloak.anonymizers.rigorous.budget import Means, Need, Pure
 from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.schemas.arrays.sequences import encode_sequences
@@ -83,17 +84,13 @@ class SparseHistogram:
             raise UsageError(f"junk must be an exact number above 0, got {junk!r}")
         self._junk = Fraction(junk)
 
-    def spends(self, epsilon: Fraction, delta: Fraction, max_units: int) -> tuple[Spend, ...]:
-        """Returns the one part; it needs no delta, but a given one counts as spent.
+    def needs(self, max_units: int, max_length: int | None) -> tuple[Need, ...]:
+        """Returns what the counts need."""
+        return (Pure("variants", Fraction(1), of_one_cell(max_units)),)
 
-        Raises:
-            UsageError: The noise would be too wide to draw.
-        """
-        scale = drawable(laplace_scale(epsilon, of_one_cell(max_units)))
-        return (Spend("variants", "discrete_laplace", epsilon, delta, scale, max_units),)
-
-    def explain(self, epsilon: Fraction, delta: Fraction, max_units: int) -> str:
+    def explain(self, means: Means, max_units: int) -> str:
         """Returns what is done and the error to expect."""
+        epsilon = means["variants"].epsilon
         scale = drawable(laplace_scale(epsilon, of_one_cell(max_units)))
         return (
             "adds discrete Laplace noise to the number of cases of every sequence of activities "
@@ -114,19 +111,14 @@ class SparseHistogram:
         return Thresholds(len(domain.vocabulary), domain.max_length, scale, self._junk)
 
     def answer(
-        self,
-        counted: VariantHistogram,
-        domain: Domain,
-        epsilon: Fraction,
-        delta: Fraction,
-        randomness: Randomness,
+        self, counted: VariantHistogram, domain: Domain, means: Means, randomness: Randomness
     ) -> ReleasedVariants:
         """Returns the sequences whose noisy numbers of cases reach their thresholds.
 
         The intervals are those of the noise: for any one sequence, chosen without looking, its
         holds the true number with probability 0.95.
         """
-        thresholds = self.thresholds(domain, epsilon)
+        thresholds = self.thresholds(domain, means["variants"].epsilon)
         cells = randomness.identify("sparse-histogram variant", counted.sequences)
         stream = CellStream(randomness, "sparse-histogram count", cells)
         noisy = counted.counts + draw_laplace(stream, *thresholds.scale)

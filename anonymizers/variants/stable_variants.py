@@ -11,13 +11,11 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.anonymizers.accounting.calibration import laplace_scale, stability_threshold
-from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
-from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.anonymizers.rigorous.params import drawable
+from tracecloak.anonymizers.rigorous.bought import least_cases
+from tracecloak.anonymizers.rigorous.budget import Allowance, Means, Need, Sums
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
@@ -28,31 +26,32 @@ _MAX_COUNT = 1 << 40
 
 def stable_variants(
     counted: VariantHistogram,
-    epsilon: Fraction,
-    delta: Fraction,
+    allowance: Allowance,
     max_units: int,
     randomness: Randomness,
     prefix: str,
 ) -> VariantHistogram:
-    """Returns the variants of a stability histogram with noisy counts; (epsilon, delta)-DP.
+    """Returns the variants whose noisy counts reach a threshold, with these counts.
 
-    See `anonymizers.accounting.calibration.stability_threshold`.
+    See `budget.Allowance.threshold`.
 
     Args:
         counted: Exact counts.
-        epsilon: Of the histogram.
-        delta: Of the histogram, above 0.
+        allowance: What the histogram may spend.
         max_units: Cases of one unit.
         randomness: The release's.
         prefix: What the purposes begin with.
     """
     cells = randomness.identify(f"{prefix}/variant", counted.sequences)
-    stream = CellStream(randomness, f"{prefix}/count", cells)
-    scale = drawable(laplace_scale(epsilon, of_one_cell(max_units)))
-    noisy = counted.counts + draw_laplace(stream, *scale)
-    kept = noisy >= stability_threshold(epsilon, delta, max_units)
+    changed = of_one_cell(max_units)
+    noise = allowance.noise(changed)
+    noisy = counted.counts * noise.units + noise.draw(
+        CellStream(randomness, f"{prefix}/count", cells)
+    )
+    kept = noisy >= allowance.threshold(changed)
+    counts = np.rint(noisy[kept] / noise.units).astype(np.int64)
     return VariantHistogram(
-        counted.sequences.filter(pa.array(kept)), np.minimum(noisy[kept], _MAX_COUNT)
+        counted.sequences.filter(pa.array(kept)), np.clip(counts, 1, _MAX_COUNT)
     )
 
 
@@ -69,33 +68,22 @@ class StableVariants:
     is_pure: ClassVar[bool] = False
     most_names: ClassVar[int | None] = None
     reality: ClassVar[str] = (
-        "Exact discrete Laplace noise on the number of cases of each variant; a variant of one "
-        "unit alone reaches the threshold with probability at most delta. No variant is invented."
+        "Exact discrete noise on the number of cases of each variant; the variants of one unit "
+        "alone reach the threshold with a probability that delta covers. No variant is invented."
     )
 
-    def spends(self, epsilon: Fraction, delta: Fraction, max_units: int) -> tuple[Spend, ...]:
-        """Returns the one part.
+    def needs(self, max_units: int, max_length: int | None) -> tuple[Need, ...]:
+        """Returns what the counts need."""
+        return (Sums("variants", Fraction(1), of_one_cell(max_units), is_open=True),)
 
-        Raises:
-            UsageError: Noise so wide cannot be drawn.
-        """
-        scale = drawable(laplace_scale(epsilon, of_one_cell(max_units)))
-        return (Spend("variants", "discrete_laplace", epsilon, delta, scale, max_units),)
-
-    def explain(self, epsilon: Fraction, delta: Fraction, max_units: int) -> str:
+    def explain(self, means: Means, max_units: int) -> str:
         """Returns what it does and what is lost."""
-        least = stability_threshold(epsilon, delta, max_units)
+        least = least_cases(means["variants"], of_one_cell(max_units))
         return f"releases variants of at least {least:,} noisy cases"
 
     def answer(
-        self,
-        counted: VariantHistogram,
-        domain: Domain,
-        epsilon: Fraction,
-        delta: Fraction,
-        randomness: Randomness,
+        self, counted: VariantHistogram, domain: Domain, means: Means, randomness: Randomness
     ) -> ReleasedVariants:
         """Returns the variants above the threshold, without intervals."""
-        units = domain.max_units
-        kept = stable_variants(counted, epsilon, delta, units, randomness, self.name)
+        kept = stable_variants(counted, means["variants"], domain.max_units, randomness, self.name)
         return released(kept, domain.vocabulary)

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tracecloak.anonymizers.accounting.composition import joint_sentence
 from tracecloak.pipelines.attack.findings import (
     NO_BOUND,
     TELLING_VALUES,
@@ -169,6 +170,8 @@ def markdown_lines(report: AttackReport) -> Iterator[str]:
     for spend in report.spends:
         text = spend.to_json()
         yield f"- {spend.what}: epsilon {text['epsilon']}, delta {text['delta']}"
+        if spend.blocks:
+            yield f"  {joint_sentence(text)}"
     if not report.spends:
         yield "- Nothing: no part has a finite epsilon."
     chosen = ", ".join(report.choices) or "none"

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecloak.anonymizers.accounting.composition import composed_epsilon
+from tracecloak.anonymizers.accounting.composition import Spend, composed_epsilon
 from tracecloak.anonymizers.audit.bounds import (
     averaging_gain,
     clopper_pearson,
@@ -160,7 +160,7 @@ def attack(
         params=params.resolved(),
         guarantee=guarantee,
         spends=spends,
-        choices=tuple(spend.what for spend in spends if spend.what != last),
+        choices=tuple(_chosen(spends, last)),
         accounted_epsilon=(
             composed_epsilon(spends, sum((s.delta for s in spends), Fraction(0)))
             if rigorous
@@ -175,6 +175,16 @@ def attack(
         difference=difference,
         n_cases=0 if own is None else own.n_cases,
     )
+
+
+def _chosen(spends: Sequence[Spend], last: str) -> Iterator[str]:
+    """What is chosen on the log and paid for: of a joint part, its open blocks and its choices."""
+    for spend in spends:
+        if spend.mechanism == "joint":
+            yield from (block.what for block in spend.blocks if block.delta and block.what != last)
+            yield from (name for name, _ in spend.choices)
+        elif spend.what != last:
+            yield spend.what
 
 
 def audit_pair(

@@ -263,7 +263,8 @@ def before_publication(method: Anonymizer) -> Anonymizer:
     def products(decisions: Mapping[str, Any], params: Any) -> Products:
         seen: dict[str, Any]
         if method.sums == "pairs":
-            ((noisy, domain, noise, names),) = told.values()
+            # Others, such as what a clip is chosen by, are not of pairs and have no names.
+            [(noisy, domain, noise, names)] = (own for own in told.values() if own[3] is not None)
             borders = getattr(params, "borders_us", None)
             seen = {"sums": NoisySums(noisy, domain, ActivityVocabulary(names), borders, noise)}
         else:

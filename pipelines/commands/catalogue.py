@@ -99,7 +99,7 @@ def _list(names: Iterable[str]) -> Iterator[str]:
 
 
 def _in_full(name: str) -> Iterator[str]:
-    from tracecloak.anonymizers.accounting.composition import decimal_text
+    from tracecloak.anonymizers.accounting.composition import decimal_text, joint_sentence
     from tracecloak.anonymizers.registry import METHODS
     from tracecloak.pipelines.demo.hospital import ACTIVITIES
     from tracecloak.pipelines.release.flag_texts import parameter_help
@@ -131,6 +131,8 @@ def _in_full(name: str) -> Iterator[str]:
     for part in parts:
         epsilon, delta = decimal_text(part.epsilon), decimal_text(part.delta)
         yield f"  {part.what}: epsilon {epsilon}, delta {delta}"
+        if part.blocks:
+            yield f"    {joint_sentence(part.to_json())}"
     if not parts:
         yield "  no epsilon that is finite"
     yield ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tracecloak.anonymizers.accounting.composition import decimal_text
+from tracecloak.anonymizers.accounting.composition import decimal_text, joint_sentence
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.release.findings import finding_lines
@@ -89,6 +89,8 @@ def plan_lines(config: ReleaseConfig, sizes: Sequence[int] = ()) -> Iterator[str
     for part in method.spends(params):
         epsilon, delta = decimal_text(part.epsilon), decimal_text(part.delta)
         yield f"  {part.what}: epsilon {epsilon}, delta {delta}"
+        if part.blocks:
+            yield f"    {joint_sentence(part.to_json())}"
     yield ""
     unnamed = (
         "<release_id, which this method needs>"

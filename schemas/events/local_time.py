@@ -61,6 +61,17 @@ class LocalClock:
         place = np.searchsorted(self.since_us, times_us, side="right") - 1
         return times_us + self.offsets_us[np.maximum(place, 0)]
 
+    def first_us(self, local_us: np.ndarray) -> np.ndarray:
+        """Returns int64[n], when the clock first shows a time of day, or leaps over it.
+
+        Args:
+            local_us: int64[n], what it shows, as `local_us` gives it; what it shows before the
+                range counts as the begin of the range.
+        """
+        shown_until = np.maximum.accumulate(self.since_us[1:] + self.offsets_us[:-1])
+        place = np.searchsorted(shown_until, local_us, side="right")
+        return np.maximum(local_us - self.offsets_us[place], self.since_us[place])
+
 
 @lru_cache(maxsize=16)
 def _clock(time_zone: str, first_us: int, last_us: int) -> LocalClock:

@@ -26,7 +26,7 @@ class ReleasedDurations:
         targets: int32[n_rows], code of the later activity, or END.
         bins: int32[n_rows], number of the bin.
         counts: int64[n_rows], all positive.
-        lows: int64[n_rows], lower end of the 95 % interval of the noise around the count.
+        lows: int64[n_rows], lower end of a 95 % interval for what the log has.
         highs: int64[n_rows], its upper end.
     """
 

@@ -1,8 +1,8 @@
 """A directly-follows graph as it is published: public names, consistent counts, and their noise.
 
 It holds nothing that was not paid for: the activities are those of a public vocabulary or of one
-bought with budget, the counts are post-processed noisy ones, and the intervals follow from the
-scale of the noise alone.
+bought with budget, the counts are post-processed noisy ones, and the intervals follow from these
+and the scale of the noise.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class ReleasedGraph:
         sources: int32[n_edges], code of the earlier activity, or `start`.
         targets: int32[n_edges], code of the later activity, or `end`.
         counts: int64[n_edges], post-processed noisy counts, all positive.
-        lows: int64[n_edges], lower ends of the 95 % intervals of the noise around the counts, from
-            the public scale of the noise; none is negative.
+        lows: int64[n_edges], lower ends of 95 % intervals for what the log has, around the counts,
+            from noisy numbers and the public scale of their noise; none is negative.
         highs: int64[n_edges], upper ends of these intervals.
     """
 

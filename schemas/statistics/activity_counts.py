@@ -1,4 +1,4 @@
-"""How many cases count for each activity, where a case counts for a bounded number of them."""
+"""What cases add to each activity, where a case counts for a bounded number of them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tracecloak.schemas.arrays.merging import sum_groups
 
 @dataclass(frozen=True, eq=False)
 class ActivityCounts:
-    """Cases by activity.
+    """Sums over cases by activity.
 
     Attributes:
         names: string[n], distinct, sorted by their bytes.
-        counts: int64[n], all positive.
+        counts: int64[n], what the cases of each add, all positive.
     """
 
     names: pa.StringArray

@@ -54,7 +54,7 @@ class ClippedFlows(ClippedCells):
         """
         if l2_clip_units < 2:
             raise UsageError(f"l2_clip_units must be at least 2, got {l2_clip_units}")
-        return cls.of_cases(_cells_of(traces, bin_edges_us), l2_clip_units, units)
+        return cls.of_cases(cells_of_flows(traces, bin_edges_us), l2_clip_units, units)
 
     def arcs(
         self, vocabulary: ActivityVocabulary, n_bins: int = 1
@@ -97,7 +97,7 @@ class CaseNorms:
         Raises:
             UsageError: Grid or edges do not ascend.
         """
-        return cls.of_squares(_cells_of(traces, bin_edges_us).squares, grid_squared)
+        return cls.of_squares(cells_of_flows(traces, bin_edges_us).squares, grid_squared)
 
     @classmethod
     def of_squares(cls, squares: np.ndarray, grid_squared: np.ndarray) -> CaseNorms:
@@ -146,7 +146,16 @@ class CaseNorms:
         return counts
 
 
-def _cells_of(traces: TraceBatch, bin_edges_us: np.ndarray | None) -> CaseCells:
+def cells_of_flows(traces: TraceBatch, bin_edges_us: np.ndarray | None) -> CaseCells:
+    """Returns each case's vector over the cells of `ClippedFlows`.
+
+    Args:
+        traces: Complete cases.
+        bin_edges_us: As for ClippedFlows.
+
+    Raises:
+        UsageError: The edges do not ascend.
+    """
     if bin_edges_us is not None:
         _require_ascending("bin_edges_us", bin_edges_us)
     n_bins = 1 if bin_edges_us is None else len(bin_edges_us) + 1

@@ -30,10 +30,11 @@ from tracecloak.anonymizers.audit.bounds import (
     lowest_bit,
 )
 from tracecloak.anonymizers.contract.method import Anonymizer
-from tracecloak.anonymizers.graphs.private_dfg import UNITS, PrivateDfg
+from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg
 from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
+from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.trees.process_tree_miner import ProcessTreeMiner
 from tracecloak.anonymizers.variants.stability_histogram import VariantHistogramMethod
 from tracecloak.pipelines.attack.findings import PairFinding
@@ -196,14 +197,21 @@ def test_many_sums_of_private_dfg_use_up_their_epsilon_where_delta_is_0() -> Non
     assert 0.9 * 2 < found.epsilon <= 2
 
 
-def smallest_epsilon(ratio: float, delta: float) -> float:
-    """The epsilon of Gaussian noise of deviation 1 / ratio at sensitivity 1 (Balle, Wang 2018)."""
+def smallest_epsilon(ratio: float, delta: float, choice: float = 0.0) -> float:
+    """The epsilon of Gaussian noise of deviation 1 / ratio at sensitivity 1, beside a choice.
 
-    def delta_at(epsilon: float) -> float:
+    Balle, Wang 2018; the choice is at worst a randomised response (Kairouz, Oh, Viswanath 2015).
+    """
+    up = 1 / (1 + math.exp(-choice))
+
+    def of_noise(epsilon: float) -> float:
         a, b = ratio / 2 - epsilon / ratio, -ratio / 2 - epsilon / ratio
         return float(stats.norm.cdf(a) - math.exp(epsilon) * stats.norm.cdf(b))
 
-    low, high = 0.0, 100.0
+    def delta_at(epsilon: float) -> float:
+        return up * of_noise(epsilon - choice) + (1 - up) * of_noise(epsilon + choice)
+
+    low, high = choice, 100.0
     for _ in range(80):
         middle = (low + high) / 2
         low, high = (middle, high) if delta_at(middle) > delta else (low, middle)
@@ -215,16 +223,30 @@ def test_the_gaussian_sums_of_private_dfg_use_up_their_epsilon(k: int) -> None:
     """By the exact law, as no number of releases shows what happens once in a million."""
     params = PrivateDfg.Params(**PrivateDfg.examples[k])
     clip = params.public_clip_units or UNITS
-    epsilon, delta = params.shares["edges"]
+    epsilon, delta = params.budget
+    means = params.spending.means
+    choice = means["clip"].epsilon if params.buys_clip else Fraction(0)
+    assert params.buys_clip == (k == 3) and choice == (Fraction(18, 100) if k == 3 else 0)
     noise = params.noise(clip)
     sensitivity = clip * params.max_units
-    exact = smallest_epsilon(sensitivity / noise.width, float(delta))
-    assert 0.999 * epsilon < exact <= epsilon
-    assert discrete_gaussian_delta(noise.scale, sensitivity, epsilon) <= delta
-    assert discrete_gaussian_delta(noise.scale, sensitivity, epsilon * Fraction(9, 10)) > delta
+
+    def exact(scale: float, changed: int = sensitivity) -> float:
+        return smallest_epsilon(changed / (scale * noise.width), float(delta), float(choice))
+
+    assert 0.999 * epsilon < exact(1) <= epsilon
     # The controls: 85 % of the scale, and a sensitivity of one case where there are more.
-    assert smallest_epsilon(sensitivity / (0.85 * noise.width), float(delta)) > epsilon
-    assert smallest_epsilon(2 * sensitivity / noise.width, float(delta)) > epsilon
+    assert exact(0.85) > epsilon
+    assert exact(1, 2 * sensitivity) > epsilon
+    up = Fraction(1 / (1 + math.exp(-choice)))
+
+    def bound(at: Fraction) -> Fraction:
+        found = (
+            Fraction(discrete_gaussian_delta(noise.scale, sensitivity, at + sign * choice))
+            for sign in (-1, 1)
+        )
+        return sum((w * d for w, d in zip((up, 1 - up), found, strict=True)), Fraction(0))
+
+    assert bound(epsilon) <= delta < bound(epsilon * Fraction(9, 10))
 
 
 def test_a_case_of_the_pairs_reaches_the_clip() -> None:
@@ -284,9 +306,9 @@ def audit_of_part(
     """The bound, and the part's own share of epsilon."""
     part, others, told = PARTS[purpose]
     example = mostly(part, **others)
-    shares = method.Params(**example).shares
+    means = method.Params(**example).spending.means
     (share,) = (
-        float(epsilon) for name, (epsilon, _) in shares.items() if name.startswith(part.rstrip("s"))
+        float(own.epsilon) for name, own in means.items() if name.startswith(part.rstrip("s"))
     )
     assert 0.97 * 2 < share < 2
     return audit(method, example, told, n, confidence).epsilon, share

@@ -16,11 +16,12 @@ from tests.support import registered
 from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.logs.attributes import (
     AttributeCounter,
-    attribute_noise,
     attribute_of_traces,
+    changed_values,
     decide_attribute,
 )
 from tracecloak.anonymizers.noise.randomness import Randomness, hex_ids
+from tracecloak.anonymizers.rigorous.budget import Sums, budget_of
 from tracecloak.anonymizers.variants.stability_histogram import (
     VariantHistogramMethod,
     VariantHistogramParams,
@@ -78,7 +79,9 @@ class Generating(VariantHistogramMethod):
             return super().decide(round_name, statistics, decisions, params, randomness)
         own = self._declared(params, round_name)
         epsilon, delta = params.budget
-        noise = attribute_noise(own, epsilon, Fraction(delta), _CLIP_UNITS, params.max_units)
+        changed = changed_values(own, _CLIP_UNITS, params.max_units, is_pure=False)
+        need = Sums(own.name, Fraction(1), *changed)
+        noise = budget_of(epsilon, delta, (need,)).means[own.name].noise(*changed)
         names = ActivityVocabulary.public(params.vocabulary or ())
         return decide_attribute(own, statistics["cells"], len(names), noise, randomness)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.noise.keyed_stream import CellStream
+from tracecloak.anonymizers.noise.sums import SumNoise
 
 
 @dataclass
@@ -45,3 +46,20 @@ class Silence(Noise):
     ) -> int:
         self.chosen.append((scores, epsilon, sensitivity, monotone))
         return int(np.argmax(scores))
+
+
+@dataclass
+class Noting(Silence):
+    """Keeps the sums that it is told of, which are exact.
+
+    Attributes:
+        told: (purpose, sums in lattice steps, what noise they would have), in the order of the
+            rounds.
+    """
+
+    told: list[tuple[str, np.ndarray, SumNoise]] = field(default_factory=list)
+
+    def made(
+        self, purpose: str, domain: np.ndarray, noisy: np.ndarray, noise: SumNoise, *_: Any
+    ) -> None:
+        self.told.append((purpose, noisy, noise))

@@ -112,4 +112,4 @@ def edge_sentence(graph: ReleasedGraph, edge: int, names: list[str]) -> str:
     """Returns the full numbers of an edge, between names by code."""
     ends = " → ".join(isolated(names[codes[edge]]) for codes in (graph.sources, graph.targets))
     low, high = graph.lows[edge], graph.highs[edge]
-    return f"{ends}: {graph.counts[edge]} (95 % noise interval {low} to {high})"
+    return f"{ends}: {graph.counts[edge]} (95 % interval {low} to {high})"

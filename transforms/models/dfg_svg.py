@@ -198,7 +198,7 @@ class _Picture:
         if any(route.is_backward for route in self.layout.routes):
             words += " Edges that lead back are orange."
         if any("±" in label for label in self.labels.values()):
-            words += " ± is half of a 95 % interval of the noise."
+            words += " ± reaches to the farther end of a 95 % interval."
         if self.doubtful.intersection(self.drawn):
             words += " Dashed edges are doubtful: noise alone may have made them."
         return words

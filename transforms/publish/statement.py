@@ -26,7 +26,7 @@ from typing import Any
 
 import jinja2
 
-from tracecloak.anonymizers.accounting.composition import decimal_text
+from tracecloak.anonymizers.accounting.composition import decimal_text, joint_sentence
 from tracecloak.anonymizers.accounting.guessing import guessing_advantage_of
 from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.schemas.published.guarantee import Guarantee
@@ -225,6 +225,7 @@ _DONE = {
 _MECHANISMS = {
     "discrete_laplace": "discrete Laplace noise",
     "discrete_gaussian": "discrete Gaussian noise",
+    "joint": "one Gaussian mechanism, with choices",
     "pure": "noise or a choice with this epsilon",
     "approximate": "noise or a choice with these",
 }
@@ -302,8 +303,14 @@ def publishable_statement(manifest: ReleaseManifest) -> str:
                 {**part, "mechanism": _MECHANISMS.get(part["mechanism"], part["mechanism"])}
                 for part in manifest.spends
             ],
+            "joint": [joint_sentence(part) for part in manifest.spends if "blocks" in part],
             "parts_sum": {name: _sum_of(manifest.spends, name) for name in ("epsilon", "delta")},
             "exact_noise": manifest.exact_noise,
+            "has_clipped_sums": any(
+                block["what"].endswith(" beyond")
+                for part in manifest.spends
+                for block in part.get("blocks", ())
+            ),
         },
     )
 

@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.privacy_loss import ONE, discrete_gaussian
 from tracecloak.anonymizers.accounting import calibration
 from tracecloak.anonymizers.accounting.calibration import (
     discrete_gaussian_delta,
     exact,
     gaussian_scale,
+    gaussian_threshold,
     laplace_scale,
     stability_threshold,
     truncated_noise_bound,
@@ -244,6 +246,32 @@ def test_on_unit_integers_sigma_has_the_rounding_on_top(epsilon: str, printed: f
     assert float(sigma) == pytest.approx(math.hypot(printed, 2), abs=6e-4)
 
 
+def tail(sigma: Fraction, least: int) -> tuple[Fraction, Fraction]:
+    """P(X >= least) of discrete Gaussian noise, enclosed, its terms added up."""
+    law = discrete_gaussian(sigma, max(abs(least), math.ceil(30 * sigma)) + 1)
+    low = sum(bounds[0] for x, bounds in law.chances.items() if x >= least)  # type: ignore[operator]
+    high = sum(bounds[1] for x, bounds in law.chances.items() if x >= least)  # type: ignore[operator]
+    return Fraction(low, ONE), Fraction(high + law.rest, ONE)
+
+
+@pytest.mark.parametrize("passing", ["0.5", "0.1", "0.001", "3e-7", "1e-12", "1e-60"])
+@pytest.mark.parametrize("scale", [(21, 10), (5, 1), (1234, 100)])
+@pytest.mark.parametrize("value", [0, 4])
+def test_a_value_with_gaussian_noise_seldom_reaches_its_threshold(
+    scale: tuple[int, int], value: int, passing: str
+) -> None:
+    """By enumeration; and one of two steps less is too low, up to the millionth of z."""
+    threshold = gaussian_threshold(scale, value, exact(passing))
+    assert tail(Fraction(*scale), threshold - value)[1] <= exact(passing)
+    assert tail(Fraction(*scale), threshold - value - 2)[0] > exact(passing) * exact("0.999")
+
+
+def test_the_threshold_of_a_tail_beyond_floats_is_found() -> None:
+    """Ln Q(z) is about -z²/2 - ln(z sqrt(2 pi)): z is 37.0 at 1e-300, and 42.8 at 1e-400."""
+    assert gaussian_threshold((100, 1), 7, Fraction(1, 10**300)) == pytest.approx(3712, abs=8)
+    assert gaussian_threshold((100, 1), 7, Fraction(1, 10**400)) == pytest.approx(4285, abs=8)
+
+
 def test_the_error_of_the_rounding_is_below_what_is_set_aside_for_it() -> None:
     """2 d eta for 10^9 coordinates and r = 2, from the sum itself; r = 1 would not do."""
     with mpmath.workdps(60):
@@ -339,6 +367,9 @@ E1, D6 = Fraction(1), MILLIONTH
         ),
         (lambda: gaussian_scale(exact("1e-10"), D6, of_count(1)), "at least 1e-9"),
         (lambda: gaussian_scale(E1, D6, of_count(2**49)), "use a coarser lattice or raise epsilon"),
+        (lambda: gaussian_threshold((5, 1), 1, Fraction(0)), "delta must be .* above 0"),
+        (lambda: gaussian_threshold((5, 1), 1, Fraction(3, 4)), "at most 1/2"),
+        (lambda: gaussian_threshold((5, 1), 1, 1e-6), "delta must be an exact number"),
         (lambda: discrete_gaussian_delta((0, 1), 1, E1), "sigma must be positive"),
         (lambda: discrete_gaussian_delta((1, 1), 0, E1), "sensitivity must be a whole"),
         (lambda: guessing_advantage_of(E1, 1, "add_remove"), r"delta must be .* \[0, 1\)"),
@@ -382,6 +413,15 @@ def test_floats_that_err_change_no_scale(error: float, monkeypatch: pytest.Monke
     monkeypatch.setattr(calibration, "rough_gaussian_delta", lambda s, e: rough(s * (1 + error), e))
     found = calibration._deviation_of_one.__wrapped__(epsilon, delta)
     assert found == without_floats(epsilon, delta)
+
+
+@pytest.mark.parametrize("epsilon", [300, 700, 702, 1000])
+@pytest.mark.parametrize("deviation", [Fraction(1, 50), Fraction(1, 40), Fraction(3, 100)])
+def test_floats_say_so_at_the_largest_epsilon_too(epsilon: int, deviation: Fraction) -> None:
+    """Above 709 e^epsilon is no float."""
+    exact_delta = float(gaussian_delta(deviation, Fraction(epsilon)).low)
+    found = calibration.rough_gaussian_delta(float(deviation), epsilon)
+    assert found == pytest.approx(exact_delta, rel=1e-9)
 
 
 def test_floats_that_overflow_change_no_scale(monkeypatch: pytest.MonkeyPatch) -> None:

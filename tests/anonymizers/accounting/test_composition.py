@@ -6,13 +6,16 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import mpmath
 import pytest
+from dp_accounting.pld import privacy_loss_distribution as pld
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,12 +25,14 @@ from tracecloak.anonymizers.accounting.calibration import (
     gaussian_scale,
 )
 from tracecloak.anonymizers.accounting.composition import (
+    Block,
     Spend,
     composed_epsilon,
     decimal_text,
-    split,
+    joint_sentence,
     total,
 )
+from tracecloak.anonymizers.accounting.joint import Unseen, block_scale, joint_deviation
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.schemas.errors import UsageError
 
@@ -64,35 +69,6 @@ def test_totals_are_exact_where_floats_are_not() -> None:
         exact("3e-7"),
     )
     assert total([]) == (0, 0)
-
-
-@given(
-    st.fractions(Fraction(1, 100), 10),
-    st.fractions(0, Fraction(1, 100)),
-    st.lists(st.integers(1, 50), min_size=1, max_size=6),
-)
-def test_what_is_split_sums_to_the_whole(e: Fraction, d: Fraction, weights: list[int]) -> None:
-    shares = {str(i): Fraction(weight, sum(weights)) for i, weight in enumerate(weights)}
-    parts = split(e, d, shares)
-    assert list(parts) == list(shares)
-    assert sum(part[0] for part in parts.values()) == e
-    assert sum(part[1] for part in parts.values()) == d
-
-
-@pytest.mark.parametrize(
-    ("shares", "said"),
-    [
-        ({"a": Fraction(1, 2)}, "sum to exactly 1, got 1/2: a 1/2"),
-        ({"a": Fraction(1, 3), "b": Fraction(67, 100)}, "sum to exactly 1, got 301/300"),
-        ({}, "sum to exactly 1, got 0"),
-        ({"a": Fraction(3, 2), "b": Fraction(-1, 2)}, "above 0, got {'b': '-1/2'}"),
-        ({"a": Fraction(1), "b": Fraction(0)}, "above 0"),
-        ({"a": 0.5, "b": 0.5}, "must be an exact number"),
-    ],
-)
-def test_shares_that_are_not_a_whole_are_refused(shares: dict[str, Fraction], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        split(Fraction(1), MILLIONTH, shares)
 
 
 @pytest.mark.parametrize(
@@ -158,6 +134,91 @@ def test_parts_that_contradict_themselves_are_refused(
 ) -> None:
     with pytest.raises(UsageError, match=said):
         Spend("part", *fields)  # type: ignore[arg-type]
+
+
+BLOCK = Block("edges", (4231, 100), Fraction(7, 2))
+
+
+def test_a_joint_part_is_written_exactly_with_its_blocks_and_choices() -> None:
+    opened = Block("names", (5, 1), Fraction(1), 2, True, exact("2e-7"))
+    chosen = (("clip", exact("0.02")), ("length", exact("0.01")))
+    part = Spend("all", "joint", Fraction(1), MILLIONTH, blocks=(BLOCK, opened), choices=chosen)
+    assert json.loads(json.dumps(part.to_json())) == {
+        "what": "all",
+        "mechanism": "joint",
+        "epsilon": "1",
+        "delta": "0.000001",
+        "scale": None,
+        "sensitivity": None,
+        "blocks": [
+            {
+                "what": "edges",
+                "scale": "4231/100",
+                "sensitivity": "7/2",
+                "units": 1,
+                "is_per_clip": False,
+                "delta": "0",
+            },
+            {
+                "what": "names",
+                "scale": "5",
+                "sensitivity": "1",
+                "units": 2,
+                "is_per_clip": True,
+                "delta": "0.0000002",
+            },
+        ],
+        "choices": [{"what": "clip", "epsilon": "0.02"}, {"what": "length", "epsilon": "0.01"}],
+    }
+    assert "blocks" not in pure("1").to_json()
+    assert joint_sentence(part.to_json()) == (
+        "Standard deviations of the noise: edges 42.3, names 2.5 times the clip. Chosen, or "
+        "private by itself, with epsilon: clip 0.02, length 0.01."
+    )
+    alone = replace(part, blocks=(BLOCK,), choices=()).to_json()
+    assert joint_sentence(alone) == "Standard deviations of the noise: edges 42.3."
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"blocks": ()}, "a joint mechanism has blocks"),
+        ({"mechanism": "approximate"}, "a joint mechanism has blocks, and no other has"),
+        ({"mechanism": "approximate", "blocks": ()}, "choices are for a joint mechanism"),
+        ({"scale": (1, 1)}, "for noise on counts only"),
+        ({"sensitivity": 1}, "for noise on counts only"),
+        ({"epsilon": Fraction(0)}, "epsilon must be"),
+        ({"delta": 1e-6}, "delta of all must be exact"),
+    ],
+)
+def test_joint_parts_that_contradict_themselves_are_refused(
+    change: dict[str, Any], said: str
+) -> None:
+    given_: dict[str, Any] = {
+        "mechanism": "joint",
+        "epsilon": Fraction(1),
+        "delta": MILLIONTH,
+        "blocks": (BLOCK,),
+        "choices": (("clip", Fraction(1, 50)),),
+    }
+    assert Spend("all", **given_)
+    with pytest.raises(UsageError, match=said):
+        Spend("all", **{**given_, **change})
+
+
+@pytest.mark.parametrize(
+    ("scale", "sensitivity", "said"),
+    [
+        ((0, 1), 1, "scale and sensitivity of names must be positive"),
+        ((5, 1), 0, "scale and sensitivity of names must be positive"),
+        ((2, 1), 1, "must be above 2"),
+    ],
+)
+def test_blocks_without_noise_or_change_are_refused(
+    scale: tuple[int, int], sensitivity: int, said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        Block("names", scale, Fraction(sensitivity))
 
 
 # --- composition ----------------------------------------------------------------------------------
@@ -333,6 +394,97 @@ def test_a_mixture_is_below_the_sum_and_above_each_part() -> None:
     assert max(composed_epsilon([part], MILLIONTH) for part in parts) < found
     assert found < float(total(parts)[0])
     assert composed_epsilon(parts[::-1], MILLIONTH) == pytest.approx(found, abs=1e-9)
+
+
+# --- parts that pay together ----------------------------------------------------------------------
+
+
+def joint_part(
+    epsilon: str, delta: str, n_blocks: int, choices: Sequence[str], opened: str | None = None
+) -> Spend:
+    """Equal shares on a fine lattice; the first block may be of cells that nobody declared."""
+    e, d, own = exact(epsilon), exact(delta), tuple(map(exact, choices))
+    share = Fraction(1, n_blocks)
+    unseen = () if opened is None else (Unseen(share, exact(opened)),)
+    scale = block_scale(joint_deviation(e, d, own, unseen), share, 10**6)
+    passing = Fraction(0) if opened is None else exact(opened)
+    blocks = tuple(
+        Block(f"{i}", scale, Fraction(10**6), delta=passing * (not i)) for i in range(n_blocks)
+    )
+    chosen = tuple((f"choice {i}", each) for i, each in enumerate(own))
+    return Spend("all", "joint", e, d, blocks=blocks, choices=chosen)
+
+
+JOINT = [
+    ("1", "1e-6", 1, ("0.02",)),
+    ("1", "1e-6", 4, ("0.02", "0.02", "0.05")),
+    ("0.1", "1e-9", 9, ("0.002",)),
+    ("8", "1e-5", 3, ()),
+]
+
+
+def by_others(part: Spend, delta: float, interval: float = 1e-4) -> float:
+    """Epsilon of a part whose cells are all declared, by distributions rounded up."""
+    squared = sum(float(b.sensitivity / Fraction(*b.scale)) ** 2 for b in part.blocks)
+    made = pld.from_gaussian_mechanism(
+        1 / math.sqrt(squared), value_discretization_interval=interval
+    )
+    for _, epsilon in part.choices:
+        p = 2 / (math.exp(epsilon) + 1)  # keeps the truth with chance 1 - p / 2
+        made = made.compose(
+            pld.from_randomized_response(p, 2, value_discretization_interval=interval)
+        )
+    return float(made.get_epsilon_for_delta(delta))
+
+
+@pytest.mark.parametrize("times", [1, 100])
+@pytest.mark.parametrize("given_", JOINT)
+def test_a_joint_part_keeps_what_an_accountant_of_others_finds(
+    given_: tuple[str, str, int, tuple[str, ...]], times: int
+) -> None:
+    """At its own delta and at another. Both round losses up, by 1e-4 a mechanism at most."""
+    part = joint_part(*given_)
+    slack = 1e-4 * (1 + len(part.choices))
+    delta = times * part.delta
+    fine = 1e-5 * float(max(1, part.epsilon))
+    found, true = composed_epsilon([part], delta), by_others(part, float(delta), fine)
+    assert true - fine * (1 + len(part.choices)) <= found <= true * 1.001 + slack
+    if times == 1:
+        assert 0.99 * part.epsilon - slack <= found <= part.epsilon * (1 + 1e-12)
+    else:
+        assert found < 0.9 * part.epsilon
+
+
+def test_what_a_threshold_lets_pass_is_charged_beside_all_blocks() -> None:
+    """An upper bound: as if a unit had new cells beside those that are known.
+
+    A tenth of delta passes. At its own delta that is above the claim, which holds; at twice that it
+    is what the blocks keep at the rest; at a delta below what passes nothing is kept.
+    """
+    part, closed = (joint_part("1", "1e-6", 2, ("0.02",), opened) for opened in ("1e-7", None))
+    assert by_others(part, 0.9e-6, 1e-5) > 1.001
+    assert composed_epsilon([part], MILLIONTH) == 1
+    found, true = composed_epsilon([part], 2 * MILLIONTH), by_others(part, 1.9e-6, 1e-5)
+    assert true - 2e-5 <= found <= true + 3e-4
+    assert composed_epsilon([closed], 2 * MILLIONTH) < found
+    assert composed_epsilon([part], exact("1e-8")) == math.inf
+    assert composed_epsilon([closed], exact("1e-8")) < 2
+
+
+def test_joint_parts_compose_with_others() -> None:
+    """Two releases of a day: below the sum, above what one Gaussian of both would be."""
+    part = joint_part("0.5", "1e-6", 2, ("0.01",))
+    both = composed_epsilon([part, part], 2 * MILLIONTH)
+    assert composed_epsilon([part], 2 * MILLIONTH) < both < 0.85
+    more = composed_epsilon([part, part, pure("0.1")], 2 * MILLIONTH)
+    assert both < more < both + 0.1
+    assert composed_epsilon([part, pure("0.1")], Fraction(0)) == math.inf
+
+
+def test_losses_of_a_joint_part_too_many_to_list_leave_the_sum() -> None:
+    part = joint_part("600", "1e-6", 2, ("10",))
+    assert composed_epsilon([part], MILLIONTH) == 600
+    assert composed_epsilon([part], exact("1e-7")) == math.inf
 
 
 def test_where_floats_say_nothing_the_sum_is_left() -> None:

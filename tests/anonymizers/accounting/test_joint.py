@@ -19,7 +19,14 @@ from tests.support.privacy_loss import (
 )
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.calibration import exact, gaussian_scale
-from tracecloak.anonymizers.accounting.joint import Unseen, block_scale, joint_deviation
+from tracecloak.anonymizers.accounting.intervals import Interval
+from tracecloak.anonymizers.accounting.joint import (
+    Unseen,
+    block_scale,
+    delta_for_unseen,
+    joint_delta,
+    joint_deviation,
+)
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.schemas.errors import UsageError
 
@@ -122,7 +129,7 @@ def of_unseen(
 
 @pytest.mark.parametrize("share", [FIFTH, HALF, Fraction(1)])
 def test_a_cell_that_only_one_unit_has_is_paid_by_its_threshold(share: Fraction) -> None:
-    unseen = Unseen.of_cells(share, DELTA / 2)
+    unseen = Unseen(share, DELTA / 2)
     deviation = joint_deviation(EPSILON, DELTA, (), (unseen,))
     scale = block_scale(deviation, share, STEPS)
     others = [block_scale(deviation, 1 - share, STEPS)] if share < 1 else []
@@ -131,8 +138,37 @@ def test_a_cell_that_only_one_unit_has_is_paid_by_its_threshold(share: Fraction)
         assert of_unseen(scale, others, n_old, n_new, threshold)[1] <= DELTA
 
 
+@pytest.mark.parametrize("choices", [(), (FIFTH, FIFTH)])
+@pytest.mark.parametrize("n_cells", [2, 7])
+def test_the_corners_tell_of_any_number_of_new_cells(
+    n_cells: int, choices: tuple[Fraction, ...]
+) -> None:
+    """Both directions, for each number of new cells of two blocks, in enclosures."""
+    epsilon, delta = Fraction(1), exact("1e-5")
+    unseen = (Unseen(FIFTH, delta / 4), Unseen(Fraction(3, 10), delta / 3))
+    deviation = joint_deviation(epsilon, delta, choices, unseen)
+    for i in range(n_cells + 1):
+        for j in range(n_cells + 1):
+            x, y = Fraction(i, n_cells), Fraction(j, n_cells)
+            left = 1 - x * unseen[0].share - y * unseen[1].share
+            q = x * unseen[0].delta + y * unseen[1].delta
+            for shift, added in ((Interval.of(0), q), (Interval.of(1 - q).log(), Fraction(0))):
+                found = joint_delta(deviation, left, Interval.of(epsilon) + shift, choices)
+                assert (found + Interval.of(added)).is_at_most(delta) is True
+
+
+@pytest.mark.parametrize("share", [exact("0.01"), FIFTH, exact("0.9")])
+def test_thresholds_have_what_would_be_unused(share: Fraction) -> None:
+    epsilon, delta = Fraction(1), exact("1e-6")
+    passing = delta_for_unseen(epsilon, delta, (), (share, exact("0.05")))
+    unseen = (Unseen(share, passing[0]), Unseen(exact("0.05"), passing[1]))
+    more = joint_deviation(epsilon, delta, (), unseen) / joint_deviation(epsilon, delta)
+    assert 1 <= more < 1.0001
+    assert 0 < sum(passing) < delta
+
+
 def test_of_two_cells_of_a_unit_one_or_both_can_be_new() -> None:
-    unseen = Unseen.of_cells(Fraction(1), DELTA / 2, 2)
+    unseen = Unseen(Fraction(1), DELTA / 2)
     deviation = joint_deviation(EPSILON, DELTA, (), (unseen,))
     scale = block_scale(deviation, HALF, STEPS)  # D = sqrt(2) steps: of one cell half the square
     threshold = threshold_of(scale, DELTA / 4)
@@ -203,10 +239,12 @@ def test_together_it_is_about_half_the_noise_of_shares_of_epsilon() -> None:
     ("change", "told"),
     [
         ({"epsilon": 1.0}, "epsilon must be an exact number"),
+        ({"epsilon": exact("9e-10")}, "must be at least 1e-9, got 9e-10"),
+        ({"epsilon": exact("1e-6"), "unseen": (Unseen(FIFTH, DELTA / 9),)}, "raise epsilon"),
         ({"delta": Fraction(0)}, "delta must be above 0"),
         ({"choices": (HALF, HALF)}, "leave nothing of epsilon 1"),
-        ({"unseen": (Unseen.of_cells(FIFTH, DELTA),)}, "leaves nothing of delta"),
-        ({"unseen": (Unseen.of_cells(FIFTH, DELTA / 9),) * 6}, "add up to more than 1"),
+        ({"unseen": (Unseen(FIFTH, DELTA),)}, "leaves nothing of delta"),
+        ({"unseen": (Unseen(FIFTH, DELTA / 9),) * 6}, "add up to more than 1"),
     ],
 )
 def test_what_cannot_be_kept_is_refused(change: dict[str, object], told: str) -> None:
@@ -219,5 +257,5 @@ def test_a_share_that_is_none_is_refused() -> None:
     for share in (Fraction(0), Fraction(11, 10)):
         with pytest.raises(UsageError, match="share of a block"):
             block_scale(Fraction(4), share, 1)
-    with pytest.raises(UsageError, match="a part must be left"):
-        Unseen(HALF, ((Fraction(1), Fraction(0)),))
+    with pytest.raises(UsageError, match="an unseen block has"):
+        Unseen(HALF, Fraction(0))

@@ -27,6 +27,7 @@ from tracecloak.anonymizers.contract.method import Counter as StatisticCounter
 from tracecloak.anonymizers.logs.attributes import AttributeCounter
 from tracecloak.anonymizers.logs.case_spans import CaseSpans
 from tracecloak.anonymizers.logs.case_starts import CaseStarts
+from tracecloak.anonymizers.logs.granularity import GranularityOfCases
 from tracecloak.anonymizers.logs.step_durations import StepDurations, whole_norm
 from tracecloak.anonymizers.logs.time_range import LogTime, TimeRange
 from tracecloak.anonymizers.trees.counts import PAIR_UNITS, cases_by_ends, clipped_pairs
@@ -284,7 +285,8 @@ def test_a_case_moves_pair_presence_so_far_and_no_farther(length):
         (activities(2), sensitivity.of_distinct_cells(2)),
         (activities(3), sensitivity.of_distinct_cells(3)),
         (counted_by(CaseStarts(ALWAYS)), sensitivity.of_distinct_cells(2)),
-        (counted_by(CaseSpans(ALWAYS)), sensitivity.of_distinct_cells(2)),
+        (counted_by(CaseSpans(ALWAYS, 16)), sensitivity.of_one_cell()),
+        (counted_by(GranularityOfCases("UTC")), sensitivity.of_one_cell()),
         (counted_by(StepDurations(ALWAYS, 4, whole_norm(3), 1)), sensitivity.of_steps(3)),
         (values_of(OF_EVENT, True, 3), sensitivity.of_events(3)),
         (values_of(OF_CASE, True, 3), sensitivity.of_one_cell()),
@@ -375,7 +377,6 @@ def test_roots_are_rounded_up_before_they_are_multiplied():
     assert three.l2**2 > 3 > (three.l2 - Fraction(1, 2**20)) ** 2
     assert sensitivity.of_distinct_cells(3, 7).l2 == 7 * three.l2
     assert three.times(1024).l2 == 1024 * three.l2 and three.times(1024).l2_whole == 1774
-    assert three.with_l2_share(Fraction(3, 4)).l2 == 2
     assert sensitivity.of_clipped_cells(5, 3).l2 == 15
     assert sensitivity.of_count(Fraction(7, 3)).l2 == Fraction(7, 3)
 

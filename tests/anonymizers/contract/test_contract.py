@@ -18,6 +18,7 @@ import pytest
 from tests.support.keys import release_key
 from tests.support.paper_log import DAY_US, MINUTE_US, traces_of
 from tests.support.rounds import CONFIG_DIGEST, RELEASE_ID, as_wanted, rows_of, run_rounds
+from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.contract.in_memory import Anonymised, anonymise, bound
 from tracecloak.anonymizers.contract.method import Anonymizer, Params
 from tracecloak.anonymizers.registry import METHODS, method_named
@@ -189,12 +190,32 @@ def test_rounds_are_named_once_and_explained_in_order(method: Anonymizer) -> Non
         assert len(set(rounds)) == len(rounds)
         explained = method.explain(params)
         assert len(explained) >= len(rounds)
-        # A round of several parts is explained part by part.
+        # A round of several parts is explained part by part, and what they share comes last.
         names = [sentence.partition(": ")[0] for sentence in explained]
         assert len(set(names)) == len(names)
-        assert tuple(names) == rounds or set(names) == set(params.shares)
+        spends = method.spends(params)
+        is_shared = any(spend.mechanism == "joint" for spend in spends)
+        assert (names[-1] == "all") == is_shared or len(spends) == 1
+        parts = [name for name in names if name != "all"]
+        spent = [name for spend in spends for name in names_of(spend)]
+        assert len(set(spent)) == len(spent)
+        is_told = {name: any(tells(sentence, name) for sentence in explained) for name in spent}
+        assert tuple(parts) == rounds or (spent and all(is_told.values())), is_told
         for name, sentence in zip(names, explained, strict=True):
             assert len(sentence) > len(name) + 12
+
+
+def names_of(spend: Spend) -> list[str]:
+    """What it is about: of a joint one, its blocks and choices."""
+    if spend.mechanism != "joint":
+        return [spend.what]
+    return [*(block.what for block in spend.blocks), *(name for name, _ in spend.choices)]
+
+
+def tells(sentence: str, name: str) -> bool:
+    """Whether it says what a part costs, or one of what a part has to spend."""
+    costs = (f" {name} spends epsilon", f" {name} has a share of")
+    return sentence.startswith(f"{name}: ") or any(said in sentence for said in costs)
 
 
 @every_method

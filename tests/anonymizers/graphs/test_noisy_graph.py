@@ -12,7 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.privacy_loss import ONE, discrete_gaussian, discrete_laplace
-from tracecloak.anonymizers.graphs.noisy_graph import released_graph
+from tracecloak.anonymizers.graphs.noisy_graph import (
+    NoisyCells,
+    released_durations,
+    released_graph,
+)
 from tracecloak.anonymizers.noise.randomness import hex_ids
 from tracecloak.anonymizers.noise.sums import SumNoise, onto_simplex, whole
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS, excess_of_pairs, possible_pairs
@@ -108,7 +112,7 @@ def check(graph: ReleasedGraph) -> None:
     assert not inflow[: graph.start].any()
     assert (graph.counts > 0).all()
     assert (graph.lows >= 0).all() and (graph.lows <= graph.counts).all()
-    assert (graph.highs > graph.counts).all()
+    assert (graph.highs >= graph.counts).all()
     keys = graph.sources.astype(np.int64) * (graph.end + 1) + graph.targets
     assert (np.diff(keys) > 0).all()
 
@@ -120,12 +124,22 @@ def check(graph: ReleasedGraph) -> None:
     st.booleans(),
     st.floats(0, 12),
     st.floats(0, 14),
+    st.floats(-3, 14),
     st.integers(0, 2**32),
 )
 def test_no_noise_however_wide_makes_a_release_fail(
-    n_names: int, with_bins: bool, is_laplace: bool, width: float, largest: float, seed: int
+    n_names: int,
+    with_bins: bool,
+    is_laplace: bool,
+    width: float,
+    largest: float,
+    beyond: float,
+    seed: int,
 ) -> None:
-    """Up to sums of 1e14, beyond what floats can conserve to the unit: a failure would tell."""
+    """Up to sums of 1e14, beyond what floats can conserve to the unit: a failure would tell.
+
+    Arcs are sums over the bins, as under Laplace noise, or have noise of their own.
+    """
     rng = np.random.default_rng(seed)
     words = ActivityVocabulary.public("ABCDE"[:n_names])
     borders = duration_borders(4) if with_bins else None
@@ -133,11 +147,18 @@ def test_no_noise_however_wide_makes_a_release_fail(
     noise = SumNoise((int(10**width) + 1, 1), 1 if is_laplace else 1024, is_laplace)
     noisy = np.rint(rng.laplace(scale=noise.width, size=len(domain))).astype(np.int64)
     noisy += np.where(rng.random(len(domain)) < 0.2, int(10**largest), 0)
-    graph, durations = released_graph(noisy, domain, words, borders, noise)
+    bins = NoisyCells.measured(domain, noisy, noise, 10**beyond - 1)
+    arcs = bins.over_bins(4 if with_bins else 1)
+    if with_bins and not is_laplace:
+        own = np.rint(rng.normal(scale=noise.width, size=len(arcs.cells))).astype(np.int64)
+        arcs = NoisyCells.measured(arcs.cells, own, noise)
+    graph = released_graph(arcs, words)
     check(graph)
-    assert (durations is None) != with_bins
-    if durations is None:
+    if borders is None:
         return
+    durations = released_durations(bins, graph, borders)
+    assert (durations.lows >= 0).all() and (durations.lows <= durations.counts).all()
+    assert (durations.highs >= durations.counts).all()
     assert (durations.counts > 0).all()
     n_codes = words.end + 1
     summed = np.zeros(n_codes**2, np.int64)
@@ -158,13 +179,42 @@ def test_sums_without_noise_come_back_and_cells_below_the_threshold_do_not() -> 
     noisy = np.zeros(len(domain), np.int64)
     for (source, target), value in sums.items():
         noisy[np.searchsorted(domain, source * n_codes + target)] = value
-    graph, none = released_graph(noisy, domain, WORDS, None, noise)
+    graph = released_graph(NoisyCells.measured(domain, noisy, noise), WORDS)
     check(graph)
-    assert none is None
     found = zip(graph.sources.tolist(), graph.targets.tolist(), strict=True)
     assert dict(zip(found, graph.counts.tolist(), strict=True)) == true
     assert noise.threshold(len(domain)) > 1024
     assert (graph.highs - graph.counts == 2).all()  # 1.96, rounded up
+    assert (graph.counts - graph.lows == 2).all()
+
+
+def test_a_pair_is_spread_over_the_bins_that_stand_out_or_over_all() -> None:
+    """Two pairs of 100: one in the bins 0 and 2, beside noise, and one of noise alone."""
+    n_bins, n_codes = 4, WORDS.end + 1
+    domain = possible_pairs(WORDS, n_bins)
+    a, b = (WORDS.names.to_pylist().index(name) for name in "AB")
+    noise = SumNoise((10, 1), 1, False)
+    values = np.zeros(len(domain), np.int64)
+    for pair, row in {(a, b): [60, 9, 40, -3], (b, a): [5, 9, -8, 2]}.items():
+        values[np.searchsorted(domain, (pair[0] * n_codes + pair[1]) * n_bins) + np.arange(4)] = row
+    graph = ReleasedGraph(
+        *(WORDS.names, np.array([a, b], np.int32), np.array([b, a], np.int32)),
+        *(np.full(2, 100), np.full(2, 90), np.full(2, 110)),
+    )
+    bins = NoisyCells.measured(domain, values, noise, 50.0)
+    assert 9 < noise.threshold(n_bins) < 40
+    found = released_durations(bins, graph, duration_borders(n_bins))
+    of_pair = {source: found.sources == source for source in (a, b)}
+    assert found.bins[of_pair[a]].tolist() == [0, 2]
+    assert found.counts[of_pair[a]].tolist() == [60, 40]
+    # 1.96 deviations, and of the 50 as much as the bin has of the norm of all that are shown.
+    norm = math.sqrt(60**2 + 40**2 + 5**2 + 9**2 + 2**2)
+    assert found.highs[of_pair[a]].tolist() == [
+        math.ceil(x + 19.6 + 50 * x / norm) for x in (60, 40)
+    ]
+    assert found.counts[of_pair[b]].sum() == 100
+    assert len(found.bins[of_pair[b]]) > 2
+    assert not found.lows[of_pair[b]].any()
 
 
 # --- shares of a pair's count ---------------------------------------------------------------------

@@ -20,25 +20,26 @@ from hypothesis import strategies as st
 
 from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness
-from tracecloak.anonymizers.accounting.calibration import gaussian_scale
-from tracecloak.anonymizers.accounting.composition import composed_epsilon
+from tests.support.silence import Noting
+from tracecloak.anonymizers.accounting.calibration import gaussian_scale, laplace_scale
+from tracecloak.anonymizers.accounting.composition import composed_epsilon, total
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.logs.attributes import (
-    UNITS,
     AttributeCounter,
     AttributeDecision,
     attribute_cells,
-    attribute_noise,
     attribute_of_traces,
-    attribute_spend,
+    changed_values,
     decide_attribute,
     sample_attribute,
 )
 from tracecloak.anonymizers.logs.step_durations import most_names_of_durations
 from tracecloak.anonymizers.logs.time_bins import MIN_BINS
 from tracecloak.anonymizers.noise.sums import SumNoise
-from tracecloak.anonymizers.rigorous.bought import ClipDecision, LengthDecision, VocabularyDecision
+from tracecloak.anonymizers.rigorous.bought import LengthDecision, VocabularyDecision
+from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance, Budget, Sums, budget_of
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
+from tracecloak.anonymizers.rigorous.clips import ClipDecision
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.attributes import MAX_VALUES, Attribute, Declaration
@@ -180,9 +181,9 @@ def test_an_attribute_of_events_needs_a_clip() -> None:
     with pytest.raises(UsageError, match="needs clip_units"):
         attribute_cells(traces, OF_EVENT, False, None)
     with pytest.raises(UsageError, match="needs clip_units"):
-        attribute_noise(OF_EVENT, Fraction(1), Fraction(0), None, 1)
-    with pytest.raises(UsageError, match="needs clip_units where delta is 0"):
-        attribute_spend(OF_EVENT, Fraction(1), Fraction(0), None, 1)
+        changed_values(OF_EVENT, None, 1, is_pure=True)
+    with pytest.raises(UsageError, match="needs clip_units"):
+        changed_values(OF_EVENT, None, 1, is_pure=False)
 
 
 # --- noise and what it costs ----------------------------------------------------------------------
@@ -190,13 +191,50 @@ def test_an_attribute_of_events_needs_a_clip() -> None:
 HALF, DELTA = Fraction(1, 2), Fraction(1, 10**6)
 
 
+def budget_for(
+    attribute: Attribute, epsilon: Fraction, delta: Fraction, clip: int | None, max_units: int
+) -> Budget:
+    """Of an attribute alone."""
+    changed = changed_values(attribute, clip, max_units, is_pure=delta == 0)
+    return budget_of(epsilon, delta, (Sums("x", Fraction(1), *changed),))
+
+
+def noise_of(
+    attribute: Attribute, epsilon: Fraction, delta: Fraction, clip: int | None, max_units: int
+) -> SumNoise:
+    own = budget_for(attribute, epsilon, delta, clip, max_units).means["x"]
+    return own.noise(*changed_values(attribute, clip, max_units, is_pure=delta == 0))
+
+
 def test_the_noise_fits_the_sensitivity() -> None:
-    assert attribute_noise(OF_CASE, HALF, DELTA, None, 3) == SumNoise((6, 1), 1, True)
-    assert attribute_noise(OF_EVENT, HALF, Fraction(0), 7, 3) == SumNoise((42, 1), 1, True)
-    scale = gaussian_scale(HALF, DELTA, of_count(3 * 1500))
-    assert attribute_noise(OF_EVENT, HALF, DELTA, 1500, 3) == SumNoise(scale, UNITS, False)
+    zero = Fraction(0)
+    assert noise_of(OF_CASE, HALF, zero, None, 3) == SumNoise((6, 1), 1, True)
+    assert noise_of(OF_EVENT, HALF, zero, 7, 3) == SumNoise((42, 1), 1, True)
+    found = noise_of(OF_EVENT, HALF, DELTA, 1500, 3)
+    least = Fraction(*gaussian_scale(HALF, DELTA, of_count(3 * 1500)))
+    assert (found.units, found.is_laplace, found.sensitivity) == (UNITS, False, 4500)
+    assert least <= Fraction(*found.scale) < least * (1 + Fraction(1, 10**6))
     with pytest.raises(UsageError, match="scale"):
-        attribute_noise(OF_EVENT, Fraction(1, 10**8), DELTA, 10**9, 1000)
+        noise_of(OF_EVENT, Fraction(1, 10**8), DELTA, 10**9, 1000)
+
+
+@pytest.mark.parametrize("is_pure", [False, True])
+def test_an_attribute_of_cases_is_counted_whole_on_the_lattice_of_the_noise(is_pure: bool) -> None:
+    """With its own epsilon, Laplace noise on counts; with a share of a Gaussian budget, UNITS."""
+    changed, units = changed_values(OF_CASE, None, 2, is_pure=is_pure)
+    assert (changed.l1, changed.l2_squared, units) == (2, 4, None)
+    laplace = Allowance(HALF).noise(changed, units)
+    assert laplace == SumNoise(laplace_scale(HALF, of_count(2)), 1, True)
+    gaussian = Allowance(Fraction(0), share=HALF, deviation=Fraction(4)).noise(changed, units)
+    assert (gaussian.units, gaussian.is_laplace, gaussian.sensitivity) == (UNITS, False, 2 * UNITS)
+    log = [[("A", "v")], [("B", None)], [("A", "v"), ("B", "v")]]
+    counted = attribute_cells(traces_of(log, OF_CASE), OF_CASE, is_pure, None)
+    for noise in (laplace, gaussian):
+        noting = Noting()
+        decide_attribute(OF_CASE, counted, 2, noise, randomness().with_noise(noting))
+        [(purpose, sums, told)] = noting.told
+        assert (purpose, told) == ("attribute/case:x", noise)
+        assert sums.tolist() == [0, 2 * noise.units, 0, noise.units, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -205,22 +243,15 @@ def test_the_noise_fits_the_sensitivity() -> None:
         (OF_CASE, Fraction(0), None),
         (OF_EVENT, Fraction(0), 7),
         (OF_EVENT, DELTA, 1500),
-        (OF_EVENT, DELTA, None),
     ],
 )
 def test_a_histogram_costs_its_share(
     attribute: Attribute, delta: Fraction, clip: int | None
 ) -> None:
-    spend = attribute_spend(attribute, HALF, delta, clip, 3)
-    assert (spend.epsilon, spend.delta) == (HALF, delta)
-    assert spend.what == f"attribute {attribute.name}"
+    spends = budget_for(attribute, HALF, delta, clip, 3).spends()
+    assert total(spends) == (HALF, delta)
     # What the noise really keeps is about the share, and no more.
-    assert 0.49 < composed_epsilon([spend], delta) <= 0.5 * (1 + 1e-6)
-
-
-def test_an_attribute_of_cases_takes_no_delta() -> None:
-    with pytest.raises(UsageError, match="spends no delta"):
-        attribute_spend(OF_CASE, HALF, DELTA, None, 1)
+    assert 0.49 < composed_epsilon(spends, delta) <= 0.5 * (1 + 1e-6)
 
 
 # --- estimates ------------------------------------------------------------------------------------
@@ -266,7 +297,7 @@ def test_a_large_log_is_estimated_well_at_epsilon_1() -> None:
     log = [
         [(a, (None, "v", "w")[rng.choice(3, p=p)]) for a, p in chances.items()] for _ in range(4000)
     ]
-    noise = attribute_noise(OF_EVENT, Fraction(1), Fraction(0), 3, 1)
+    noise = noise_of(OF_EVENT, Fraction(1), Fraction(0), 3, 1)
     # Noise of scale 3 on 4,000: 1 % is far out; sampling of the log itself: 1 % is 1.3 sigma.
     error = np.abs(decided(log, OF_EVENT, noise) - np.array(list(chances.values())))
     assert error.max() < 0.04

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import math
 from collections import Counter
 from fractions import Fraction
 from typing import Any
@@ -21,20 +22,19 @@ from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness, release_key
 from tests.support.logs import trace_batch
 from tests.support.rounds import Recording
-from tracecloak.anonymizers.accounting.calibration import laplace_scale
-from tracecloak.anonymizers.accounting.sensitivity import of_count
+from tests.support.silence import Noting
 from tracecloak.anonymizers.logs import case_starts
 from tracecloak.anonymizers.logs.case_starts import (
     CaseStarts,
     StartsDecision,
+    changed_starts,
     decide_starts,
     sample_starts,
-    starts_noise,
 )
 from tracecloak.anonymizers.logs.time_range import LogTime, TimeRange
 from tracecloak.anonymizers.noise.sums import SumNoise
+from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.schemas.arrays.columnar import decode, encode
-from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.local_time import HOUR_US
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -42,7 +42,14 @@ from tracecloak.schemas.events.working_time import WorkingCalendar, WorkingTime
 from tracecloak.schemas.statistics.clipped_cells import ClippedCells
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-LARGE = Fraction(10**6)  # an epsilon at which there is no noise
+
+
+def noise_of(epsilon: Fraction, max_units: int = 1) -> SumNoise:
+    """Laplace noise with a share of epsilon of its own."""
+    return Allowance(epsilon).noise(changed_starts(max_units))
+
+
+NONE = noise_of(Fraction(10**6))  # next to none
 
 
 def rule(first: str, last: str, zone: str = "UTC", **calendar: Any) -> LogTime:
@@ -127,61 +134,40 @@ def is_open(log_time: LogTime, moment: int) -> bool:
     )
 
 
-class Silent:
-    """Takes the place of the noise: notes the sums and the scale, and adds 0."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.sums: dict[str, np.ndarray] = {}
-        self.scales: set[tuple[int, int]] = set()
-
-        def add(sums: np.ndarray, noise: SumNoise, purpose: str, *_: Any) -> np.ndarray:
-            assert noise.is_laplace and noise.units == 1
-            self.scales.add(noise.scale)
-            self.sums[purpose] = sums
-            return sums
-
-        monkeypatch.setattr(case_starts, "noisy_sums", add)
-
-
+@pytest.mark.parametrize("noise", [SumNoise((6, 1), 1, True), SumNoise((6000, 1), 1024, False)])
 @pytest.mark.parametrize("n_cases_noisy", [-5, 10, 800, 10**6])
-def test_one_case_moves_the_sums_by_2_at_most(monkeypatch, n_cases_noisy):
-    """Every hour of three weeks, and before and after, beside small logs; where noise is added."""
+def test_one_case_moves_two_sums_by_1_each_where_noise_is_added(n_cases_noisy, noise):
+    """Every hour of three weeks, and before and after, beside small logs; on the noise's lattice.
+
+    So L1 is 2 and the square of L2 is 2, whatever the counts are added up to.
+    """
     log_time = rule("2024-03-20", "2024-04-05", "Europe/Amsterdam", days=(0, 1, 2, 3, 4, 5))
     time = log_time.working_time({})
     counter = CaseStarts(log_time)
-    silent = Silent(monkeypatch)
 
     def sums(starts: list[int]) -> np.ndarray:
-        silent.sums.clear()
-        decide_starts(
-            counter.count(log_of(starts), {}, randomness()),
-            time,
-            n_cases_noisy,
-            Fraction(1, 3),
-            1,
-            randomness(),
-        )
-        return np.concatenate(list(silent.sums.values()))
+        noting = Noting()
+        counted = counter.count(log_of(starts), {}, randomness())
+        decide_starts(counted, time, n_cases_noisy, noise, randomness().with_noise(noting))
+        assert [told[0] for told in noting.told] == ["starts by date", "starts by hour"]
+        assert {told[2] for told in noting.told} == {noise}
+        assert {scale for _, _, scale in noting.draws} == {Fraction(*noise.scale)}
+        return np.concatenate([told[1] for told in noting.told])
 
     others = [time.first_us + 5, time.first_us + 90 * HOUR_US, time.last_us]
     before = sums(others)
     changes = set()
     for start in range(time.first_us - 30 * HOUR_US, time.last_us + 30 * HOUR_US, HOUR_US // 2):
         moved = sums([*others, start]) - before
-        assert moved.min() >= 0
-        changes.add(moved.sum())
-    assert changes == {2} and len(silent.sums) == 2 and silent.scales == {(6, 1)}
-    assert (
-        starts_noise(Fraction(1, 3), 1).scale
-        == laplace_scale(Fraction(1, 3), of_count(2))
-        == (6, 1)
-    )
-    assert starts_noise(Fraction(1, 3), 4).scale == laplace_scale(Fraction(1, 3), of_count(8))
+        changes.add((moved.min(), moved.max(), np.count_nonzero(moved)))
+    assert changes == {(0, noise.units, 2)}
 
 
-def test_noise_that_cannot_be_drawn_is_refused():
-    with pytest.raises(UsageError, match="raise epsilon"):
-        starts_noise(Fraction(1, 2**45), 1)
+@pytest.mark.parametrize("units", [1, 4])
+def test_the_noise_is_made_for_what_a_unit_changes(units):
+    changed = changed_starts(units)
+    assert (changed.l1, changed.l2_squared, changed.linf) == (2 * units, 2 * units**2, units)
+    assert noise_of(Fraction(1, 3), units) == SumNoise((6 * units, 1), 1, True)
 
 
 def test_every_cell_with_working_time_has_noise_of_its_own_whatever_the_log():
@@ -191,7 +177,7 @@ def test_every_cell_with_working_time_has_noise_of_its_own_whatever_the_log():
     for starts in ([], [time.first_us, time.last_us]):
         noting = Recording(release_key(), "release", "input", "configuration")
         counts = CaseStarts(log_time).count(log_of(starts), {}, noting)
-        decided = decide_starts(counts, time, 10**6, Fraction(1, 10), 1, noting)
+        decided = decide_starts(counts, time, 10**6, noise_of(Fraction(1, 10)), noting)
         assert (decided.bucket_days, decided.n_hours) == (1, 168)
         asked.append({what: set(cells) for what, cells in noting.asked.items()})
         first = {what: {a for a, _, counter in c if counter == 0} for what, c in asked[-1].items()}
@@ -233,7 +219,7 @@ YEARS = rule("2020-01-01", "2023-12-31", "Europe/Amsterdam")
 def test_counts_are_as_fine_as_the_number_of_cases_allows(n_cases, days, cells):
     empty = ClippedCells.merge([])
     time = YEARS.working_time({})
-    decided = decide_starts(empty, time, n_cases, Fraction(1, 10), 1, randomness())
+    decided = decide_starts(empty, time, n_cases, noise_of(Fraction(1, 10)), randomness())
     assert (decided.bucket_days, decided.n_hours) == (days, cells)
     assert len(decided.buckets) == -(-time.n_days // days) and len(decided.rates) == 168
     assert decided.buckets.sum() == pytest.approx(1) and decided.buckets.min() >= 0
@@ -244,6 +230,27 @@ def test_counts_are_as_fine_as_the_number_of_cases_allows(n_cases, days, cells):
     assert np.array_equal(
         sample_starts(back, numbers, randomness()), sample_starts(decided, numbers, randomness())
     )
+
+
+def test_how_fine_they_are_depends_on_the_mean_size_of_the_noise_whatever_its_law_and_lattice():
+    """Gaussian noise of mean size 20 in place of Laplace noise of scale 20, as above."""
+    sigma = Fraction(20 * 1024) * Fraction(math.sqrt(math.pi / 2))
+    gaussian = SumNoise(sigma.as_integer_ratio(), 1024, False)
+    time, empty = YEARS.working_time({}), ClippedCells.merge([])
+    for n_cases, fineness in ((1461 * 80 + 1, (1, 168)), (1461 * 80 - 1, (7, 168)), (0, (364, 8))):
+        decided = decide_starts(empty, time, n_cases, gaussian, randomness())
+        assert (decided.bucket_days, decided.n_hours) == fineness
+
+
+def test_gaussian_noise_on_its_lattice_leaves_the_same_shares():
+    time = YEARS.working_time({})
+    counts = CaseStarts(YEARS).count(many(rhythm(500, time)), {}, randomness())
+    narrow = SumNoise((1, 10**6), 1024, False)  # so that 0 is drawn
+    found, other = (
+        decide_starts(counts, time, 10**9, noise, randomness()) for noise in (narrow, NONE)
+    )
+    assert found.buckets == pytest.approx(other.buckets, abs=1e-4)
+    assert found.rates == pytest.approx(other.rates, rel=1e-3, abs=1e-18)
 
 
 def test_coarser_counts_help_where_there_is_much_noise():
@@ -275,7 +282,7 @@ def test_without_cases_starts_are_even_over_the_working_time():
     time = time_of("2024-01-01", "2024-06-30", days=(0, 1, 2), from_hour=8, to_hour=12)
     empty = ClippedCells.merge([])
     for number in range(20):
-        decided = decide_starts(empty, time, 0, Fraction(1, 10**9), 1, randomness(number))
+        decided = decide_starts(empty, time, 0, noise_of(Fraction(1, 10**9)), randomness(number))
         drawn = sample_starts(decided, np.arange(200), randomness(number))
         assert np.array_equal(time.at_us(time.elapsed_us(drawn)), drawn)
 
@@ -300,7 +307,7 @@ def test_drawn_starts_have_the_dates_and_hours_of_the_log(zone):
     time = log_time.working_time({})
     starts = rhythm(60_000, time)
     counts = CaseStarts(log_time).count(many(starts), {}, randomness())
-    decided = decide_starts(counts, time, len(starts), LARGE, 1, randomness())
+    decided = decide_starts(counts, time, len(starts), NONE, randomness())
     assert (decided.bucket_days, decided.n_hours) == (1, 168)
     n = 40_000
     drawn = sample_starts(decided, np.arange(n), randomness())
@@ -382,7 +389,9 @@ def test_closed_hours_are_never_drawn_even_from_noise():
     stamps = np.arange(time.first_us, time.last_us, HOUR_US)  # most of them in closed hours
     counts = CaseStarts(log_time).count(many(stamps), {}, randomness())
     for number, n_cases in itertools.product(range(5), (0, 500, 10**6)):
-        decided = decide_starts(counts, time, n_cases, Fraction(1, 50), 1, randomness(number))
+        decided = decide_starts(
+            counts, time, n_cases, noise_of(Fraction(1, 50)), randomness(number)
+        )
         drawn = sample_starts(decided, np.arange(3000), randomness(number))
         assert drawn.dtype == np.int64
         assert all(is_open(log_time, moment) for moment in drawn.tolist())
@@ -394,12 +403,12 @@ def test_noise_changes_the_shares_and_more_of_it_more():
     time = log_time.working_time({})
     starts = rhythm(4000, time)
     counts = CaseStarts(log_time).count(many(starts), {}, randomness())
-    truth = decide_starts(counts, time, len(starts), LARGE, 1, randomness())
+    truth = decide_starts(counts, time, len(starts), NONE, randomness())
     _, true_hours = time.days_and_hours(starts)
     exact = np.bincount(true_hours, minlength=168) / len(starts)
     distances = []
-    for epsilon in (LARGE, Fraction(1, 2), Fraction(1, 20)):
-        decided = decide_starts(counts, time, len(starts), epsilon, 1, randomness())
+    for noise in (NONE, noise_of(Fraction(1, 2)), noise_of(Fraction(1, 20))):
+        decided = decide_starts(counts, time, len(starts), noise, randomness())
         shares = decided.rates / decided.rates.sum()
         distances.append(float(np.abs(shares - truth.rates / truth.rates.sum()).sum() / 2))
     assert distances[0] == 0 < distances[1] < distances[2] < 0.5
@@ -409,7 +418,7 @@ def test_noise_changes_the_shares_and_more_of_it_more():
 @given(st.lists(st.integers(0, 10**9), unique=True, max_size=30), st.integers(1, 5))
 def test_a_case_number_decides_its_start(numbers, n_pieces):
     time = time_of("2024-01-01", "2024-12-31")
-    decided = decide_starts(ClippedCells.merge([]), time, 100, LARGE, 1, randomness())
+    decided = decide_starts(ClippedCells.merge([]), time, 100, NONE, randomness())
     whole = np.array(numbers, np.int64)
     together = dict(zip(numbers, sample_starts(decided, whole, randomness()), strict=True))
     for piece in range(n_pieces):

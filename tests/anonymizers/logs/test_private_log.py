@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from decimal import Decimal
 from fractions import Fraction
@@ -11,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pydantic
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.support.keys import release_key
-from tracecloak.anonymizers.accounting.composition import decimal_text, total
+from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.accounting.guessing import epsilon_of_guessing_advantage
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.logs.amun_rigorous import AmunRigorous
@@ -28,6 +29,7 @@ from tracecloak.anonymizers.logs.params import (
     default_split,
 )
 from tracecloak.anonymizers.logs.private_log import PrivateLog
+from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.pipelines.measure.utility import case_duration_distance_days, hour_of_week_distance
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.local_time import DAY_US, HOUR_US
@@ -53,18 +55,53 @@ def params_of(**changes: Any) -> PrivateLogParams:
 # --- the budget -----------------------------------------------------------------------------------
 
 
+WEIGHTS = {"granularity": 2, "sizes": 2, "variants": 35, "durations": 35, "spans": 15, "starts": 15}
+
+
+def test_a_bought_clip_has_a_twentieth_of_what_it_clips() -> None:
+    """Of the durations, and of those of the attributes that are of events."""
+    values = {"values": ["x", "y"]}
+    declared = {"org:resource": values, "case:kind": values}
+    params = params_of(l2_clip=None, attributes=declared)
+    shares = {name: own.share for name, own in params.spending.means.items()}
+    clipped = shares["durations"] + shares["attribute org:resource"]
+    assert shares["clip"] * 19 == clipped
+    assert shares["durations"] / shares["attribute org:resource"] == Fraction(35, 10)
+    assert shares["attribute case:kind"] * 19 == shares["attribute org:resource"] * 20
+    assert "clip" not in params_of(attributes=declared).spending.means
+
+
 def test_the_default_shares_are_the_stated_weights() -> None:
-    shares = params_of(epsilon="95").shares
-    assert {name: epsilon for name, (epsilon, _) in shares.items()} == {
-        # Of the weights 0.42, 0.28, 0.1, 0.1 and 0.05, which sum to 0.95.
-        "sizes": Fraction(95 * 52_631, 10**6),
-        "durations": Fraction(95 * 294_736, 10**6),
-        "spans": Fraction(95 * 105_263, 10**6),
-        "starts": Fraction(95 * 105_263, 10**6),
-        "variants": Fraction(95 * (10**6 - 52_631 - 294_736 - 2 * 105_263), 10**6),
+    """With delta they divide a Gaussian budget, else epsilon, in decimals of six places."""
+    params = params_of(epsilon="1", variants="markov-log", vocabulary=None, buy_vocabulary=True)
+    means = params.spending.means
+    shares = {name: own.share for name, own in means.items() if own.share}
+    # A twentieth of what a chain has is for its clip.
+    shares["variants"] = shares.pop("markov-log sums") + shares.pop("markov-log clip")
+    assert means["markov-log clip"].share == shares["variants"] / 20
+    assert shares == {
+        name: Fraction(weight, 119) for name, weight in (WEIGHTS | {"vocabulary": 15}).items()
     }
-    assert {name for name, (_, delta) in shares.items() if delta} == {"durations", "variants"}
-    assert shares["durations"][1] / shares["variants"][1] == pytest.approx(28 / 42, rel=1e-4)
+    assert not any(own.epsilon for own in means.values())
+    assert [name for name, own in means.items() if own.delta] == ["vocabulary"]
+    pure = {"delta": "0", "l2_clip": None, "variants": "markov-log-pure"}
+    means = params_of(epsilon="100", **pure).spending.means
+    assert sum(own.epsilon for own in means.values()) == 100
+    assert {name: float(own.epsilon) for name, own in means.items()} == {
+        {"variants": "markov-log-pure sums"}.get(name, name): pytest.approx(
+            100 * weight / 104, rel=1e-4
+        )
+        for name, weight in WEIGHTS.items()
+    }
+
+
+def test_attributes_have_their_weight_together_and_a_split_changes_the_shares() -> None:
+    split = {"attributes": "0.3", "sizes": "0.08"}
+    params = params_of(variants="markov-log", attributes=ATTRIBUTES, budget_split=split)
+    shares = {name: own.share for name, own in params.spending.means.items()}
+    assert shares["attribute org:resource"] == shares["attribute case:age"] == Fraction(15, 140)
+    assert shares["sizes"] == Fraction(8, 140) and shares["starts"] == Fraction(15, 140)
+    assert sum(shares.values()) == 1
 
 
 ATTRIBUTES = {
@@ -73,6 +110,8 @@ ATTRIBUTES = {
 }
 
 
+@settings(max_examples=40)
+@example("695.8655", "1e-6", set(), set(), {}, "variant-histogram", "variants")  # e^723 is no float
 @given(
     epsilon=st.decimals("0.01", "1000", places=4).map(str),
     delta=st.sampled_from(["1e-6", "9.7e-6", "3.14159e-9", "0"]),
@@ -106,17 +145,32 @@ def test_the_parts_of_any_configuration_add_up_to_epsilon_and_delta(
         chosen["budget_split"] = split
     chosen["buy_vocabulary"] = "vocabulary" not in chosen
     params = METHOD.Params(**chosen, products=products)
-    asked = (Fraction(epsilon), Fraction(delta))
-    shares = params.shares
-    assert tuple(sum(part, Fraction(0)) for part in zip(*shares.values(), strict=True)) == asked
-    assert all(own > 0 for own, _ in shares.values())
-    for own in shares.values():
-        assert all(decimal_text(number) for number in own)
+    budget, spends = params.spending, METHOD.spends(params)
+    assert total(spends) == (Fraction(epsilon), Fraction(delta))
+    for spend in spends:
+        json.dumps(spend.to_json())  # or it is no finite decimal
+    means = budget.means.values()
+    assert all((own.epsilon > 0) != (own.share > 0) for own in means)
+    of_log = {own.deviation for own in means if own.share}
+    if of_log:
+        assert of_log == {budget.deviation} and sum(own.share for own in means) == 1
+        [joint] = spends
+        if joint.mechanism == "joint":
+            found = {*(name for name, _ in joint.choices), *(block.what for block in joint.blocks)}
+            assert found == set(budget.means)
+            # The proof is of this sum, whatever one unit changes.
+            lost = sum(block.squared_loss for block in joint.blocks)
+            assert lost * budget.deviation**2 <= 1 + Fraction(1, 10**6)
+    else:
+        assert sum(own.epsilon for own in means) == Fraction(epsilon)
+        assert [spend.what for spend in spends] == list(budget.means)
     expected = {"variants"} | set(params.bought)
     if products == "log":
         expected |= {"sizes", "durations", "spans", "starts"}
         expected |= {f"attribute {name}" for name in attributes}
-    assert set(shares) == expected
+    parts = params.parts
+    assert {part.name for part in parts} == expected
+    assert [need.name for part in parts for need in part.needs] == list(budget.means)
 
 
 @pytest.mark.parametrize("variants", ["auto", *GENERATORS])
@@ -144,18 +198,38 @@ def test_what_the_parts_spend_is_what_was_asked(
 def test_the_noise_of_a_part_is_said_with_the_sensitivity_that_it_is_for(
     max_cases_per_individual: int | None,
 ) -> None:
-    """Sensitivity over scale is the part's epsilon, or as much less as the scale is rounded up."""
-    params = params_of(max_cases_per_individual=max_cases_per_individual)
-    parts = [part for part in METHOD.spends(params) if part.mechanism == "discrete_laplace"]
-    assert {"sizes", "starts", "spans"} <= {part.what for part in parts}
+    """Sensitivity over deviation is the root of the share over s, or less by what is rounded up."""
+    params = params_of(variants="markov-log", max_cases_per_individual=max_cases_per_individual)
+    budget = params.spending
+    [joint] = METHOD.spends(params)
+    blocks = {block.what: block for block in joint.blocks}
+    assert set(blocks) >= {"sizes", "starts", "spans", "durations"}
+    assert blocks["sizes"].sensitivity == UNITS * params.max_units
+    for name, block in blocks.items():
+        ratio = block.squared_loss * budget.deviation**2 / budget.means[name].share
+        assert Fraction(999, 1000) < ratio <= 1 + Fraction(1, 10**6), name
+    pure = {"delta": "0", "l2_clip": None, "variants": "markov-log-pure"}
+    spends = METHOD.spends(params_of(max_cases_per_individual=max_cases_per_individual, **pure))
+    parts = [part for part in spends if part.mechanism == "discrete_laplace"]
+    assert {"sizes", "starts", "spans", "durations"} <= {part.what for part in parts}
     for part in parts:
-        ratio = Fraction(part.sensitivity) / Fraction(*part.scale)
-        assert Fraction(999, 1000) * part.epsilon < ratio <= part.epsilon, part.what
+        loss = Fraction(part.sensitivity) / Fraction(*part.scale)
+        assert Fraction(999, 1000) * part.epsilon < loss <= part.epsilon, part.what
 
 
-def test_noise_that_cannot_be_drawn_is_refused_before_anything_runs() -> None:
-    with pytest.raises(UsageError, match="epsilon of Gaussian noise must be at least"):
-        METHOD.spends(params_of(epsilon="1e-9"))
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"epsilon": "1e-9"},
+        {"epsilon": "1e-12", "delta": "0", "l2_clip": None},
+        {"epsilon": "0.001", "l2_clip": "100000", "max_cases_per_individual": 1000},
+    ],
+)
+def test_noise_that_cannot_be_drawn_is_refused_before_anything_runs(
+    changes: dict[str, Any],
+) -> None:
+    with pytest.raises(UsageError, match=r"epsilon of Gaussian noise|raise epsilon|too small"):
+        METHOD.spends(params_of(**changes))
 
 
 def test_what_is_not_public_is_bought() -> None:
@@ -163,14 +237,17 @@ def test_what_is_not_public_is_bought() -> None:
         "vocabulary",
         "length",
         "time_range",
+        "granularity",
         "clip",
     )
     assert METHOD.rounds(METHOD.Params(epsilon="1", buy_vocabulary=True)) == (KNOWN, CLIP, LOG)
-    assert params_of().bought == ()
+    assert params_of().bought == ("granularity",)
+    assert params_of(granularity="day").bought == ()
     assert METHOD.rounds(params_of()) == (KNOWN, LOG)
     only = params_of(products="variants")
     assert only.bought == () and METHOD.rounds(only) == (LOG,)
-    assert only.shares == {"variants": (1, Fraction(1, 10**6))}
+    assert total(METHOD.spends(only)) == (1, Fraction(1, 10**6))
+    assert [part.name for part in only.parts] == ["variants"]
 
 
 # --- what is refused ------------------------------------------------------------------------------
@@ -191,7 +268,7 @@ def test_what_is_not_public_is_bought() -> None:
         ({"working_hours": "18-8"}, "from_hour"),
         ({"working_days": "mon,holiday"}, "working_days"),
         ({"calendar_time_zone": "Mars/North"}, "Mars/North"),
-        ({"budget_split": {"luck": "1"}}, "budget_split has parts bought, sizes, variants"),
+        ({"budget_split": {"luck": "1"}}, "budget_split has parts vocabulary, granularity, sizes,"),
         ({"budget_split": {"starts": "0"}}, "the weight of starts must be above 0"),
         ({"budget_split": {"variants": "1e-9"}}, "leaves too little for the variants"),
         ({"products": "variants", "budget_split": {"starts": "1"}}, "are for products: log"),

@@ -1,8 +1,10 @@
-"""Times in public bins: the borders, shares by a loop, and where in its bin a time is drawn."""
+"""Times in public bins: how many, borders, shares by a loop, and which time has which rank."""
 
 from __future__ import annotations
 
 import math
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,33 +12,60 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tests.support.logs import MINUTE
 from tracecloak.anonymizers.logs.time_bins import (
     MIN_BINS,
+    MOST_BINS,
     estimated_shares,
     largest_noise,
-    step_borders,
-    times_in_bins,
+    n_bins_of,
+    time_borders,
+    times_at,
 )
+from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.schemas.errors import UsageError
 
-SECOND = MINUTE // 60
-DAY = 24 * 60 * MINUTE
-BORDERS = step_borders(12)
-LONG = 10**17
+# --- borders --------------------------------------------------------------------------------------
 
 
-def test_the_bins_begin_with_zero_and_go_from_a_second_to_ten_years():
-    borders = step_borders(16)
-    assert borders[0] == 1 and borders[1] == SECOND
-    assert borders[-1] == pytest.approx(3652.425 * DAY)
-    assert (np.diff(borders) > 0).all() and len(borders) == 15
-    ratios = borders[2:] / borders[1:-1]
-    assert ratios == pytest.approx(ratios[0])
+def naive_borders(n_bins: int, n_ticks: int) -> list[int]:
+    """Whole numbers nearest to what divides the logarithm of the range evenly, each once."""
+    wanted = {round(n_ticks ** (i / (n_bins - 1))) for i in range(n_bins - 1)}
+    return sorted(border for border in wanted if border < n_ticks)
+
+
+@given(st.integers(MIN_BINS, 200), st.integers(1, 10**10))
+def test_borders_are_those_of_a_loop(n_bins, n_ticks):
+    borders = time_borders(n_bins, n_ticks)
     assert borders.dtype == np.int64
-    assert len(step_borders(MIN_BINS)) == MIN_BINS - 1 == 3
+    assert len(borders) < n_bins and (np.diff(borders) > 0).all()
+    assert (borders < n_ticks).all() and (n_ticks == 1 or borders[0] == 1)
+    expected = naive_borders(n_bins, n_ticks)
+    assert len(borders) == len(expected) and np.abs(borders - expected).max(initial=0) <= 1
+
+
+def test_borders_by_hand():
+    assert time_borders(4, 1000).tolist() == [1, 10, 100]
+    assert time_borders(5, 10**8).tolist() == [1, 100, 10**4, 10**6]
+    assert time_borders(9, 16).tolist() == [1, 2, 3, 4, 6, 8, 11]  # 1.4 and 1 are one border
+    assert time_borders(48, 2).tolist() == [1]  # no tick or one
+    assert time_borders(48, 1).tolist() == []  # there is no time in a range of one tick
     with pytest.raises(UsageError, match="n_duration_bins must be at least 4, got 3"):
-        step_borders(3)
+        time_borders(3, 100)
+
+
+# --- how many -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("max_units", [1, 3])
+def test_bins_are_as_many_as_the_noise_leaves_something_of(max_units):
+    """8 deviations a bin: s / root f is 20 for the Gaussian share, root 8 for the Laplace one."""
+    gaussian = Allowance(Fraction(0), share=Fraction(1, 25), deviation=Fraction(4))
+    laplace = Allowance(Fraction(1, 2))
+    for allowance, deviation in ((gaussian, 20), (laplace, math.sqrt(8))):
+        own = 8 * deviation * max_units
+        cases = [0, 12.9 * own, 13.1 * own, 30.5 * own, 48.5 * own, 10**9]
+        found = [n_bins_of(int(n), allowance, max_units) for n in cases]
+        assert found == [12, 12, 13, 30, MOST_BINS, 48]
 
 
 @pytest.mark.parametrize("n_cells", [10, 500, 10**6])
@@ -107,57 +136,89 @@ def test_little_noise_leaves_a_row_its_own_and_much_leaves_it_the_coarser_shares
 
 # --- draws ----------------------------------------------------------------------------------------
 
-bins = st.integers(0, len(BORDERS))
-chances = st.floats(0, 1, exclude_max=True)
+
+def times_of(shares: list[float], ranks: np.ndarray, borders: np.ndarray, n_ticks: int) -> Any:
+    """The times with these ranks of the second of three rows, the others being of bin 0."""
+    reached = np.ones((3, len(shares)))
+    reached[1] = np.cumsum(shares) / sum(shares)
+    found = times_at(reached, np.ones(len(ranks), np.int64), borders, n_ticks, ranks)
+    assert found.dtype == np.int64 and found.shape == ranks.shape
+    return found
 
 
-def drawn_in(bin_: int, chance: float, longest_us: int = LONG) -> int:
-    found = times_in_bins(np.array([bin_]), BORDERS, longest_us, np.array([chance]))
-    assert found.dtype == np.int64 and found.shape == (1,)
-    return int(found[0])
+def naive_time(shares: list[float], rank: float, borders: list[int], n_ticks: int) -> int:
+    """Goes through the bins, then halves the place until the density's integral is the rank."""
+    shares = [share / sum(shares) for share in shares]
+    reached, bin_ = 0.0, 0
+    while bin_ < len(shares) - 1 and rank >= reached + shares[bin_]:
+        reached += shares[bin_]
+        bin_ += 1
+    if bin_ == 0:
+        return 0
+    own = (rank - reached) / shares[bin_]
+    below = shares[bin_ - 1] if bin_ > 1 else 0
+    above = shares[bin_ + 1] if bin_ + 1 < len(shares) else 0
+    slope = min(max((above - below) / (2 * shares[bin_]), -2), 2)
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        place = (low + high) / 2
+        is_above = place + slope * (place * place - place) / 2 > own
+        low, high = (low, place) if is_above else (place, high)
+    begin, end = borders[bin_ - 1], [*borders[1:], n_ticks][bin_ - 1]
+    return min(int(begin * (end / begin) ** low), end - 1)
 
 
-@given(bins, chances, st.integers(1, LONG))
-def test_a_time_is_in_its_bin_and_no_longer_than_the_longest(bin_, chance, longest):
-    time = drawn_in(bin_, chance)
-    assert np.searchsorted(BORDERS, time, side="right") == bin_
-    assert time < 2 * BORDERS[-1]
-    low = 0 if bin_ == 0 else int(BORDERS[bin_ - 1])
-    assert drawn_in(bin_, 0.0) == low
-    if low <= longest:
-        within = drawn_in(bin_, chance, longest)
-        assert low <= within <= longest
-        assert np.searchsorted(BORDERS, within, side="right") == bin_
+@st.composite
+def bins_to_draw_from(draw: st.DrawFn) -> tuple[list[float], np.ndarray, int]:
+    """Shares of bins, some 0, their borders and the length of the range."""
+    n_ticks = draw(st.integers(1, 10**9))
+    borders = time_borders(draw(st.integers(4, 30)), n_ticks)
+    weights = st.sampled_from([0, 0, 1, 2, 7, 100])
+    n = len(borders) + 1
+    return draw(st.lists(weights, min_size=n, max_size=n).filter(any)), borders, n_ticks
 
 
-def test_times_of_bin_0_are_0_and_the_ends_of_the_others_are_reached():
-    assert drawn_in(0, 0.999) == 0
-    last = np.nextafter(1, 0)
-    for bin_ in range(1, len(BORDERS)):
-        assert drawn_in(bin_, last) >= (BORDERS[bin_] - 1) * (1 - 1e-9)
-    assert drawn_in(len(BORDERS), last) >= 2 * BORDERS[-1] * (1 - 1e-9)
-    assert drawn_in(5, last, int(BORDERS[4]) + 7) == BORDERS[4] + 7
-    assert drawn_in(5, last, int(BORDERS[4])) == BORDERS[4]
+@given(bins_to_draw_from(), st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=9))
+def test_times_are_those_of_a_loop_and_do_not_fall_with_their_rank(drawn, ranks):
+    shares, borders, n_ticks = drawn
+    ranks = sorted(ranks)
+    found = times_of(shares, np.array(ranks), borders, n_ticks)
+    assert (found >= 0).all() and (found < n_ticks).all() and (np.diff(found) >= 0).all()
+    bins = np.searchsorted(borders, found, side="right")
+    assert all(shares[bin_] > 0 for bin_ in bins)
+    ends = np.cumsum(shares) / sum(shares)
+    for rank, time in zip(ranks, found.tolist(), strict=True):
+        if np.abs(ends - rank).min() > 1e-8:  # else rounding decides on the bin
+            expected = naive_time(shares, rank, borders.tolist(), n_ticks)
+            assert time == pytest.approx(expected, rel=1e-5, abs=1)
 
 
-@pytest.mark.parametrize("longest", [LONG, 3 * int(BORDERS[6]) // 2])
-def test_times_are_even_in_their_logarithm(longest):
-    """Even chances give every tenth of the bin as many; evenly spread times, the control, do not.
+def test_times_by_hand():
+    borders = np.array([1, 100, 10_000])
+    ranks = np.array([0, 0.2, 0.3, 0.4, 0.45, 0.5, 0.99999])
+    # A quarter takes no time; a bin whose neighbours are empty is even in the logarithm.
+    found = times_of([1, 0, 3, 0], ranks, borders, 10**6)
+    place = (ranks[2:] - 0.25) / 0.75
+    assert found.tolist() == [0, 0, *(np.floor(100 * 100**place)).astype(int).tolist()]
+    # Beyond the last bin there is nothing, so half of it lies before the middle.
+    found = times_of([0, 0, 1, 1], np.array([0.5, 0.75]), borders, 10**6)
+    slope = -0.5
+    middle = (1 - slope / 2 - math.sqrt((1 - slope / 2) ** 2 + slope)) / -slope
+    assert found.tolist() == [10_000, math.floor(10_000 * 100**middle)] and middle < 0.45
 
-    With the longest time in the bin its tenths are those up to there.
-    """
-    n, bin_ = 10_000, 7
-    chance = (np.arange(n) + 0.5) / n
-    times = times_in_bins(np.full(n, bin_), BORDERS, longest, chance)
-    assert (np.diff(times) >= 0).all()
-    low, high = BORDERS[bin_ - 1], min(int(BORDERS[bin_]), longest + 1)
-    place = np.log(times / low) / math.log(high / low)
-    tenths = np.histogram(place, np.linspace(0, 1, 11))[0]
-    assert np.abs(tenths - n / 10).max() <= 2
-    even = np.histogram(np.log1p(chance * (high / low - 1)) / math.log(high / low), 10, (0, 1))[0]
-    assert np.abs(even - n / 10).max() > 100
+
+def test_the_least_and_the_largest_rank_fall_into_bins_that_have_some():
+    """Also of the last of many rows, where a float has fewer places left."""
+    borders = time_borders(12, 10**9)
+    row = np.zeros(12)
+    row[[3, 7, 11]] = 0.3, 0.1, 0.6
+    n = 100_000
+    reached = np.broadcast_to(np.cumsum(row), (n, 12)).copy()
+    reached[:, 11] = 1
+    for rank, expected in ((0.0, 3), (0.35, 7), (np.nextafter(1, 0), 11)):
+        drawn = times_at(reached, np.arange(n), borders, 10**9, np.full(n, rank))
+        assert (np.searchsorted(borders, drawn, side="right") == expected).all()
 
 
 def test_nothing_is_drawn_of_nothing():
-    none = np.zeros(0, np.int64)
-    assert times_in_bins(none, BORDERS, LONG, none.astype(float)).tolist() == []
+    assert times_of([1, 2], np.zeros(0), np.array([1]), 9).tolist() == []

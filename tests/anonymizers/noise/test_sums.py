@@ -8,6 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.keys import randomness
+from tests.support.silence import Noting
+from tracecloak.anonymizers.noise.keyed_stream import CellStream
+from tracecloak.anonymizers.noise.randomness import cell_numbers
 from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_counts, variance_of
 from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
 
@@ -34,6 +37,33 @@ def test_noise_is_added_to_every_cell_and_has_the_stated_variance(is_laplace: bo
     assert abs(drawn.mean()) < 6 * np.sqrt(variance_of(noise) / n)
     again = noisy_counts(cells_of(counts, 1024), n, noise, "others", randomness()) - counts
     assert abs(np.corrcoef(drawn, again)[0, 1]) < 6 / np.sqrt(n)
+
+
+@pytest.mark.parametrize("units", [1, 1024])
+@pytest.mark.parametrize("is_laplace", [False, True])
+def test_noise_has_the_stated_mean_size_and_is_within_its_interval(
+    is_laplace: bool, units: int
+) -> None:
+    """Of 40,000 draws; 6 deviations of a mean of sizes, and of a share of 0.05."""
+    n = 40_000
+    noise = SumNoise((25 * units, 1), units, is_laplace)
+    drawn = np.abs(noise.draw(CellStream(randomness(), "x", cell_numbers(np.arange(n))))) / units
+    assert noise.mean_size == pytest.approx(25 if is_laplace else 25 * np.sqrt(2 / np.pi))
+    assert abs(drawn.mean() - noise.mean_size) < 6 * 25 / np.sqrt(n)
+    beyond = (drawn > noise.half_width).mean()
+    assert 0.03 < beyond < 0.05 + 6 * np.sqrt(0.05 / n)
+
+
+@pytest.mark.parametrize("units", [1, 1024])
+def test_whole_counts_are_brought_onto_the_lattice_of_the_noise(units: int) -> None:
+    counts = np.array([3, 0, 7, 0, 1])
+    noise = SumNoise((5 * units, 1), units, False)
+    noting = Noting()
+    keyed = randomness().with_noise(noting)
+    found = noisy_counts(cells_of(counts, 1), 5, noise, "cells", keyed, is_whole=True)
+    [(purpose, sums, told)] = noting.told
+    assert (purpose, sums.tolist(), told) == ("cells", (counts * units).tolist(), noise)
+    assert found.tolist() == counts.tolist()
 
 
 @given(

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.chi_square import ALPHA, p_value_of_law
+from tests.support.generators import answer_of, budget, explanation_of, spends_of
 from tests.support.keys import randomness, release_key
 from tests.support.logs import Variant, histogram, trace_batch, variant_counts
 from tests.support.privacy_loss import ONE, Law, delta_between
@@ -27,7 +28,7 @@ from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.noise.samplers import CellStream
+from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE, CellStream
 from tracecloak.anonymizers.queries.laplace_levels import LaplaceLevels
 from tracecloak.anonymizers.queries.prefix_query import LevelQuery, trace_variant_query
 from tracecloak.anonymizers.variants.generator import Domain
@@ -175,7 +176,7 @@ def small_logs(n_cases: int, max_length: int) -> Iterator[Counter[Variant]]:
 def test_a_unit_spends_the_budget_if_it_is_as_long_as_there_are_levels(units: int) -> None:
     """All units of up to 2 cases over 2 activities, of up to 3 events, beside another case."""
     domain = Domain(ActivityVocabulary.public("AB"), 3, units)
-    query = LaplaceLevels().query(domain, Fraction(1))
+    query = query_of(domain, 1)
     assert query is not None
     per_count = 1 / Fraction(*query.scale)
     worst = ZERO
@@ -234,8 +235,8 @@ def test_the_whole_answer_loses_epsilon_and_no_less() -> None:
     A wide cut of the tail, 40 scales, leaves probabilities of 1e-16. Control: 0.97 of epsilon.
     """
     domain, epsilon = Domain(ActivityVocabulary(_array("A")), 2, 1), Fraction(4)
-    query = LaplaceLevels().query(domain, epsilon)
-    assert query is not None and query.scale == (1, 2) and query.threshold == 1
+    query = query_of(domain, epsilon)
+    assert query.scale == (1, 2) and query.threshold == 1
     laws = {
         (one, two): whole_law({("A",): one, ("A", "A"): two}, query, "A", 20)
         for one, two in itertools.product(range(3), repeat=2)
@@ -307,7 +308,7 @@ def released(
     counts: Mapping[Variant, int], domain: Domain, epsilon: Fraction | int = 1, number: int = 0
 ) -> dict[Variant, int]:
     coded = histogram(counts, domain.vocabulary.names.to_pylist())
-    made = LaplaceLevels().answer(coded, domain, Fraction(epsilon), ZERO, randomness(number))
+    made = answer_of(LaplaceLevels(), coded, domain, epsilon, ZERO, randomness(number))
     rows = made.to_table().to_pylist()
     assert all(0 <= row["low"] <= row["count"] <= row["high"] for row in rows)
     found = {tuple(row["variant"]): row["count"] for row in rows}
@@ -317,6 +318,11 @@ def released(
 
 def domain_of(names: str = "AB", max_length: int = 4, max_units: int = 1) -> Domain:
     return Domain(ActivityVocabulary.public(names), max_length, max_units)
+
+
+def query_of(domain: Domain, epsilon: Fraction | int) -> LevelQuery:
+    means = budget(LaplaceLevels(), epsilon, 0, domain.max_units, domain.max_length).means
+    return LaplaceLevels().query(domain, means["levels"])
 
 
 def test_a_large_log_is_released_nearly_as_it_is() -> None:
@@ -330,8 +336,7 @@ def test_a_large_log_is_released_nearly_as_it_is() -> None:
 @pytest.mark.parametrize("n_names", [1, 27])
 def test_half_a_candidate_without_cases_survives(n_names: int) -> None:
     domain = domain_of("".join(chr(65 + i) for i in range(n_names)), 10)
-    query = LaplaceLevels().query(domain, Fraction(1))
-    assert query is not None
+    query = query_of(domain, 1)
     scale = Fraction(*query.scale)
     assert scale == 10 and query.threshold == math.ceil(10 * math.log(n_names + 2))
     chances = laplace_law(scale, 400).chances
@@ -347,20 +352,33 @@ def test_only_sequences_of_the_domain_are_released(counts: dict[Variant, int], n
     assert min(made.values(), default=1) >= 1
 
 
-@pytest.mark.parametrize("epsilon", [Fraction(1, 10**14), Fraction(1, 1000), 100])
+@pytest.mark.parametrize("epsilon", [Fraction(1, 1000), 100])
 @pytest.mark.parametrize("max_length", [1, 5, 2000])
 def test_every_histogram_and_epsilon_is_answered(epsilon: Fraction | int, max_length: int) -> None:
     domain = domain_of(max_length=max_length, max_units=3)
     for counts in ({}, {("A",): 1}, {("B",) * max_length: 2}):
         assert len(released(counts, domain, epsilon)) <= 10
-    query = LaplaceLevels().query(domain, Fraction(epsilon))
-    assert (query is None) == (epsilon == Fraction(1, 10**14))
+
+
+@pytest.mark.parametrize("max_length", [None, 1, 5, 2000])
+def test_noise_that_cannot_be_drawn_is_refused_before_anything_is_read(
+    max_length: int | None,
+) -> None:
+    """A bought length too, of which the largest there is could be chosen."""
+    with pytest.raises(UsageError, match="raise epsilon"):
+        spends_of(LaplaceLevels(), Fraction(1, 10**14), ZERO, 3, max_length)
+    assert spends_of(LaplaceLevels(), Fraction(1, 1000), ZERO, 3, max_length)
+    # A length of 5 allows it, the largest that may be bought does not.
+    least = Fraction(3 * 10, LARGEST_SCALE)
+    assert spends_of(LaplaceLevels(), least, ZERO, 3, 5)
+    with pytest.raises(UsageError, match="raise epsilon"):
+        spends_of(LaplaceLevels(), least, ZERO, 3, None)
 
 
 def test_the_parts_are_the_budget() -> None:
     for delta in (ZERO, MILLIONTH):
-        assert total(LaplaceLevels().spends(Fraction(1), delta, 2)) == (1, delta)
-    assert "level by level" in LaplaceLevels().explain(Fraction(1), ZERO, 1)
+        assert total(spends_of(LaplaceLevels(), 1, delta, 2)) == (1, delta)
+    assert "level by level" in explanation_of(LaplaceLevels(), 1, ZERO)
 
 
 def test_as_a_method_it_releases_the_log_of_its_variants() -> None:

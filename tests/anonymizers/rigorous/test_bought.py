@@ -12,45 +12,41 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-import mpmath
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from tests.support.chi_square import ALPHA, p_value_of_law
 from tests.support.keys import randomness
-from tests.support.logs import MINUTE, naive_pairs, trace_batch
+from tests.support.logs import trace_batch
 from tests.support.silence import Silence
-from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
+from tracecloak.anonymizers.accounting.sensitivity import (
+    Sensitivity,
+    of_one_cell,
+)
 from tracecloak.anonymizers.noise.drawing import EXACT
-from tracecloak.anonymizers.rigorous import bought
 from tracecloak.anonymizers.rigorous.bought import (
     ActivitiesOfCases,
-    NormsOfCases,
     VocabularyDecision,
-    choose_clip,
+    choose_quantile,
     choose_vocabulary,
     in_vocabulary,
-    norm_grid,
-    vocabulary_scale,
-    vocabulary_threshold,
+    vocabulary_part,
+)
+from tracecloak.anonymizers.rigorous.budget import Allowance, Choice, Sums, budget_of
+from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE
+from tracecloak.anonymizers.rigorous.weighted_names import (
+    NAME_UNITS,
+    changed_names,
+    weights_of_names,
 )
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.statistics.activity_counts import ActivityCounts
-from tracecloak.schemas.statistics.clipped_flows import CaseNorms
 
-# --- the clip -------------------------------------------------------------------------------------
-
-
-def test_the_grid_goes_from_the_shortest_case_up_in_tenths() -> None:
-    grid = norm_grid()
-    assert grid[0] == 2  # a START and an END arc
-    assert (np.diff(grid) > 0).all()
-    assert 100**2 <= grid[-1] < 110**2
-    ratios = np.sqrt(grid[1:] / grid[:-1])
-    assert (ratios[grid[1:] > 200] < 1.103).all()
+# --- a quantile -----------------------------------------------------------------------------------
 
 
 def permute_and_flip_law(scores: list[int], rate: Fraction) -> dict[int, float]:
@@ -80,7 +76,6 @@ def scores_of(cases: Sequence[int], quantile: Fraction) -> list[int]:
     return scores
 
 
-GRID = np.array([2, 3, 5, 9], np.int64)
 N_CHOICES = 6000
 
 
@@ -93,31 +88,25 @@ N_CHOICES = 6000
         ((0, 0, 0, 0, 0), Fraction(1), Fraction(1, 2), 1),
     ],
 )
-def test_the_clip_follows_the_law_of_permute_and_flip(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_quantile_follows_the_law_of_permute_and_flip(
     cases: tuple[int, ...],
     epsilon: Fraction,
     quantile: Fraction,
     max_units: int,
 ) -> None:
     """Of n = 6,000 keys. Control: twice the epsilon, wherever there is anything to tell apart."""
-    monkeypatch.setattr(bought, "norm_grid", lambda: GRID)
-    used = np.flatnonzero(cases)
-    norms = CaseNorms(used, np.array(cases)[used])
     found = Counter(
-        choose_clip(norms, epsilon, quantile, max_units, randomness(number))
+        choose_quantile(np.array(cases), epsilon, quantile, max_units, randomness(number), "any")
         for number in range(N_CHOICES)
     )
     n = sum(cases)
     fine = scores_of(cases, quantile)
     sensitivity = max(quantile, 1 - quantile) * max_units * quantile.denominator
     law = permute_and_flip_law(fine, epsilon / (2 * sensitivity))
-    by_clip = {math.sqrt(GRID[j]): chance for j, chance in law.items()}
-    assert p_value_of_law(found, by_clip) > ALPHA
+    assert p_value_of_law(found, law) > ALPHA
     if n:
         wrong = permute_and_flip_law(fine, epsilon / sensitivity)
-        wrong_by_clip = {math.sqrt(GRID[j]): chance for j, chance in wrong.items()}
-        assert p_value_of_law(found, wrong_by_clip) < ALPHA
+        assert p_value_of_law(found, wrong) < ALPHA
 
 
 @given(
@@ -125,7 +114,7 @@ def test_the_clip_follows_the_law_of_permute_and_flip(
     st.integers(0, 4),
     st.sampled_from([Fraction(1, 2), Fraction(4, 5), Fraction(1, 1000), Fraction(999, 1000)]),
 )
-def test_the_clips_law_changes_by_at_most_epsilon_when_a_case_is_added(
+def test_a_quantiles_law_changes_by_at_most_epsilon_when_a_case_is_added(
     cases: list[int], bucket: int, quantile: Fraction
 ) -> None:
     """Exact laws of neighbours; the scores are those of the definition."""
@@ -140,71 +129,65 @@ def test_the_clips_law_changes_by_at_most_epsilon_when_a_case_is_added(
             assert abs(math.log(laws[0][j] / laws[1][j])) <= 1 + 1e-9
 
 
-def test_with_many_cases_the_clip_is_the_quantile() -> None:
-    norms = CaseNorms(np.arange(10), np.full(10, 10_000_000))  # scores beyond 2^32
+def test_with_many_cases_it_is_the_quantile() -> None:
+    cases = np.array([10_000_000] * 10 + [0] * 40)  # scores beyond 2^32
     for quantile, place in ((Fraction(1, 4), 2), (Fraction(3, 4), 7), (Fraction(999, 1000), 9)):
         for number in range(5):
-            found = choose_clip(norms, Fraction(1), quantile, 1, randomness(number))
-            assert found == math.sqrt(norm_grid()[place])
+            found = choose_quantile(cases, Fraction(1), quantile, 1, randomness(number), "any")
+            assert found == place
 
 
 @pytest.mark.parametrize("quantile", [Fraction(1, 10), Fraction(4, 5), Fraction(999, 1000)])
-def test_a_norm_that_all_cases_share_is_the_clip(quantile: Fraction) -> None:
+def test_a_value_that_all_cases_share_is_every_quantile(quantile: Fraction) -> None:
     """Not anything above it, of which as many cases are as far from the quantile.
 
     50 keys; every other candidate loses by 10,000 cases at least, which is a chance of e^-250.
     """
-    norms = CaseNorms(np.array([3]), np.array([10_000_000]))
+    cases = np.zeros(50, np.int64)
+    cases[3] = 10_000_000
     for number in range(50):
-        found = choose_clip(norms, Fraction(1, 20), quantile, 1, randomness(number))
-        assert found == math.sqrt(norm_grid()[3])
-
-
-def test_norms_are_those_of_the_bought_vocabulary_and_bins() -> None:
-    log = {"a": "A B A B", "b": "A X Y X", "c": "C"}
-    words = VocabularyDecision(ActivityVocabulary.public(["A", "B"]))
-    squares = []
-    for case, text in log.items():
-        coded = " ".join(name if name in "AB " else OTHER for name in text.split(" "))
-        squares.append((case, sum(count**2 for count in naive_pairs({case: coded}).values())))
-    counted = NormsOfCases(None).count(trace_batch(log), {"vocabulary": words}, randomness())
-    expected = Counter(int(np.searchsorted(norm_grid(), square)) for _, square in squares)
-    assert dict(zip(counted.buckets.tolist(), counted.counts.tolist(), strict=True)) == expected
-    # A -> A twice, of different durations: 4 arcs of one each with bins, else 1 + 4 + 1.
-    steps = [("c", "A", 0), ("c", "A", MINUTE), ("c", "A", MINUTE * 10**6)]
-    for n_bins, square in ((None, 6), (4, 4)):
-        [bucket] = NormsOfCases(n_bins).count(trace_batch(steps), {}, randomness()).buckets
-        assert bucket == np.searchsorted(norm_grid(), square)
+        found = choose_quantile(cases, Fraction(1, 20), quantile, 1, randomness(number), "any")
+        assert found == 3
 
 
 # --- the vocabulary -------------------------------------------------------------------------------
 
 
-def gaussian_tail(sigma: Fraction, least: int) -> mpmath.mpf:
-    """P(X >= least) of discrete Gaussian noise, its terms added up; least is positive."""
-    with mpmath.workdps(50):
-        s = mpmath.mpf(sigma.numerator) / sigma.denominator
-        reach = max(least, 0) + int(16 * s) + 10
-        terms = [mpmath.exp(-mpmath.mpf(x * x) / (2 * s * s)) for x in range(reach)]
-        return mpmath.fsum(terms[least:]) / (2 * mpmath.fsum(terms) - 1)
+def allowance(epsilon: Fraction, delta: Fraction, changed: Sensitivity) -> Allowance:
+    """What the choice of a vocabulary has beside a length and variants."""
+    own = Sums("vocabulary", VOCABULARY_SHARE, changed, NAME_UNITS, is_open=True)
+    others = (
+        Choice("length", Fraction(2, 100)),
+        Sums("variants", 1 - VOCABULARY_SHARE, of_one_cell(), is_any_clip=True),
+    )
+    return budget_of(epsilon, delta, (own, *others)).means["vocabulary"]
 
 
 @pytest.mark.parametrize("max_units", [1, 3])
 @pytest.mark.parametrize("max_activities", [1, 4])
 @pytest.mark.parametrize(("epsilon", "delta"), [("0.5", "1e-6"), ("2", "1e-4"), ("2", "0.01")])
-def test_what_one_unit_alone_has_is_chosen_with_at_most_half_of_delta(
+def test_what_one_unit_alone_has_is_chosen_with_at_most_its_delta(
     epsilon: str, delta: str, max_activities: int, max_units: int
 ) -> None:
-    """All its activities together, by the exact tail; and the threshold is not far too high."""
-    budget = Fraction(epsilon), Fraction(delta)
-    sigma = Fraction(*vocabulary_scale(*budget, max_activities, max_units))
-    threshold = vocabulary_threshold(*budget, max_activities, max_units)
-    n_alone = max_activities * max_units
-    alone = n_alone * gaussian_tail(sigma, threshold - max_units)
-    assert alone <= mpmath.mpf(delta) / 2
-    # The tail bound is loose by some power of the threshold only.
-    lower = int((threshold - max_units) * 0.75)
-    assert n_alone * gaussian_tail(sigma, lower) > mpmath.mpf(delta) / 2
+    """All its activities together; and the threshold is not too high by more than it must be.
+
+    By the tail of the normal law, which is that of the discrete one at half a step less, up to a
+    1e-6; `calibration.gaussian_threshold` has a test by enumeration.
+    """
+    changed = changed_names(max_activities, max_units)
+    own = allowance(Fraction(epsilon), Fraction(delta), changed)
+    noise, threshold = own.noise(changed, NAME_UNITS), own.threshold(changed, NAME_UNITS)
+    assert not noise.is_laplace and noise.units == NAME_UNITS
+    assert own.delta < Fraction(delta)
+
+    def alone(threshold: int) -> float:
+        """Of all that a unit can have alone: each of some cases, which are so many together."""
+        one = weights_of_names(np.zeros(1, np.int64), max_activities)[0]  # of a case without others
+        excess = threshold - max_units * one
+        return max_activities * max_units * float(stats.norm.sf((excess - 0.5) / noise.width))
+
+    assert alone(threshold) <= float(own.delta) * (1 + 1e-6)
+    assert alone(threshold - 4) > float(own.delta)
 
 
 def counted(counts: dict[str, int]) -> ActivityCounts:
@@ -213,71 +196,65 @@ def counted(counts: dict[str, int]) -> ActivityCounts:
     )
 
 
-BUDGET = Fraction(1), Fraction(1, 10**6)
+CHANGED = changed_names(4, 1)
+OWN = allowance(Fraction(1), Fraction(1, 10**6), CHANGED)
+LEAST = OWN.threshold(CHANGED, NAME_UNITS)
+NOISE = OWN.noise(CHANGED, NAME_UNITS)
 
 
-def choose(counts: dict[str, int], number: int = 0, **given_: Any) -> list[str]:
-    keyed = randomness(number).with_noise(given_.pop("noise", EXACT))
-    chosen = choose_vocabulary(counted(counts), *BUDGET, 4, 1, keyed)
+def choose(counts: dict[str, int], number: int = 0, noise: Any = EXACT) -> list[str]:
+    keyed = randomness(number).with_noise(noise)
+    chosen = choose_vocabulary(counted(counts), OWN, CHANGED, keyed)
     return chosen.vocabulary.names.to_pylist()
 
 
 @pytest.mark.parametrize(("max_activities", "max_units"), [(1, 1), (2, 1), (9, 4), (50, 3)])
 def test_the_noise_of_the_vocabulary_is_for_all_that_a_unit_adds(
-    monkeypatch: pytest.MonkeyPatch, max_activities: int, max_units: int
+    max_activities: int, max_units: int
 ) -> None:
-    """`max_units` to each of `max_activities` counts: never less than that norm, hardly more."""
-    asked = []
-
-    def scale(epsilon: Fraction, delta: Fraction, sensitivity: Sensitivity) -> tuple[int, int]:
-        asked.append((epsilon, delta, sensitivity))
-        return 1, 1
-
-    monkeypatch.setattr(bought, "gaussian_scale", scale)
-    vocabulary_scale(Fraction(1), Fraction(1, 100), max_activities, max_units)
-    [(epsilon, delta, sensitivity)] = asked
-    assert (epsilon, delta) == (1, Fraction(1, 200))
-    squared = (sensitivity.l2 / max_units) ** 2
-    assert max_activities <= squared < max_activities * Fraction(1_000_003, 1_000_000)
+    """Gaussian, for what `changed_names` says, which is enumerated in `test_weighted_names`."""
+    [need] = vocabulary_part(max_activities, max_units).needs
+    assert isinstance(need, Sums)
+    assert need.is_open and need.is_l2 and need.share == VOCABULARY_SHARE
+    assert (need.changed, need.units) == (changed_names(max_activities, max_units), NAME_UNITS)
 
 
 def test_activities_from_the_threshold_on_are_chosen() -> None:
-    threshold = vocabulary_threshold(*BUDGET, 4, 1)
     silence = Silence()
-    counts = {"below": threshold - 1, "at": threshold, "above": threshold + 1, OTHER: 10**9}
+    counts = {"below": LEAST - 1, "at": LEAST, "above": LEAST + 1, OTHER: 10**9}
     assert choose(counts, noise=silence) == sorted([OTHER, "above", "at"])
-    (drawn,) = silence.draws
-    assert drawn[2] == Fraction(*vocabulary_scale(*BUDGET, 4, 1))
+    assert silence.draws == [("gaussian", 4, Fraction(*NOISE.scale))]
 
 
 def test_popular_activities_pass_and_lonely_ones_do_not() -> None:
-    """50 keys; each misses with a chance below 1e-12: 8 deviations, and the tail above."""
-    sigma = Fraction(*vocabulary_scale(*BUDGET, 4, 1))
-    threshold = vocabulary_threshold(*BUDGET, 4, 1)
-    popular = threshold + math.ceil(8 * sigma)
-    lonely = max(1, threshold - math.ceil(8 * sigma))
+    """50 keys; each misses with a chance below 1e-6 / 4 by delta, and 1e-11 by 25 scales."""
+    popular = LEAST + math.ceil(25 * NOISE.width)
     for number in range(50):
-        counts = {f"popular {i}": popular for i in range(4)} | {
-            f"lonely {i}": min(1, lonely) for i in range(4)
-        }
-        chosen = choose(counts, number)
-        assert set(chosen) >= {OTHER, *(f"popular {i}" for i in range(4))}
-        assert not [name for name in chosen if name.startswith("lonely")]
+        counts = {f"popular {i}": popular for i in range(4)}
+        counts |= {f"lonely {i}": NAME_UNITS for i in range(4)}
+        assert set(choose(counts, number)) == {OTHER, *(f"popular {i}" for i in range(4))}
 
 
 def test_a_name_at_the_threshold_is_chosen_half_of_the_times() -> None:
-    """2,000 names of one count under one key; between 40 and 60 % but for a chance of 1e-18."""
-    threshold = vocabulary_threshold(*BUDGET, 4, 1)
-    chosen = choose({f"name {i}": threshold for i in range(2000)})
-    assert 800 < len(chosen) < 1200
+    """2,000 names of one sum under one key; between 40 and 60 % but for a chance of 1e-12."""
+    assert 800 < len(choose({f"name {i}": LEAST for i in range(2000)})) < 1200
 
 
 def test_a_names_noise_does_not_depend_on_the_other_names() -> None:
-    threshold = vocabulary_threshold(*BUDGET, 4, 1)
-    few = {f"name {i}": threshold for i in range(20)}
-    many = few | {f"also {i}": threshold for i in range(50)}
+    few = {f"name {i}": LEAST for i in range(20)}
+    many = few | {f"also {i}": LEAST for i in range(50)}
     assert set(choose(few)) == set(choose(many)) & {*few, OTHER}
     assert 1 < len(choose(few)) < 21
+
+
+def test_of_more_names_than_can_be_counted_by_the_most_frequent_are_kept() -> None:
+    counts = {f"name {i}": LEAST + i // 2 for i in range(10)}
+    keyed = randomness().with_noise(Silence())
+    for most in (None, 20, 11):
+        all_of_them = choose_vocabulary(counted(counts), OWN, CHANGED, keyed, most)
+        assert len(all_of_them.vocabulary) == 11
+    kept = choose_vocabulary(counted(counts), OWN, CHANGED, keyed, 4).vocabulary
+    assert kept.names.to_pylist() == sorted([OTHER, "name 8", "name 9", "name 6"])
 
 
 def test_cases_count_for_at_most_so_many_activities_whatever_the_shards() -> None:
@@ -285,7 +262,8 @@ def test_cases_count_for_at_most_so_many_activities_whatever_the_shards() -> Non
     traces = trace_batch(log)
     keyed = randomness().of_units
     whole = ActivitiesOfCases(2).count(traces, {}, keyed)
-    assert whole.counts.sum() == 15 * 2 + 15
+    # Two names of a case that has more count 1 each, and one alone the root of 2.
+    assert whole.counts.sum() == 15 * 2 * NAME_UNITS + 15 * math.isqrt(2 * NAME_UNITS**2)
     parts = [
         ActivitiesOfCases(2).count(traces.take(np.arange(first, 30, 3)), {}, keyed)
         for first in range(3)
@@ -293,7 +271,9 @@ def test_cases_count_for_at_most_so_many_activities_whatever_the_shards() -> Non
     assert ActivityCounts.merge(parts) == whole
     free = ActivitiesOfCases(9).count(traces, {}, keyed)
     by_name = dict(zip(free.names.to_pylist(), free.counts.tolist(), strict=True))
-    assert by_name == {"A": 15, "B": 30, "C": 15, "D": 15}
+    of_four, alone = (math.isqrt(9 * NAME_UNITS**2 // n) for n in (4, 1))
+    several = 15 * of_four
+    assert by_name == {"A": several, "B": several + 15 * alone, "C": several, "D": several}
 
 
 def test_traces_are_recoded_only_if_a_vocabulary_was_bought() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -19,12 +20,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special
 
-from tracecloak.anonymizers.accounting import calibration
-from tracecloak.anonymizers.accounting.composition import composed_epsilon, decimal_text, total
+from tracecloak.anonymizers import registry
+from tracecloak.anonymizers.accounting import calibration, joint
+from tracecloak.anonymizers.accounting.composition import (
+    Spend,
+    composed_epsilon,
+    decimal_text,
+    total,
+)
 from tracecloak.anonymizers.accounting.gaussian_loss import continuous_deviation
 from tracecloak.anonymizers.graphs.private_dfg import UNITS, PrivateDfg, PrivateDfgParams
 from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE
-from tracecloak.anonymizers.rigorous.bought import norm_grid
+from tracecloak.anonymizers.rigorous.budget import budget_of
+from tracecloak.anonymizers.rigorous.clips import norm_grid
 from tracecloak.anonymizers.rigorous.params import RigorousParams, drawable, guarantee_of
 from tracecloak.anonymizers.variants import stability_histogram as variant_histogram
 from tracecloak.anonymizers.variants.stability_histogram import (
@@ -91,11 +99,27 @@ def deviation_in_floats(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Deviations and thresholds in floats; what is cached of them is forgotten afterwards."""
+
+    def proven(_: Callable[..., bool], seems_enough: Callable[..., bool]) -> Fraction:
+        return calibration.proven_deviation(seems_enough, seems_enough)
+
+    def upper_quantile(passing: Fraction) -> Fraction:
+        return Fraction(float(special.ndtri(1 - float(passing))))
+
+    monkeypatch.setattr(joint, "proven_deviation", proven)
+    monkeypatch.setattr(calibration, "_upper_quantile", functools.cache(upper_quantile))
     monkeypatch.setattr(calibration, "_deviation_of_one", functools.cache(deviation_in_floats))
     for name in ("stability_threshold", "truncated_noise_bound"):
         exactly = getattr(calibration, name)
         monkeypatch.setattr(variant_histogram, name, functools.cache(exactly))
+    cached = (joint.joint_deviation, budget_of)
+    for function in cached:
+        function.cache_clear()
+    yield
+    for function in cached:
+        function.cache_clear()
 
 
 # --- numbers --------------------------------------------------------------------------------------
@@ -209,6 +233,20 @@ def test_a_large_delta_is_permitted_by_a_flag_that_the_statement_repeats(
 # --- the whole promise ----------------------------------------------------------------------------
 
 
+def names_of(spends: tuple[Spend, ...]) -> list[str]:
+    """What is paid for, alone or together."""
+    found = [spend.what for spend in spends if spend.mechanism != "joint"]
+    found += [block.what for spend in spends for block in spend.blocks]
+    return found + [name for spend in spends for name, _ in spend.choices]
+
+
+def round_of(name: str) -> str:
+    """In which round something is paid for: clips in one of theirs, all of a graph in another."""
+    if name in ("edges clip", "durations clip"):
+        return "clip"
+    return "edges" if name.startswith(("edges", "durations")) else name
+
+
 @pytest.mark.usefixtures("quick")
 def test_ten_thousand_configurations_promise_the_sum_of_their_parts() -> None:
     for method, params in random_configurations(10_000, 0):
@@ -228,7 +266,8 @@ def test_ten_thousand_configurations_promise_the_sum_of_their_parts() -> None:
         assert ("case by case" in promised.sentence + " ".join(promised.not_covered)) != (
             is_individual
         )
-        assert [spend.what for spend in spends] == list(method.rounds(params))
+        rounds = {round_of(name) for name in names_of(spends)}
+        assert sorted(rounds) == sorted(method.rounds(params))
 
 
 @pytest.mark.usefixtures("quick")
@@ -237,29 +276,45 @@ def test_the_composed_epsilon_is_never_above_the_sum() -> None:
     seen = set()
     for method, params in random_configurations(10_000, 0):
         spends = method.spends(params)
-        kinds = tuple((part.what, part.mechanism) for part in spends)
+        kinds = (*names_of(spends), *(part.mechanism for part in spends))
         if kinds in seen:
             continue
         seen.add(kinds)
         epsilon, delta = total(spends)
         composed = composed_epsilon(spends, delta)
         assert 0 < composed <= float(epsilon) * (1 + 1e-9)
-    assert len(seen) == 6  # histogram, pure graph, graph with 0 to 2 bought
+    # The histogram, the pure graph, and the graph with 0 to 2 bought, with durations or without.
+    sums = "edges", "edges beyond"
+    timed = (*sums, "durations", "durations beyond")
+    assert seen == {
+        ("variants", "approximate"),
+        ("edges", "discrete_laplace"),
+        *((*names, *sums, "joint") for names in ((), ("vocabulary",))),
+        *((*names, *timed, "joint") for names in ((), ("vocabulary",))),
+        *((*names, "edges clip", *sums, "joint") for names in ((), ("vocabulary",))),
+        *(
+            (*names, "edges clip", "durations clip", *timed, "joint")
+            for names in ((), ("vocabulary",))
+        ),
+    }
 
 
-def test_composition_gains_where_parts_are_bought() -> None:
-    """Control of the bound above: the accountant does not just return the sum."""
+def test_what_is_bought_together_leaves_composition_next_to_nothing_to_gain() -> None:
+    """Control: at another delta the accountant does not just return the sum."""
     params = PrivateDfgParams(epsilon="1", buy_vocabulary=True)
     spends = PrivateDfg().spends(params)
-    assert len(spends) == 3
-    assert 0.85 < composed_epsilon(spends, total(spends)[1]) < 0.96
+    [spend] = spends
+    assert (len(spend.blocks), len(spend.choices)) == (4, 0)
+    delta = total(spends)[1]
+    assert 0.97 < composed_epsilon(spends, delta) <= 1
+    assert composed_epsilon(spends, 100 * delta) < 0.85
 
 
 def test_of_a_bought_clip_no_less_noise_is_announced_than_is_drawn() -> None:
     """The accountant sees the deviation per sensitivity; for every clip at least that is drawn."""
     for epsilon, m in itertools.product(("0.1",), (None, 3)):
         params = PrivateDfgParams(epsilon=epsilon, vocabulary=("A",), max_cases_per_individual=m)
-        part = PrivateDfg().spends(params)[-1]
+        [part] = (b for b in PrivateDfg().spends(params)[0].blocks if b.what == "edges")
         announced = continuous_deviation(Fraction(*part.scale)) / part.sensitivity
         for square in norm_grid().tolist():
             clip = math.floor(math.sqrt(square) * UNITS)
@@ -316,6 +371,29 @@ def test_noise_that_is_too_wide_is_refused_by_the_promise(
     params = method.Params(**given_)
     with pytest.raises(UsageError, match="raise epsilon"):
         method.guarantee(params)
+
+
+LISTED = ("private-log", "private-dfg", "process-tree", "markov-log", "prefix-tree", "privtree")
+
+
+@pytest.mark.parametrize("name", LISTED)
+@pytest.mark.parametrize(
+    ("epsilon", "found"),
+    [
+        (
+            "1",
+            "finds activities of about [0-9]+ cases or more where a case has 16 distinct ones, and "
+            "of [0-9]+ where it has 4, and counts all others",
+        ),
+        ("1e-13", "buy_vocabulary: it finds no activity at this epsilon and delta, and counts"),
+    ],
+)
+def test_a_vocabulary_that_is_not_declared_is_refused_at_any_epsilon(
+    name: str, epsilon: str, found: str
+) -> None:
+    """With what buying would find, even if nothing could be bought."""
+    with pytest.raises(pydantic.ValidationError, match=f"vocabulary is not declared.*{found}"):
+        registry.METHODS[name].Params(epsilon=epsilon)
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -22,10 +22,11 @@ from tracecloak.anonymizers.logs.params import Kind, PrivateLogParams
 from tracecloak.anonymizers.logs.private_log import PrivateLog, unfolded
 from tracecloak.anonymizers.noise.drawing import Drawn, Recording
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.noise.sums import noisy_sums
+from tracecloak.anonymizers.noise.samplers import CellStream
+from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
 from tracecloak.anonymizers.registry import METHODS
+from tracecloak.anonymizers.rigorous.budget import Sums
 from tracecloak.anonymizers.rigorous.parts import Given, Part
-from tracecloak.anonymizers.rigorous.sum_noise import laplace_sums, spend_of
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.lengths import TraceLengths
 
@@ -45,46 +46,59 @@ class LongCases:
 
 def toy(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
     """How many cases have three events or more."""
-
-    def spends(epsilon: Fraction, delta: Fraction) -> tuple[Spend, ...]:
-        noise = laplace_sums(epsilon, of_one_cell(params.max_units))
-        return (spend_of("toy", epsilon, delta, noise),)
+    changed = of_one_cell(params.max_units)
 
     def decide(given: Given) -> int:
-        exact = np.array([given.statistics["long"].n_cases])
-        noise = laplace_sums(given.epsilon, of_one_cell(params.max_units))
-        return int(noisy_sums(exact, noise, "toy", np.zeros(1, np.int64), given.randomness)[0])
+        noise = given.means["toy"].noise(changed)
+        exact = np.array([given.statistics["long"].n_cases]) * noise.units
+        domain = np.zeros(1, np.int64)
+        return int(noisy_sums(exact, noise, "toy", domain, given.randomness)[0]) // noise.units
 
-    counters = {"long": LongCases()}
-    return (Part("toy", weight, spends, lambda *_: "counts long cases", decide, counters),)
+    needs, counters = (Sums("toy", weight, changed),), {"long": LongCases()}
+    return (Part("toy", needs, lambda _: "counts long cases", decide, counters),)
 
 
-def test_a_part_that_is_registered_is_seen_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("k", [0, 2], ids=["joint", "without delta"])
+def test_a_part_that_is_registered_is_seen_everywhere(
+    monkeypatch: pytest.MonkeyPatch, k: int
+) -> None:
     """And only where it is registered: nothing else names it."""
-    example = {**PrivateLog.examples[0], "epsilon": "100"}
+    example = {**PrivateLog.examples[k], "epsilon": "100"}
     method, without = PrivateLog(), PrivateLogParams(**example)
-    assert "toy" not in without.shares
-    kinds = (*log_params.KINDS, Kind("toys", Fraction(1, 10), toy))
-    monkeypatch.setattr(log_params, "KINDS", kinds)
+    assert "toy" not in without.spending.means
+    monkeypatch.setattr(
+        log_params, "KINDS", (*log_params.KINDS, Kind(toy, "toys", Fraction(1, 10)))
+    )
     params = PrivateLogParams(**example)
     assert total(method.spends(params)) == params.budget
-    epsilon, delta = params.shares["toy"]
-    assert 0 < epsilon < without.shares["variants"][0] and delta == 0
-    assert [s.epsilon for s in method.spends(params) if s.what == "toy"] == [epsilon]
+
+    def share(params: PrivateLogParams) -> Fraction:
+        own = params.spending.means["toy"]
+        assert own.delta == 0
+        return own.share or own.epsilon / params.budget[0]
+
+    assert 0 < share(params) < Fraction(1, 10)
+    noise = params.spending.means["toy"].noise(of_one_cell(params.max_units))
+    told = [s.scale for s in method.spends(params) if s.what == "toy"]
+    told += [b.scale for s in method.spends(params) for b in s.blocks if b.what == "toy"]
+    assert told == [noise.scale]
     assert any(said.startswith("toy: counts long cases") for said in method.explain(params))
     assert "long" in method.requires("log", params)
     recording = Recording()
     run = run_rounds([trace_batch(LOG)], method, params, release_key(), noise=recording)
     assert unfolded(run.decisions)["toy"] == pytest.approx(30, abs=20)
-    assert {d.scale for d in recording.drawn if d.purpose == "toy"} == {1 / epsilon}
+    drawn = {d.scale for d in recording.drawn if d.purpose == "toy"}
+    assert drawn == {Fraction(*noise.scale)}
     doubled = PrivateLogParams(**example, budget_split={"toys": "0.2"})
-    assert doubled.shares["toy"][0] > 1.5 * epsilon
+    assert share(doubled) > 1.5 * share(params)
 
 
 def test_the_flag_says_the_weights_of_all_parts() -> None:
     said = PrivateLogParams.model_fields["budget_split"].description or ""
-    for kind in log_params.KINDS:
-        weight = re.search(rf"\b{kind.split}(?:\s+\([^)]*\))?\s+(0\.\d+)", said)
+    weighed = [kind for kind in log_params.KINDS if kind.split]
+    assert len(weighed) == 7
+    for kind in weighed:
+        weight = re.search(rf"\b{kind.split}\b[^0-9=]{{0,30}}?(0\.\d+)", said)
         assert weight is not None and Fraction(weight[1]) == kind.weight
 
 
@@ -95,30 +109,64 @@ def disagreements(spends: tuple[Spend, ...], drawn: list[Drawn]) -> list[str]:
     """What does not fit: spends whose noise was not drawn, and draws that no spend tells.
 
     Noise is told by its law and its scale, or where a clip was bought by the ratio of scale and
-    sensitivity. What is spent as `pure` or `approximate` says nothing of its noise: so draws of
-    methods that have such a part need not be told, but for those whose sensitivity is known.
+    sensitivity. What is spent as `pure`, `approximate` or a choice says nothing of its noise: so
+    draws other than of Gaussian noise need not be told where there is such a part, but for those
+    whose sensitivity is known. What is chosen with more than any choice spends is not told either.
     """
-    told = [s for s in spends if s.scale is not None and s.sensitivity is not None]
+    told = [
+        (s.what, s.mechanism, Fraction(*s.scale), Fraction(s.sensitivity))
+        for s in spends
+        if s.scale is not None and s.sensitivity is not None
+    ]
+    told += [
+        (b.what, "discrete_gaussian", Fraction(*b.scale), b.sensitivity)
+        for s in spends
+        for b in s.blocks
+    ]
+    chosen = [epsilon for s in spends for _, epsilon in s.choices]
+    chosen += [s.epsilon for s in spends if s.mechanism == "pure"]
     wrong = []
 
-    def fits(spend: Spend, draw: Drawn) -> bool:
-        assert spend.scale is not None and spend.sensitivity is not None
-        scale = Fraction(*spend.scale)
-        if spend.mechanism != draw.law:
+    def fits(spend: tuple[str, str, Fraction, Fraction], draw: Drawn) -> bool:
+        _, mechanism, scale, sensitivity = spend
+        if mechanism != draw.law:
             return False
         if scale == draw.scale:
             return True
         if draw.sensitivity is None:
             return False
-        ratio = (draw.scale / draw.sensitivity) / (scale / Fraction(spend.sensitivity))
+        ratio = (draw.scale / draw.sensitivity) / (scale / sensitivity)
         return abs(ratio - 1) < Fraction(1, 10**4)  # what is rounded and discrete
 
+    # Vectors that divide the share of one block, by what was released before: their squares add up.
+    divided: list[Drawn] = []
     for spend in told:
-        if not any(fits(spend, draw) for draw in drawn):
-            wrong.append(f"{spend.what} was not drawn")
-    is_open = len(told) < len(spends)
+        if any(fits(spend, draw) for draw in drawn):
+            continue
+        what, mechanism, scale, sensitivity = spend
+        own = [
+            draw
+            for draw in drawn
+            if draw.purpose.startswith(f"{what}/")
+            and draw.law == mechanism
+            and not any(fits(other, draw) for other in told)
+        ]
+        squares = [(d.sensitivity / d.scale) ** 2 for d in own if d.sensitivity is not None]
+        together = sum(squares, Fraction(0)) / (sensitivity / scale) ** 2
+        if len(squares) == len(own) and abs(together - 1) < Fraction(1, 10**3):
+            divided += own
+        else:
+            wrong.append(f"{what} was not drawn")
+    is_open = bool(chosen) or any(s.scale is None and not s.blocks for s in spends)
     for draw in drawn:
         is_known = draw.sensitivity is not None and draw.law != "selection"
+        if draw.law == "discrete_laplace" and draw.sensitivity is not None and chosen:
+            is_known = draw.sensitivity / draw.scale not in chosen
+        if draw.law == "selection" and draw.sensitivity is not None and chosen:
+            is_known = draw.sensitivity / draw.scale > max(chosen)  # one of several, perhaps
+        is_known |= draw.law == "discrete_gaussian" and draw.sensitivity is not None
+        if draw in divided:
+            continue
         if (is_known or not is_open) and not any(fits(spend, draw) for spend in told):
             wrong.append(f"{draw.purpose} is not told")
     return wrong
@@ -130,6 +178,21 @@ RIGOROUS = [
     for k, example in enumerate(method.examples)
     if method.guarantee_kind == "rigorous" or example.get("budget") == "honest"
 ]
+
+
+@pytest.fixture(autouse=True)
+def told_by_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What noise of sums was made to cover is noted wherever it is drawn."""
+    draw = SumNoise.draw
+
+    def noted(noise: SumNoise, stream: CellStream) -> np.ndarray:
+        drawn = draw(noise, stream)
+        recording = stream.noise
+        if isinstance(recording, Recording):
+            recording.drawn[-1] = replace(recording.drawn[-1], sensitivity=noise.sensitivity)
+        return drawn
+
+    monkeypatch.setattr(SumNoise, "draw", noted)
 
 
 def drawn_by(method: Anonymizer, params: Any) -> list[Drawn]:
@@ -154,6 +217,31 @@ def test_noise_that_is_not_what_is_spent_is_found() -> None:
     assert disagreements(method.spends(method.Params(**example)), drawn) == []
     more = method.Params(**{**example, "epsilon": "2"})
     assert disagreements(method.spends(more), drawn) == [
-        "edges was not drawn",
-        "edge sum is not told",
+        *("edges was not drawn", "edges beyond was not drawn"),
+        *("edge sum is not told", "edge sum beyond is not told"),
     ]
+
+
+def test_of_a_joint_budget_too_every_difference_is_found() -> None:
+    """Controls: twice the epsilon, a block and a choice that nobody pays."""
+    method = METHODS["hybrid-log"]
+    params = method.Params(**method.examples[2])
+    drawn = drawn_by(method, params)
+    [spend] = method.spends(params)
+    assert disagreements((spend,), drawn) == []
+    more = method.Params(**{**method.examples[2], "epsilon": "40"})
+    assert disagreements(method.spends(more), drawn) == [
+        *(f"{block.what} was not drawn" for block in spend.blocks),
+        *("activity is not told", "length is not told", "hybrid-log/histogram/count is not told"),
+        *("hybrid-log/chain/clip is not told", "hybrid-log/chain/sum is not told"),
+    ]
+    fewer = replace(spend, blocks=spend.blocks[1:])
+    assert disagreements((fewer,), drawn) == ["activity is not told"]
+    method = METHODS["private-log"]
+    params = method.Params(**method.examples[1])
+    drawn = drawn_by(method, params)
+    [spend] = method.spends(params)
+    less = replace(spend, choices=tuple((name, epsilon / 3) for name, epsilon in spend.choices))
+    assert disagreements((less,), drawn) == [
+        "time_range length is not told", "time_range place is not told"
+    ]  # fmt: skip

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from scipy import integrate, linalg
 
 from tests.support.continual_errors import error_of_sliding_sums, error_of_totals
+from tracecloak.anonymizers.accounting.square_root import square_root
 from tracecloak.anonymizers.streams.matrix_mechanism import (
     LARGEST_VALUE,
     MAX_HORIZON,
     MAX_WINDOWS,
     Participation,
     Strategy,
-    square_root,
 )
 from tracecloak.schemas.errors import UsageError
 

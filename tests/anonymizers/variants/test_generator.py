@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any
 
@@ -9,10 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tracecloak.anonymizers.accounting.composition import total
+from tracecloak.anonymizers.accounting.composition import Spend, total
+from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.logs.params import GENERATORS
 from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.anonymizers.registry import METHODS
+from tracecloak.anonymizers.rigorous.budget import UNITS
+from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE
 from tracecloak.anonymizers.variants.generator import excess_of_names, fitting
 from tracecloak.anonymizers.variants.method import VariantLog
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
@@ -83,37 +87,51 @@ def test_a_generator_says_how_many_names_it_can_count_by(method: VariantLog) -> 
 # --- a delta that buys nothing --------------------------------------------------------------------
 
 
+def thresholds_of(spends: tuple[Spend, ...]) -> dict[str, Fraction]:
+    """The deltas of thresholds, by what is spent or by block."""
+    found = {spend.what: spend.delta for spend in spends if not spend.blocks}
+    return found | {b.what: b.delta for spend in spends for b in spend.blocks}
+
+
 @pytest.mark.parametrize("method", METHODS_OF_VARIANTS, ids=lambda method: method.name)
 def test_a_pure_generator_leaves_its_delta_to_the_names_that_are_bought(method: VariantLog) -> None:
-    """Their threshold falls with it; what is spent adds up to what was asked all the same."""
+    """They have all sums of the Gaussian budget; what is spent adds up to what was asked."""
     asked = Fraction("20"), Fraction("1e-5")
     given: dict[str, Any] = {"epsilon": "20", "delta": "1e-5"}
     bought = method.Params(**given, buy_vocabulary=True)
-    spent = {spend.what: spend.delta for spend in method.spends(bought)}
     assert total(method.spends(bought)) == asked
-    is_pure = method._generator.is_pure
-    assert spent["vocabulary"] == asked[1] * (1 if is_pure else Fraction(5, 100))
-    assert sum(spent.values()) == asked[1]
+    means = method._budget(bought).means
+    names = means["vocabulary"]
+    if method._generator.is_pure:
+        assert names.share + means["length"].share == 1
+    else:
+        assert names.share == VOCABULARY_SHARE
+    assert thresholds_of(method.spends(bought))["vocabulary"] == names.delta > 0
+    assert names.noise(of_one_cell()).width == pytest.approx(
+        float(names.deviation or 0) / math.sqrt(names.share) * UNITS, rel=1e-4
+    )
     # Where nothing else can use it, it is spent for nothing: what was asked is what is charged.
     public = method.Params(**given, vocabulary=("A",), max_trace_length=3)
     assert total(method.spends(public)) == asked
+    assert sum(thresholds_of(method.spends(public)).values()) <= asked[1]
 
 
 @pytest.mark.parametrize("variants", PURE)
 def test_a_log_with_times_gives_it_to_its_durations(variants: str) -> None:
+    """The Gaussian budget is for the other parts alone; what the variants spend is pure."""
     method = PrivateLog()
     given: dict[str, Any] = {"epsilon": "1", "vocabulary": ("A", "B"), "max_trace_length": 4}
     attributes = {"org:resource": {"values": ["R1"]}}
     pure = method.Params(**given, variants=variants, attributes=attributes)
     other = method.Params(**given, variants="markov-log", attributes=attributes)
     assert total(method.spends(pure)) == pure.budget == other.budget
-    assert pure.shares["variants"][1] == 0 < other.shares["variants"][1]
-    for part in ("durations", "attribute org:resource"):
-        assert pure.shares[part][0] == other.shares[part][0]
-        assert pure.shares[part][1] > 1.5 * other.shares[part][1]
-    [own] = [spend for spend in method.spends(pure) if spend.what == "durations"]
-    [others] = [spend for spend in method.spends(other) if spend.what == "durations"]
-    assert own.scale is not None and others.scale is not None
-    assert Fraction(*own.scale) < Fraction(*others.scale)  # and so there is less noise
+    own, others = pure.spending.means, other.spending.means
+    [part] = [part for part in pure.parts if part.name == "variants"]
+    for need in part.needs:
+        assert own[need.name].delta == own[need.name].share == 0 < own[need.name].epsilon
+    for name in ("durations", "attribute org:resource"):
+        assert own[name].share > 1.3 * others[name].share > 0
     alone = method.Params(**given, variants=variants, products="variants")
-    assert alone.shares == {"variants": alone.budget}
+    [part] = alone.parts
+    assert alone.spending.means.keys() == {need.name for need in part.needs}
+    assert total(method.spends(alone)) == alone.budget

@@ -20,16 +20,18 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tests.support.chi_square import ALPHA, p_value, p_value_of_law
+from tests.support.generators import answer_of, budget, explanation_of, spends_of
 from tests.support.keys import randomness, release_key
 from tests.support.logs import Variant, histogram, trace_batch, variant_counts
+from tests.support.silence import Silence
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.composition import total
-from tracecloak.anonymizers.accounting.gaussian_loss import gaussian_delta
+from tracecloak.anonymizers.accounting.intervals import Interval
+from tracecloak.anonymizers.accounting.joint import joint_delta
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
-from tracecloak.anonymizers.variants import markov as markov_variants
 from tracecloak.anonymizers.variants import markov_chain
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.markov import MarkovVariants, MarkovVariantsPure, lattice_units
@@ -153,10 +155,16 @@ def test_the_parts_add_up_to_the_budget(
     generator: MarkovVariants, epsilon: Fraction, max_units: int
 ) -> None:
     delta = delta_of(generator)
-    parts = generator.spends(epsilon, delta, max_units)
+    parts = spends_of(generator, epsilon, delta, max_units, 5)
     assert total(parts) == (epsilon, delta)
-    assert all(part.what.startswith(generator.name) for part in parts)
-    assert generator.explain(epsilon, delta, max_units)
+    names = [name for part in parts for name, _ in (*part.choices, (part.what, 0))]
+    names += [block.what for part in parts for block in part.blocks]
+    assert all(name.startswith(generator.name) for name in names if name != "all")
+    if not generator.is_pure:
+        assert names == ["all", "markov-log clip", "markov-log sums"]
+        means = budget(generator, epsilon, delta, max_units).means
+        assert means["markov-log clip"].share == Fraction(1, 20)
+    assert explanation_of(generator, epsilon, delta, max_units, 5)
 
 
 @pytest.mark.parametrize("max_units", [1, 3])
@@ -164,27 +172,23 @@ def test_the_parts_add_up_to_the_budget(
 def test_the_noise_keeps_epsilon_and_delta_at_the_clip(
     monkeypatch: pytest.MonkeyPatch, epsilon: Fraction, max_units: int
 ) -> None:
-    """The norm of m cases over sigma, by the exact delta of the continuous Gaussian behind it.
+    """The norm of m cases over sigma, and what the ranks of the clip have, by their exact delta.
 
     Control: with a hundredth less noise delta is exceeded.
     """
-    asked: dict[str, Any] = {}
-
-    def none(stream: Any, *scale: int) -> np.ndarray:
-        asked["scale"] = scale
-        return np.zeros(len(stream), np.int64)
-
-    monkeypatch.setattr(markov_variants, "draw_gaussian", none)
+    silence = Silence()
+    quiet = randomness().with_noise(silence)
     monkeypatch.setattr(MarkovVariants, "_choose_clip", lambda *_: 9)
     where = domain(max_units=max_units)
+    means = budget(MARKOV, epsilon, DELTA, max_units).means
     cells = cells_of(where)
     largest = 0.0
     for variant in all_variants(5)[::7]:
         flows = VariantFlows.of(counted({variant: 400, ("A",): 100}), cells)
-        noisy, noise = MARKOV._noisy_sums(flows, cells, where, epsilon, DELTA, randomness())
+        noisy, noise = MARKOV._noisy_sums(flows, cells, where, means, quiet)
         alone = replace(flows, cases=(flows.cases == 400).astype(np.int64))
-        sigma = Fraction(*asked["scale"])
-        assert asked["scale"] == noise.scale
+        sigma = Fraction(*noise.scale)
+        assert silence.draws[-1] == ("gaussian", cells.n_possible, sigma)
         clip_units = 3 * noise.units
         of_case = math.sqrt(10) * noise.units
         vector = alone.sums(cells, clip_units, noise.units)
@@ -192,10 +196,14 @@ def test_the_noise_keeps_epsilon_and_delta_at_the_clip(
         assert norm <= max_units * of_case * (1 + 1e-12)
         largest = max(largest, norm / float(sigma))
         assert (noisy == flows.sums(cells, clip_units, noise.units)).all()
-    rest = epsilon * Fraction(19, 20)
-    assert gaussian_delta(1 / Fraction(largest), rest).is_at_most(DELTA) is True
-    less = Fraction(99, 100) / Fraction(largest)
-    assert gaussian_delta(less, rest).is_at_most(DELTA) is False
+    of_sums = 1 - means["markov-log clip"].share
+
+    def delta_at(deviation: Fraction) -> Interval:
+        return joint_delta(deviation, Fraction(1), Interval.of(epsilon), ())
+
+    deviation = Fraction(math.sqrt(of_sums) / largest)  # of all, if the sums have their share
+    assert delta_at(deviation).is_at_most(DELTA) is True
+    assert delta_at(deviation * Fraction(99, 100)).is_at_most(DELTA) is False
 
 
 def test_noise_has_its_law_and_depends_on_the_cell_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,15 +212,13 @@ def test_noise_has_its_law_and_depends_on_the_cell_only(monkeypatch: pytest.Monk
     where = domain()
     cells = cells_of(where)
     assert cells.n_possible == 1 + 4 + 6 * 4 * 5
-    values = []
+    values, means = [], budget(MARKOV, 1, DELTA).means
     for number in range(60):
         drawn = []
         logs: list[dict[Variant, int]] = [{("A", "B"): 40}, {("A", "B"): 41, ("C", "B"): 9}]
         for log in logs:
             flows = VariantFlows.of(counted(log), cells)
-            noisy, noise = MARKOV._noisy_sums(
-                flows, cells, where, Fraction(1), DELTA, randomness(number)
-            )
+            noisy, noise = MARKOV._noisy_sums(flows, cells, where, means, randomness(number))
             drawn.append(noisy - flows.whole_sums(cells) * noise.units)
         assert (drawn[0] == drawn[1]).all()
         values.append(drawn[0] / noise.width)
@@ -227,25 +233,27 @@ def test_noise_has_its_law_and_depends_on_the_cell_only(monkeypatch: pytest.Monk
     assert p_of(0.5) < ALPHA
 
 
-def test_pure_noise_has_the_scale_of_the_longest_case(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[int, ...]] = []
-
-    def none(stream: Any, *scale: int) -> np.ndarray:
-        asked.append(scale)
-        return np.zeros(len(stream), np.int64)
-
-    monkeypatch.setattr(markov_variants, "draw_laplace", none)
-    PURE.answer(counted({("A",): 3}), domain(9, 2), Fraction(1, 2), Fraction(0), randomness())
-    assert asked == [laplace_scale(Fraction(1, 2), of_count((9 + 2) * 2))]
+@pytest.mark.parametrize("delta", [Fraction(0), DELTA])
+def test_pure_noise_has_the_scale_of_the_longest_case(delta: Fraction) -> None:
+    """With a delta too, which it has no use for."""
+    silence, half = Silence(), Fraction(1, 2)
+    quiet = randomness().with_noise(silence)
+    answer_of(PURE, counted({("A",): 3}), domain(9, 2), half, delta, quiet)
+    [(law, _, scale)] = silence.draws
+    assert (law, scale) == ("laplace", Fraction(*laplace_scale(half, of_count((9 + 2) * 2))))
 
 
 def test_the_lattice_is_coarser_where_noise_is_wide_and_too_wide_is_refused() -> None:
-    assert lattice_units(Fraction(1), DELTA, 1) == 1024
-    assert 1 <= lattice_units(Fraction(1, 10**5), DELTA, 1000) < 1024
-    with pytest.raises(UsageError):
-        MARKOV.spends(Fraction(1, 10**8), Fraction(1, 10**12), 1000)
-    with pytest.raises(UsageError):
-        PURE.spends(Fraction(1, 10**6), Fraction(0), 1000)
+    def units(epsilon: Fraction, max_units: int) -> int:
+        means = budget(MARKOV, epsilon, DELTA, max_units).means
+        return lattice_units(means["markov-log sums"], max_units)
+
+    assert units(Fraction(1), 1) == 1024
+    assert 1 <= units(Fraction(1, 10**5), 1000) < 1024
+    with pytest.raises(UsageError, match="raise epsilon"):
+        spends_of(MARKOV, Fraction(1, 10**8), Fraction(1, 10**12), 1000)
+    with pytest.raises(UsageError, match="raise epsilon"):
+        spends_of(PURE, Fraction(1, 10**6), Fraction(0), 1000)
 
 
 # --- the chain ------------------------------------------------------------------------------------
@@ -392,7 +400,9 @@ def test_every_release_stays_within_the_domain(
 ) -> None:
     where, variants = domain(max_units=max_units), counted(LOGS[log])
     for number in range(2):
-        made = generator.answer(variants, where, epsilon, delta_of(generator), randomness(number))
+        made = answer_of(
+            generator, variants, where, epsilon, delta_of(generator), randomness(number)
+        )
         found = variants_of(made)
         assert all(1 <= len(variant) <= 5 for variant in found)
         assert set(itertools.chain(*found)) <= {*NAMES, OTHER}
@@ -404,27 +414,28 @@ def test_every_release_stays_within_the_domain(
 def test_with_much_budget_the_log_comes_back() -> None:
     """All cases have one norm, so none weighs less."""
     counts: dict[Variant, int] = {("A", "B"): 600, ("C", "A"): 300, ("B", "C"): 100}
-    found = variants_of(
-        MARKOV.answer(counted(counts), domain(), Fraction(100), DELTA, randomness())
-    )
+    found = variants_of(answer_of(MARKOV, counted(counts), domain(), 100, DELTA, randomness()))
     for variant, n in counts.items():
         assert found[variant] == pytest.approx(n, rel=0.05, abs=10)
 
 
 def test_a_long_case_weighs_less_by_its_norm_over_the_clip() -> None:
-    """The clip is the norm of half of the cases or more: here that of the short ones, root 5."""
-    counts: dict[Variant, int] = {("A", "B"): 700, ("C",) * 5: 300}
-    found = variants_of(
-        MARKOV.answer(counted(counts), domain(), Fraction(100), DELTA, randomness())
-    )
-    square = sum(n**2 for n in naive_vector(("C",) * 5, cells_of(domain())).values())
-    square -= 1  # for the case itself, which is not scaled
-    assert square == 23
-    weighed = 300 * math.sqrt(5 / square)
-    expected = 1000 * weighed / (700 + weighed)
-    assert sum(n for variant, n in found.items() if variant[0] == "C") == pytest.approx(
-        expected, rel=0.1
-    )
+    """The clip is that of the short cases, root 5, unless the long ones are more than the noise.
+
+    Noise of 125 cells at epsilon 1 is some 4.3 clips each, and counts for 3/2: 73 cases, and 19 for
+    the noise that their number has. Without noise the sums are the clipped vectors.
+    """
+    where, means = domain(), budget(MARKOV, 1, DELTA).means
+    cells, quiet = cells_of(where), randomness().with_noise(Silence())
+    square = sum(n**2 for n in naive_vector(("C",) * 5, cells).values()) - 1  # without the 1
+    assert (square, cells.n_possible) == (23, 125)
+    for n_long, clip in ((80, 5), (110, 23)):
+        flows = VariantFlows.of(counted({("A", "B"): 700, ("C",) * 5: n_long}), cells)
+        noisy, noise = MARKOV._noisy_sums(flows, cells, where, means, quiet)
+        start = np.searchsorted(cells.possible, cells.side**2 + cells.n_names * cells.side + 2)
+        weight = min(1.0, math.sqrt(clip / square))
+        found = noisy[start] / noise.units / n_long
+        assert found == pytest.approx(weight, rel=0.07)  # norms of a grid in steps of a tenth
 
 
 def test_a_release_is_determined_by_the_histogram_and_the_key() -> None:
@@ -432,7 +443,7 @@ def test_a_release_is_determined_by_the_histogram_and_the_key() -> None:
     order = np.arange(variants.n_variants)[::-1].copy()
     again = VariantHistogram.from_sequences(variants.sequences.take(order), variants.counts[order])
     first, second, third = (
-        variants_of(MARKOV.answer(v, domain(), Fraction(4), DELTA, randomness(number)))
+        variants_of(answer_of(MARKOV, v, domain(), 4, DELTA, randomness(number)))
         for v, number in ((variants, 0), (again, 0), (variants, 1))
     )
     assert first == second != third

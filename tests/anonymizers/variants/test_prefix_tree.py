@@ -17,19 +17,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
-from tests.support.chi_square import ALPHA, p_value_of_law
+from tests.support.chi_square import ALPHA, p_value, p_value_of_law
+from tests.support.generators import answer_of, budget, explanation_of, spends_of
 from tests.support.keys import randomness, release_key
 from tests.support.logs import Variant, trace_batch, variant_counts
 from tests.support.privacy_loss import ONE
-from tests.support.privacy_loss import discrete_gaussian as gaussian_law
 from tests.support.privacy_loss import discrete_laplace as laplace_law
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.accounting.calibration import gaussian_scale
 from tracecloak.anonymizers.accounting.composition import total
-from tracecloak.anonymizers.accounting.sensitivity import of_count
+from tracecloak.anonymizers.accounting.gaussian_loss import continuous_deviation
+from tracecloak.anonymizers.accounting.joint import joint_deviation
 from tracecloak.anonymizers.contract.in_memory import anonymise
-from tracecloak.anonymizers.noise.drawing import draw_gaussian, draw_laplace
+from tracecloak.anonymizers.noise.sums import SumNoise, variance_of
 from tracecloak.anonymizers.variants import prefix_tree as prefix_tree_variants
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.method import VariantLog, VariantLogParams
@@ -44,6 +45,7 @@ from tracecloak.anonymizers.variants.prefix_tree import (
     tree_noise,
 )
 from tracecloak.schemas.arrays.sequences import encode_sequences
+from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -73,9 +75,12 @@ def released(
     number: int = 0,
 ) -> dict[Variant, int]:
     """What the key of that number releases; checks its shape on the way."""
-    return read(
-        PrefixTree().answer(histogram(counts, of), of, Fraction(epsilon), delta, randomness(number))
-    )
+    made = answer_of(PrefixTree(), histogram(counts, of), of, epsilon, delta, randomness(number))
+    return read(made)
+
+
+def noise_of(of: Domain, epsilon: Fraction | int, delta: Fraction) -> TreeNoise:
+    return tree_noise(of, budget(PrefixTree(), epsilon, delta, of.max_units, of.max_length).means)
 
 
 def read(variants: ReleasedVariants) -> dict[Variant, int]:
@@ -104,26 +109,17 @@ def nodes(counts: Mapping[Variant, int], max_length: int) -> tuple[Counter[Any],
 
 def loss(change: Mapping[Variant, int], of: Domain, epsilon: Fraction, delta: Fraction) -> Fraction:
     """What cases added at once cost of the budget: L1 over scales, or squared L2 over squares."""
-    noise = tree_noise(of, epsilon, delta)
-    assert noise is not None
+    noise = noise_of(of, epsilon, delta)
+    whole = joint_deviation(epsilon, delta) if delta else ZERO
     lost = ZERO
     for kind, changed in zip((noise.prefix, noise.end), nodes(change, of.max_length), strict=True):
+        scale, units = Fraction(*kind.noise.scale), kind.noise.units
         for n in changed.values():
-            if kind.draw is draw_laplace:
-                lost += n / Fraction(*kind.scale) / epsilon
-            else:  # at least this sensitivity has this scale
-                lost += Fraction(n) ** 2 / sensitivity(kind.scale, epsilon, delta) ** 2
+            if kind.noise.is_laplace:
+                lost += n * units / scale / epsilon
+            else:
+                lost += (n * units * whole / continuous_deviation(scale)) ** 2
     return lost
-
-
-def sensitivity(scale: tuple[int, int], epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The largest L2 sensitivity that Gaussian noise of a scale covers, up to 1e-6."""
-    low, high = ZERO, Fraction(1000)
-    while high - low > MILLIONTH / 2:
-        middle = (low + high) / 2
-        fits = Fraction(*gaussian_scale(epsilon, delta, of_count(middle))) <= Fraction(*scale)
-        low, high = (middle, high) if fits else (low, middle)
-    return high
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS[:2])
@@ -133,7 +129,7 @@ def test_the_longest_case_spends_the_budget_and_none_spends_more(
 ) -> None:
     of = domain("AB", max_length)
     lost = {length: loss({("A",) * length: 1}, of, epsilon, delta) for length in (1, max_length)}
-    near = Fraction(1, 10**5) if delta else ZERO
+    near = Fraction(1, 10**5) if delta and max_length > 4 else ZERO
     assert lost[max_length] <= 1
     assert lost[max_length] > 1 - near - Fraction(1, 10**9)
     assert lost[1] <= lost[max_length]
@@ -155,24 +151,44 @@ def test_a_unit_of_three_cases_spends_no_more_than_the_budget(change: Counter[Va
 
 
 def test_gaussian_noise_grows_with_the_cases_of_a_unit() -> None:
-    noise = tree_noise(domain("AB", 30, 3), Fraction(1), MILLIONTH)
-    alone = tree_noise(domain("AB", 30, 1), Fraction(1), MILLIONTH)
-    assert noise is not None and alone is not None
-    # Three times the sensitivity; the variance of rounding, 4, is not multiplied.
+    noise = noise_of(domain("AB", 30, 3), 1, MILLIONTH)
+    alone = noise_of(domain("AB", 30, 1), 1, MILLIONTH)
     for three, one in ((noise.prefix, alone.prefix), (noise.end, alone.end)):
-        assert three.variance - 4 == pytest.approx(9 * (one.variance - 4), rel=1e-5)
+        assert not three.noise.is_laplace
+        assert variance_of(three.noise) == pytest.approx(9 * variance_of(one.noise), rel=1e-5)
 
 
 def test_gaussian_noise_is_taken_where_it_is_less() -> None:
     """By hand, at 25 levels: 24 / .9 sqrt(2) = 37.7 against 4.225 sqrt(24 / .9) = 21.8."""
-    noise = tree_noise(domain("AB", 25), Fraction(1), MILLIONTH)
-    assert noise is not None and noise.prefix.draw is noise.end.draw is draw_gaussian
-    assert math.sqrt(noise.prefix.variance) == pytest.approx(21.9, abs=0.1)
-    pure = tree_noise(domain("AB", 25), Fraction(1), ZERO)
-    assert pure is not None and pure.prefix.draw is pure.end.draw is draw_laplace
-    assert pure.prefix.scale == (80, 3) and pure.end.scale == (10, 1)
-    short = tree_noise(domain("AB", 2), Fraction(1), MILLIONTH)
-    assert short is not None and short.prefix.draw is draw_laplace
+    noise = noise_of(domain("AB", 25), 1, MILLIONTH)
+    assert not noise.prefix.noise.is_laplace and not noise.end.noise.is_laplace
+    assert math.sqrt(variance_of(noise.prefix.noise)) == pytest.approx(21.9, abs=0.1)
+    assert math.sqrt(variance_of(noise.end.noise)) == pytest.approx(13.4, abs=0.1)
+    pure = noise_of(domain("AB", 25), 1, ZERO)
+    assert pure.prefix.noise.is_laplace and pure.end.noise.is_laplace
+    assert pure.prefix.noise.scale == (80, 3) and pure.end.noise.scale == (10, 1)
+    short = noise_of(domain("AB", 2), 1, MILLIONTH)
+    assert short.prefix.noise.is_laplace and short.end.noise.is_laplace
+
+
+def test_a_bought_length_has_no_less_noise_than_its_share() -> None:
+    """Whatever length is chosen: one unit changes as much of the Gaussian budget as before."""
+    means = budget(PrefixTree(), 1, MILLIONTH, 2, None).means
+    [spend] = spends_of(PrefixTree(), 1, MILLIONTH, 2, None)
+    recorded = {block.what: block.squared_loss for block in spend.blocks}
+    assert recorded.keys() == {"prefixes", "ends"}
+    for length in (1, 2, 3, 30, 10_000):
+        noise = tree_noise(domain("AB", length, 2), means)
+        prefixes = 4 * (length - 1) * noise.prefix.noise.units**2
+        real = prefixes / continuous_deviation(Fraction(*noise.prefix.noise.scale)) ** 2
+        # The root of the sensitivity is rounded up, by a millionth at most.
+        assert real <= recorded["prefixes"] <= max(real, 1e-9) * Fraction(1_000_005, 1_000_000) or (
+            length == 1
+        )
+        ends = 4 * noise.end.noise.units**2
+        assert (
+            ends / continuous_deviation(Fraction(*noise.end.noise.scale)) ** 2 == recorded["ends"]
+        )
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
@@ -182,14 +198,14 @@ def test_half_a_node_without_cases_is_kept(
 ) -> None:
     """Of |A| + 1 prefixes, or max_length ends if that is more; up to the steps of the noise."""
     of = domain([f"name {i}" for i in range(n_names)], 12)
-    noise = tree_noise(of, epsilon, delta)
-    assert noise is not None
+    noise = noise_of(of, epsilon, delta)
     for kind, n_nodes in ((noise.prefix, n_names + 2), (noise.end, max(n_names + 2, 12))):
-        law = laplace_law if kind.draw is draw_laplace else gaussian_law
-        scale = Fraction(*kind.scale)
-        chances = law(scale, int(30 * scale) if delta == 0 else int(9 * scale)).chances
+        scale = Fraction(*kind.noise.scale)
 
-        def passing(least: int, chances: Mapping[Any, tuple[int, int]] = chances) -> float:
+        def passing(least: int, noise: SumNoise = kind.noise, scale: Fraction = scale) -> float:
+            if not noise.is_laplace:  # on a lattice so fine that half a step is all there is
+                return float(stats.norm.sf((least - 0.5) / float(scale)))
+            chances = laplace_law(scale, int(30 * scale)).chances
             return sum(high for n, (_, high) in chances.items() if n >= least) / ONE
 
         assert passing(kind.least) * n_nodes <= 0.5 * (1 + 2 / scale)
@@ -198,9 +214,13 @@ def test_half_a_node_without_cases_is_kept(
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 def test_the_parts_are_the_budget(epsilon: Fraction, delta: Fraction) -> None:
-    parts = PrefixTree().spends(epsilon, delta, 2)
-    assert total(parts) == (epsilon, delta)
-    assert "noisy counts" in PrefixTree().explain(epsilon, delta, 2)
+    for max_length in (None, 1, 2, 40):
+        if delta or max_length:
+            parts = spends_of(PrefixTree(), epsilon, delta, 2, max_length)
+            assert total(parts) == (epsilon, delta)
+            said = explanation_of(PrefixTree(), epsilon, delta, 2, max_length)
+            assert "noisy counts" in said
+            assert ("Gaussian" in said) == (parts[0].mechanism in ("joint", "discrete_gaussian"))
 
 
 N_KEYS, N_NAMES = 80, 74  # and OTHER
@@ -214,23 +234,27 @@ def test_the_noise_has_its_law(delta: Fraction, is_end: bool) -> None:
     Thresholds far below all counts, so that nothing but the noise decides what comes out.
     """
     names = [f"name {i:02}" for i in range(N_NAMES)]
-    noise = tree_noise(domain(names, 25), Fraction(1), delta)
-    assert noise is not None
-    noise = TreeNoise(replace(noise.prefix, least=-(10**9)), replace(noise.end, least=-(10**9)))
+    noise = noise_of(domain(names, 25), 1, delta)
+    noise = TreeNoise(replace(noise.prefix, least=-(1 << 40)), replace(noise.end, least=-(1 << 40)))
     of = domain(names, 1 if is_end else 2)
     sample: Counter[Any] = Counter()
     for number in range(N_KEYS):
         levels, _ = _grow(VariantHistogram.merge(()), of, noise, randomness(number))
         assert levels[0].grows.all() != is_end
-        sample.update(levels[0].counts.astype(int).tolist())
+        steps = levels[0].counts * noise.end.noise.units
+        assert (steps == np.rint(steps)).all()
+        sample.update(steps.astype(int).tolist())
     assert sample.total() == N_KEYS * (N_NAMES + 1)
-    kind = noise.end if is_end else noise.prefix
-    law, reach = (laplace_law, 40) if kind.draw is draw_laplace else (gaussian_law, 12)
-    assert law is (gaussian_law if delta else laplace_law)
+    kind = noise.end.noise if is_end else noise.prefix.noise
+    assert kind.is_laplace == (delta == 0)
 
     def fits(scale: Fraction) -> float:
-        chances = law(scale, int(reach * scale)).chances
-        return p_value_of_law(sample, {n: high / ONE for n, (_, high) in chances.items()})
+        if kind.is_laplace:
+            chances = laplace_law(scale, int(40 * scale)).chances
+            return p_value_of_law(sample, {n: high / ONE for n, (_, high) in chances.items()})
+        borders = stats.norm.ppf(np.arange(1, 50) / 50, scale=float(scale))  # far beyond a step
+        bins = np.searchsorted(borders, np.array(list(sample.elements())))
+        return p_value(np.bincount(bins, minlength=50), np.full(50, sample.total() / 50))
 
     assert fits(Fraction(*kind.scale)) > ALPHA
     assert fits(Fraction(*kind.scale) * Fraction(4, 5)) < ALPHA
@@ -344,13 +368,27 @@ def test_only_sequences_of_the_domain_are_released(
     assert list(made.items()) == list(again.items())
 
 
-@pytest.mark.parametrize("epsilon", [Fraction(1, 10**12), Fraction(1, 1000), 100])
+def smallest_epsilon(of: Domain, delta: Fraction) -> Fraction:
+    """The smallest power of ten that is not refused before anything is read."""
+    epsilon = Fraction(1)
+    while True:
+        try:
+            spends_of(PrefixTree(), epsilon / 10, delta, of.max_units, of.max_length)
+        except UsageError:
+            return epsilon
+        epsilon /= 10
+
+
+@pytest.mark.parametrize("epsilon", [None, Fraction(1, 1000), 100])
 @pytest.mark.parametrize("max_length", [1, 5, at_night(2), at_night(3000)])
 @pytest.mark.parametrize("delta", [ZERO, MILLIONTH])
 def test_every_histogram_and_epsilon_is_answered(
-    max_length: int, epsilon: Fraction | int, delta: Fraction
+    max_length: int, epsilon: Fraction | int | None, delta: Fraction
 ) -> None:
     of = domain(max_length=max_length, max_units=3)
+    if epsilon is None:
+        epsilon = smallest_epsilon(of, delta)
+        assert epsilon < Fraction(1, 10**6)
     for counts in ({}, {("A",): 1}, {("B",) * max_length: 10**12}):
         made = released(counts, of, epsilon, delta)
         assert len(made) <= 10
@@ -359,17 +397,17 @@ def test_every_histogram_and_epsilon_is_answered(
 
 
 @pytest.mark.parametrize("delta", [ZERO, MILLIONTH])
-def test_noise_that_cannot_be_drawn_releases_nothing(delta: Fraction) -> None:
-    of = domain(max_length=10**6)
-    assert tree_noise(of, Fraction(1, 10**12), delta) is None
-    assert released({("A",): 10**15}, of, Fraction(1, 10**12), delta) == {}
+def test_noise_that_cannot_be_drawn_is_refused_before_anything_is_read(delta: Fraction) -> None:
+    """And where a length is bought, if that of the longest could not."""
+    for max_length in (10**6, None):
+        with pytest.raises(UsageError, match=r"raise epsilon|must be at least 1e-9"):
+            spends_of(PrefixTree(), Fraction(1, 10**12), delta, 1, max_length)
 
 
 def test_trees_without_cases_stay_small() -> None:
     """Fewer than one false prefix an expanded one: 60 empty logs have 3 to 60 noisy levels."""
     of = domain([f"name {i}" for i in range(50)], 30)
-    noise = tree_noise(of, Fraction(1), ZERO)
-    assert noise is not None
+    noise = noise_of(of, 1, ZERO)
     empty = VariantHistogram.merge(())
     depths = [len(_grow(empty, of, noise, randomness(number))[0]) for number in range(60)]
     assert min(depths) == 1 < max(depths) < 30
@@ -384,8 +422,7 @@ def test_no_more_nodes_than_the_public_bound_are_expanded(monkeypatch: pytest.Mo
     assert max_expanded(of) == 2
     made = [variant for variant, n in released(counts, of).items() if n > 5000]
     assert len({variant[:2] for variant in made}) == 2 and len(made) == 6
-    noise = tree_noise(of, Fraction(1), ZERO)
-    assert noise is not None
+    noise = noise_of(of, 1, ZERO)
     levels, _ = _grow(histogram(counts, of), of, noise, randomness())
     assert [len(level.pruned) for level in levels] == [1, 2, 2]
 
@@ -394,7 +431,8 @@ def test_the_noise_of_a_node_is_its_own() -> None:
     """One more case under A moves only what lies on its path or hangs on it by least squares."""
     of = domain("AB", 2)
     noise = TreeNoise(
-        NodeNoise(draw_laplace, (1, 1), -(10**6)), NodeNoise(draw_laplace, (2, 1), -(10**6))
+        NodeNoise(SumNoise((1, 1), 1, True), -(10**6)),
+        NodeNoise(SumNoise((2, 1), 1, True), -(10**6)),
     )
     before = {("A", "B"): 500, ("B", "A"): 600}
     after = {**before, ("A",): 7}

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from mpmath import libmp
 
 from tests.support.chi_square import ALPHA, p_value_of_law
+from tests.support.generators import answer_of, explanation_of, spends_of
 from tests.support.keys import randomness, release_key
 from tests.support.logs import Variant, histogram, trace_batch, variant_counts
 from tracecloak.anonymizers.accounting.composition import total
@@ -59,10 +60,8 @@ def released(
 ) -> dict[Variant, int]:
     """A release as a dict; checks its shape on the way."""
     domain = domain or domain_of()
-    made = PrivTree().answer(
-        counted(counts, domain), domain, Fraction(epsilon), Fraction(delta), randomness(number)
-    )
-    return as_dict(made)
+    log = counted(counts, domain)
+    return as_dict(answer_of(PrivTree(), log, domain, epsilon, delta, randomness(number)))
 
 
 def as_dict(made: ReleasedVariants) -> dict[Variant, int]:
@@ -476,7 +475,7 @@ def test_the_shares_of_the_budget_suit_a_synthetic_log() -> None:
     def distance(generator: PrivTree) -> float:
         found = []
         for number in range(3):
-            made = generator.answer(log, domain, Fraction(1), Fraction(0), randomness(number))
+            made = answer_of(generator, log, domain, 1, 0, randomness(number))
             own = vocabulary.codes(made.names)[made.codes]
             found.append(
                 variant_emd(true, VariantDistribution(made.offsets, own, made.counts)) or 0
@@ -519,18 +518,18 @@ def test_a_release_is_a_function_of_the_counts_and_the_key() -> None:
 def test_parts_add_up(epsilon: str, delta: str, max_units: int) -> None:
     budget = Fraction(epsilon), Fraction(delta)
     for generator in (PrivTree(), PrivTree(Fraction(3, 10))):
-        spends = generator.spends(*budget, max_units)
+        spends = spends_of(generator, *budget, max_units)
         assert total(spends) == budget
         prefixes, leaves = spends
         assert prefixes.mechanism == "pure" and prefixes.delta == 0
         assert leaves.sensitivity == max_units
         assert Fraction(*leaves.scale or (0, 1)) == max_units / leaves.epsilon
-        assert generator.explain(*budget, max_units)
+        assert explanation_of(generator, *budget, max_units)
 
 
 def test_noise_too_wide_is_refused_beforehand() -> None:
     with pytest.raises(UsageError, match="raise epsilon"):
-        PrivTree().spends(Fraction(1, 10**13), Fraction(0), 1)
+        spends_of(PrivTree(), Fraction(1, 10**13), 0)
 
 
 @pytest.mark.parametrize("share", [0.5, Fraction(0), Fraction(1), Fraction(-1)])

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tests.support.chi_square import ALPHA, p_value, p_value_of_law
+from tests.support.generators import answer_of, explanation_of, spends_of
 from tests.support.keys import randomness, release_key
 from tests.support.logs import Variant, trace_batch, variant_counts
 from tests.support.privacy_loss import ONE, Law, delta_between, discrete_laplace
@@ -67,8 +68,13 @@ def released(
 ) -> dict[Variant, int]:
     """What the key of that number releases; checks its shape on the way."""
     return read(
-        SparseHistogram(Fraction(junk)).answer(
-            histogram(counts, of), of, Fraction(epsilon), ZERO, randomness(number)
+        answer_of(
+            SparseHistogram(Fraction(junk)),
+            histogram(counts, of),
+            of,
+            epsilon,
+            ZERO,
+            randomness(number),
         )
     )
 
@@ -119,7 +125,7 @@ def test_lengths_whose_threshold_leaves_int64_are_not_released() -> None:
     assert wide.of(wide.n_lengths) <= 2**62 < wide.of(wide.n_lengths + 1)
     narrow = domain(max_length=5)
     counted = histogram({("A",) * 5: 7}, narrow)
-    made = SparseHistogram().answer(counted, narrow, Fraction(1, 2**39), ZERO, randomness())
+    made = answer_of(SparseHistogram(), counted, narrow, Fraction(1, 2**39), ZERO, randomness())
     assert made.n_variants == 0
 
 
@@ -135,13 +141,13 @@ def test_the_parts_are_the_budget_and_the_noise_covers_a_unit(
     delta: Fraction, max_units: int
 ) -> None:
     epsilon = Fraction(7, 10)
-    [part] = SparseHistogram().spends(epsilon, delta, max_units)
+    [part] = spends_of(SparseHistogram(), epsilon, delta, max_units)
     assert total([part]) == (epsilon, delta)
     assert part.mechanism == "discrete_laplace" and part.scale is not None
     assert Fraction(*part.scale) == max_units / epsilon
     thresholds = SparseHistogram().thresholds(domain(max_units=max_units), epsilon)
     assert thresholds.scale == part.scale
-    assert "0.05 variants" in SparseHistogram().explain(epsilon, delta, max_units)
+    assert "0.05 variants" in explanation_of(SparseHistogram(), epsilon, delta, max_units)
 
 
 # --- how many pass, exactly -----------------------------------------------------------------------

@@ -132,14 +132,18 @@ def test_a_rigorous_report_sets_claim_account_and_audit_side_by_side(log: Path) 
     assert 0 < found["accounted_epsilon"] <= 20
     assert found["audited"]["ratio_to_claimed"] == found["audited"]["epsilon"] / 20
     assert found["verdict"].startswith("consistent with the claim: epsilon 20 is claimed")
-    assert found["choices_paid_for"] == ["vocabulary", "clip"]
-    assert [spend["what"] for spend in found["spends"]] == ["vocabulary", "clip", "edges"]
+    assert found["choices_paid_for"] == ["vocabulary"]
+    [joint] = found["spends"]
+    assert [block["what"] for block in joint["blocks"]] == [
+        "vocabulary", "edges clip", "edges", "edges beyond"
+    ]  # fmt: skip
+    assert "\n- all: epsilon 20, delta 0.00001\n  Standard deviations of the noise: vocab" in text
     assert found["log"]["support"] is None
     # The family of bounds has the confidence that was asked for.
     each = [pair["confidence"] for pair in found["audited"]["pairs"]]
     assert sum(1 - one for one in each) < 1 - found["audited"]["confidence"]
     assert {pair["looked_at"] for pair in found["audited"]["pairs"]} == {"noisy sums", "release"}
-    assert "Chosen on the log and paid for: vocabulary, clip" in text
+    assert "Chosen on the log and paid for: vocabulary" in text
 
 
 def test_a_report_that_proves_nothing_says_so_in_words() -> None:
@@ -417,8 +421,9 @@ def test_the_cells_that_a_unit_is_in_are_watched() -> None:
     (pair,) = [p for p in made_up_pairs(method, params) if "values that nobody else" in p.what]
     both = pair.with_unit, pair.without_unit
     cells = changed_cells(*both, before_publication(method), params, keys())
-    # A, B: one case, one day and hour, one time over all and for B; a step by A, B and by B; and
-    # R2 of either activity, of three values each.
+    # A, B: one case, one day and hour, one time over all and for B; a step by A, B and by B; R2 of
+    # either activity, of three values each; and of the variants three arcs by position, two of the
+    # whole case and the case, four descriptions and three activities, and four ranks.
     assert Counter(purpose for _, purpose, *_ in cells) == {
         "number of cases": 1,
         "starts by date": 1,
@@ -426,6 +431,11 @@ def test_the_cells_that_a_unit_is_in_are_watched() -> None:
         "case span": 2,
         "step duration": 2,
         "attribute/org:resource": 2,
+        "granularity": 1,
+        "joint-variants/cases": 1,
+        "joint-variants/chain": 6,
+        "joint-variants/marginals": 7,
+        "joint-variants/ranks": 4,
     }
     values = [cell for cell in cells if cell[1] == "attribute/org:resource"]
     assert {cell[2:] for cell in values} == {("2", "9"), ("5", "9")}

@@ -43,6 +43,7 @@ VALUES: Mapping[str, Any] = {
     "log_start": "2026-01-01T00:00:00+02:00",
     "max_cases": 100_000,
     "max_cases_per_individual": 2,
+    "max_pairs": 8,
     "max_prefix_length": 7,
     "max_trace_length": 9,
     "max_violations": 3,

@@ -84,12 +84,12 @@ def test_a_graph_is_measured_with_its_intervals(place: Path) -> None:
     wide = released(place, "private-dfg", "--epsilon", 1, "--l2_clip", 4)
     found = evaluated(place, wide)
     assert 0.7 <= found["interval_coverage"] <= 1  # noise alone; of a few edges
-    assert 0 < found["interval_width"] < 1.2
+    assert 0 < found["interval_width"] < 1.6
     assert found["of_the_log"]["edge_relative_error"] == 0
     assert 0 < found["bootstrap"]["edge_relative_error"] < 0.3
-    # A clip of a third of a case's norm leaves none of the counts within its interval.
-    clipped = released(place, "private-dfg", "--epsilon", 1000, "--l2_clip", 1)
-    assert evaluated(place, clipped)["interval_coverage"] == 0
+    # Of a clip of a third of a case's norm intervals allow for what it takes: they are as wide.
+    clipped = evaluated(place, released(place, "private-dfg", "--epsilon", 1000, "--l2_clip", 1))
+    assert clipped["interval_coverage"] == 1 and clipped["interval_width"] > 10
     # What is not declared counts as another: so do the exact counts that intervals shall hold.
     (place / "names.txt").write_text("A\nC\n")
     exact = released(place, "private-dfg", "--epsilon", 1000, "--l2_clip", 8)

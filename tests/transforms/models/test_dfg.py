@@ -231,7 +231,7 @@ def test_everything_is_drawn_once_and_nothing_overlaps(name):
     passed = graph.throughputs().tolist()
     expected = [
         f"{row['source']} → {row['target']}: {row['count']}"
-        f" (95 % noise interval {row['low']} to {row['high']})"
+        f" (95 % interval {row['low']} to {row['high']})"
         for row in graph.to_table().to_pylist()
     ]
     assert sorted(map(plain, drawing.edges)) == sorted(expected)
@@ -249,7 +249,7 @@ def test_everything_is_drawn_once_and_nothing_overlaps(name):
 def test_edges_say_their_count_and_half_width():
     drawing = read_svg(write_svg(ORDERS, "Orders", "Caption."))
     by_edge = dict(zip(map(plain, drawing.edges), drawing.labels, strict=True))
-    assert by_edge["Order → Pay: 90 (95 % noise interval 87 to 93)"][2] == "90 ± 3"
+    assert by_edge["Order → Pay: 90 (95 % interval 87 to 93)"][2] == "90 ± 3"
     # A lower end at zero does not make the noise smaller.
     short = graph_of({(">", "A"): 1, ("A", "<"): 1})
     assert [label[2] for label in read_svg(write_svg(short, "", "")).labels] == ["1 ± 3"] * 2

@@ -1,0 +1,103 @@
+"""Intervals around noisy sums of which only the large ones are shown, of cases that were clipped.
+
+Three things lie between a count and its noisy sum, and an interval must allow for each.
+
+Noise. It has a known law and takes the usual quantile.
+
+The threshold. A sum is shown because it is large, and so more often too large than too small: of
+cells that no case has, those that are shown lie above zero by more than any quantile. So the lower
+limit is that of the law of what is shown, the noise given that the sum is not below the threshold
+(Lee, Sun, Sun and Taylor 2016): the smallest mean m with P(Y >= y | Y >= threshold; m) of at least
+1/40. The upper limit stays: P(Y <= m - h | Y >= threshold) is at most P(Y <= m - h) for every h. So
+whatever the mean is, each limit fails with probability 1/40 at most, given that the sum is shown.
+
+The clip. It only lowers sums: lower limits hold all the same, and upper ones are raised. By how
+much is asked of the log: the cases' norms beyond the clip, of each case as much as the clip at
+most, are one more sum of the release's joint Gaussian mechanism, by which a case moves it by the
+clip at most. Clipping takes from no pair more than that. How it is spread over pairs is not asked,
+as to know that would take the noise of a larger clip: it is taken to be spread as the shown sums
+are, by their direction, a vector of norm 1. This is an estimate, not a bound: where the cases that
+are scaled down take other pairs than most, or are many times as long as the clip, it is too little.
+No interval of a bounded width can hold for these, as one case may have any number of events, and
+what is released must hardly depend on it.
+
+All that looks at the noisy sums is arithmetic and costs no privacy.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+# Each side fails with this probability at most.
+_TAIL = 1 / 40
+_NORMAL_QUANTILE = 1.959963984540054
+_BISECTIONS = 60
+# No mean that is farther below the threshold is looked for, in scales of the noise: what is shown
+# then has a lower limit of 0.
+_FAR = 1e4
+
+
+def norms_beyond(squares: np.ndarray, cases: np.ndarray, clip_units: int, units: int) -> int:
+    """Returns the sum of the cases' norms beyond the clip, of each case the clip at most.
+
+    One case more changes it by at most `clip_units`, whatever its norm.
+
+    Args:
+        squares: int64[n], squared norms in occurrences.
+        cases: int64[n], cases of each.
+        clip_units: In lattice steps.
+        units: Lattice steps of one occurrence.
+    """
+    # A root is rounded the same on every machine (IEEE 754); what it is rounded to does not matter.
+    beyond = np.floor(np.sqrt(squares.astype(np.float64)) * units) - clip_units
+    return int((np.clip(beyond, 0, clip_units).astype(np.int64) * cases).sum())
+
+
+def intervals_of_shown(
+    values: np.ndarray,
+    scales: np.ndarray,
+    least: np.ndarray,
+    beyond: float = 0.0,
+    *,
+    is_laplace: bool = False,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns int64[n] twice: lower and upper limits of the counts, with probability 0.95.
+
+    Args:
+        values: float64[n], the noisy sums that are shown. One below `least`, shown all the same,
+            has a lower limit of 0, and takes no part in what is clipped if it is negative.
+        scales: float64[n], of the noise of each: the deviation, or Laplace's scale.
+        least: float64[n], from what on each is shown, positive.
+        beyond: What clipping takes from all sums, a likely upper limit: the noisy `norms_beyond`
+            and its deviation, in occurrences.
+        is_laplace: Whether the noise is Laplace; else it is Gaussian.
+    """
+    quantile = math.log(1 / (2 * _TAIL)) if is_laplace else _NORMAL_QUANTILE
+    positive = np.maximum(values, 0)
+    directions = positive / max(math.sqrt(float((positive**2).sum())), 1.0)
+    low = _lowest_means(values / scales, least / scales, is_laplace) * scales
+    high = values + quantile * scales + max(beyond, 0.0) * directions
+    return np.floor(np.maximum(low, 0)).astype(np.int64), np.ceil(high).astype(np.int64)
+
+
+def _lowest_means(values: np.ndarray, least: np.ndarray, is_laplace: bool) -> np.ndarray:
+    """float64[n], in scales: means whose values, where shown, reach these with 1/40.
+
+    The chance grows with the mean, since the noise's density is log-concave.
+    """
+    from scipy.special import log_ndtr  # it takes long to load
+
+    def log_tail(x: np.ndarray) -> np.ndarray:
+        if is_laplace:
+            upper = -np.abs(x) - math.log(2)
+            return np.where(x > 0, upper, np.log1p(-np.exp(upper)))
+        return np.asarray(log_ndtr(-x))
+
+    low, high = np.full(len(values), -_FAR), values.astype(np.float64)
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        is_unlikely = log_tail(values - middle) - log_tail(least - middle) < math.log(_TAIL)
+        low, high = np.where(is_unlikely, middle, low), np.where(is_unlikely, high, middle)
+    return low

@@ -1,0 +1,175 @@
+"""The norm to which cases are scaled down: public, or chosen on the log and paid for.
+
+How it is chosen is in `clip_by_rank`; here are the grid of norms, what is counted for it, and what
+it has to spend.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.rigorous.bought import in_vocabulary
+from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance, Sums
+from tracecloak.anonymizers.rigorous.clip_by_rank import (
+    RANK_UNITS,
+    changed_ranks,
+    noisy_cases_from,
+    place_of_rank,
+)
+from tracecloak.anonymizers.rigorous.parts import Given, Part
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.statistics.clipped_flows import CaseNorms
+from tracecloak.schemas.statistics.durations import duration_borders
+
+RANKS_SHARE = Fraction(1, 20)
+"""Of what sums and the choice of their clip have together, the share of the choice."""
+
+_GRID_RATIO = 1.1
+_LARGEST_NORM = 1000
+
+
+@dataclass(frozen=True)
+class ClipDecision(contract.Decision):
+    """The clip that was bought.
+
+    Attributes:
+        clip_units: In lattice steps.
+    """
+
+    clip_units: int
+
+
+@dataclass(frozen=True)
+class NormsOfCases:
+    """How many cases have a vector of directly-follows pairs of which norm, on the public grid."""
+
+    n_bins: int | None
+    kind: ClassVar[type[CaseNorms]] = CaseNorms
+
+    def count(
+        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
+    ) -> CaseNorms:
+        """Counts a batch."""
+        borders = None if self.n_bins is None else duration_borders(self.n_bins)
+        return CaseNorms.from_traces(in_vocabulary(traces, decisions), norm_grid(), borders)
+
+
+def norm_grid() -> np.ndarray:
+    """Returns int64[n], ascending squares of the norms that a clip is chosen from.
+
+    From the norm of a case of one event, the root of 2, in steps of a tenth up to 1000. The squares
+    are whole numbers.
+    """
+    n_steps = math.ceil(math.log(_LARGEST_NORM / math.sqrt(2)) / math.log(_GRID_RATIO)) + 1
+    norms = math.sqrt(2) * _GRID_RATIO ** np.arange(n_steps)
+    return np.unique(np.rint(norms**2).astype(np.int64))
+
+
+def largest_clip() -> int:
+    """Returns a whole number that no norm of the grid exceeds, in occurrences."""
+    return math.isqrt(int(norm_grid()[-1]) - 1) + 1
+
+
+def choose_clip(
+    cases: np.ndarray,
+    allowance: Allowance,
+    rank: float,
+    max_units: int,
+    randomness: Randomness,
+    purpose: str,
+    margin: float = 1.0,
+) -> int:
+    """Returns the square of the norm of `norm_grid` that about `rank` cases exceed.
+
+    See `clip_by_rank.place_of_rank`.
+
+    Args:
+        cases: int64[n_grid+1], cases in each bucket of the grid; the last lie above it.
+        allowance: What the choice may spend.
+        rank: See `clip_by_rank.rank_of_clip`.
+        max_units: Cases of one unit.
+        randomness: The release's.
+        purpose: What the choice is for; one of its own for each.
+        margin: How far above the rank it may be, in deviations of the noise of one number alone.
+    """
+    noise = allowance.noise(changed_ranks(len(cases), max_units), RANK_UNITS)
+    longer = noisy_cases_from(cases, noise, randomness, purpose)
+    of_one = noise.width / float(changed_ranks(len(cases)).l2)
+    return int(norm_grid()[place_of_rank(longer, rank, margin * of_one)])
+
+
+def ranks_need(name: str, share: Fraction, max_units: int) -> Sums:
+    """Returns what the choice of a clip needs.
+
+    Args:
+        name: See `Sums`.
+        share: See `Sums`.
+        max_units: Cases of one unit.
+    """
+    changed = changed_ranks(len(norm_grid()) + 1, max_units)
+    return Sums(name, share, changed, RANK_UNITS, is_l2=True)
+
+
+def clip_part(
+    norms: contract.Counter,
+    share: Fraction,
+    rank: Callable[[Given], float],
+    max_units: int,
+    units: int = UNITS,
+) -> Part:
+    """Returns the part that buys the norm to which cases are scaled down.
+
+    Args:
+        norms: Counts cases by norm.
+        share: See `Sums`.
+        rank: How many cases shall exceed it, see `clip_by_rank.rank_of_clip`.
+        max_units: Cases of one unit.
+        units: Lattice steps of one occurrence.
+    """
+
+    def decide(given: Given) -> ClipDecision:
+        counted: CaseNorms = given.statistics["norms"]
+        cases = counted.histogram(len(norm_grid()))
+        own = given.means["clip"]
+        square = choose_clip(cases, own, rank(given), max_units, given.randomness, "clip")
+        return ClipDecision(math.isqrt(square * units**2))
+
+    needs = (ranks_need("clip", share, max_units),)
+    return Part("clip", needs, lambda means: CLIP_SENTENCE, decide, {"norms": norms}, "clip")
+
+
+CLIP_SENTENCE = (
+    "chooses the norm to which longer cases are scaled down, so that it takes about as much from "
+    "the sums as their noise adds"
+)
+
+
+def clipped_need(
+    name: str,
+    share: Fraction,
+    clip_units: int | None,
+    changed: Callable[[int], Sensitivity],
+    units: int = UNITS,
+) -> Sums:
+    """Returns what sums of clipped vectors need.
+
+    Args:
+        name: See `Sums`.
+        share: See `Sums`.
+        clip_units: The public clip, in lattice steps; None where it is bought.
+        changed: What one unit changes at a clip.
+        units: Lattice steps of one occurrence.
+    """
+    if clip_units is not None:
+        return Sums(name, share, changed(clip_units), units)
+    largest = changed(largest_clip() * units)
+    return Sums(name, share, changed(units), units, is_any_clip=True, largest=largest)

@@ -1,0 +1,382 @@
+"""`joint-variants`: a chain, variants and marginals measured together, and cases that fit them all.
+
+Three vectors of each case are counted with Gaussian noise: its directly-follows pairs by position,
+scaled down to a norm as in `markov-log`; its variant, of which those that enough cases have are
+seen; and a few partitions of the cases, by length, by their ends and by how often each activity
+occurs (`schemas.statistics.case_marginals`). Proposals are the variants that were seen and walks of
+the noisy chain. Each gets the weight with which all proposals together agree best with all that was
+measured (`anonymizers.variants.reweight`), and cases are drawn by these weights. As proposals are
+clipped like cases before they are compared with the noisy chain, the clip biases nothing.
+
+Where variants repeat, most of the budget is for them; where they hardly do, for the chain. Which it
+is follows from a noisy number: that of the cases of variants which would be sure to be seen. The
+share of all three together is fixed beforehand, so dividing it by what was released before is
+accounted for by their sum (Dong, Roth, Su 2022, Corollary 3.3).
+
+To measure many views of a log and to fit one that agrees with them: McKenna, Sheldon and Miklau,
+"Graphical-model based estimation and inference for differential privacy" (ICML 2019), for tables.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tracecloak.anonymizers.accounting.sensitivity import (
+    of_distinct_cells,
+    of_one_cell,
+)
+from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
+from tracecloak.anonymizers.noise.samplers import CellStream
+from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, variance_of
+from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance, Means, Need, Sums
+from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
+from tracecloak.anonymizers.rigorous.clip_by_rank import (
+    RANK_UNITS,
+    changed_ranks,
+    noisy_cases_from,
+    place_of_rank,
+    rank_of_clip,
+)
+from tracecloak.anonymizers.rigorous.clips import norm_grid, ranks_need
+from tracecloak.anonymizers.variants.generator import Domain
+from tracecloak.anonymizers.variants.markov import largest_sums, lattice_units, sums_sensitivity
+from tracecloak.anonymizers.variants.markov_chain import chain_of, draw_walks
+from tracecloak.anonymizers.variants.stable_variants import released, stable_variants
+from tracecloak.schemas.arrays.merging import sum_groups
+from tracecloak.schemas.arrays.sequences import encode_sequences
+from tracecloak.schemas.published.variants import ReleasedVariants
+from tracecloak.schemas.statistics.case_marginals import MarginalCells
+from tracecloak.schemas.statistics.clipped_cells import clipped_counts
+from tracecloak.schemas.statistics.variant_flows import FlowCells, VariantFlows
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+if TYPE_CHECKING:
+    from scipy import sparse
+
+# Cells of the chain that noise is drawn for, unless the vocabulary alone needs more.
+_CELLS = 2_000_000
+# Walks that are drawn for proposals, and events of all proposals together.
+_WALKS = 1 << 17
+_EVENTS = 1 << 21
+# What noise counts for beside what clipping takes, in the clip's rank.
+_RANK_WEIGHT = 1.5
+# Of the deviation of the number of cases: what variants that were not seen have at least, before
+# anything is fitted.
+_LEAST_UNSEEN = 0.5
+
+
+@dataclass(frozen=True)
+class Division:
+    """Shares of the three vectors, of what they have together; they add up to 1."""
+
+    chain: Fraction
+    variants: Fraction
+    marginals: Fraction
+
+
+REPEATED = Division(Fraction(30, 100), Fraction(50, 100), Fraction(20, 100))
+"""Where variants repeat."""
+SCATTERED = Division(Fraction(65, 100), Fraction(5, 100), Fraction(30, 100))
+"""Where they hardly do."""
+
+# Of the generator's share: the ranks of norms that the clip is chosen by, the number that the
+# division is chosen by, and that of cases; the rest is for the three vectors.
+_RANKS, _BALANCE, _CASES = Fraction(2, 100), Fraction(1, 100), Fraction(3, 100)
+# Variants repeat if those that would be sure to be seen have this share of the cases.
+_REPEATED_FROM = 0.25
+
+
+class JointVariants:
+    """The generator; see the module."""
+
+    name: ClassVar[str] = "joint-variants"
+    summary: ClassVar[str] = "cases that agree with noisy variants, pairs by position and marginals"
+    is_pure: ClassVar[bool] = False
+    most_names: ClassVar[int | None] = FlowCells.most_names(MAX_CELLS)
+    reality: ClassVar[str] = (
+        "One case changes the sums of directly-follows pairs by position by a vector whose L2 norm "
+        "is clipped, the count of one variant by one, and one count of each of a fixed number of "
+        "partitions by one, all in integers; exact discrete Gaussian noise covers all of them "
+        "together, and variants of one unit alone reach the threshold with a probability that "
+        "delta covers. The clip and how the three share the budget follow from numbers with noise "
+        "of their own. Which cases are proposed, and their weights, follow from noisy numbers."
+    )
+
+    def needs(self, max_units: int, max_length: int | None) -> tuple[Need, ...]:
+        """Returns what the three numbers, and the three vectors together, need."""
+        one = of_one_cell(max_units)
+        return (
+            ranks_need(f"{self.name} ranks", _RANKS, max_units),
+            Sums(f"{self.name} balance", _BALANCE, one, is_l2=True),
+            Sums(f"{self.name} cases", _CASES, one, is_l2=True),
+            Sums(
+                self.name,
+                1 - _RANKS - _BALANCE - _CASES,
+                one.times(UNITS),
+                UNITS,
+                is_l2=True,
+                is_open=True,
+                open_share=min(REPEATED.variants, SCATTERED.variants),
+                # Of the chain, on its coarsest lattice, at the smaller of its shares.
+                largest=largest_sums(2, max_units),
+            ),
+        )
+
+    def explain(self, means: Means, max_units: int) -> str:
+        """Returns what it does and the noise to expect."""
+        own, one = means[self.name], of_one_cell(max_units)
+        of_all = {
+            name: own.part(share).noise(one)
+            for name, share in (
+                ("chain", REPEATED.chain),
+                ("variants", REPEATED.variants),
+                ("marginals", REPEATED.marginals),
+            )
+        }
+        width = {name: noise.width / noise.units for name, noise in of_all.items()}
+        least = math.ceil(own.part(REPEATED.variants).threshold(one) / of_all["variants"].units)
+        return (
+            "counts pairs of activities by position (noise of a standard deviation of "
+            f"{width['chain']:.1f} times a clip), variants ({width['variants']:.1f}; those of "
+            f"about {least:,} cases or more are seen) and marginals ({width['marginals']:.1f} "
+            "times the root of their number), with less noise on the pairs and more on the "
+            "variants where these hardly repeat; proposes variants that were seen and walks of the "
+            "chain, and gives them the weights that agree best with all counts"
+        )
+
+    def answer(
+        self, counted: VariantHistogram, domain: Domain, means: Means, randomness: Randomness
+    ) -> ReleasedVariants:
+        """Returns cases by the weights that were fitted."""
+        measured = _Measured.of(self.name, counted, domain, means, randomness)
+        proposals, prior = measured.proposals(domain, randomness, self.name)
+        if not len(prior):
+            return released(VariantHistogram.merge(()), domain.vocabulary)
+        # It loads scipy, which takes as long as all else that a plan or a catalogue loads.
+        from tracecloak.anonymizers.variants.reweight import agreeing_weights
+
+        rows, sums, deviations = measured.compared(proposals, randomness, self.name)
+        weights = agreeing_weights(rows, sums, deviations, prior, measured.n_cases)
+        word = randomness.words(f"{self.name}/draw", cell_numbers(np.zeros(1, np.int64)))
+        # Systematic sampling: each proposal has the cases that its weight says, rounded up or down.
+        ends = np.floor(np.cumsum(weights) * measured.n_cases + uniform(word[:, 0]))
+        counts = np.diff(ends, prepend=0).astype(np.int64)
+        kept = counts > 0
+        return released(
+            VariantHistogram(proposals.sequences.filter(pa.array(kept)), counts[kept]),
+            domain.vocabulary,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Measured:
+    """What is known of the log: noisy numbers, and exact ones that noise is put on when asked.
+
+    Attributes:
+        seen: Variants that passed the threshold, with noisy counts.
+        seen_noise: Of these counts.
+        cells: Of the chain.
+        clip_units: Of the chain, in lattice steps.
+        chain: float64[n_possible], noisy sums of the chain, in occurrences.
+        chain_noise: Of these sums.
+        marginals: Cells of the partitions.
+        exact: int64[size], cases in each of these cells, exactly.
+        marginals_noise: Of these counts.
+        n_cases: About how many cases there are, at least 1.
+        n_cases_deviation: Of the noise of that number.
+    """
+
+    seen: VariantHistogram
+    seen_noise: SumNoise
+    cells: FlowCells
+    clip_units: int
+    chain: np.ndarray
+    chain_noise: SumNoise
+    marginals: MarginalCells
+    exact: np.ndarray
+    marginals_noise: SumNoise
+    n_cases: int
+    n_cases_deviation: float
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        counted: VariantHistogram,
+        domain: Domain,
+        means: Means,
+        randomness: Randomness,
+    ) -> _Measured:
+        """Measures variants and chain; the marginals when it is known which ones matter."""
+        m, own = domain.max_units, means[name]
+        cells = FlowCells.of(len(domain.vocabulary), domain.max_length, _CELLS)
+        flows = VariantFlows.of(counted, cells)
+        longer = _longer(flows, means[f"{name} ranks"], m, randomness, f"{name}/ranks")
+        division = _division(counted, own, means[f"{name} balance"], longer[0], m, name, randomness)
+        prefix = f"{name}/variants"
+        seen = stable_variants(counted, own.part(division.variants), m, randomness, prefix)
+
+        for_chain = own.part(division.chain)
+        n_names = len(domain.vocabulary)
+        n_bins = cells.n_blocks - 1
+        noise_of_clip = for_chain.relative_width * m
+        rank = rank_of_clip(noise_of_clip, cells.n_possible, n_names, _RANK_WEIGHT, n_bins)
+        clip = int(norm_grid()[place_of_rank(longer, rank)])
+        units = lattice_units(for_chain, m)
+        clip_units = math.isqrt(clip * units**2)
+        chain_noise = for_chain.noise(sums_sensitivity(clip, units, m), units)
+        exact = flows.sums(cells, clip_units, units)
+        chain = noisy_sums(exact, chain_noise, f"{name}/chain", cells.possible, randomness)
+
+        marginals = MarginalCells(n_names, domain.max_length)
+        row, cell = marginals.entries(counted)
+        changed = of_distinct_cells(marginals.n_of_case, m)
+        n_cases, deviation = _number(
+            counted, means[f"{name} cases"], chain, chain_noise, cells, m, name, randomness
+        )
+        return cls(
+            seen,
+            own.part(division.variants).noise(of_one_cell(m)),
+            cells,
+            clip_units,
+            chain,
+            chain_noise,
+            marginals,
+            sum_groups(cell, counted.counts[row], marginals.size),
+            own.part(division.marginals).noise(changed),
+            n_cases,
+            deviation,
+        )
+
+    def proposals(
+        self, domain: Domain, randomness: Randomness, name: str
+    ) -> tuple[VariantHistogram, np.ndarray]:
+        """Returns distinct variants, those seen first, and how many cases each has beforehand."""
+        made = [self.seen.sequences]
+        prior = [self.seen.counts.astype(np.float64)]
+        chain = chain_of(self.chain, self.cells, self.chain_noise)
+        if chain is not None:
+            names = domain.vocabulary.names
+            walks = draw_walks(chain, _WALKS, names, randomness, f"{name}/walk")
+            codes = domain.vocabulary.codes(walks.names)[walks.codes]
+            sequences = encode_sequences(walks.offsets, codes)
+            is_new = ~np.asarray(pc.is_in(sequences, value_set=self.seen.sequences), bool)
+            # The most frequent come first.
+            is_new &= np.cumsum(np.diff(walks.offsets) * is_new) <= _EVENTS
+            drawn = walks.counts[is_new].astype(np.float64)
+            least = _LEAST_UNSEEN * self.n_cases_deviation
+            rest = max(self.n_cases - self.seen.n_cases, least)
+            made.append(sequences.filter(pa.array(is_new)))
+            prior.append(drawn * (rest / max(drawn.sum(), 1.0)))
+        sequences = pa.concat_arrays(made)
+        return VariantHistogram(sequences, np.ones(len(sequences), np.int64)), np.concatenate(prior)
+
+    def compared(
+        self, proposals: VariantHistogram, randomness: Randomness, name: str
+    ) -> tuple[sparse.csr_matrix, np.ndarray, np.ndarray]:
+        """Returns what proposals add to the cells that any of them reaches, and what is known.
+
+        Returns:
+            float64[n, m] sparse, float64[m] noisy sums and float64[m] deviations of their noise, in
+            occurrences. Of cells that no proposal reaches nothing can be fitted.
+        """
+        from scipy import sparse
+
+        flows = VariantFlows.of(proposals, self.cells)
+        units = self.chain_noise.units
+        squares = flows.squares[flows.rows]
+        clipped = clipped_counts(flows.counts, squares, self.clip_units, units)
+        row, cell = self.marginals.entries(proposals)
+        used, place = np.unique(cell, return_inverse=True)
+        exact = self.exact[used] * self.marginals_noise.units
+        purpose = f"{name}/marginals"
+        noisy = noisy_sums(exact, self.marginals_noise, purpose, used, randomness)
+        reached, column = np.unique(flows.keys, return_inverse=True)
+        of_chain = self.chain[np.searchsorted(self.cells.possible, reached)]
+        n_seen = self.seen.n_variants
+        blocks = (
+            (flows.rows, column, clipped / units, of_chain, self.chain_noise),
+            (row, place, np.ones(len(row)), noisy, self.marginals_noise),
+            (np.arange(n_seen), np.arange(n_seen), np.ones(n_seen), None, self.seen_noise),
+        )
+        matrices, sums, deviations = [], [], []
+        for rows, columns, values, found, noise in blocks:
+            known = self.seen.counts.astype(float) if found is None else found / noise.units
+            shape = proposals.n_variants, len(known)
+            matrices.append(sparse.csr_matrix((values, (rows, columns)), shape=shape))
+            sums.append(known)
+            deviations.append(np.full(len(known), noise.width / noise.units))
+        return (
+            sparse.hstack(matrices, format="csr"),
+            np.concatenate(sums),
+            np.concatenate(deviations),
+        )
+
+
+def _longer(
+    flows: VariantFlows, allowance: Allowance, max_units: int, randomness: Randomness, purpose: str
+) -> np.ndarray:
+    """float64[n_grid+1], noisy numbers of cases, of all and of those beyond each norm."""
+    grid = norm_grid()
+    buckets = np.searchsorted(grid, flows.squares)
+    cases = sum_groups(buckets, flows.cases, len(grid) + 1)
+    noise = allowance.noise(changed_ranks(len(cases), max_units), RANK_UNITS)
+    return noisy_cases_from(cases, noise, randomness, purpose)
+
+
+def _number(
+    counted: VariantHistogram,
+    allowance: Allowance,
+    chain: np.ndarray,
+    chain_noise: SumNoise,
+    cells: FlowCells,
+    max_units: int,
+    name: str,
+    randomness: Randomness,
+) -> tuple[int, float]:
+    """About how many cases there are, and the deviation: of two noisy numbers together."""
+    noise = allowance.noise(of_one_cell(max_units))
+    exact = np.array([counted.n_cases * noise.units])
+    [own] = noisy_sums(exact, noise, f"{name}/cases", np.zeros(1, np.int64), randomness)
+    of_chain = chain[int(np.searchsorted(cells.possible, cells.cases))]
+    values = np.array([own / noise.units, of_chain / chain_noise.units])
+    weights = 1 / np.array([variance_of(noise), variance_of(chain_noise)])
+    number = (values @ weights) / weights.sum()
+    return max(round(float(number)), 1), 1 / math.sqrt(weights.sum())
+
+
+def _division(
+    counted: VariantHistogram,
+    own: Allowance,
+    of_balance: Allowance,
+    n_cases: float,
+    max_units: int,
+    name: str,
+    randomness: Randomness,
+) -> Division:
+    """How the three vectors share: by about how many cases are of variants that would be seen."""
+    one = of_one_cell(max_units)
+    threshold = own.part(REPEATED.variants)
+    least = math.ceil(threshold.threshold(one) / threshold.noise(one).units)
+    noise = of_balance.noise(one)
+    stream = CellStream(randomness, f"{name}/balance", cell_numbers(np.zeros(1, np.int64)))
+    exact = balance(counted, least) * noise.units
+    kept = (int(exact + noise.draw(stream)[0]) / noise.units / max(n_cases, 1.0) + 1) / 2
+    return REPEATED if kept >= _REPEATED_FROM else SCATTERED
+
+
+def balance(counted: VariantHistogram, threshold: int) -> int:
+    """Returns 2 sum of max(0, count - threshold + 1) over the variants, less the number of cases.
+
+    One case more adds 1, or takes 1 away where its variant stays below the threshold: so it is a
+    number of sensitivity 1, which the number of cases in variants above the threshold is not.
+    """
+    above = np.maximum(counted.counts - (threshold - 1), 0).sum()
+    return 2 * int(above) - counted.n_cases

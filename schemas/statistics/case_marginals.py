@@ -1,0 +1,101 @@
+"""Partitions of the cases by a few short descriptions: lengths, ends, how often activities occur.
+
+A case is in one cell of each partition, so one case more changes as many counts as there are
+partitions, by 1 each, however long it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+# Where bins of numbers of occurrences begin, from 1 on; before them there is the bin of none.
+_OCCURRENCES = np.array([1, 2, 3, 4, 6, 9, 13, 20])
+# Of more activities than this, none has a cell for cases in which it does not occur.
+_MOST_ABSENT = 64
+# Coarse bins of lengths begin at powers of this.
+_LENGTH_RATIO = 1.35
+
+
+@dataclass(frozen=True)
+class MarginalCells:
+    """The cells of the partitions, one partition after the other; public.
+
+    By length; by coarse bin of the length; by the first two activities, and by the last two, with
+    none where there is one; and for each activity by bin of its number of occurrences. Where there
+    are many activities, or more than a case has events, cells of activities that do not occur are
+    left out: a case is in fewer cells then.
+
+    Attributes:
+        n_names: Activities, at least 1.
+        max_length: Largest number of events of a case.
+    """
+
+    n_names: int
+    max_length: int
+
+    @property
+    def has_absent(self) -> bool:
+        """Whether activities that do not occur in a case have a cell that it counts in."""
+        return self.n_names <= min(self.max_length, _MOST_ABSENT)
+
+    @property
+    def n_of_case(self) -> int:
+        """Cells that a case is in, at most."""
+        of_activities = self.n_names if self.has_absent else min(self.n_names, self.max_length)
+        return 4 + of_activities
+
+    @property
+    def size(self) -> int:
+        """Number of cells, of which some are impossible."""
+        return self._first_of_activities + self.n_names * (len(_OCCURRENCES) + 1)
+
+    @property
+    def _coarse(self) -> np.ndarray:
+        steps = np.arange(1 + np.log(max(self.max_length, 2)) / np.log(_LENGTH_RATIO))
+        return np.unique(np.rint(_LENGTH_RATIO**steps).astype(np.int64))
+
+    @property
+    def _first_of_activities(self) -> int:
+        n_pairs = self.n_names * (self.n_names + 1)
+        return (self.max_length + 1) + (len(self._coarse) + 1) + 2 * n_pairs
+
+    def entries(self, variants: VariantHistogram) -> tuple[np.ndarray, np.ndarray]:
+        """Returns int64[n] twice: variants, and the cells that each of their cases is in.
+
+        Args:
+            variants: Codes below `n_names`, of 1 to `max_length` events.
+        """
+        n, side = self.n_names, self.n_names + 1
+        begins, ends = variants.offsets[:-1], variants.offsets[1:]
+        lengths, codes = ends - begins, variants.codes.astype(np.int64)
+        own = np.arange(variants.n_variants)
+        second, before_last = (np.full(len(own), n, np.int64) for _ in range(2))
+        is_long = lengths > 1
+        second[is_long] = codes[begins[is_long] + 1]
+        before_last[is_long] = codes[ends[is_long] - 2]
+        coarse = self.max_length + 1
+        first = coarse + len(self._coarse) + 1
+        cells = [
+            lengths,
+            coarse + np.searchsorted(self._coarse, lengths, side="right"),
+            first + codes[begins] * side + second,
+            first + n * side + codes[ends - 1] * side + before_last,
+        ]
+        rows = np.repeat(own, lengths)
+        found, counts = np.unique(rows * n + codes, return_counts=True)
+        row, activity = np.divmod(found, n)
+        n_bins, base = len(_OCCURRENCES) + 1, self._first_of_activities
+        bins = np.searchsorted(_OCCURRENCES, counts, side="right")
+        parts = [(own, cell) for cell in cells]
+        parts.append((row, base + activity * n_bins + bins))
+        if self.has_absent:
+            occurs = np.zeros((len(own), n), bool)
+            occurs[row, activity] = True
+            absent_row, absent = np.nonzero(~occurs)
+            parts.append((absent_row, base + absent * n_bins))
+        every_row, every_cell = zip(*parts, strict=True)
+        return np.concatenate(every_row), np.concatenate(every_cell)

@@ -1,0 +1,133 @@
+"""Intervals of noisy sums that are shown: how often they hold, and what they allow for.
+
+Statistical tests reject at ALPHA = 1e-9 each and name their n and their control.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from tests.support.chi_square import ALPHA
+from tracecloak.anonymizers.graphs.count_intervals import (
+    intervals_of_shown,
+    norms_beyond,
+)
+
+LAWS = [(False, stats.norm), (True, stats.laplace)]
+SCALE = 10.0
+LEAST = 25.0
+
+
+def limits(
+    values: np.ndarray, beyond: float = 0.0, *, is_laplace: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    of_all = np.full(len(values), SCALE), np.full(len(values), LEAST)
+    return intervals_of_shown(values, *of_all, beyond, is_laplace=is_laplace)
+
+
+# --- what clipping takes --------------------------------------------------------------------------
+
+
+def test_no_case_moves_the_sum_by_more_than_the_clip_and_one_does() -> None:
+    """Every log of up to two cases, and every case that may come to it."""
+    squares, units, clip = np.array([2, 3, 9, 16, 25, 10_000]), 8, 24
+    moved = set()
+    for n in range(3):
+        for log in itertools.combinations_with_replacement(range(len(squares)), n):
+            cases = np.bincount(log, minlength=len(squares)) if log else np.zeros(6, np.int64)
+            before = norms_beyond(squares, cases, clip, units)
+            for own in np.eye(len(squares), dtype=np.int64):
+                moved.add(norms_beyond(squares, cases + own, clip, units) - before)
+    # Norms of 3 and less are not beyond; 4 and 5 are by 8 and 16 steps; 100 counts as the clip.
+    assert moved == {0, 8, 16, 24}
+
+
+# --- limits ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("is_laplace", "law"), LAWS)
+@pytest.mark.parametrize("count", [0.0, 5.0, 24.0, 25.0, 40.0, 1000.0])
+def test_of_what_is_shown_each_limit_fails_with_a_fortieth_at_most(
+    is_laplace: bool, law: stats.rv_continuous, count: float
+) -> None:
+    """The chances are exact: a limit grows with the value, so it fails beyond or below one."""
+    values = np.linspace(LEAST, count + 400, 400_000)
+    low, high = limits(values, is_laplace=is_laplace)
+    assert (np.diff(low) >= 0).all() and (np.diff(high) >= 0).all()
+    noise = law(scale=SCALE)
+    shown = noise.sf(LEAST - count)
+    too_high = values[low > count]
+    if len(too_high):
+        # A grid point before the first one that fails may fail, too.
+        assert noise.sf(too_high[0] - count) <= 1 / 40 * shown
+    too_low = values[high < count]
+    if len(too_low):
+        assert shown - noise.sf(too_low[-1] - count) <= 1 / 40 * shown
+
+
+@pytest.mark.parametrize(("is_laplace", "law"), LAWS)
+def test_far_above_the_threshold_the_limits_are_quantiles(
+    is_laplace: bool, law: stats.rv_continuous
+) -> None:
+    half = law.ppf(0.975) * SCALE
+    low, high = limits(np.array([1000.0]), is_laplace=is_laplace)
+    assert low.tolist() == [math.floor(1000 - half)]
+    assert high.tolist() == [math.ceil(1000 + half)]
+
+
+def test_what_may_be_nothing_has_a_lower_limit_of_nothing() -> None:
+    """Of cells without cases that are shown, 39 of 40 are below the value where this ends."""
+    last = -stats.norm.ppf(stats.norm.sf(LEAST / SCALE) / 40) * SCALE
+    low, _ = limits(np.array([LEAST, last - 0.01, last + 1.0]))
+    assert low.tolist()[:2] == [0, 0]
+    assert low[2] > 0
+
+
+def test_nothing_that_is_shown_has_no_limits() -> None:
+    assert [len(found) for found in limits(np.zeros(0), 5.0)] == [0, 0]
+
+
+def test_what_clipping_took_is_spread_as_the_sums_are() -> None:
+    """A right triangle: 300 and 400 are 3/5 and 4/5 of the sums' norm."""
+    values = np.array([300.0, 400.0])
+    low, high = limits(values)
+    same, higher = limits(values, 50.0)
+    assert (same == low).all()
+    assert (higher - high).tolist() == [30, 40]
+    assert (limits(values, -50.0)[1] == high).all()
+
+
+@given(st.floats(0, 300), st.floats(0, 100))
+def test_no_upper_limit_is_raised_by_more_than_clipping_took(value: float, beyond: float) -> None:
+    values = np.array([LEAST + value, 90.0, 30.0])
+    raised = limits(values, beyond)[1] - limits(values)[1]
+    assert (raised <= math.ceil(beyond)).all() and (raised >= 0).all()
+
+
+def test_what_is_shown_below_the_threshold_may_be_nothing() -> None:
+    """A bin of a pair that is shown, and of which no bin stands out of the noise."""
+    low, high = limits(np.array([-30.0, LEAST - 1]), 50.0)
+    assert low.tolist() == [0, 0]
+    assert high.tolist() == [math.ceil(-30 + 19.6), math.ceil(24 + 19.6 + 50)]
+
+
+def test_half_of_the_shown_are_noise_and_yet_the_intervals_hold() -> None:
+    """Of n = 100,000 sums, most of them of nothing. Control: quantiles alone."""
+    rng = np.random.default_rng(0)
+    counts = np.concatenate([np.zeros(90_000), rng.integers(0, 100, 10_000)])
+    values = counts + rng.normal(0, SCALE, len(counts))
+    is_shown = values >= LEAST
+    counts, values = counts[is_shown], values[is_shown]
+    low, high = limits(values)
+    n = len(values)
+    missed = int(((counts < low) | (counts > high)).sum())
+    assert stats.binomtest(missed, n, 0.05, "greater").pvalue > ALPHA
+    of_noise_alone = int((np.abs(values - counts) > 1.96 * SCALE).sum())
+    assert stats.binomtest(of_noise_alone, n, 0.05, "greater").pvalue < ALPHA

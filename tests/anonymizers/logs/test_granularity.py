@@ -1,0 +1,151 @@
+"""How fine stamps are: counts by a loop, sensitivity by enumeration, and what is chosen."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.keys import randomness
+from tests.support.logs import Event, trace_batch
+from tests.support.silence import Noting
+from tracecloak.anonymizers.logs.granularity import (
+    GranularityOfCases,
+    changed_granularities,
+    decide_granularity,
+)
+from tracecloak.anonymizers.logs.params import PrivateLogParams
+from tracecloak.anonymizers.noise.sums import SumNoise
+from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.events.local_time import DAY_US, HOUR_US
+from tracecloak.schemas.events.time_grid import GRANULARITIES
+from tracecloak.schemas.statistics.clipped_cells import ClippedCells
+
+SECOND, MINUTE = 1_000_000, 60_000_000
+STEPS = (1, SECOND, MINUTE, HOUR_US, DAY_US)
+LITTLE = SumNoise((1, 10**6), 1, True)  # so narrow that 0 is drawn
+
+
+def counts_of(log: list[Event], time_zone: str = "UTC") -> list[int]:
+    counter = GranularityOfCases(time_zone)
+    counted = counter.count(trace_batch(log), {}, randomness())
+    return [int(x) for x in counted.dense(np.arange(4))]
+
+
+def finest(times: list[int]) -> int:
+    """The coarsest grid that has all of a case's stamps, by a loop."""
+    for place, step in reversed(list(enumerate((SECOND, MINUTE, HOUR_US, DAY_US)))):
+        if all(time % step == 0 for time in times):
+            return place
+    return 0
+
+
+# --- the counts -----------------------------------------------------------------------------------
+
+stamps = st.tuples(st.sampled_from(STEPS), st.integers(0, 10_000)).map(lambda x: x[0] * x[1])
+
+
+@given(st.lists(st.lists(stamps, min_size=1, max_size=4), max_size=6), st.integers(1, 3))
+def test_cases_are_counted_by_their_finest_stamp(cases, n_pieces):
+    log = [(f"c{i}", "A", time) for i, times in enumerate(cases) for time in times]
+    expected = [0] * 4
+    for times in cases:
+        expected[finest(times)] += 1
+    assert counts_of(log) == expected
+    traces, counter = trace_batch(log), GranularityOfCases("UTC")
+    parts = [traces.take(np.arange(i, traces.n_cases, n_pieces)) for i in range(n_pieces)]
+    pieces = [counter.count(part, {}, randomness()) for part in parts]
+    merged = ClippedCells.merge(pieces[::-1])
+    assert merged == counter.count(traces, {}, randomness()) == decode(encode(merged))
+
+
+@pytest.mark.parametrize("zone", ["Europe/Amsterdam", "America/Sao_Paulo", "Asia/Kolkata"])
+def test_dates_are_those_of_the_local_clock(zone):
+    """Also where the clock is put forward at midnight, as it was in Sao Paulo; UTC sees hours."""
+    day = datetime.datetime(2018, 10, 1, tzinfo=datetime.UTC)
+    log = []
+    for i in range(60):
+        local = (day + datetime.timedelta(days=i)).date()
+        begin = datetime.datetime.combine(local, datetime.time(), ZoneInfo(zone)).timestamp()
+        log.append((f"c{i}", "A", int(begin) * SECOND))
+    assert counts_of(log, zone) == [0, 0, 0, 60]
+    assert counts_of(log)[3] == 0
+
+
+# --- sensitivity ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("max_units", [1, 2])
+def test_a_unit_changes_one_count_for_each_of_its_cases(max_units):
+    """Every case of up to three stamps on the grids or off them, and every pair of such."""
+    others = [("o", "A", 0), ("p", "A", 1), ("p", "B", DAY_US)]
+    before = counts_of(others)
+    cases = [list(x) for n in (1, 2, 3) for x in itertools.product(STEPS, repeat=n)]
+    changes = set()
+    some = cases[:: 1 if max_units == 1 else 7]
+    for unit in itertools.combinations_with_replacement(some, max_units):
+        more = [(f"new {i}", "A", time) for i, case in enumerate(unit) for time in case]
+        change = [y - x for x, y in zip(before, counts_of(others + more), strict=True)]
+        assert min(change) >= 0 and sum(change) == max_units
+        changes.add(sum(x * x for x in change))
+    stated = changed_granularities(max_units)
+    assert stated.l1 == max_units and stated.l2_squared == max(changes) == max_units**2
+
+
+# --- the choice -----------------------------------------------------------------------------------
+
+
+def chosen(counts: list[int], noise: SumNoise = LITTLE, number: int = 0) -> str:
+    used = np.flatnonzero(counts)
+    counted = ClippedCells(used, np.array(counts, np.int64)[used])
+    return decide_granularity(counted, noise, randomness(number)).granularity
+
+
+def test_the_coarsest_grid_that_nearly_all_cases_are_on_is_chosen():
+    for place, name in enumerate(GRANULARITIES):
+        assert chosen([100 * (i == place) for i in range(4)]) == name
+    # A fiftieth may be off.
+    assert chosen([1, 1, 0, 98]) == "day"
+    assert chosen([1, 2, 0, 97]) == "minute"
+    assert chosen([0, 0, 3, 97]) == "hour"
+    assert chosen([50, 0, 0, 50]) == "second"
+
+
+def test_a_log_that_noise_hides_keeps_its_seconds():
+    """By hand: of deviation 10, those on a grid must be 2.5 * 10 * 2 = 50 more than those off."""
+    wide = SumNoise((10, 1), 1, False)
+
+    def found(counts: list[int]) -> list[str]:
+        return [chosen(counts, wide, number) for number in range(400)]
+
+    assert found([20, 0, 0, 0]).count("second") == 400
+    assert found([0, 0, 0, 0]).count("second") > 380
+    assert found([0, 0, 0, 120]).count("day") > 380
+
+
+def test_the_counts_get_the_noise_that_is_given():
+    noting, noise = Noting(), SumNoise((9000, 1), 1024, False)
+    counted = GranularityOfCases("UTC").count(trace_batch([("c", "A", MINUTE)]), {}, randomness())
+    decide_granularity(counted, noise, randomness().with_noise(noting))
+    [(purpose, sums, told)] = noting.told
+    assert (purpose, sums.tolist(), told) == ("granularity", [0, 1024, 0, 0], noise)
+
+
+@pytest.mark.parametrize("max_units", [None, 2])
+def test_at_epsilon_1_logs_of_300_cases_a_unit_are_told_apart(max_units):
+    """200 keys each; logs of 30 cases, the control, keep their seconds whatever they are."""
+    params = PrivateLogParams(epsilon="1", buy_vocabulary=True, max_cases_per_individual=max_units)
+    own: Any = params.spending.means["granularity"]
+    noise = own.noise(changed_granularities(params.max_units))
+    n = 400 * params.max_units
+    for place, name in enumerate(GRANULARITIES):
+        found = [chosen([n * (i == place) for i in range(4)], noise, k) for k in range(200)]
+        assert found.count(name) > 180
+    found = [chosen([0, 0, 0, 30], noise, k) for k in range(200)]
+    assert found.count("second") > 180

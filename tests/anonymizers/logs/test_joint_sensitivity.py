@@ -1,0 +1,238 @@
+"""What one unit changes of all sums of a timed log at once, by enumeration, where noise is added.
+
+One Gaussian budget covers all blocks of a release together. So what counts is not how far each
+block moves, but the squares of all their movements, each divided by its own deviation, together.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.support.keys import randomness, release_key
+from tests.support.logs import MINUTE, trace_batch
+from tests.support.rounds import run_rounds
+from tests.support.silence import Noting
+from tracecloak.anonymizers.accounting.gaussian_loss import continuous_deviation
+from tracecloak.anonymizers.contract.in_memory import bound
+from tracecloak.anonymizers.logs.private_log import PrivateLog
+from tracecloak.anonymizers.noise import drawing
+from tracecloak.anonymizers.noise.sums import SumNoise
+from tracecloak.anonymizers.rigorous import bought
+from tracecloak.anonymizers.variants.markov import MarkovVariants, MarkovVariantsPure
+from tracecloak.schemas.events.traces import TraceBatch
+
+METHOD = PrivateLog()
+DAY = 24 * 60 * MINUTE
+FIRST_US = 1_704_067_200_000_000  # 2024-01-01
+GAPS = (0, MINUTE, 40 * DAY)
+ATTRIBUTES = {
+    "org:resource": {"values": ["R1", "R2"]},
+    "case:kind": {"values": ["k1", "k2"]},
+}
+PUBLIC: dict[str, Any] = {
+    "epsilon": "1",
+    "vocabulary": ("A", "B"),
+    "max_trace_length": 6,
+    "first_date": "2024-01-01",
+    "last_date": "2024-12-31",
+    "l2_clip": "2",
+    "n_duration_bins": 4,
+    "attributes": ATTRIBUTES,
+    "variants": "markov-log",
+}
+PURE = {"delta": "0", "l2_clip": None, "variants": "markov-log-pure"}
+BOUGHT = {"vocabulary": None, "buy_vocabulary": True, "max_trace_length": None, "l2_clip": None}
+CONFIGURATIONS: dict[str, dict[str, Any]] = {
+    "public": {},
+    "bought": {**BOUGHT, "max_activities": 2, "first_date": None, "last_date": None},
+    "individuals": {"max_cases_per_individual": 2},
+    "other weights": {"budget_split": {"starts": "2", "attributes": "0.01"}},
+    "pure": PURE,
+    "pure individuals": {**PURE, "max_cases_per_individual": 2},
+}
+
+
+def params_of(name: str) -> Any:
+    return METHOD.Params(**{**PUBLIC, **CONFIGURATIONS[name]})
+
+
+@dataclass(frozen=True)
+class Case:
+    """A case whose events all have one value of each attribute."""
+
+    events: tuple[tuple[str, int], ...]
+    resource: str = "R1"
+    kind: str | None = "k1"
+
+
+def log_of(cases: Mapping[str, Case], owners: Mapping[str, str]) -> TraceBatch:
+    events = [
+        (name, activity, FIRST_US + time)
+        for name, case in cases.items()
+        for activity, time in case.events
+    ]
+    traces = trace_batch(events, "ABX", individuals=owners)
+    of_events = [cases[case] for case in traces.case_ids.to_pylist() for _ in cases[case].events]
+    values = {
+        "org:resource": pa.array([case.resource for case in of_events]).dictionary_encode(),
+        "case:kind": pa.array([case.kind for case in of_events], pa.string()).dictionary_encode(),
+    }
+    return replace(traces, attributes=values)
+
+
+OTHERS = {
+    "o": Case((("A", 0), ("B", 5))),
+    "p": Case((("B", DAY), ("B", DAY), ("X", DAY + MINUTE)), "R2", None),
+    "q": Case((("X", 3 * DAY), ("A", 5 * DAY)), "other", "k2"),
+}
+# Of one activity and pace: as many counts as there can be are in one cell.
+LONG = Case(tuple(("A", MINUTE * i) for i in range(6)))
+
+
+def units_of(max_cases: int) -> Iterator[list[Case]]:
+    """All cases of up to 2 events and a long one; or pairs of some of them."""
+    cases = [LONG]
+    for n in (1, 2):
+        for names in itertools.product("ABX", repeat=n):
+            for gaps in itertools.product(GAPS, repeat=n - 1):
+                times = itertools.accumulate((7 * DAY, *gaps))
+                cases.append(Case(tuple(zip(names, times, strict=True)), "R2", "k2"))
+    if max_cases == 1:
+        yield from ([case] for case in cases)
+    else:
+        some = [LONG, *cases[1::5]]
+        yield from (list(two) for two in itertools.combinations_with_replacement(some, 2))
+
+
+@dataclass
+class Fixed(Noting):
+    """Chooses alike whatever the log, as neighbours are compared after equal choices."""
+
+    def select(
+        self,
+        stream: Any,
+        scores: np.ndarray,
+        epsilon: Fraction,
+        sensitivity: Fraction,
+        *,
+        monotone: bool = False,
+    ) -> int:
+        return min(5, len(scores) - 1)
+
+
+@pytest.fixture
+def told_of(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Tells of sums that no other hook sees: the chain's, and the vocabulary's."""
+    found: dict[str, tuple[np.ndarray, SumNoise]] = {}
+
+    def chain(kind: type[MarkovVariants]) -> None:
+        real = kind._noisy_sums
+
+        def noted(self: Any, *given: Any) -> Any:
+            found["chain"] = real(self, *given)
+            return found["chain"]
+
+        monkeypatch.setattr(kind, "_noisy_sums", noted)
+
+    def vocabulary(counted: Any, allowance: Any, changed: Any, *given: Any) -> Any:
+        noise = allowance.noise(changed)
+        by_name = dict(zip(counted.names.to_pylist(), counted.counts.tolist(), strict=True))
+        counts = np.array([by_name.get(name, 0) for name in "ABX"])
+        found["vocabulary"] = counts * noise.units, noise
+        return real_vocabulary(counted, allowance, changed, *given)
+
+    chain(MarkovVariants)
+    chain(MarkovVariantsPure)
+    real_vocabulary = bought.choose_vocabulary
+    monkeypatch.setattr(bought, "choose_vocabulary", vocabulary)
+
+    def told(
+        traces: TraceBatch, params: Any, decisions: Mapping[str, Any]
+    ) -> dict[str, tuple[np.ndarray, SumNoise]]:
+        found.clear()
+        noting = Fixed()
+        [bounded] = bound([traces], METHOD, params, randomness())
+        for name in METHOD.rounds(params):
+            counted = {
+                what: counter.kind.merge([counter.count(bounded, decisions, randomness())])
+                for what, counter in METHOD.requires(name, params).items()
+            }
+            METHOD.decide(name, counted, decisions, params, randomness().with_noise(noting))
+        return {purpose: (sums, noise) for purpose, sums, noise in noting.told} | found
+
+    return told
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_a_unit_moves_all_sums_together_no_further_than_the_budget_covers(
+    name: str, told_of: Any
+) -> None:
+    """The bound is nearly attained, so that less noise on any block would be found out."""
+    params = params_of(name)
+    budget, max_cases = params.spending, params.max_units
+    owners = {case: case for case in OTHERS}
+    others = log_of(OTHERS, owners)
+    decisions = run_rounds([others], METHOD, params, release_key(), noise=Fixed()).decisions
+    before = told_of(others, params, decisions)
+    largest: dict[str, Fraction] = {}
+    most = Fraction(0)
+    for unit in units_of(max_cases):
+        new = {f"new {i}": case for i, case in enumerate(unit)}
+        log = log_of({**OTHERS, **new}, owners | dict.fromkeys(new, "k"))
+        after = told_of(log, params, decisions)
+        assert after.keys() == before.keys()
+        lost = dict.fromkeys(before, Fraction(0))
+        for what, (sums, noise) in before.items():
+            assert after[what][1] == noise and noise.is_laplace == (params.delta == 0)
+            moved = [int(x) for x in np.abs(after[what][0] - sums)]
+            if noise.is_laplace:
+                assert sum(moved) <= noise.sensitivity
+                lost[what] = sum(moved) / Fraction(*noise.scale)
+            else:
+                square = sum(x * x for x in moved)
+                assert square <= noise.sensitivity**2
+                lost[what] = square / continuous_deviation(Fraction(*noise.scale)) ** 2
+        largest = {what: max(own, largest.get(what, own)) for what, own in lost.items()}
+        most = max(most, sum(lost.values(), Fraction(0)))
+    covered = budget.epsilon if budget.deviation is None else 1 / budget.deviation**2
+    assert Fraction(9, 10) * covered < most <= covered
+    # Starts are two histograms, and the range of time is chosen without noise on sums.
+    assert len(before) == len(budget.means.keys() - {"time_range"}) + 1
+    assert min(largest.values()) > 0  # no block is idle
+
+
+# --- the layout -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_no_log_decides_which_noise_is_drawn(name: str) -> None:
+    """Law, lattice and ratio of scale to sensitivity are those of the plan, for any log."""
+    params, seen = params_of(name), []
+    many = {
+        f"c{i}": LONG if i % 3 else Case((("A", i * MINUTE), ("B", i * DAY))) for i in range(99)
+    }
+    for cases in ({}, OTHERS, many):
+        recording = drawing.Recording()
+        log = [log_of(cases, {case: case for case in cases})] if cases else []
+        run_rounds(log, METHOD, params, release_key(), noise=recording)
+        seen.append(
+            {
+                one.purpose: (one.law, float(one.sensitivity / one.scale))
+                for one in recording.drawn
+                if one.sensitivity is not None
+            }
+        )
+    first, *others = seen
+    assert len(first) >= 6
+    for other in others:
+        assert other.keys() == first.keys()
+        for purpose, (law, ratio) in other.items():
+            assert (law, ratio) == (first[purpose][0], pytest.approx(first[purpose][1], rel=1e-6))

@@ -1,0 +1,563 @@
+"""How parts pay together: shares, which noise, and what is recorded against other accountants.
+
+The accountant of others is dp-accounting; small mechanisms are enumerated exactly.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from dp_accounting.pld import privacy_loss_distribution as pld
+
+from tests.support.privacy_loss import ONE, Law, delta_between, discrete_gaussian, power_of_e
+from tests.support.tiers import at_night
+from tracecloak.anonymizers.accounting.calibration import exact, laplace_scale
+from tracecloak.anonymizers.accounting.composition import Block, Spend, decimal_text, total
+from tracecloak.anonymizers.accounting.gaussian_loss import continuous_deviation
+from tracecloak.anonymizers.accounting.joint import block_scale, joint_deviation
+from tracecloak.anonymizers.accounting.sensitivity import (
+    Sensitivity,
+    of_clipped_cells,
+    of_count,
+    of_distinct_cells,
+    of_one_cell,
+)
+from tracecloak.anonymizers.registry import METHODS
+from tracecloak.anonymizers.rigorous import budget as budget_module
+from tracecloak.anonymizers.rigorous.budget import (
+    UNITS,
+    Budget,
+    Choice,
+    Need,
+    Pure,
+    Sums,
+    budget_of,
+    scaled,
+)
+from tracecloak.schemas.errors import UsageError
+
+HALF, QUARTER, MILLIONTH = Fraction(1, 2), Fraction(1, 4), exact("1e-6")
+CASE = of_one_cell()
+
+
+# --- shares ---------------------------------------------------------------------------------------
+
+
+def random_needs(generator: np.random.Generator) -> tuple[Need, ...]:
+    """Up to two choices, something pure at times, and one to five sums of any shares."""
+    needs: list[Need] = [
+        Choice(f"choice {i}", Fraction(int(generator.integers(1, 50)), 1000))
+        for i in range(generator.integers(0, 3))
+    ]
+    if generator.random() < 0.3:
+        needs.append(Pure("pure", Fraction(int(generator.integers(1, 400)), 7), CASE))
+    for i in range(generator.integers(1, 6)):
+        share = Fraction(int(generator.integers(1, 1000)), int(generator.integers(1, 1000)))
+        changed = of_distinct_cells(int(generator.integers(1, 40)), int(generator.integers(1, 4)))
+        if generator.random() < 0.4:
+            needs.append(Sums(f"open {i}", share, changed, is_open=True))
+        elif generator.random() < 0.5:
+            needs.append(Sums(f"sums {i}", share, changed))
+        else:
+            clipped = of_clipped_cells(int(generator.integers(1500, 9000)))
+            needs.append(Sums(f"sums {i}", share, clipped, UNITS, generator.random() < 0.5))
+    return tuple(needs)
+
+
+@functools.cache
+def random_budgets(n: int) -> list[Budget]:
+    generator, found = np.random.default_rng(11), []
+    for _ in range(n):
+        epsilon = exact(f"{10 ** generator.uniform(-1, 1):.4f}")
+        delta = exact(f"{10 ** generator.uniform(-9, -3):.3e}")
+        found.append(budget_of(epsilon, delta, random_needs(generator)))
+    return found
+
+
+@pytest.mark.parametrize("n", [25, at_night(300)])
+def test_shares_of_any_needs_add_up_exactly(n: int) -> None:
+    """And all that is released of them are decimals of a few places."""
+    is_joint = []
+    for made in random_budgets(n):
+        spends = made.spends()
+        assert total(spends) == (made.epsilon, made.delta)
+        for spend in spends:
+            spend.to_json()
+        own = made.means
+        assert own.keys() == {need.name for need in made.needs}
+        choices = [need for need in made.needs if isinstance(need, Choice)]
+        assert all(own[c.name].epsilon == made.epsilon * c.share for c in choices)
+        sums = [need for need in made.needs if isinstance(need, Sums)]
+        is_joint.append(made.deviation is not None)
+        whole = sum((need.share for need in sums), Fraction(0))
+        if made.deviation is None:
+            assert sum(o.epsilon for o in own.values()) == made.epsilon
+            opened = [own[need.name].delta for need in sums if need.is_open]
+            assert sum(opened) == (made.delta if opened else 0)
+            assert made.explanation == ""
+            continue
+        assert sum(own[need.name].share for need in sums) == 1
+        for need in sums:
+            assert own[need.name].share == need.share / whole
+            assert (own[need.name].delta > 0) == need.is_open
+            assert own[need.name].epsilon == 0
+        assert sum(o.epsilon for o in own.values()) < made.epsilon
+        assert sum(o.delta for o in own.values()) < made.delta
+        assert decimal_text(made.delta) in made.explanation
+    assert {True, False} == set(is_joint)
+
+
+def test_what_choices_leave_is_divided_by_the_shares_of_the_others() -> None:
+    """A third has no decimal: the largest share has what rounding the others leaves."""
+    needs = (
+        Choice("chosen", Fraction(1, 10)),
+        Sums("a", Fraction(1), CASE),
+        Pure("b", Fraction(1)),
+        Sums("c", Fraction(4), CASE),
+    )
+    own = budget_of(Fraction(2), Fraction(0), needs).means
+    assert own["chosen"].epsilon == Fraction(1, 5)
+    assert own["a"].epsilon == own["b"].epsilon == Fraction(3, 10)
+    assert own["c"].epsilon == Fraction(12, 10)
+    own = budget_of(Fraction(1), Fraction(0), (*needs[1:3], replace(needs[3], share=1))).means
+    assert sorted(o.epsilon for o in own.values()) == [
+        *(exact("0.333333"), exact("0.333333"), exact("0.333334"))
+    ]
+
+
+def test_needs_of_one_part_are_scaled_but_for_choices() -> None:
+    needs = (Choice("clip", Fraction(1, 50)), Sums("a", HALF, CASE), Pure("b", HALF))
+    assert [need.share for need in scaled(needs, QUARTER)] == [Fraction(1, 50), *[HALF / 4] * 2]
+
+
+def test_a_delta_that_no_part_has_a_use_for_is_spent_all_the_same() -> None:
+    """By the last, which is called approximate if it was pure."""
+    spends = budget_of(Fraction(1), MILLIONTH, (Pure("a", HALF, CASE), Pure("b", HALF))).spends()
+    assert [(spend.mechanism, spend.delta) for spend in spends] == [
+        ("discrete_laplace", 0),
+        ("approximate", MILLIONTH),
+    ]
+
+
+# --- which noise ----------------------------------------------------------------------------------
+
+
+def test_one_open_histogram_alone_has_laplace_noise_and_four_blocks_are_joint() -> None:
+    """At epsilon 1, delta 1e-6: a threshold of 15 cases is less than 1 and 4.75 times 4.2."""
+    alone = budget_of(Fraction(1), MILLIONTH, (Sums("a", Fraction(1), CASE, is_open=True),))
+    assert alone.deviation is None
+    [spend] = alone.spends()
+    assert (spend.mechanism, spend.scale) == ("discrete_laplace", laplace_scale(1, CASE))
+    arcs = of_distinct_cells(20)
+    for changed, is_open in ((CASE, True), (arcs, False), (arcs, True)):
+        needs = tuple(Sums(f"{i}", QUARTER, changed, is_open=is_open) for i in range(4))
+        four = budget_of(Fraction(1), MILLIONTH, needs)
+        deviation = four.deviation
+        assert deviation is not None
+        assert 1 <= deviation / joint_deviation(Fraction(1), MILLIONTH) <= 1 + is_open / 10_000
+        [spend] = four.spends()
+        assert spend.mechanism == "joint" and len(spend.blocks) == 4
+        expected = block_scale(deviation, QUARTER, changed.times(UNITS).l2)
+        assert {block.scale for block in spend.blocks} == {expected}
+
+
+@pytest.mark.parametrize(("n", "is_joint"), [(1, False), (4, False), (8, False), (10, True)])
+def test_of_single_counts_there_must_be_nine_for_gaussian_noise(n: int, is_joint: bool) -> None:
+    """By hand: n times the root of 2 is more than the root of n times 4.22 from n = 9 on."""
+    needs = tuple(Sums(f"{i}", Fraction(1, n), CASE) for i in range(n))
+    made = budget_of(Fraction(1), MILLIONTH, needs)
+    assert (made.deviation is not None) == is_joint
+    assert len({own.epsilon for own in made.means.values()}) == 1
+    assert [spend.mechanism for spend in made.spends()] == (
+        ["joint"] if is_joint else ["discrete_laplace"] * n
+    )
+
+
+def test_sums_that_are_bounded_in_l2_only_have_gaussian_noise() -> None:
+    """Whatever would err less, or where it cannot be had it is refused."""
+    need = Sums("a", Fraction(1), CASE, is_l2=True)
+    assert budget_of(Fraction(1), MILLIONTH, (replace(need, is_l2=False),)).deviation is None
+    assert budget_of(Fraction(1), MILLIONTH, (need,)).deviation is not None
+    with pytest.raises(UsageError, match="must be at least 1e-9"):
+        budget_of(exact("1e-10"), MILLIONTH, (need,))
+
+
+def error_of(made: Budget, is_laplace: bool) -> float:
+    """The weighted mean of the logarithms of deviations, of continuous noise."""
+    sums = [need for need in made.needs if isinstance(need, Sums)]
+    whole = float(sum(need.share for need in sums))
+    pure = [need for need in made.needs if isinstance(need, Pure)]
+    chosen = sum((n.share for n in made.needs if isinstance(n, Choice)), Fraction(0))
+    left = made.epsilon * (1 - chosen)
+    others = sum((need.share for need in (*sums, *pure)), Fraction(0))
+    choices = [made.epsilon * n.share for n in made.needs if isinstance(n, Choice)]
+    choices += [left * need.share / others for need in pure]
+    deviation = 0.0 if is_laplace else float(joint_deviation(made.epsilon, made.delta, (*choices,)))
+    error = 0.0
+    for need in sums:
+        units = need.units or 1
+        wide = (
+            math.sqrt(2) * need.changed.l1 / float(left * need.share / others)
+            if is_laplace
+            else deviation * float(need.changed.l2) / math.sqrt(float(need.share) / whole)
+        )
+        error += float(need.share) / whole * math.log(wide / units)
+    return error
+
+
+@pytest.mark.parametrize("n", [25, at_night(300)])
+def test_the_noise_is_that_which_errs_less(n: int) -> None:
+    seen = set()
+    for made in random_budgets(n):
+        sums = [need for need in made.needs if isinstance(need, Sums)]
+        if any(need.is_open for need in sums):  # thresholds count there, and not deviations
+            continue
+        if any(need.is_any_clip for need in sums):
+            assert made.deviation is not None
+            continue
+        laplace, gaussian = error_of(made, True), error_of(made, False)
+        if abs(laplace - gaussian) > 0.01:
+            assert (made.deviation is None) == (laplace < gaussian)
+            seen.add(made.deviation is None)
+    assert seen == {True, False} or n < 100
+
+
+def test_without_delta_noise_is_laplace_and_nothing_open_is_released() -> None:
+    needs = tuple(Sums(f"{i}", QUARTER, CASE) for i in range(4))
+    assert budget_of(Fraction(1), Fraction(0), needs).deviation is None
+    with pytest.raises(UsageError, match="delta must be above 0 for cells that nobody declared"):
+        budget_of(Fraction(1), Fraction(0), (*needs, Sums("a", HALF, CASE, is_open=True)))
+
+
+def test_an_epsilon_too_small_for_gaussian_noise_has_laplace_noise_or_is_refused() -> None:
+    """Refused where the noise must be in proportion to a clip, or could not be drawn."""
+    opened = Sums("a", Fraction(1), CASE, is_open=True)
+    for epsilon in ("1e-7", "1e-10"):  # less than the delta of what passes, or than any accounting
+        made = budget_of(exact(epsilon), MILLIONTH, (opened,))
+        assert made.deviation is None and total(made.spends()) == (exact(epsilon), MILLIONTH)
+    with pytest.raises(UsageError, match="too small beside delta 1e-06"):
+        budget_of(exact("1e-7"), MILLIONTH, (opened, Sums("b", Fraction(1), CASE, 8, True)))
+    with pytest.raises(UsageError, match="must be at least 1e-9, got 1e-10"):
+        budget_of(exact("1e-10"), MILLIONTH, (Sums("b", Fraction(1), CASE, 8, True),))
+    with pytest.raises(UsageError, match="raise epsilon"):
+        budget_of(exact("1e-13"), MILLIONTH, (opened,)).spends()
+
+
+def test_the_widest_noise_that_may_be_needed_is_refused_beforehand() -> None:
+    clip = of_clipped_cells(1 << 30)
+    public = Sums("a", Fraction(1), CASE.times(8), 8, True)
+    whole = Sums("a", Fraction(1), CASE, is_any_clip=True)
+    for need, largest, is_refused in (
+        (public, None, False),
+        (public, clip, False),  # in steps of that lattice, not in occurrences
+        (public, clip.times(1 << 10), True),
+        (whole, of_clipped_cells(1 << 20), False),
+        (whole, clip, True),
+    ):
+        made = budget_of(Fraction(1), MILLIONTH, (replace(need, largest=largest),))
+        if is_refused:
+            with pytest.raises(UsageError, match="raise epsilon"):
+                made.spends()
+        else:
+            assert made.spends()
+
+
+# --- a bought clip --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("units", [1, 16, 1024])
+def test_whatever_clip_is_bought_no_less_is_recorded_than_is_spent(units: int) -> None:
+    """The noise is in proportion to the clip, up to what is rounded."""
+    need = Sums("sums", HALF, of_clipped_cells(units), units, is_any_clip=True)
+    made = budget_of(Fraction(1), MILLIONTH, (Choice("clip", Fraction(1, 50)), need))
+    [block] = made.spends()[0].blocks
+    for clip in (units, units + 1, 3 * units, 100 * units, 12_345 * units):
+        noise = made.means["sums"].noise(of_clipped_cells(clip), units)
+        real = (clip / continuous_deviation(Fraction(*noise.scale))) ** 2
+        assert real <= block.squared_loss <= real * (1 + Fraction(1, 10**6))
+
+
+# --- what is recorded, by an accountant of others -------------------------------------------------
+
+
+def gaussian(squared: float, interval: float) -> pld.PrivacyLossDistribution:
+    return pld.from_gaussian_mechanism(
+        1 / math.sqrt(squared), value_discretization_interval=interval
+    )
+
+
+def response(epsilon: Fraction, interval: float) -> pld.PrivacyLossDistribution:
+    """Randomised response, the worst of all choices: keeps the truth with chance 1 - p / 2."""
+    p = 2 / (math.exp(epsilon) + 1)
+    return pld.from_randomized_response(p, 2, value_discretization_interval=interval)
+
+
+def reaccounted(
+    blocks: Sequence[Block], choices: Sequence[Fraction], delta: Fraction, interval: float
+) -> float:
+    """The epsilon of a joint mechanism, made anew of its blocks and choices.
+
+    The largest over what a unit's cells of open blocks can be: known to others, so that it changes
+    the block, or new, so that the threshold lets them pass.
+    """
+    most = 0.0
+    opened = [block for block in blocks if block.delta]
+    for are_new in itertools.product((False, True), repeat=len(opened)):
+        new = list(itertools.compress(opened, are_new))
+        rest = delta - sum((block.delta for block in new), Fraction(0))
+        if rest <= 0:
+            return math.inf
+        laws = [response(epsilon, interval) for epsilon in choices]
+        squared = sum(
+            float(block.sensitivity / Fraction(*block.scale)) ** 2
+            for block in blocks
+            if block not in new
+        )
+        if squared:
+            laws.append(gaussian(squared, interval))
+        if laws:
+            made = laws[0]
+            for law in laws[1:]:
+                made = made.compose(law)
+            most = max(most, made.get_epsilon_for_delta(float(rest)))
+    return most
+
+
+def check(spends: tuple[Spend, ...], epsilon: Fraction, delta: Fraction) -> None:
+    """The parts keep the claim by an accountant of others, and use 0.97 of it.
+
+    Allowed above it: a thousandth, and what the accountant rounds up by, once a mechanism. What is
+    not joint adds up, part by part.
+    """
+    interval = float(epsilon) / 5000
+    found, slack = 0.0, 0.0
+    for spend in spends:
+        if spend.mechanism == "joint":
+            choices = [own for _, own in spend.choices]
+            found += reaccounted(spend.blocks, choices, spend.delta, interval)
+            slack += interval * (1 + len(choices))
+        elif spend.mechanism == "discrete_gaussian":
+            assert spend.scale is not None and spend.sensitivity is not None
+            block = Block(spend.what, spend.scale, Fraction(spend.sensitivity))
+            found += reaccounted([block], [], spend.delta, interval)
+            slack += interval
+        elif spend.mechanism == "discrete_laplace":
+            assert spend.scale is not None and spend.sensitivity is not None
+            found += float(spend.sensitivity / Fraction(*spend.scale))
+        else:
+            found += float(spend.epsilon)
+    assert sum(spend.delta for spend in spends) == delta
+    assert 0.97 * epsilon <= found <= 1.001 * epsilon + slack
+
+
+RIGOROUS = [
+    (name, k)
+    for name, method in sorted(METHODS.items())
+    if method.guarantee_kind == "rigorous"
+    for k in range(len(method.examples))
+]
+
+
+@pytest.mark.parametrize(("name", "k"), RIGOROUS)
+def test_every_example_keeps_its_claim_and_uses_it(name: str, k: int) -> None:
+    method = METHODS[name]
+    params = method.Params(**method.examples[k])
+    promised = method.guarantee(params)
+    spends = method.spends(params)
+    assert total(spends) == params.budget
+    assert (promised.epsilon, promised.delta) == (float(params.epsilon), float(params.delta))
+    check(spends, *params.budget)
+
+
+ATTRIBUTES = {
+    "org:resource": {"values": ["R1", "R2"]},
+    "case:age": {"bounds": [0, 100], "n_bins": 8},
+    "case:kind": {"values": ["a", "b"]},
+}
+RANDOM = (
+    *("private-log", "private-dfg", "process-tree", "markov-log", "hybrid-log", "prefix-tree"),
+)
+
+
+def random_configuration(name: str, generator: np.random.Generator) -> dict[str, Any]:
+    """What is public of the log, of any parameters that the method has."""
+
+    def one_of(*values: Any) -> Any:
+        return values[generator.integers(len(values))]
+
+    fields = METHODS[name].Params.model_fields
+    given = {
+        "epsilon": f"{10 ** generator.uniform(-1, 1):.4f}",
+        "delta": f"{10 ** generator.uniform(-9, -5):.3e}",
+        "max_cases_per_individual": one_of(None, 1, 3),
+        "vocabulary": one_of(None, ("A", "B", "C")),
+        "max_trace_length": one_of(None, 3, 30),
+        "max_activities": one_of(4, 16),
+    }
+    given["buy_vocabulary"] = given["vocabulary"] is None
+    if "l2_clip" in fields:
+        given["l2_clip"] = one_of(None, "4")
+    if "durations" in fields:
+        given["durations"] = one_of(False, True)
+    if "ends_share" in fields:
+        given["ends_share"] = one_of("0", "0.05")
+    if name == "private-log":
+        named = ("auto", "variant-histogram", "markov-log", "hybrid-log", "prefix-tree", "privtree")
+        given["variants"] = one_of(*named, "sparse-histogram", "markov-log-pure")
+        if one_of(False, True):
+            given |= {"first_date": "2026-01-01", "last_date": "2026-12-31"}
+        chosen = [key for key in ATTRIBUTES if generator.random() < 0.4]
+        given["attributes"] = {key: ATTRIBUTES[key] for key in chosen}
+    return given
+
+
+@pytest.mark.parametrize("n", [3, at_night(40)])
+@pytest.mark.parametrize("name", RANDOM)
+def test_random_configurations_keep_their_claims_and_use_them(name: str, n: int) -> None:
+    method, generator = METHODS[name], np.random.default_rng(RANDOM.index(name) + 100 * n)
+    for _ in range(n):
+        params = method.Params(**random_configuration(name, generator))
+        check(method.spends(params), *params.budget)
+
+
+def paid(name: str = "hybrid-log") -> tuple[list[Block], list[Fraction], Fraction]:
+    """The blocks and choices of a release at epsilon 1, and its delta."""
+    method = METHODS[name]
+    params = method.Params(epsilon="1", buy_vocabulary=True)
+    [spend] = method.spends(params)
+    return list(spend.blocks), [epsilon for _, epsilon in spend.choices], spend.delta
+
+
+INTERVAL = 1e-4
+
+
+def test_what_nobody_pays_is_found_by_the_same_accountant() -> None:
+    """Controls of all above, at epsilon 1: each gives clearly more than the claim."""
+    blocks, choices, delta = paid()
+    first, *others = blocks
+    assert 0.97 < reaccounted(blocks, choices, delta, INTERVAL) < 1.001
+    more = {
+        "a block too many": [*blocks, replace(first, delta=Fraction(0))],
+        "a share of 1.2": [*(replace(b, scale=(b.scale[0] * 10, b.scale[1] * 11)) for b in blocks)],
+        "a sensitivity too small": [replace(first, sensitivity=first.sensitivity * 3), *others],
+        "a threshold of all of delta": [replace(first, delta=delta), *others],
+        "another one of nearly all": [
+            first,
+            replace(blocks[1], delta=delta * exact("0.999")),
+            *blocks[2:],
+        ],
+    }
+    for wrong in more.values():
+        assert reaccounted(wrong, choices, delta, INTERVAL) > 1.005
+    assert reaccounted(blocks, [*choices, Fraction(1, 20)], delta, INTERVAL) > 1.005
+    blocks, choices, delta = paid("private-log")
+    assert choices
+    assert 0.97 < reaccounted(blocks, choices, delta, INTERVAL) < 1.001
+    assert reaccounted(blocks, [2 * epsilon for epsilon in choices], delta, INTERVAL) > 1.005
+
+
+# --- exactly, of small mechanisms -----------------------------------------------------------------
+
+EPSILON, DELTA = Fraction(2), Fraction(1, 1000)
+STEPS = 4  # of the lattice, a case
+COUNTS = of_count(STEPS)
+
+
+@pytest.fixture
+def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lattice whose laws are short enough to be multiplied."""
+    monkeypatch.setattr(budget_module, "UNITS", STEPS)
+
+
+def noisy(count: int, scale: tuple[int, int]) -> Law:
+    sigma = Fraction(*scale)
+    return discrete_gaussian(sigma, math.ceil(6 * sigma)).map(lambda y: y + count)
+
+
+def chosen(epsilon: Fraction, truth: bool) -> Law:
+    low, high = power_of_e(epsilon)
+    up = low * ONE // (high + ONE), -(-high * ONE // (low + ONE))
+    down = ONE - up[1], ONE - up[0]
+    return Law({True: up if truth else down, False: down if truth else up}, 0)
+
+
+NEVER = Law({None: (ONE, ONE)}, 0)
+
+
+def released(scale: tuple[int, int], steps: int, threshold: int, is_new: bool) -> Law:
+    """Of a cell of so many steps, what is released of it.
+
+    Where only the unit has the cell, any number that is released tells all, so all are one.
+    """
+    law = noisy(steps, scale)
+    if is_new:
+        return law.map(lambda y: "seen" if y >= threshold else None)  # type: ignore[operator]
+    return law.map(lambda y: y if y >= threshold else None)  # type: ignore[operator]
+
+
+def of_release(
+    cells: Sequence[tuple[int, int]], changed: Sensitivity, lower: int = 0, extra: bool = False
+) -> tuple[Fraction, Fraction]:
+    """The delta at EPSILON of a choice, an open histogram and a count, enclosed.
+
+    Args:
+        cells: Cases of the unit and of others in each cell of the histogram.
+        changed: What a unit is taken to change of the histogram.
+        lower: How much lower than it should be the threshold is.
+        extra: Whether another count with that noise is released, which nobody pays.
+    """
+    needs = (
+        Choice("choice", Fraction(1, 50)),
+        Sums("histogram", HALF, changed, is_open=True),
+        Sums("count", HALF, COUNTS, STEPS, is_any_clip=True),
+    )
+    own = budget_of(EPSILON, DELTA, needs).means
+    histogram, count = own["histogram"], own["count"].noise(COUNTS, STEPS)
+    scale, least = histogram.noise(changed).scale, histogram.threshold(changed) - lower
+    laws = []
+    for with_unit in (1, 0):
+        made = chosen(own["choice"].epsilon, bool(with_unit))
+        made = made.times(noisy(STEPS * with_unit, count.scale))
+        if extra:
+            made = made.times(noisy(STEPS * with_unit, count.scale))
+        for unit, others in cells:
+            is_there = others or with_unit
+            steps = STEPS * (others + unit * with_unit)
+            law = released(scale, steps, least, not others) if is_there else NEVER
+            made = made.times(law)
+        laws.append(made)
+    return delta_between(laws[0], laws[1], EPSILON)
+
+
+@pytest.mark.usefixtures("coarse")
+@pytest.mark.parametrize(
+    ("cells", "max_units"),
+    [(((1, 0),), 1), (((1, 1),), 1), (((1, 5),), 1), (((2, 0),), 2), (((1, 0), (1, 0)), 2)],
+)
+def test_a_release_of_a_choice_a_histogram_and_a_count_keeps_the_claim(
+    cells: tuple[tuple[int, int], ...], max_units: int
+) -> None:
+    assert of_release(cells, of_one_cell(max_units))[1] <= DELTA
+
+
+@pytest.mark.usefixtures("coarse")
+def test_a_unit_whose_cells_are_all_known_uses_most_of_the_claim() -> None:
+    """The rest of delta is for the lattice, which is as coarse as this: a count of 4 steps."""
+    assert of_release([(1, 5)], CASE)[0] > DELTA / 2
+
+
+@pytest.mark.usefixtures("coarse")
+def test_a_release_that_breaks_the_budget_is_caught() -> None:
+    """Controls: a threshold lower by a case, two cases instead of one, a count nobody pays."""
+    assert of_release([(1, 0)], CASE, lower=3 * STEPS)[0] > DELTA
+    assert of_release([(2, 0)], CASE)[0] > DELTA
+    assert of_release([(2, 5)], CASE)[0] > DELTA
+    assert of_release([(1, 0)], CASE, extra=True)[0] > DELTA

@@ -1,0 +1,72 @@
+"""Weights that agree with noisy counts: against a general solver, and what they must keep."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.optimize import minimize
+
+from tracecloak.anonymizers.variants.reweight import agreeing_weights
+
+
+def cost(
+    weights: np.ndarray,
+    rows: np.ndarray,
+    measured: np.ndarray,
+    deviations: np.ndarray,
+    prior: np.ndarray,
+    n_cases: float,
+) -> float:
+    rest = (n_cases * (weights @ rows) - measured) / deviations
+    distance = (weights * np.log(weights / prior)).sum()
+    return float(0.1 * n_cases * distance + (rest**2).sum() / 2)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_it_finds_what_a_solver_of_the_primal_finds(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    n, m, n_cases = 6, 4, 100.0
+    rows = generator.integers(0, 3, (n, m)).astype(float)
+    prior = generator.dirichlet(np.ones(n))
+    measured = n_cases * (generator.dirichlet(np.ones(n)) @ rows)
+    given = rows, measured, generator.uniform(3, 20, m), prior, n_cases
+    found = agreeing_weights(sparse.csr_matrix(rows), *given[1:])
+    assert found.sum() == pytest.approx(1) and (found > 0).all()
+
+    def of_logs(logs: np.ndarray) -> float:
+        weights = np.exp(logs - logs.max())
+        return cost(weights / weights.sum(), *given)
+
+    other = minimize(of_logs, np.log(prior), method="Nelder-Mead", options={"maxiter": 20_000})
+    assert cost(found, *given) <= other.fun + 1e-3
+    for _ in range(50):  # and nowhere nearby is better
+        nearby = found * np.exp(generator.normal(0, 0.05, n))
+        assert cost(nearby / nearby.sum(), *given) >= cost(found, *given) - 1e-6
+
+
+def test_exact_counts_decide_and_what_they_leave_open_stays_as_it_was() -> None:
+    rows = sparse.csr_matrix([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    prior = np.array([0.1, 0.3, 0.6])
+    found = agreeing_weights(rows, np.array([800.0, 200.0]), np.full(2, 1e-3), prior, 1000.0)
+    assert found == pytest.approx([0.2, 0.6, 0.2], abs=1e-3)
+
+
+def test_counts_of_nothing_but_noise_change_nothing() -> None:
+    rows = sparse.csr_matrix(np.eye(3))
+    prior = np.array([0.2, 0.3, 0.5])
+    found = agreeing_weights(rows, np.array([900.0, 0.0, 100.0]), np.full(3, 1e9), prior, 1000.0)
+    assert found == pytest.approx(prior)
+
+
+def test_the_order_of_proposals_and_cells_does_not_matter() -> None:
+    generator = np.random.default_rng(3)
+    rows = generator.integers(0, 2, (20, 9)).astype(float)
+    measured, deviations = generator.uniform(0, 200, 9), generator.uniform(5, 30, 9)
+    prior = generator.dirichlet(np.ones(20))
+    one = agreeing_weights(sparse.csr_matrix(rows), measured, deviations, prior, 300.0)
+    i, j = generator.permutation(20), generator.permutation(9)
+    other = agreeing_weights(
+        sparse.csr_matrix(rows[i][:, j]), measured[j], deviations[j], prior[i], 300.0
+    )
+    assert other == pytest.approx(one[i], rel=1e-3, abs=1e-6)
