@@ -184,7 +184,7 @@ class _Measured:
         seen_noise: Of these counts.
         cells: Of the chain.
         clip_units: Of the chain, in lattice steps.
-        chain: float64[n_possible], noisy sums of the chain, in occurrences.
+        chain: int64[n_possible], noisy sums of the chain, in lattice steps of its noise.
         chain_noise: Of these sums.
         marginals: Cells of the partitions.
         exact: int64[size], cases in each of these cells, exactly.
