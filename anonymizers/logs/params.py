@@ -139,8 +139,8 @@ class PrivateLogParams(ListedParams):
     """Weights of the parts, as a flag also variants=0.5,starts=0.2. By default variants 0.35,
     durations (between events) 0.35, spans (of whole cases) 0.15, starts 0.15, sizes 0.02,
     attributes (all together) 0.2, and where they are bought, granularity 0.02 and vocabulary 0.15.
-    With delta 0 they divide epsilon, else a Gaussian budget. A bought length takes 0.02 of epsilon,
-    and a bought range of time 0.05."""
+    With delta 0 they divide epsilon, else a Gaussian budget. A bought length has 0.03 of that, too,
+    and a bought range of time takes 0.05 of epsilon."""
 
     @pydantic.field_validator("first_date", "last_date", mode="before")
     @classmethod

@@ -110,6 +110,7 @@ class PrivateLog(contract.Anonymizer):
             "max_trace_length": 3,
             "max_cases_per_individual": 2,
             "n_duration_bins": 4,
+            "granularity": "second",
             "attributes": {"case:age": {"bounds": [0, 100], "n_bins": 2, "whole": True}},
         },
         {"epsilon": "2", "vocabulary": ("A", "B"), "max_trace_length": 4, "products": "variants"},

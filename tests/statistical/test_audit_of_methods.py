@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from scipy import stats
 from tests.support import broken_methods
 from tests.support.keys import release_key
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.accounting.calibration import discrete_gaussian_delta
 from tracecloak.anonymizers.amun.guessing_advantage import (
     epsilon_of_counts,
     epsilon_of_oversampling,
@@ -83,6 +81,7 @@ RIGOROUS_EXAMPLES: dict[str, tuple[int, ...]] = {
     "amun-rigorous": (0, 1),
     "auto-variants": (0, 1, 2),
     "hybrid-log": (0, 1, 2),
+    "joint-variants": (0, 1, 2),
     "laplace-dfg": (4,),
     "laplace-levels": (0, 1, 2),
     "laplace-variants": (2, 3),
@@ -117,7 +116,7 @@ def test_the_rigorous_examples_are_all_there_are() -> None:
 TELLING = ("more of it", "repeats one activity", "of a variant of its own")
 # Their releases take 10 to 30 ms; parts of them are audited below, with noise that must be found.
 SLOW_RELEASES = (
-    *("amun-rigorous", "auto-variants", "hybrid-log"),
+    *("amun-rigorous", "auto-variants", "hybrid-log", "joint-variants"),
     *("pripel-rigorous", "private-log", "process-tree"),
 )
 
@@ -222,31 +221,29 @@ def smallest_epsilon(ratio: float, delta: float, choice: float = 0.0) -> float:
 def test_the_gaussian_sums_of_private_dfg_use_up_their_epsilon(k: int) -> None:
     """By the exact law, as no number of releases shows what happens once in a million."""
     params = PrivateDfg.Params(**PrivateDfg.examples[k])
-    clip = params.public_clip_units or UNITS
     epsilon, delta = params.budget
-    means = params.spending.means
-    choice = means["clip"].epsilon if params.buys_clip else Fraction(0)
-    assert params.buys_clip == (k == 3) and choice == (Fraction(18, 100) if k == 3 else 0)
-    noise = params.noise(clip)
-    sensitivity = clip * params.max_units
+    [spend] = PrivateDfg().spends(params)
+    assert not spend.choices and not any(block.delta for block in spend.blocks)
+    assert [block.what for block in spend.blocks] == [
+        *["edges clip"] * (k == 3), "edges", "edges beyond"
+    ]  # fmt: skip
 
-    def exact(scale: float, changed: int = sensitivity) -> float:
-        return smallest_epsilon(changed / (scale * noise.width), float(delta), float(choice))
+    def exact(scale: float = 1, *changed: int) -> float:
+        """Where noise has so much of its scale, and the blocks change by so many times more."""
+        times = changed or [1] * len(spend.blocks)
+        squared = sum(
+            (n * float(block.sensitivity) / (scale * block.scale[0] / block.scale[1])) ** 2
+            for n, block in zip(times, spend.blocks, strict=True)
+        )
+        return smallest_epsilon(math.sqrt(squared), float(delta))
 
-    assert 0.999 * epsilon < exact(1) <= epsilon
+    assert 0.999 * epsilon < exact() <= epsilon
     # The controls: 85 % of the scale, and a sensitivity of one case where there are more.
     assert exact(0.85) > epsilon
-    assert exact(1, 2 * sensitivity) > epsilon
-    up = Fraction(1 / (1 + math.exp(-choice)))
-
-    def bound(at: Fraction) -> Fraction:
-        found = (
-            Fraction(discrete_gaussian_delta(noise.scale, sensitivity, at + sign * choice))
-            for sign in (-1, 1)
-        )
-        return sum((w * d for w, d in zip((up, 1 - up), found, strict=True)), Fraction(0))
-
-    assert bound(epsilon) <= delta < bound(epsilon * Fraction(9, 10))
+    for i in range(len(spend.blocks)):
+        times = [1] * len(spend.blocks)
+        times[i] = 2
+        assert exact(1, *times) > epsilon
 
 
 def test_a_case_of_the_pairs_reaches_the_clip() -> None:

@@ -260,6 +260,11 @@ def _value(name: str, value: Any) -> str:
     return _shortened(_printable(str(value)), _LONGEST_VALUE)
 
 
+def _protected_by(part: Mapping[str, Any]) -> str:
+    kind = _MECHANISMS.get(part["mechanism"], part["mechanism"])
+    return f"{kind}. {joint_sentence(part)}" if "blocks" in part else kind
+
+
 def _sum_of(spends: Sequence[Mapping[str, Any]], name: str) -> str:
     return decimal_text(sum((Fraction(part[name]) for part in spends), Fraction(0)))
 
@@ -299,11 +304,7 @@ def publishable_statement(manifest: ReleaseManifest) -> str:
             "not_covered": guarantee.not_covered,
             "promise": _Promise.of(guarantee),
             "priors": [f"{decimal_text(prior * 100)} %" for prior in _PRIORS],
-            "parts": [
-                {**part, "mechanism": _MECHANISMS.get(part["mechanism"], part["mechanism"])}
-                for part in manifest.spends
-            ],
-            "joint": [joint_sentence(part) for part in manifest.spends if "blocks" in part],
+            "parts": [{**part, "mechanism": _protected_by(part)} for part in manifest.spends],
             "parts_sum": {name: _sum_of(manifest.spends, name) for name in ("epsilon", "delta")},
             "exact_noise": manifest.exact_noise,
             "has_clipped_sums": any(

@@ -169,6 +169,7 @@ def test_a_joint_part_is_written_exactly_with_its_blocks_and_choices() -> None:
             },
         ],
         "choices": [{"what": "clip", "epsilon": "0.02"}, {"what": "length", "epsilon": "0.01"}],
+        "instead": [],
     }
     assert "blocks" not in pure("1").to_json()
     assert joint_sentence(part.to_json()) == (

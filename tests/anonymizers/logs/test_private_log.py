@@ -29,7 +29,7 @@ from tracecloak.anonymizers.logs.params import (
     default_split,
 )
 from tracecloak.anonymizers.logs.private_log import PrivateLog
-from tracecloak.anonymizers.rigorous.budget import UNITS
+from tracecloak.anonymizers.rigorous.budget import UNITS, Instead
 from tracecloak.pipelines.measure.utility import case_duration_distance_days, hour_of_week_distance
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.local_time import DAY_US, HOUR_US
@@ -149,15 +149,20 @@ def test_the_parts_of_any_configuration_add_up_to_epsilon_and_delta(
     assert total(spends) == (Fraction(epsilon), Fraction(delta))
     for spend in spends:
         json.dumps(spend.to_json())  # or it is no finite decimal
-    means = budget.means.values()
+    # What may not be done in place of others has nothing.
+    instead = {need.name for need in budget.needs if isinstance(need, Instead)}
+    done = {n: own for n, own in budget.means.items() if n not in instead or own.epsilon}
+    means = done.values()
     assert all((own.epsilon > 0) != (own.share > 0) for own in means)
     of_log = {own.deviation for own in means if own.share}
     if of_log:
         assert of_log == {budget.deviation} and sum(own.share for own in means) == 1
         [joint] = spends
         if joint.mechanism == "joint":
-            found = {*(name for name, _ in joint.choices), *(block.what for block in joint.blocks)}
-            assert found == set(budget.means)
+            found = {name for name, _ in (*joint.choices, *joint.instead)}
+            assert found | {block.what for block in joint.blocks} == set(done)
+            pure = sum(epsilon for _, epsilon in joint.instead)
+            assert not pure or pure + sum(e for _, e in joint.choices) == Fraction(epsilon)
             # The proof is of this sum, whatever one unit changes.
             lost = sum(block.squared_loss for block in joint.blocks)
             assert lost * budget.deviation**2 <= 1 + Fraction(1, 10**6)
