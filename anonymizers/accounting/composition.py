@@ -92,6 +92,31 @@ class Block:
 
 
 @dataclass(frozen=True)
+class Way:
+    """Something that may be done in place of all blocks of a joint mechanism.
+
+    Attributes:
+        what: What it is.
+        parts: What it consists of, by name and epsilon: each pure but for `delta`.
+        delta: Of a threshold over cells that nobody declared; 0 without one.
+    """
+
+    what: str
+    parts: tuple[tuple[str, Fraction], ...]
+    delta: Fraction = Fraction(0)
+
+    @property
+    def epsilon(self) -> Fraction:
+        """Of all parts together."""
+        return sum((epsilon for _, epsilon in self.parts), Fraction(0))
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the fields as JSON values, every number exactly, as text."""
+        parts = [{"what": what, "epsilon": decimal_text(epsilon)} for what, epsilon in self.parts]
+        return {"what": self.what, "parts": parts, "delta": decimal_text(self.delta)}
+
+
+@dataclass(frozen=True)
 class Spend:
     """What one part of a release costs.
 
@@ -109,8 +134,8 @@ class Spend:
         sensitivity: In the units of the scale; for noise on counts only.
         blocks: Of `joint` only: what has Gaussian noise.
         choices: Of `joint` only: what is pure, by name and epsilon.
-        instead: Of `joint` only: what is pure and may be done in place of all blocks, by name and
-            epsilon; with the choices, within the epsilon of the part.
+        instead: Of `joint` only: what may be done in place of all blocks. Each is, with the
+            choices, within the epsilon of the part; their deltas are what the blocks leave of its.
     """
 
     what: str
@@ -121,7 +146,7 @@ class Spend:
     sensitivity: int | Fraction | None = None
     blocks: tuple[Block, ...] = ()
     choices: tuple[tuple[str, Fraction], ...] = ()
-    instead: tuple[tuple[str, Fraction], ...] = ()
+    instead: tuple[Way, ...] = ()
 
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)
@@ -133,6 +158,10 @@ class Spend:
             raise UsageError(f"{self.what}: a joint mechanism has blocks, and no other has")
         if (self.choices or self.instead) and self.mechanism != "joint":
             raise UsageError(f"{self.what}: choices are for a joint mechanism")
+        left = self.epsilon - sum((epsilon for _, epsilon in self.choices), Fraction(0))
+        for way in self.instead:
+            if way.epsilon > left:
+                raise UsageError(f"{way.what} has more epsilon than the choices leave")
         if self.mechanism not in ("discrete_laplace", "discrete_gaussian"):
             if self.scale is not None or self.sensitivity is not None:
                 raise UsageError(f"{self.what}: scale and sensitivity are for noise on counts only")
@@ -172,9 +201,7 @@ class Spend:
             "choices": [
                 {"what": what, "epsilon": decimal_text(epsilon)} for what, epsilon in self.choices
             ],
-            "instead": [
-                {"what": what, "epsilon": decimal_text(epsilon)} for what, epsilon in self.instead
-            ],
+            "instead": [way.to_json() for way in self.instead],
         }
 
 
@@ -189,9 +216,13 @@ def joint_sentence(part: Mapping[str, Any]) -> str:
     if part["choices"]:
         chosen = [f"{choice['what']} {choice['epsilon']}" for choice in part["choices"]]
         sentence += f" Chosen, or private by itself, with epsilon: {', '.join(chosen)}."
-    if part["instead"]:
-        others = [f"{other['what']} {other['epsilon']}" for other in part["instead"]]
-        sentence += f" Or in place of all these, if that was chosen: {', '.join(others)}."
+    for way in part["instead"]:
+        others = [f"{other['what']} {other['epsilon']}" for other in way["parts"]]
+        passing = f", and delta {way['delta']} for the threshold" * (way["delta"] != "0")
+        sentence += (
+            f" Or in place of all these, if that was chosen, {way['what']}, with epsilon: "
+            f"{', '.join(others)}{passing}."
+        )
     return sentence
 
 

@@ -19,7 +19,7 @@ from tracecloak.anonymizers.accounting.calibration import (
     laplace_scale,
     stability_threshold,
 )
-from tracecloak.anonymizers.accounting.composition import Block, Spend, decimal_text
+from tracecloak.anonymizers.accounting.composition import Block, Spend, Way, decimal_text
 from tracecloak.anonymizers.accounting.joint import (
     Unseen,
     block_scale,
@@ -104,24 +104,30 @@ class Sums:
 
 @dataclass(frozen=True)
 class Instead:
-    """Something that is epsilon-DP by itself, done in place of all sums where a choice says so.
+    """A part of what may be done in place of all sums where a choice says so.
 
-    It has what the choices leave of epsilon, and no delta: whatever a choice lost, what is left of
-    epsilon covers it. So sums with a joint budget and this in their place are each within epsilon
-    and delta of the release, and so is one of both. Where something else gets noise, too, it may
-    not be done.
+    It has what the choices leave of epsilon: whatever a choice lost, what is left covers it. Of
+    delta it has a share of its own, which the sums do without. Let M be the release that always
+    does the sums, of (epsilon, delta_1), and N the one that always does this, of (epsilon,
+    delta_2). What is done follows from the choice, which both make first: so any event is one of M
+    and one of N, and the release that does one or the other is (epsilon, delta_1 + delta_2)-DP.
+    Where something else gets noise, too, it may not be done.
 
     Attributes:
         name: As in the plan and the manifest.
-        share: Of that epsilon; those of one release add up to 1.
+        way: What it is a part of, with others of that way.
+        share: Of that epsilon; those of one way add up to 1.
         of: The names of the sums.
         largest: See `Pure`.
+        delta_share: Of the delta of the release: of cells that nobody declared.
     """
 
     name: str
+    way: str
     share: Fraction
     of: tuple[str, ...]
     largest: Sensitivity | None = None
+    delta_share: Fraction = Fraction(0)
 
 
 Need = Choice | Pure | Sums | Instead
@@ -275,12 +281,10 @@ class Budget:
         )
 
     def _joint(self) -> Spend:
-        blocks, choices, instead = [], [], []
+        blocks, choices = [], []
         for need in self.needs:
             own = self.means[need.name]
             if isinstance(need, Instead):
-                if own.epsilon:
-                    instead.append((need.name, own.epsilon))
                 continue
             if not isinstance(need, Sums):
                 choices.append((need.name, own.epsilon))
@@ -301,7 +305,21 @@ class Budget:
             *("all", "joint", self.epsilon, self.delta),
             blocks=tuple(blocks),
             choices=tuple(choices),
-            instead=tuple(instead),
+            instead=self._ways(),
+        )
+
+    def _ways(self) -> tuple[Way, ...]:
+        parts: dict[str, list[Instead]] = {}
+        for need in self.needs:
+            if isinstance(need, Instead) and self.means[need.name].epsilon:
+                parts.setdefault(need.way, []).append(need)
+        return tuple(
+            Way(
+                way,
+                tuple((need.name, self.means[need.name].epsilon) for need in needs),
+                sum((self.means[need.name].delta for need in needs), Fraction(0)),
+            )
+            for way, needs in parts.items()
         )
 
 
@@ -330,18 +348,20 @@ def budget_of(epsilon: Fraction, delta: Fraction, needs: tuple[Need, ...]) -> Bu
     Raises:
         UsageError: Cells that nobody declared need a delta, or noise so wide cannot be drawn.
     """
-    instead = [need for need in needs if isinstance(need, Instead)]
     done = tuple(need for need in needs if not isinstance(need, Instead))
-    found = _divided(epsilon, delta, done)
     left = 1 - sum((need.share for need in done if isinstance(need, Choice)), Fraction(0))
     spent = {need.name for need in done if not isinstance(need, Choice)}
+    instead = [need for need in needs if isinstance(need, Instead)]
+    is_joint = delta > 0 and _is_joint_only(done)
+    may_be = [need for need in instead if is_joint and spent <= set(need.of)]
+    passing = {need.name: delta * need.delta_share for need in may_be}
+    found = _divided(epsilon, delta - sum(passing.values(), Fraction(0)), done)
     means = {
-        need.name: Allowance(epsilon * left * need.share * (spent <= set(need.of)))
-        for need in instead
-        if found.deviation is not None
+        need.name: Allowance(epsilon * left * need.share, passing[need.name]) for need in may_be
     }
     nothing = {need.name: Allowance(Fraction(0)) for need in instead}
-    return replace(found, needs=needs, means={**found.means, **nothing, **means})
+    means = {**found.means, **nothing, **means}
+    return replace(found, delta=delta, needs=needs, means=means)
 
 
 def _divided(epsilon: Fraction, delta: Fraction, needs: tuple[_Done, ...]) -> Budget:
@@ -351,14 +371,18 @@ def _divided(epsilon: Fraction, delta: Fraction, needs: tuple[_Done, ...]) -> Bu
     linear = _linear(epsilon, delta, needs)
     if not sums or delta == 0:
         return linear
-    needs_joint = any(need.is_any_clip or need.is_l2 for need in sums)
     try:
         joint = _joint(epsilon, delta, needs)
     except UsageError:  # epsilon is too small for it, and Laplace noise may be drawn all the same
-        if needs_joint:
+        if _is_joint_only(needs):
             raise
         return linear
-    return joint if needs_joint or _error(joint) <= _error(linear) else linear
+    return joint if _is_joint_only(needs) or _error(joint) <= _error(linear) else linear
+
+
+def _is_joint_only(needs: Sequence[_Done]) -> bool:
+    """Whether there are sums that Laplace noise cannot be for."""
+    return any(isinstance(need, Sums) and (need.is_any_clip or need.is_l2) for need in needs)
 
 
 def _linear(epsilon: Fraction, delta: Fraction, needs: Sequence[_Done]) -> Budget:

@@ -1,43 +1,80 @@
-"""`auto-variants`: what `joint-variants` does, or a PrivTree where a log is too small for it.
+"""`auto-variants`: `joint-variants`, a histogram or a PrivTree, by which is likely to err least.
 
-Variants that a histogram would not show are made up by `joint-variants` from a noisy chain. Where
-they have so few cases that the arcs of these cases are lost in the chain's noise, what is made up
-would be noise. Then all of epsilon is better spent on a tree of prefixes, which stops where cases
-get few. A fiftieth of epsilon is for the number of these cases; what is compared with it are public
-numbers and the noise that is known beforehand:
+Three hundredths of epsilon are for two numbers: about how many cases are of variants that a
+histogram would show for sure, and about how many are not. What is compared with them is public, or
+noise that is known beforehand:
 
-A case of l events has l + 1 directly-follows pairs, which the chain counts twice over, so its norm
-is about sqrt(2 (l + 1)), and the noise on each pair has a deviation of that times what a norm of 1
-needs. Processes have about three pairs for each activity that are not rare, so U cases of n
-activities have each of these about U (l + 1) / 3n times. The tree is taken if that is less than two
-deviations. For l half of the length is taken at which cases are cut.
+1. Cases that a histogram would not show are made up by `joint-variants` from a noisy chain. A case
+   of l events has l + 1 directly-follows pairs, which the chain counts twice over, so its norm is
+   about sqrt(2 (l + 1)), and the noise on each pair has a deviation of that times what a norm of 1
+   needs. Processes have about three pairs for each activity that are not rare, so U cases of n
+   activities have each of these about U (l + 1) / 3n times. By how many deviations that stands out
+   is how much better these cases come out than noise; the cases that would have been shown anyway
+   come out worse, as they share the budget. So `joint-variants` does it where the share of the
+   unseen cases, times these deviations, is 1 or more. For l half of the length is taken at which
+   cases are cut.
+2. Elsewhere a histogram does it, with Laplace noise. Three quarters of the cases that it misses are
+   walks of the chain of what it published (`anonymizers.variants.completed_variants`).
+3. Where the numbers are not clear of their own noise, or where a histogram would miss half of the
+   cases or more, which a chain could not show either, a tree of prefixes does it: it stops where
+   cases get few, and shows how these began.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
 
-from tracecloak.anonymizers.accounting.calibration import laplace_scale, stability_threshold
+from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.budget import Choice, Instead, Means, Need, Pure, Sums
 from tracecloak.anonymizers.rigorous.params import drawable
+from tracecloak.anonymizers.variants.completed_variants import completed
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.joint_variants import REPEATED, JointVariants
 from tracecloak.anonymizers.variants.privtree import PrivTree
+from tracecloak.anonymizers.variants.stable_variants import released, stable_variants
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
-_CHOICE = Fraction(2, 100)
-# Pairs of an activity that are not rare, and deviations that their counts must exceed.
+_CHOICE = Fraction(3, 100)
+# Of delta, what is for the histogram's threshold: a quarter costs the noise of `joint-variants` 1 %
+# at 1e-6, and the threshold 10 %.
+_OF_DELTA = Fraction(1, 4)
+# Pairs of an activity that are not rare.
 _PAIRS_OF_NAME = 3
-_CLEAR = 2.0
+# Share of the cases from which on what is seen says too little of what is not.
+_MANY_UNSEEN = 0.5
+# Scales of the noise that a number must exceed to be more than none: it does so by chance in one
+# of fifteen.
+_CLEAR = 2
+
+
+@dataclass(frozen=True)
+class SeenAndUnseen:
+    """About how many cases are of variants that a histogram would be sure to show, or not.
+
+    Attributes:
+        n_seen: Sum over the variants of max(0, count - threshold + 1).
+        n_unseen: All others. One case more adds 1 to one of the two, so both together change by
+            no more than a count does, which the numbers of cases above and below do not.
+    """
+
+    n_seen: int
+    n_unseen: int
+
+    @classmethod
+    def of(cls, counted: VariantHistogram, threshold: int) -> SeenAndUnseen:
+        """Counts exactly."""
+        seen = int(np.maximum(counted.counts - (threshold - 1), 0).sum())
+        return cls(seen, counted.n_cases - seen)
 
 
 class AutoVariants(JointVariants):
@@ -47,10 +84,11 @@ class AutoVariants(JointVariants):
     """
 
     name: ClassVar[str] = "auto-variants"
-    summary: ClassVar[str] = "cases that agree with noisy counts, or of a noisy tree of prefixes"
+    summary: ClassVar[str] = "joint-variants, or a histogram or tree where that is likely better"
     reality: ClassVar[str] = (
-        f"{JointVariants.reality} Or all of it is done by a PrivTree with what the choice between "
-        "them leaves of epsilon; that choice is made by a number with exact Laplace noise."
+        f"{JointVariants.reality} Or all of it is done by a PrivTree, or by a histogram of "
+        "variants with a threshold, with what the choice between them leaves of epsilon; that "
+        "choice is made by two numbers with exact Laplace noise."
     )
 
     def __init__(self) -> None:
@@ -58,23 +96,35 @@ class AutoVariants(JointVariants):
         self._tree = PrivTree()
 
     def needs(self, max_units: int, max_length: int | None) -> tuple[Need, ...]:
-        """Returns what `joint-variants` needs, what the choice, and what the tree in its place."""
+        """Returns what `joint-variants` needs, what the choice, and what is done in its place."""
         joint = super().needs(max_units, max_length)
         names = tuple(need.name for need in joint if isinstance(need, Sums))
         tree = (
-            Instead(f"{self.name}/{need.name}", need.share, names, need.largest)
+            Instead(f"{self.name}/{need.name}", "privtree", need.share, names, need.largest)
             for need in self._tree.needs(max_units, max_length)
             if isinstance(need, Pure)
         )
-        return (Choice(f"{self.name} choice", _CHOICE), *joint, *tree)
+        cases = Instead(
+            *(f"{self.name}/histogram", "variant-histogram", Fraction(1), names),
+            delta_share=_OF_DELTA,
+        )
+        return (Choice(self._choice, _CHOICE), *joint, *tree, cases)
+
+    @property
+    def _choice(self) -> str:
+        return f"{self.name} choice"
 
     def explain(self, means: Means, max_units: int) -> str:
         """Returns what it does."""
         joint = super().explain(means, max_units)
-        if not self._has_tree(means):
+        if not self._has_others(means):
             return joint
+        histogram = means[f"{self.name}/histogram"]
+        least = histogram.threshold(of_one_cell(max_units))
         return (
-            f"{joint}; or, where too few cases are of variants that would not be seen, "
+            f"{joint}; or, where few cases are of variants that would not be seen, releases "
+            f"variants of at least {least:,} noisy cases, with Laplace noise, and makes up three "
+            "quarters of the others from these; or, where they are most and too few for a chain, "
             f"{self._tree.explain(self._of_tree(means), max_units)}"
         )
 
@@ -82,40 +132,51 @@ class AutoVariants(JointVariants):
         self, counted: VariantHistogram, domain: Domain, means: Means, randomness: Randomness
     ) -> ReleasedVariants:
         """Returns the variants of the way that was chosen."""
-        if self._has_tree(means) and not self._is_clear(counted, domain, means, randomness):
+        if not self._has_others(means):
+            return super().answer(counted, domain, means, randomness)
+        own = means[f"{self.name}/histogram"]
+        threshold = own.threshold(of_one_cell(domain.max_units))
+        about, scale = self._about(counted, threshold, domain, means, randomness)
+        n_cases, unseen, least = about.n_seen + about.n_unseen, about.n_unseen, _CLEAR * scale
+        is_clear = n_cases > math.sqrt(2) * least  # it has the noise of both
+        if is_clear and unseen * self._deviations(unseen, domain, means) >= n_cases:
+            return super().answer(counted, domain, means, randomness)
+        # Of a variant that is seen, the cases below the threshold counted as unseen.
+        of_seen = (threshold - 1) * (about.n_seen > least)
+        if not is_clear or unseen - of_seen >= _MANY_UNSEEN * n_cases:
             return self._tree.answer(counted, domain, self._of_tree(means), randomness)
-        return super().answer(counted, domain, means, randomness)
+        prefix = f"{self.name}/histogram"
+        seen = stable_variants(counted, own, domain.max_units, randomness, prefix)
+        missing = n_cases - seen.n_cases
+        both = completed(seen, threshold, missing, domain, randomness, prefix)
+        return released(both, domain.vocabulary)
 
     def _of_tree(self, means: Means) -> Means:
-        begin = f"{self.name}/"
-        return {
-            name.removeprefix(begin): own for name, own in means.items() if name.startswith(begin)
-        }
+        names = (need.name for need in self._tree.needs(1, None))
+        return {name: means[f"{self.name}/{name}"] for name in names}
 
-    def _has_tree(self, means: Means) -> bool:
-        return all(own.epsilon for own in self._of_tree(means).values())
+    def _has_others(self, means: Means) -> bool:
+        return bool(means[f"{self.name}/histogram"].epsilon)
 
-    def _is_clear(
-        self, counted: VariantHistogram, domain: Domain, means: Means, randomness: Randomness
-    ) -> bool:
-        """Whether the arcs of the cases that a histogram would not show stand out of the noise."""
-        own, units = means[self.name], domain.max_units
-        epsilon = sum((tree.epsilon for tree in self._of_tree(means).values()), Fraction(0))
-        least = stability_threshold(epsilon, own.delta, units)
-        scale = drawable(laplace_scale(means[f"{self.name} choice"].epsilon, of_one_cell(units)))
-        cell = cell_numbers(np.zeros(1, np.int64))
-        stream = CellStream(randomness, f"{self.name}/choice", cell)
-        n_unseen = unseen_cases(counted, least) + int(draw_laplace(stream, *scale)[0])
+    def _about(
+        self,
+        counted: VariantHistogram,
+        threshold: int,
+        domain: Domain,
+        means: Means,
+        randomness: Randomness,
+    ) -> tuple[SeenAndUnseen, float]:
+        """The two numbers with noise, and its scale."""
+        scale = laplace_scale(means[self._choice].epsilon, of_one_cell(domain.max_units))
+        stream = CellStream(randomness, f"{self.name}/choice", cell_numbers(np.arange(2)))
+        exact = SeenAndUnseen.of(counted, threshold)
+        noise = draw_laplace(stream, *drawable(scale))
+        noisy = SeenAndUnseen(exact.n_seen + int(noise[0]), exact.n_unseen + int(noise[1]))
+        return noisy, float(Fraction(*drawable(scale)))
+
+    def _deviations(self, n_unseen: int, domain: Domain, means: Means) -> float:
+        """By how many of the chain's the arcs of so many cases stand out; see the module."""
         n_steps = domain.max_length / 2 + 1
         occurrences = n_unseen * n_steps / (_PAIRS_OF_NAME * len(domain.vocabulary))
-        width = own.part(REPEATED.chain).relative_width * units * math.sqrt(2 * n_steps)
-        return occurrences >= _CLEAR * width
-
-
-def unseen_cases(counted: VariantHistogram, threshold: int) -> int:
-    """Returns the number of cases less sum of max(0, count - threshold + 1) over the variants.
-
-    One case more adds 1, or nothing where its variant is above the threshold: a number of
-    sensitivity 1, which that of the cases below the threshold is not.
-    """
-    return counted.n_cases - int(np.maximum(counted.counts - (threshold - 1), 0).sum())
+        chain = means[self.name].part(REPEATED.chain)
+        return occurrences / (chain.relative_width * domain.max_units * math.sqrt(2 * n_steps))

@@ -47,7 +47,7 @@ from tracecloak.anonymizers.rigorous.clip_by_rank import (
 from tracecloak.anonymizers.rigorous.clips import norm_grid, ranks_need
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.markov import largest_sums, lattice_units, sums_sensitivity
-from tracecloak.anonymizers.variants.markov_chain import chain_of, draw_walks
+from tracecloak.anonymizers.variants.markov_chain import KnownEnds, chain_of, draw_walks
 from tracecloak.anonymizers.variants.stable_variants import released, stable_variants
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.arrays.sequences import encode_sequences
@@ -67,6 +67,9 @@ _WALKS = 1 << 17
 _EVENTS = 1 << 21
 # What noise counts for beside what clipping takes, in the clip's rank.
 _RANK_WEIGHT = 1.5
+# So many times the noise of a partition, that of the chain hides how cases begin and end. Where it
+# is less, both together say more of it than the larger of the two.
+_LOST = 4
 # Of the deviation of the number of cases: what variants that were not seen have at least, before
 # anything is fitted.
 _LEAST_UNSEEN = 0.5
@@ -261,7 +264,8 @@ class _Measured:
         """Returns distinct variants, those seen first, and how many cases each has beforehand."""
         made = [self.seen.sequences]
         prior = [self.seen.counts.astype(np.float64)]
-        chain = chain_of(self.chain, self.cells, self.chain_noise)
+        known = self._ends(randomness, name)
+        chain = chain_of(self.chain, self.cells, self.chain_noise, known)
         if chain is not None:
             names = domain.vocabulary.names
             walks = draw_walks(chain, _WALKS, names, randomness, f"{name}/walk")
@@ -277,6 +281,30 @@ class _Measured:
             prior.append(drawn * (rest / max(drawn.sum(), 1.0)))
         sequences = pa.concat_arrays(made)
         return VariantHistogram(sequences, np.ones(len(sequences), np.int64)), np.concatenate(prior)
+
+    def _ends(self, randomness: Randomness, name: str) -> KnownEnds | None:
+        """What the partitions by the first and the last two activities say of arcs, if needed."""
+        n, units = self.marginals.n_names, self.chain_noise.units
+        width = self.chain_noise.width / units
+        if width < _LOST * self.marginals_noise.width / self.marginals_noise.units:
+            return None
+        clear = self.marginals_noise.threshold(n * (n + 1))
+        first, last = (
+            np.where(noisy >= clear, noisy * (units / self.marginals_noise.units), 0.0)
+            for noisy in (
+                self._noisy(cells.ravel(), randomness, name).reshape(n, n + 1)
+                for cells in (self.marginals.first_cells, self.marginals.last_cells)
+            )
+        )
+        arcs = first.copy()
+        arcs[:, :n] = np.maximum(arcs[:, :n], last[:, :n].T)
+        arcs[:, n] = np.maximum(arcs[:, n], last.sum(axis=1))
+        return KnownEnds(first.sum(axis=1), arcs)
+
+    def _noisy(self, cells: np.ndarray, randomness: Randomness, name: str) -> np.ndarray:
+        """int64[n], noisy counts of cells of the partitions, in lattice steps."""
+        exact = self.exact[cells] * self.marginals_noise.units
+        return noisy_sums(exact, self.marginals_noise, f"{name}/marginals", cells, randomness)
 
     def compared(
         self, proposals: VariantHistogram, randomness: Randomness, name: str
@@ -295,9 +323,7 @@ class _Measured:
         clipped = clipped_counts(flows.counts, squares, self.clip_units, units)
         row, cell = self.marginals.entries(proposals)
         used, place = np.unique(cell, return_inverse=True)
-        exact = self.exact[used] * self.marginals_noise.units
-        purpose = f"{name}/marginals"
-        noisy = noisy_sums(exact, self.marginals_noise, purpose, used, randomness)
+        noisy = self._noisy(used, randomness, name)
         reached, column = np.unique(flows.keys, return_inverse=True)
         of_chain = self.chain[np.searchsorted(self.cells.possible, reached)]
         n_seen = self.seen.n_variants

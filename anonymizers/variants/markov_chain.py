@@ -44,7 +44,23 @@ class Chain:
     cells: FlowCells
 
 
-def chain_of(noisy: np.ndarray, cells: FlowCells, noise: SumNoise) -> Chain | None:
+@dataclass(frozen=True)
+class KnownEnds:
+    """How often arcs are taken at least, from what else is known of where cases begin and end.
+
+    Attributes:
+        starts: float64[n_names], cases that begin with each activity, in lattice steps of the sums;
+            0 where nothing is known.
+        arcs: float64[n_names, n_names+1], of whole cases, END as the last column.
+    """
+
+    starts: np.ndarray
+    arcs: np.ndarray
+
+
+def chain_of(
+    noisy: np.ndarray, cells: FlowCells, noise: SumNoise, known: KnownEnds | None = None
+) -> Chain | None:
     """Estimates the chain.
 
     Counts over whole cases give one chain for all positions: those below a threshold are left out,
@@ -58,6 +74,8 @@ def chain_of(noisy: np.ndarray, cells: FlowCells, noise: SumNoise) -> Chain | No
         noisy: int64[n_possible], sums with noise in lattice steps.
         cells: What they are sums of.
         noise: What was added to each.
+        known: Arcs that no noise may hide: where cases are long and repeat themselves, the arcs
+            that each of them has once are lost in the noise of those that it has a hundred times.
 
     Returns:
         None where no first activity has a positive sum.
@@ -68,6 +86,8 @@ def chain_of(noisy: np.ndarray, cells: FlowCells, noise: SumNoise) -> Chain | No
     sums = dense.reshape(cells.n_blocks, cells.side, cells.side)
     first, bins = sums[1, n, :n], sums[2:, :n]
     starts = np.where(first >= noise.threshold(n), first, 0)
+    if known is not None:
+        starts = np.maximum(starts, known.starts)
     if not starts.any():
         starts = np.maximum(first, 0)
     if not starts.any():
@@ -79,6 +99,8 @@ def chain_of(noisy: np.ndarray, cells: FlowCells, noise: SumNoise) -> Chain | No
         whole = (sums[0, :n] + whole / n_bins) / (1 + 1 / n_bins)
         shrink = math.sqrt(n_bins / (n_bins + 1))
     whole = np.where(whole >= noise.threshold(n * cells.side) * shrink, whole, 0)
+    if known is not None:
+        whole = np.maximum(whole, known.arcs)
     alive = _reach_end(whole)
     if not starts[alive[:n]].any():  # no walk would end: then every activity may
         alive[:] = True

@@ -63,13 +63,25 @@ class MarginalCells:
         n_pairs = self.n_names * (self.n_names + 1)
         return (self.max_length + 1) + (len(self._coarse) + 1) + 2 * n_pairs
 
+    @property
+    def first_cells(self) -> np.ndarray:
+        """int64[n_names, n_names+1], the cell of each first activity by the second; none last."""
+        n, side = self.n_names, self.n_names + 1
+        begin = (self.max_length + 1) + (len(self._coarse) + 1)
+        return begin + np.arange(n * side).reshape(n, side)
+
+    @property
+    def last_cells(self) -> np.ndarray:
+        """int64[n_names, n_names+1], that of each last activity by the one before; none last."""
+        return self.first_cells + self.n_names * (self.n_names + 1)
+
     def entries(self, variants: VariantHistogram) -> tuple[np.ndarray, np.ndarray]:
         """Returns int64[n] twice: variants, and the cells that each of their cases is in.
 
         Args:
             variants: Codes below `n_names`, of 1 to `max_length` events.
         """
-        n, side = self.n_names, self.n_names + 1
+        n = self.n_names
         begins, ends = variants.offsets[:-1], variants.offsets[1:]
         lengths, codes = ends - begins, variants.codes.astype(np.int64)
         own = np.arange(variants.n_variants)
@@ -77,13 +89,11 @@ class MarginalCells:
         is_long = lengths > 1
         second[is_long] = codes[begins[is_long] + 1]
         before_last[is_long] = codes[ends[is_long] - 2]
-        coarse = self.max_length + 1
-        first = coarse + len(self._coarse) + 1
         cells = [
             lengths,
-            coarse + np.searchsorted(self._coarse, lengths, side="right"),
-            first + codes[begins] * side + second,
-            first + n * side + codes[ends - 1] * side + before_last,
+            self.max_length + 1 + np.searchsorted(self._coarse, lengths, side="right"),
+            self.first_cells[codes[begins], second],
+            self.last_cells[codes[ends - 1], before_last],
         ]
         rows = np.repeat(own, lengths)
         found, counts = np.unique(rows * n + codes, return_counts=True)

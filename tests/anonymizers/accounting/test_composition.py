@@ -27,6 +27,7 @@ from tracecloak.anonymizers.accounting.calibration import (
 from tracecloak.anonymizers.accounting.composition import (
     Block,
     Spend,
+    Way,
     composed_epsilon,
     decimal_text,
     joint_sentence,
@@ -176,8 +177,33 @@ def test_a_joint_part_is_written_exactly_with_its_blocks_and_choices() -> None:
         "Standard deviations of the noise: edges 42.3, names 2.5 times the clip. Chosen, or "
         "private by itself, with epsilon: clip 0.02, length 0.01."
     )
-    alone = replace(part, blocks=(BLOCK,), choices=()).to_json()
-    assert joint_sentence(alone) == "Standard deviations of the noise: edges 42.3."
+    alone = replace(part, blocks=(BLOCK,), choices=())
+    assert joint_sentence(alone.to_json()) == "Standard deviations of the noise: edges 42.3."
+    tree = Way("tree", (("splits", exact("0.6")), ("leaves", exact("0.4"))))
+    histogram = Way("histogram", (("cases", exact("1")),), exact("5e-7"))
+    chosen_way = replace(alone, instead=(tree, histogram)).to_json()
+    assert chosen_way["instead"] == [
+        {
+            "what": "tree",
+            "parts": [
+                {"what": "splits", "epsilon": "0.6"},
+                {"what": "leaves", "epsilon": "0.4"},
+            ],
+            "delta": "0",
+        },
+        {
+            "what": "histogram",
+            "parts": [{"what": "cases", "epsilon": "1"}],
+            "delta": "0.0000005",
+        },
+    ]
+    assert joint_sentence(chosen_way) == (
+        "Standard deviations of the noise: edges 42.3. Or in place of all these, if that was "
+        "chosen, tree, with epsilon: splits 0.6, leaves 0.4. Or in place of all these, if that was "
+        "chosen, histogram, with epsilon: cases 1, and delta 0.0000005 for the threshold."
+    )
+    with pytest.raises(UsageError, match="tree has more epsilon than the choices leave"):
+        replace(alone, choices=chosen, instead=(tree,))
 
 
 @pytest.mark.parametrize(

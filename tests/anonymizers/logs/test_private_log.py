@@ -159,10 +159,11 @@ def test_the_parts_of_any_configuration_add_up_to_epsilon_and_delta(
         assert of_log == {budget.deviation} and sum(own.share for own in means) == 1
         [joint] = spends
         if joint.mechanism == "joint":
-            found = {name for name, _ in (*joint.choices, *joint.instead)}
+            ways = [part for way in joint.instead for part in way.parts]
+            found = {name for name, _ in (*joint.choices, *ways)}
             assert found | {block.what for block in joint.blocks} == set(done)
-            pure = sum(epsilon for _, epsilon in joint.instead)
-            assert not pure or pure + sum(e for _, e in joint.choices) == Fraction(epsilon)
+            chosen = sum(epsilon for _, epsilon in joint.choices)
+            assert all(way.epsilon + chosen == Fraction(epsilon) for way in joint.instead)
             # The proof is of this sum, whatever one unit changes.
             lost = sum(block.squared_loss for block in joint.blocks)
             assert lost * budget.deviation**2 <= 1 + Fraction(1, 10**6)

@@ -126,7 +126,7 @@ def disagreements(spends: tuple[Spend, ...], drawn: list[Drawn]) -> list[str]:
     chosen = [epsilon for s in spends for _, epsilon in s.choices]
     chosen += [s.epsilon for s in spends if s.mechanism == "pure"]
     wrong = []
-    instead = [epsilon for s in spends for _, epsilon in s.instead]
+    instead = [epsilon for s in spends for way in s.instead for _, epsilon in way.parts]
     if instead and all(draw.law == "discrete_laplace" for draw in drawn):
         # It was done in place of all blocks: its counts have noise of a case, or of some, by one.
         told, chosen = [], [*chosen, *instead]

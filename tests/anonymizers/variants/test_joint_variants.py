@@ -136,6 +136,23 @@ def test_what_no_variant_shows_is_seen_in_marginals_and_chain() -> None:
     assert once > 0.5 * n  # of a chain's own walks less than a tenth is such a case
 
 
+def test_cases_of_long_loops_begin_and_end_as_they_do() -> None:
+    """A hundred rounds drown the two arcs that a case has once; partitions know them."""
+    names = ("S", "W", "X", "E")
+    vocabulary = ActivityVocabulary.public(names)
+    log: dict[Variant, int] = {("S", *("W", "X") * n, "E"): 10 for n in range(40, 100)}
+    exact = histogram(log, vocabulary.names.to_pylist())
+    for number in range(3):
+        where = Domain(vocabulary, 210, 1)
+        made = answer_of(JOINT, exact, where, Fraction(1), DELTA, randomness(number))
+        found = variants_of(made)
+        n = found.total()
+        assert n == pytest.approx(600, abs=100)
+        assert sum(k for v, k in found.items() if v[0] == "S") > 0.9 * n
+        assert sum(k for v, k in found.items() if v[-1] == "E") > 0.6 * n
+        assert sum(len(v) * k for v, k in found.items()) / n == pytest.approx(140, rel=0.25)
+
+
 # --- what it costs --------------------------------------------------------------------------------
 
 

@@ -35,7 +35,7 @@ from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
 from tracecloak.anonymizers.variants import markov_chain
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.markov import MarkovVariants, MarkovVariantsPure, lattice_units
-from tracecloak.anonymizers.variants.markov_chain import Chain, chain_of, draw_walks
+from tracecloak.anonymizers.variants.markov_chain import Chain, KnownEnds, chain_of, draw_walks
 from tracecloak.anonymizers.variants.method import VariantLog
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
@@ -302,6 +302,23 @@ def test_activities_that_lead_nowhere_are_left_out() -> None:
     chain = chain_of(dense[cells.possible], cells, SumNoise((1, 10**6), 1, False))
     assert chain is not None
     assert (chain.steps[:, a, c] == 0).all()
+
+
+def test_arcs_that_noise_hides_are_taken_where_they_are_known_otherwise() -> None:
+    """Without them no walk would begin with C."""
+    cells = cells_of(domain())
+    sums = VariantFlows.of(counted({("A", "B"): 50, ("C", "A"): 5}), cells).whole_sums(cells)
+    noise = SumNoise((10, 1), 1, False)
+    hidden = chain_of(sums, cells, noise)
+    n = cells.n_names
+    starts, arcs = np.zeros(n), np.zeros((n, n + 1))
+    a, c = 0, 2
+    starts[c] = arcs[c, a] = arcs[a, n] = 5
+    shown = chain_of(sums, cells, noise, KnownEnds(starts, arcs))
+    assert hidden is not None and shown is not None
+    assert hidden.starts[c] == 0 and shown.starts[c] == pytest.approx(5 / 55)
+    assert shown.steps[0, c, a] == pytest.approx(1)
+    assert shown.steps[1, a, n] > 0.05
 
 
 def test_nothing_but_negative_starts_is_no_chain() -> None:

@@ -1,0 +1,176 @@
+"""`auto-variants`: which way it takes, by what numbers, and that either way is paid for."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.generators import answer_of, budget, explanation_of, spends_of
+from tests.support.keys import randomness
+from tests.support.logs import Variant, histogram
+from tracecloak.anonymizers.accounting.gaussian_loss import rough_gaussian_delta
+from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
+from tracecloak.anonymizers.noise.drawing import Recording
+from tracecloak.anonymizers.rigorous.budget import Choice, Instead, Sums, budget_of
+from tracecloak.anonymizers.variants.auto import AutoVariants, SeenAndUnseen
+from tracecloak.anonymizers.variants.generator import Domain
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+
+NAMES = tuple("ABCDEFGH")
+VOCABULARY = ActivityVocabulary.public(NAMES)
+DELTA = Fraction(1, 10**6)
+AUTO = AutoVariants()
+ONE = of_one_cell().times(1024)
+
+
+def ways_of(
+    log: Mapping[Variant, int], epsilon: Any, max_length: int = 8, n_keys: int = 12
+) -> Counter[str]:
+    """Which way was taken, by the noise that was drawn."""
+    exact = histogram(log, VOCABULARY.names.to_pylist())
+    domain = Domain(VOCABULARY, max_length, 1)
+    means = budget(AUTO, epsilon, DELTA, 1, max_length).means
+    found: Counter[str] = Counter()
+    for number in range(n_keys):
+        recording = Recording()
+        AUTO.answer(exact, domain, means, randomness(number).with_noise(recording))
+        purposes = {drawn.purpose for drawn in recording.drawn}
+        own = {
+            "joint": f"{AUTO.name}/chain" in purposes,
+            "histogram": f"{AUTO.name}/histogram/count" in purposes,
+        }
+        [way] = [name for name, is_own in own.items() if is_own] or ["tree"]
+        found[way] += 1
+    return found
+
+
+# --- the choice -----------------------------------------------------------------------------------
+
+
+def test_the_two_numbers_change_by_one_together() -> None:
+    """One case more or less of every histogram of three variants with up to 6 cases each."""
+    variants = [("A",), ("B",), ("C",)]
+    names = VOCABULARY.names.to_pylist()
+    for threshold, counts in itertools.product((1, 2, 4), itertools.product(range(7), repeat=3)):
+        log = {v: n for v, n in zip(variants, counts, strict=True) if n}
+        before = SeenAndUnseen.of(histogram(log, names), threshold)
+        assert before.n_seen + before.n_unseen == sum(counts)
+        for variant in variants:
+            more = {**log, variant: log.get(variant, 0) + 1}
+            after = SeenAndUnseen.of(histogram(more, names), threshold)
+            change = abs(after.n_seen - before.n_seen) + abs(after.n_unseen - before.n_unseen)
+            assert change == 1
+
+
+def _scattered(n_cases: int, n_names: int) -> dict[Variant, int]:
+    generator = np.random.default_rng(3)
+    log: Counter[Variant] = Counter()
+    for _ in range(n_cases):
+        log[tuple(generator.permutation(list(NAMES[:n_names])).tolist())] += 1
+    return dict(log)
+
+
+STRAIGHT: dict[Variant, int] = {tuple("ABCD"): 1900, tuple("ABD"): 95, tuple("AD"): 5}
+SMALL: dict[Variant, int] = {tuple("ABC"): 10, tuple("ACB"): 6, tuple("AB"): 4}
+
+
+@pytest.mark.parametrize(
+    ("log", "epsilon", "way"),
+    [
+        (STRAIGHT, 1, "histogram"),
+        (STRAIGHT, 4, "histogram"),
+        (_scattered(1500, 5), 1, "joint"),
+        (SMALL, 1, "tree"),
+        ({}, 1, "tree"),
+    ],
+    ids=["line", "line, 4", "scattered", "few", "empty"],
+)
+def test_the_way_follows_from_how_many_cases_a_histogram_would_show(
+    log: dict[Variant, int], epsilon: Any, way: str
+) -> None:
+    taken = ways_of(log, epsilon)
+    assert taken[way] >= 9, taken
+
+
+def test_a_histogram_keeps_what_it_shows_and_makes_up_most_of_the_rest() -> None:
+    """Two independent skips: one of the four ways is too rare to be shown, and is made up."""
+    shown: dict[Variant, int] = {
+        tuple("ABCDE"): 20_000,
+        tuple("ACDE"): 900,
+        tuple("ABCE"): 900,
+    }
+    log = shown | {tuple("ACE"): 10} | {(name, "F"): 4 for name in NAMES}
+    exact = histogram(log, VOCABULARY.names.to_pylist())
+    made = answer_of(AUTO, exact, Domain(VOCABULARY, 8, 1), 1, DELTA, randomness(4))
+    found = {tuple(row["variant"]): row["count"] for row in made.to_table().to_pylist()}
+    for variant, n_cases in shown.items():
+        assert found.pop(variant) == pytest.approx(n_cases, abs=12)
+    assert set(found) == {tuple("ACE")}
+
+
+# --- what it costs --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(4)])
+def test_every_way_is_within_what_the_choice_leaves(epsilon: Fraction) -> None:
+    [spend] = spends_of(AUTO, epsilon, DELTA)
+    [(_, chosen)] = spend.choices
+    assert [way.what for way in spend.instead] == ["privtree", "variant-histogram"]
+    assert all(way.epsilon + chosen == epsilon for way in spend.instead)
+    assert [way.delta for way in spend.instead] == [0, DELTA / 4]
+    said = explanation_of(AUTO, epsilon, DELTA)
+    assert "in place" not in said and "noisy cases" in said
+
+
+def _mixed(
+    deviation: float, chosen: float, epsilon: float, of_histogram: float, ways: tuple[bool, bool]
+) -> float:
+    """Delta at epsilon of a randomised response, then of one way after each of its answers.
+
+    The way in place is the worst that is (epsilon - chosen, its delta)-DP: it fails openly with
+    that delta.
+    """
+    lost = math.exp(chosen) / (1 + math.exp(chosen))
+    return sum(
+        chance * (of_histogram if in_place else rough_gaussian_delta(deviation, epsilon - loss))
+        for chance, loss, in_place in zip((lost, 1 - lost), (chosen, -chosen), ways, strict=True)
+    )
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(1), Fraction(4)])
+def test_whatever_way_follows_an_answer_delta_holds(epsilon: Fraction) -> None:
+    """And it does not where the sums have all of delta, and what is in their place, too."""
+    sums = Sums("sums", Fraction(1), ONE, 1024, is_l2=True)
+    choice = Choice("choice", Fraction(4, 100))
+    place = Instead("x", "x", Fraction(1), ("sums",), delta_share=Fraction(1, 4))
+
+    def worst(needs: tuple[Any, ...], of_place: Fraction) -> float:
+        found = budget_of(epsilon, DELTA, needs)
+        assert found.deviation is not None
+        own = float(epsilon * choice.share)
+        return max(
+            _mixed(float(found.deviation), own, float(epsilon), float(of_place), ways)
+            for ways in itertools.product((False, True), repeat=2)
+        )
+
+    shared = budget_of(epsilon, DELTA, (choice, sums, place)).means["x"]
+    assert worst((choice, sums, place), shared.delta) <= float(DELTA)
+    assert worst((choice, sums), DELTA) > 1.05 * float(DELTA)  # the control
+
+
+def test_beside_other_noise_there_is_nothing_in_place() -> None:
+    other = Sums("times", Fraction(1), ONE, 1024, is_l2=True)
+    found = budget_of(Fraction(1), DELTA, (*AUTO.needs(1, 5), other))
+    [joint] = found.spends()
+    assert joint.instead == ()
+    assert all(not found.means[n.name].epsilon for n in found.needs if isinstance(n, Instead))
+    # Nor does it keep any of delta from the others.
+    alone = budget_of(Fraction(1), DELTA, (*AUTO.needs(1, 5)[:5], other))
+    assert found.deviation == alone.deviation
