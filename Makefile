@@ -84,6 +84,7 @@ CI_SLOW := \
   tests/anonymizers/pretsa/test_method.py tests/anonymizers/pripel/test_method.py \
   tests/pipelines/commands/test_methods_of_others.py \
   tests/pipelines/release/test_by_products.py tests/pipelines/release/test_killed.py::test_it_is_the_same_on_beam \
+  tests/pipelines/release/test_killed.py::test_a_killed_release_is_all_or_nothing_paid_once_and_completed_by_the_next_run \
   tests/statistical/test_audit_of_methods.py::test_a_clip_that_is_not_applied_is_found \
   tests/pipelines/attack/test_attack.py::test_a_timed_log_with_values_is_attacked \
   tests/pipelines/attack/test_difference_attack.py::test_reports_say_what_the_difference_tells_and_nothing_of_the_log \
@@ -124,6 +125,7 @@ test-ci: .venv/dev $(CORE)
 
 test-slow: .venv/dev $(CORE)
 	$(PYTEST) -m "slow and not engines"
+	$(PYTEST) -m "hypothesis and not slow and not engines and not logs" --hypothesis-profile night
 
 test-engines: .venv/dev $(CORE)
 	$(PYTEST) -m engines

@@ -13,8 +13,10 @@ from hypothesis import settings
 
 T = TypeVar("T")
 
-# An example's time says more about the machine's load than about the code.
-settings.register_profile("tests", deadline=None)
+# An example's time says more about the machine's load than about the code. Every run draws other
+# examples, so few in each of many runs find what many in one would; at night there are many.
+settings.register_profile("tests", deadline=None, max_examples=40)
+settings.register_profile("night", deadline=None, max_examples=400)
 settings.load_profile("tests")
 
 
@@ -31,6 +33,10 @@ def logs_folder() -> Path:
 def home_left_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keys and budgets of tests that name no key store are not those of who runs the tests."""
     with pytest.MonkeyPatch.context() as patch:
+        # Argparse, of which Beam makes a parser for each look at its options, would search the
+        # disk for translations and ask for the size of the terminal every time.
+        for name, value in {"LANGUAGE": "C", "COLUMNS": "80", "LINES": "24"}.items():
+            patch.setenv(name, value)
         patch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path_factory.mktemp("keys") / "default"))
         patch.delenv("TRACECLOAK_KEY_ENCRYPTION_KEY", raising=False)
         yield

@@ -232,15 +232,20 @@ def _rsqrt(value: Interval) -> Interval:
 
 def _odd(x: Interval) -> Interval:
     """Sum of x^(2n+1) / (1 3 5 … (2n+1)), all terms positive (Abramowitz and Stegun 26.2.11)."""
+    # Lower and upper ends apart: an object for each of the hundreds of terms takes most of the time.
+    down, up = _contexts(x.digits)
     square = x * x
-    term, total, n = x, x, 1
+    low, high, n = x.low, x.high, 1
+    total_low, total_high = low, high
     goal = Decimal(1).scaleb(-x.digits)
     # From n >= x^2 on a term is less than half of the one before, so the rest is less than that.
-    while term.high > goal or square.high > n:
-        term = term * square / (2 * n + 1)
-        total = total + term
+    while high > goal or square.high > n:
+        divisor = Decimal(2 * n + 1)
+        low = down.divide(down.multiply(low, square.low), divisor)
+        high = up.divide(up.multiply(high, square.high), divisor)
+        total_low, total_high = down.add(total_low, low), up.add(total_high, high)
         n += 1
-    return total + Interval(Decimal(0), term.high, x.digits)
+    return Interval(total_low, up.add(total_high, high), x.digits)
 
 
 def _mills_far(x: Interval) -> Interval:

@@ -290,7 +290,14 @@ def selections(n: int, gain: int, loss: int, how_many: int) -> Counter[tuple[int
 
 @pytest.mark.parametrize(
     ("n", "gain", "loss"),
-    [at_night(3, 1, 0), (3, 2, 0), at_night(3, 0, 1), (4, 0, 2), at_night(3, 2, 2), (2, 1, 3)],
+    [
+        at_night(3, 1, 0),
+        (3, 2, 0),
+        at_night(3, 0, 1),
+        at_night(4, 0, 2),
+        at_night(3, 2, 2),
+        (2, 1, 3),
+    ],
 )
 def test_cases_are_copied_and_deleted_at_random(n: int, gain: int, loss: int) -> None:
     """Control: a selection in which the first case is twice as likely to be the one that stays."""

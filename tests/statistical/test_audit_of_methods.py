@@ -331,7 +331,8 @@ def test_each_part_of_a_timed_log_uses_up_its_share(purpose: str) -> None:
     assert 0.75 * share < found <= share
 
 
-@pytest.mark.parametrize(("part", "others"), [at_night("durations", {}), ("attributes", OF_EVENTS)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("part", "others"), [("durations", {}), ("attributes", OF_EVENTS)])
 def test_a_clip_that_is_not_applied_is_found(part: str, others: dict[str, Any]) -> None:
     """A loop of 64 events has up to 64 times the norm that the noise was made for."""
     example = mostly(part, **others) | {"delta": "1e-6", "max_trace_length": 64, "l2_clip": "1"}
@@ -364,10 +365,12 @@ ENOUGH = {
 }
 
 
+# Each kind is found on variants or on sums in `make test`, and on the other in CI: what draws the
+# noise is the same.
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.slow] if ENOUGH[name] > 10_000 else [])
+        at_night(name) if name in ("scale x 0.85", "understated sensitivity") else name
         for name in broken_methods.NOISES
     ],
 )
@@ -376,7 +379,14 @@ def test_broken_noise_on_variants_is_found(name: str) -> None:
     assert audit(method, {"epsilon": "1"}, "more of it", ENOUGH[name]).epsilon > 1
 
 
-@pytest.mark.parametrize("name", [name for name in broken_methods.NOISES if name != "scale x 0.85"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        at_night(name) if name == "truncated float" else name
+        for name in broken_methods.NOISES
+        if name != "scale x 0.85"
+    ],
+)
 def test_broken_noise_on_sums_is_found(name: str) -> None:
     method = broken_methods.private_dfg_with(broken_methods.NOISES[name])
     assert audit(method, ONE_EVENT, "more of it", ENOUGH[name]).epsilon > 1
@@ -393,7 +403,7 @@ def test_a_threshold_that_is_too_low_is_found() -> None:
     method = broken_methods.LowThreshold()
     params = method.Params(epsilon="1")
     pair = pair_of(method, params, "one case of a variant of its own")
-    found = audit_pair(pair, method, params, 1e-6, 1000, 1 - 1e-6, keys=keys())
+    found = audit_pair(pair, method, params, 1e-6, 800, 1 - 1e-6, keys=keys())
     assert found.epsilon > 1
     a, b = (
         Releases([log], method, params, keys(i)).sample(1500, Watch(pair.variants))
@@ -404,7 +414,7 @@ def test_a_threshold_that_is_too_low_is_found() -> None:
     assert 1e-6 < 0.5 * truth < delta <= truth
     # The right threshold, which would take 3e6 releases to be seen passed, shows nothing.
     right = VariantHistogramMethod()
-    assert audit(right, {"epsilon": "1"}, "one case of a variant of its own", 600).epsilon == 0
+    assert audit(right, {"epsilon": "1"}, "one case of a variant of its own", 400).epsilon == 0
 
 
 def test_float_noise_is_found_by_its_last_bits() -> None:
@@ -440,7 +450,7 @@ def test_no_mode_of_amun_keeps_the_papers_epsilon(mode: str) -> None:
     assert epsilon_of_counts(0.2) == pytest.approx(0.811, abs=1e-3)
     claimed = epsilon_of_oversampling(0.2) if mode == "oversampling" else epsilon_of_counts(0.2)
     few, many = (
-        audit(method, example, "one case of a variant of its own", n).epsilon for n in (80, 350)
+        audit(method, example, "one case of a variant of its own", n).epsilon for n in (60, 260)
     )
     assert many > few
     assert many > claimed

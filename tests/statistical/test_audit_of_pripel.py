@@ -55,4 +55,4 @@ def test_the_audit_does_not_refute_the_rigorous_form_on_the_same_logs() -> None:
         "n_duration_bins": 4,
         "variants": "sparse-histogram",
     }
-    assert audit(PripelRigorous(), example, "that starts when nobody else does", 150).epsilon <= 1
+    assert audit(PripelRigorous(), example, "that starts when nobody else does", 80).epsilon <= 1

@@ -94,7 +94,7 @@ def short() -> DfgParams:
 def audited(
     asked: DfgParams,
     assemble: Callable[[Sequence[Sent]], list[TraceBatch | None]],
-    n: int = 500,
+    n: int = 250,
 ) -> float:
     with_one = features(assemble([*OTHERS, *ONE]), asked, n, 0)
     without = features(assemble(OTHERS), asked, n, n)

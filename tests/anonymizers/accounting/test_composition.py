@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.privacy_loss import Law, delta_between, discrete_gaussian, discrete_laplace
+from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.calibration import (
     exact,
     gaussian_scale,
@@ -464,7 +465,7 @@ def by_others(part: Spend, delta: float, interval: float = 1e-4) -> float:
     return float(made.get_epsilon_for_delta(delta))
 
 
-@pytest.mark.parametrize("times", [1, 100])
+@pytest.mark.parametrize("times", [1, at_night(100)])
 @pytest.mark.parametrize("given_", JOINT)
 def test_a_joint_part_keeps_what_an_accountant_of_others_finds(
     given_: tuple[str, str, int, tuple[str, ...]], times: int

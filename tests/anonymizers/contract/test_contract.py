@@ -358,18 +358,22 @@ EDGES: dict[str, list[tuple[str, str, int]]] = {
 }
 
 
-@pytest.mark.parametrize("edge", EDGES)
 @every_mode
 def test_a_log_at_the_edge_is_released_or_refused_in_our_words(
-    method: Anonymizer, params: Params, edge: str
+    method: Anonymizer, params: Params
 ) -> None:
+    for edge in EDGES:
+        released_or_refused(method, params, edge)
+
+
+def released_or_refused(method: Anonymizer, params: Params, edge: str) -> None:
     traces = traces_of(EDGES[edge])
     try:
         released = release(method, params, traces)
     except TracecloakError as error:
         # To refuse a log is to tell something of it.
-        assert method.guarantee(params).kind != "rigorous"
-        assert error.exit_code in (3, 5)
+        assert method.guarantee(params).kind != "rigorous", edge
+        assert error.exit_code in (3, 5), edge
         assert len(str(error)) > 20
         assert not any(name and name in str(error) for name in ("é\n", "🙂"))
         return

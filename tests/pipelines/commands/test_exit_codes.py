@@ -116,9 +116,13 @@ def test_75_is_a_release_that_another_process_makes(
 
 
 def test_75_is_a_ledger_that_does_not_answer(
-    common: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    common: list[object],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("psycopg")
+    monkeypatch.setattr(Ledger.__init__, "__defaults__", (None, 0.05, False, None, False, False))
     url = "postgresql+psycopg://u:p@127.0.0.1:1/d"  # nothing listens there
     assert tracecloak(*common, "--ledger", url) == 75
     assert tracecloak("ledger", "show", "--ledger", url) == 75

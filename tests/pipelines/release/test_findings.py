@@ -21,7 +21,7 @@ SECRET = "patient-4711"
 RUNNERS = (
     ["--runner", "InMemory"],
     ["--runner", "FnApiRunner"],
-    ["--runner", "BundleBasedDirectRunner"],
+    at_night(["--runner", "BundleBasedDirectRunner"]),
     at_night(["--direct_running_mode=multi_processing", "--direct_num_workers=2"]),
 )
 runners = pytest.mark.parametrize("runner", RUNNERS, ids=lambda flags: flags[-1].split("=")[-1])

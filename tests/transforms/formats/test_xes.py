@@ -476,8 +476,8 @@ def test_memory_is_bounded_by_the_batch():
         finally:
             tracemalloc.stop()
 
-    small, large = peak(8_000), peak(80_000)  # 2 MB and 20 MB of XML
-    assert (small[0], large[0]) == (8_000, 80_000)
+    small, large = peak(8_000), peak(40_000)  # 2 MB and 10 MB of XML
+    assert (small[0], large[0]) == (8_000, 40_000)
     assert large[1] < 4 * MIB
     assert large[1] < 1.2 * small[1]
 
