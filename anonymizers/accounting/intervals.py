@@ -232,7 +232,7 @@ def _rsqrt(value: Interval) -> Interval:
 
 def _odd(x: Interval) -> Interval:
     """Sum of x^(2n+1) / (1 3 5 … (2n+1)), all terms positive (Abramowitz and Stegun 26.2.11)."""
-    # Lower and upper ends apart: an object for each of the hundreds of terms takes most of the time.
+    # Lower and upper ends apart: an object for each of hundreds of terms takes most of the time.
     down, up = _contexts(x.digits)
     square = x * x
     low, high, n = x.low, x.high, 1

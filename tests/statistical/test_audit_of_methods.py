@@ -177,6 +177,7 @@ def test_the_counts_of_variant_histogram_use_up_their_epsilon() -> None:
     assert 0.75 < found.epsilon <= 1
 
 
+@pytest.mark.slow
 def test_the_sums_of_private_dfg_use_up_their_epsilon_where_delta_is_0() -> None:
     found = audit(PrivateDfg(), ONE_LONG_LOOP, "repeats", 5000, 0.999)
     assert 0.75 * 2 < found.epsilon <= 2
@@ -341,6 +342,7 @@ def test_a_clip_that_is_not_applied_is_found(part: str, others: dict[str, Any]) 
         assert (found.epsilon <= 2) == is_right, found
 
 
+@pytest.mark.slow
 def test_a_third_of_the_noise_on_the_pairs_of_a_tree_is_found() -> None:
     """Nearly all of the budget is for the pairs, of which the case changes all three."""
     example = {

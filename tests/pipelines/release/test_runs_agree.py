@@ -49,11 +49,11 @@ def test_every_shard_count_gives_the_bytes_of_the_in_memory_driver(
     # Within 10 s hardly any two durations agree, and the filter would drop next to nothing.
     flags = ("--mode", mode, "--time_precision_us", 1_000_000)
     expected = release(tmp_path / "memory", inputs, *flags, "--runner", "InMemory")
-    for shards in (1, 7) if mode == "sampling" else (2,):
-        found = release(tmp_path / f"beam{shards}", inputs, *flags, "--shards", shards)
-        assert digests(found) == digests(expected)
-        assert manifest(found)["outputs"] == manifest(expected)["outputs"]
-        assert manifest(found)["randomness"]["unsafe_barrier"]
+    shards = {"sampling": 7, "filtering": 2, "oversampling": 1}[mode]
+    found = release(tmp_path / "beam", inputs, *flags, "--shards", shards)
+    assert digests(found) == digests(expected)
+    assert manifest(found)["outputs"] == manifest(expected)["outputs"]
+    assert manifest(found)["randomness"]["unsafe_barrier"]
 
 
 @pytest.mark.slow
@@ -275,6 +275,7 @@ def test_a_release_has_the_same_bytes_for_all_numbers_of_shards(
     agree(tmp_path, people, CONFIGURATIONS[name], shards)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("same_key")
 def test_a_release_has_the_same_bytes_from_worker_processes(
     tmp_path: Path, people: list[Path]

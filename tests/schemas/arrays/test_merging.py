@@ -137,7 +137,7 @@ def freeze(value: Any) -> Any:
 
 
 @every_statistic
-@settings(max_examples=40)  # of each of the statistics
+@settings(max_examples=20)  # of each of the statistics
 @given(drawn=partitions(), random=st.randoms(use_true_random=False))
 def test_parts_merge_to_the_whole_in_any_order_and_grouping(kind, drawn, random):
     log, parts = drawn
@@ -166,7 +166,7 @@ def test_nothing_merged_is_the_statistic_of_an_empty_log(kind):
 
 
 @every_statistic
-@settings(max_examples=40)  # of each of the statistics
+@settings(max_examples=20)  # of each of the statistics
 @given(drawn=partitions())
 def test_weight_is_the_number_of_elements(kind, drawn):
     value = count(kind, drawn[0])
@@ -182,7 +182,7 @@ def test_weight_is_the_number_of_elements(kind, drawn):
 
 
 @every_statistic
-@settings(max_examples=40)  # of each of the statistics
+@settings(max_examples=20)  # of each of the statistics
 @given(
     drawn=partitions(),
     threshold=st.sampled_from([0, 1, 3, 1 << 20]),
