@@ -28,6 +28,7 @@ from tests.support.keys import randomness, release_key
 from tests.support.logs import Log, Variant, event_batches, histogram, read_cases, trace_batch
 from tests.support.privacy_loss import ONE, discrete_laplace, truncated_laplace
 from tests.support.rounds import run_rounds
+from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.calibration import laplace_interval
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.contract.in_memory import Anonymised, anonymise, group_into_traces
@@ -234,7 +235,7 @@ def variants_alike(n: int, count: int) -> tuple[Any, ActivityVocabulary]:
 
 
 @pytest.mark.parametrize("noise", ["laplace", "truncated"])
-@pytest.mark.parametrize("count", [3, 12, 40])
+@pytest.mark.parametrize("count", [3, at_night(12), 40])
 def test_a_released_count_has_exactly_its_law(noise: str, count: int) -> None:
     """With n = 20,000 variants of one count under one key, chi-square at 1e-9.
 

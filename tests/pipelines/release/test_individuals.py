@@ -20,6 +20,7 @@ from tests.support.releasing import (
     tracecloak,
     visible,
 )
+from tests.support.tiers import at_night
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.tally import NO_CASE, NO_INDIVIDUAL
@@ -66,7 +67,7 @@ def edges(release: Path) -> dict[tuple[str, str], int]:
     ("cap", "runner"),
     [
         *((cap, "InMemory") for cap in (None, 1, 2, 3, 5, 9)),
-        (None, "FnApiRunner"),
+        at_night(None, "FnApiRunner"),
         (2, "FnApiRunner"),
     ],
 )
