@@ -43,7 +43,7 @@ class ProcessTreeParams(ListedParams):
     fitness_power: int = Field(8, ge=1, le=64)
     """How much more a misfit counts than what the tree allows beside the log: the choice is by
     precision times fitness to this power."""
-    selection_share: Exact = Field(Decimal("0.2"), gt=0, lt=Decimal("0.6"))
+    selection_share: Exact = Field(Decimal("0.1"), gt=0, lt=Decimal("0.6"))
     """Share of epsilon for the choice of a candidate; the rest is for the pairs."""
     ends_share: Exact = Field(Decimal("0.05"), ge=0, lt=Decimal("0.3"))
     """Share of epsilon for what begins and ends the parts of parallel cuts, for all cuts together;

@@ -111,9 +111,9 @@ def test_every_draw_has_the_noise_of_what_one_unit_changes(
     method.mined(variants, VOCABULARY, params, randomness())
     [(kind, n_cells, scale), (last, n_sums, fitness_scale)] = method.noise.draws
     assert n_cells == (len(ALL) + 1) ** 2 and (last, n_sums) == (kind, 2)
-    # Of what one in five leaves, 95 % for the pairs. What fits and what does not: one case adds 1
+    # Of what one in ten leaves, 95 % for the pairs. What fits and what does not: one case adds 1
     # to both together.
-    selection, of_pairs, of_fitness = Fraction(2, 5), Fraction(95, 100), Fraction(5, 100)
+    selection, of_pairs, of_fitness = Fraction(1, 5), Fraction(95, 100), Fraction(5, 100)
     if params.is_pure:  # L1 norm 5 of the pairs of one case
         assert kind == "laplace"
         epsilon = 2 - selection
