@@ -14,7 +14,8 @@ noise that is known beforehand:
    unseen cases, times these deviations, is 1 or more. For l half of the length is taken at which
    cases are cut.
 2. Elsewhere a histogram does it, with Laplace noise. Three quarters of the cases that it misses are
-   walks of the chain of what it published (`anonymizers.variants.completed_variants`).
+   walks of the chain of what it published (`anonymizers.variants.completed_variants`), unless their
+   number may be nothing but its noise.
 3. Where the numbers are not clear of their own noise, or where a histogram would miss half of the
    cases or more, which a chain could not show either, a tree of prefixes does it: it stops where
    cases get few, and shows how these began.
@@ -147,9 +148,11 @@ class AutoVariants(JointVariants):
             return self._tree.answer(counted, domain, self._of_tree(means), randomness)
         prefix = f"{self.name}/histogram"
         seen = stable_variants(counted, own, domain.max_units, randomness, prefix)
-        missing = n_cases - seen.n_cases
-        both = completed(seen, threshold, missing, domain, randomness, prefix)
-        return released(both, domain.vocabulary)
+        # Of each that was seen, the cases below the threshold are no longer unseen.
+        missing = unseen - (threshold - 1) * seen.n_variants
+        if missing > scale:
+            seen = completed(seen, threshold, missing, domain, randomness, prefix)
+        return released(seen, domain.vocabulary)
 
     def _of_tree(self, means: Means) -> Means:
         names = (need.name for need in self._tree.needs(1, None))

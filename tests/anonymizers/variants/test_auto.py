@@ -115,6 +115,18 @@ def test_a_histogram_keeps_what_it_shows_and_makes_up_most_of_the_rest() -> None
     assert set(found) == {tuple("ACE")}
 
 
+def test_where_nothing_is_missing_nothing_is_made_up_but_by_chance() -> None:
+    """A control is the test above: of 60 missing cases some are made up."""
+    log: dict[Variant, int] = {tuple("ABCDE"): 9000, tuple("ACDE"): 900, tuple("ABCE"): 900}
+    exact = histogram(log, VOCABULARY.names.to_pylist())
+    domain = Domain(VOCABULARY, 8, 1)
+    n_variants = [
+        len(answer_of(AUTO, exact, domain, 4, DELTA, randomness(number)).counts)
+        for number in range(10)
+    ]
+    assert n_variants.count(3) >= 7
+
+
 # --- what it costs --------------------------------------------------------------------------------
 
 
