@@ -325,7 +325,10 @@ def _vocabulary_file(path: str) -> tuple[str, ...]:
         with open(path, "rb") as stream:
             return read_vocabulary(stream.read())
     except OSError as error:
-        raise UsageError(f"vocabulary {path!r} cannot be read: {error.strerror}") from None
+        raise UsageError(
+            f"vocabulary {path!r} cannot be read: {error.strerror}; name a file of activities, one "
+            'a line, or give their names as JSON: --vocabulary \'["A", "B"]\''
+        ) from None
 
 
 def load_source(flags: Mapping[str, Any]) -> SourceConfig:

@@ -135,3 +135,11 @@ def test_filters_are_read_from_text(
 def test_no_parameter_of_a_method_has_the_name_of_another_flag(name: str) -> None:
     params = set(METHODS[name].Params.model_fields)
     assert not params & (set(ReleaseConfig.model_fields) | set(Columns.model_fields))
+
+
+def test_names_in_place_of_the_vocabularys_file_are_told_how_to_be_given() -> None:
+    flags = {"input": "x.csv", "output": "y", "method": "private-dfg", "epsilon": "1"}
+    with pytest.raises(UsageError, match="or give their names as JSON"):
+        load(None, {**flags, "vocabulary": "register,triage"})
+    found = load(None, {**flags, "vocabulary": ["register", "triage"]})
+    assert found.params["vocabulary"] == ["register", "triage"]
