@@ -216,13 +216,13 @@ def joint_sentence(part: Mapping[str, Any]) -> str:
     if part["choices"]:
         chosen = [f"{choice['what']} {choice['epsilon']}" for choice in part["choices"]]
         sentence += f" Chosen, or private by itself, with epsilon: {', '.join(chosen)}."
-    for way in part["instead"]:
-        others = [f"{other['what']} {other['epsilon']}" for other in way["parts"]]
-        passing = f", and delta {way['delta']} for the threshold" * (way["delta"] != "0")
-        sentence += (
-            f" Or in place of all these, if that was chosen, {way['what']}, with epsilon: "
-            f"{', '.join(others)}{passing}."
-        )
+    if part["instead"]:
+        ways = []
+        for way in part["instead"]:
+            epsilon = sum((Fraction(own["epsilon"]) for own in way["parts"]), Fraction(0))
+            passing = f" and delta {way['delta']}" * (way["delta"] != "0")
+            ways.append(f"{way['what']}, with epsilon {decimal_text(epsilon)}{passing}")
+        sentence += f" Or in place of all these, if that was chosen: {'; '.join(ways)}."
     return sentence
 
 

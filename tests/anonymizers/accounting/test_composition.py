@@ -200,8 +200,7 @@ def test_a_joint_part_is_written_exactly_with_its_blocks_and_choices() -> None:
     ]
     assert joint_sentence(chosen_way) == (
         "Standard deviations of the noise: edges 42.3. Or in place of all these, if that was "
-        "chosen, tree, with epsilon: splits 0.6, leaves 0.4. Or in place of all these, if that was "
-        "chosen, histogram, with epsilon: cases 1, and delta 0.0000005 for the threshold."
+        "chosen: tree, with epsilon 1; histogram, with epsilon 1 and delta 0.0000005."
     )
     with pytest.raises(UsageError, match="tree has more epsilon than the choices leave"):
         replace(alone, choices=chosen, instead=(tree,))

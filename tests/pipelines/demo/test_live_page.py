@@ -501,7 +501,14 @@ def test_the_page_is_served_until_it_is_interrupted(tmp_path: Path) -> None:
         "hospital",
         "1",
     ]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    # Where a shell runs tests in the background they ignore interrupts, and so would the server.
+    heard = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        server = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+    finally:
+        signal.signal(signal.SIGINT, heard)
     assert server.stdout is not None
     try:
         address = server.stdout.readline().strip()
