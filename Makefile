@@ -36,10 +36,9 @@ $(CORE): setup.py pyproject.toml
 
 # A synthetic hospital log; what a release would do; a graph and a log of it that protect every case,
 # what they cost, and how far they are from the hospital. What is known of every hospital of its kind
-# is given and costs nothing: its activities, so many events of a stay, and its dates. Its stays hardly
-# repeat, which is what markov-log is for.
+# is given and costs nothing: its activities, so many events of a stay, and its dates.
 DEMO_GRAPH := --method private-dfg --epsilon 1 --vocabulary demo/activities.txt
-DEMO_LOG := --method private-log --epsilon 1 --vocabulary demo/activities.txt --variants markov-log \
+DEMO_LOG := --method private-log --epsilon 1 --vocabulary demo/activities.txt \
   --max_trace_length 40 --first_date 2021-01-01 --last_date 2024-03-31
 demo: export TRACECLOAK_KEY_STORE := demo/key-store
 demo: $(CORE)
