@@ -138,7 +138,8 @@ class AutoVariants(JointVariants):
         own = means[f"{self.name}/histogram"]
         threshold = own.threshold(of_one_cell(domain.max_units))
         about, scale = self._about(counted, threshold, domain, means, randomness)
-        n_cases, unseen, least = about.n_seen + about.n_unseen, about.n_unseen, _CLEAR * scale
+        n_cases, unseen = about.n_seen + about.n_unseen, max(about.n_unseen, 0)
+        least = _CLEAR * scale
         is_clear = n_cases > math.sqrt(2) * least  # it has the noise of both
         if is_clear and unseen * self._deviations(unseen, domain, means) >= n_cases:
             return super().answer(counted, domain, means, randomness)

@@ -99,6 +99,13 @@ def test_the_way_follows_from_how_many_cases_a_histogram_would_show(
     assert taken[way] >= 9, taken
 
 
+def test_a_number_below_none_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise may make the number of unseen cases negative, and then none is unseen."""
+    about = SeenAndUnseen(3000, -2500), 10.0
+    monkeypatch.setattr(AutoVariants, "_about", lambda *_: about)
+    assert ways_of(STRAIGHT, 1, n_keys=1) == {"histogram": 1}
+
+
 def test_a_histogram_keeps_what_it_shows_and_makes_up_most_of_the_rest() -> None:
     """Two independent skips: one of the four ways is too rare to be shown, and is made up."""
     shown: dict[Variant, int] = {
