@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
+from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.variants.generator import Domain
-from tracecloak.anonymizers.variants.markov_chain import KnownEnds, chain_of, draw_walks
-from tracecloak.schemas.arrays.sequences import encode_sequences
+from tracecloak.anonymizers.variants.markov_chain import (
+    KnownEnds,
+    chain_of,
+    drawn_cases,
+    walks_beside,
+)
 from tracecloak.schemas.statistics.variant_flows import FlowCells, VariantFlows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
-_WALKS = 1 << 17
 _CELLS = 2_000_000
 # Of the cases that are missing, those that are made up: the others are like nothing that was seen,
 # and to place them wrongly costs more than to leave them out.
@@ -51,28 +53,22 @@ def completed(
         randomness: The release's.
         prefix: What the purposes begin with.
     """
-    names = domain.vocabulary.names
-    cells = FlowCells.of(len(names), domain.max_length, _CELLS)
+    if n_missing <= 0 or not seen.n_variants:
+        return seen
+    cells = FlowCells.of(len(domain.vocabulary), domain.max_length, _CELLS)
     sums = VariantFlows.of(seen, cells).whole_sums(cells)
     hidden = SumNoise((1000 * threshold, _ROOT_OF_12), 1, is_laplace=False)
-    chain = chain_of(sums, cells, hidden, _known(sums, cells)) if seen.n_variants else None
-    if chain is None or n_missing <= 0:
+    chain = chain_of(sums, cells, hidden, _known(sums, cells))
+    if chain is None:
         return seen
-    walks = draw_walks(chain, _WALKS, names, randomness, f"{prefix}/walk")
-    sequences = encode_sequences(walks.offsets, domain.vocabulary.codes(walks.names)[walks.codes])
-    is_new = ~np.asarray(pc.is_in(sequences, value_set=seen.sequences), bool)
-    drawn = walks.counts[is_new].astype(np.float64)
-    if not len(drawn):
+    walks = walks_beside(seen, chain, domain.vocabulary, randomness, f"{prefix}/walk")
+    if not walks.n_variants:
         return seen
-    cases = drawn * (_MADE_UP * n_missing / drawn.sum())
-    word = randomness.words(f"{prefix}/draw", cell_numbers(np.zeros(1, np.int64)))
-    # Systematic sampling: each variant has about the cases of its walks, rounded up or down.
-    ends = np.floor(np.cumsum(cases) + uniform(word[:, 0]))
-    counts = np.diff(ends, prepend=0).astype(np.int64)
-    kept = counts > 0
-    made = sequences.filter(pa.array(is_new)).filter(pa.array(kept))
+    weights, n_made = walks.counts / walks.counts.sum(), _MADE_UP * n_missing
+    made = drawn_cases(walks.sequences, weights, n_made, randomness, f"{prefix}/draw")
     return VariantHistogram(
-        pa.concat_arrays([seen.sequences, made]), np.concatenate([seen.counts, counts[kept]])
+        pa.concat_arrays([seen.sequences, made.sequences]),
+        np.concatenate([seen.counts, made.counts]),
     )
 
 

@@ -26,13 +26,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tracecloak.anonymizers.accounting.sensitivity import (
     of_distinct_cells,
     of_one_cell,
 )
-from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
+from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, variance_of
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance, Means, Need, Sums
@@ -47,10 +46,14 @@ from tracecloak.anonymizers.rigorous.clip_by_rank import (
 from tracecloak.anonymizers.rigorous.clips import norm_grid, ranks_need
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.markov import largest_sums, lattice_units, sums_sensitivity
-from tracecloak.anonymizers.variants.markov_chain import KnownEnds, chain_of, draw_walks
+from tracecloak.anonymizers.variants.markov_chain import (
+    KnownEnds,
+    chain_of,
+    drawn_cases,
+    walks_beside,
+)
 from tracecloak.anonymizers.variants.stable_variants import released, stable_variants
 from tracecloak.schemas.arrays.merging import sum_groups
-from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.case_marginals import MarginalCells
 from tracecloak.schemas.statistics.clipped_cells import clipped_counts
@@ -62,8 +65,7 @@ if TYPE_CHECKING:
 
 # Cells of the chain that noise is drawn for, unless the vocabulary alone needs more.
 _CELLS = 2_000_000
-# Walks that are drawn for proposals, and events of all proposals together.
-_WALKS = 1 << 17
+# Events of all walks that are proposed.
 _EVENTS = 1 << 21
 # What noise counts for beside what clipping takes, in the clip's rank.
 _RANK_WEIGHT = 1.5
@@ -167,15 +169,10 @@ class JointVariants:
 
         rows, sums, deviations = measured.compared(proposals, randomness, self.name)
         weights = agreeing_weights(rows, sums, deviations, prior, measured.n_cases)
-        word = randomness.words(f"{self.name}/draw", cell_numbers(np.zeros(1, np.int64)))
-        # Systematic sampling: each proposal has the cases that its weight says, rounded up or down.
-        ends = np.floor(np.cumsum(weights) * measured.n_cases + uniform(word[:, 0]))
-        counts = np.diff(ends, prepend=0).astype(np.int64)
-        kept = counts > 0
-        return released(
-            VariantHistogram(proposals.sequences.filter(pa.array(kept)), counts[kept]),
-            domain.vocabulary,
+        made = drawn_cases(
+            proposals.sequences, weights, measured.n_cases, randomness, f"{self.name}/draw"
         )
+        return released(made, domain.vocabulary)
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,17 +264,12 @@ class _Measured:
         known = self._ends(randomness, name)
         chain = chain_of(self.chain, self.cells, self.chain_noise, known)
         if chain is not None:
-            names = domain.vocabulary.names
-            walks = draw_walks(chain, _WALKS, names, randomness, f"{name}/walk")
-            codes = domain.vocabulary.codes(walks.names)[walks.codes]
-            sequences = encode_sequences(walks.offsets, codes)
-            is_new = ~np.asarray(pc.is_in(sequences, value_set=self.seen.sequences), bool)
-            # The most frequent come first.
-            is_new &= np.cumsum(np.diff(walks.offsets) * is_new) <= _EVENTS
-            drawn = walks.counts[is_new].astype(np.float64)
+            walks = walks_beside(self.seen, chain, domain.vocabulary, randomness, f"{name}/walk")
+            kept = np.cumsum(np.diff(walks.offsets)) <= _EVENTS
+            drawn = walks.counts[kept].astype(np.float64)
             least = _LEAST_UNSEEN * self.n_cases_deviation
             rest = max(self.n_cases - self.seen.n_cases, least)
-            made.append(sequences.filter(pa.array(is_new)))
+            made.append(walks.sequences.filter(pa.array(kept)))
             prior.append(drawn * (rest / max(drawn.sum(), 1.0)))
         sequences = pa.concat_arrays(made)
         return VariantHistogram(sequences, np.ones(len(sequences), np.int64)), np.concatenate(prior)

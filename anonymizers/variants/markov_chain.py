@@ -10,16 +10,22 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
+from tracecloak.schemas.arrays.sequences import encode_sequences
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
 from tracecloak.schemas.statistics.variant_flows import FlowCells
+from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # Walks that are drawn at most, and events of all of them; more cases share a walk.
 _MAX_WALKS = 1 << 20
 _MAX_STEPS = 1 << 24
+# Walks that are drawn to see what else a chain has.
+_WALKS_BESIDE = 1 << 17
 # More noisy cases than this are noise.
 _MAX_CASES = 1 << 40
 _RAKING_ROUNDS = 3
@@ -252,3 +258,50 @@ def _choose(rows: np.ndarray, row: np.ndarray, numbers: np.ndarray) -> np.ndarra
     ends += np.arange(len(rows))[:, None]
     found = np.searchsorted(ends.ravel(), row + np.minimum(numbers, _BELOW_ONE), side="right")
     return found - row * rows.shape[1]
+
+
+def walks_beside(
+    seen: VariantHistogram,
+    chain: Chain,
+    vocabulary: ActivityVocabulary,
+    randomness: Randomness,
+    purpose: str,
+) -> VariantHistogram:
+    """Draws walks and returns those that are none of some variants, the most frequent first.
+
+    Args:
+        seen: The variants.
+        chain: The chain.
+        vocabulary: What the codes of both mean.
+        randomness: The release's.
+        purpose: What the numbers are for.
+    """
+    walks = draw_walks(chain, _WALKS_BESIDE, vocabulary.names, randomness, purpose)
+    sequences = encode_sequences(walks.offsets, vocabulary.codes(walks.names)[walks.codes])
+    is_new = ~np.asarray(pc.is_in(sequences, value_set=seen.sequences), bool)
+    return VariantHistogram(sequences.filter(pa.array(is_new)), walks.counts[is_new])
+
+
+def drawn_cases(
+    sequences: pa.Array,
+    weights: np.ndarray,
+    n_cases: float,
+    randomness: Randomness,
+    purpose: str,
+) -> VariantHistogram:
+    """Returns variants with whole numbers of cases: each by its weight, rounded up or down.
+
+    By systematic sampling: one uniform number for all, so all together are rounded once.
+
+    Args:
+        sequences: The variants.
+        weights: float64[n], that sum to 1.
+        n_cases: How many cases are wanted.
+        randomness: The release's.
+        purpose: What the number is for.
+    """
+    word = randomness.words(purpose, cell_numbers(np.zeros(1, np.int64)))
+    ends = np.floor(np.cumsum(weights) * n_cases + uniform(word[:, 0]))
+    counts = np.diff(ends, prepend=0).astype(np.int64)
+    kept = counts > 0
+    return VariantHistogram(sequences.filter(pa.array(kept)), counts[kept])

@@ -6,6 +6,7 @@ import fcntl
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import partialmethod
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,12 @@ def test_75_is_a_release_that_another_process_makes(
     assert tracecloak(*common) == 0
 
 
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has ledgers that do not answer waited for as good as not at all."""
+    hurried = partialmethod(Ledger.__init__, patience_seconds=0.05)
+    monkeypatch.setattr(Ledger, "__init__", hurried)
+
+
 def test_75_is_a_ledger_that_does_not_answer(
     common: list[object],
     tmp_path: Path,
@@ -122,7 +129,7 @@ def test_75_is_a_ledger_that_does_not_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("psycopg")
-    monkeypatch.setattr(Ledger.__init__, "__defaults__", (None, 0.05, False, None, False, False))
+    impatient(monkeypatch)
     url = "postgresql+psycopg://u:p@127.0.0.1:1/d"  # nothing listens there
     assert tracecloak(*common, "--ledger", url) == 75
     assert tracecloak("ledger", "show", "--ledger", url) == 75
@@ -135,7 +142,7 @@ def test_75_is_a_ledger_that_is_locked_and_2_one_that_is_none(
 ) -> None:
     """Catches a scheduler that tries a wrong URL again and again."""
     monkeypatch.setattr(database, "_LOCK_SECONDS", 0.01)
-    monkeypatch.setattr(Ledger.__init__, "__defaults__", (None, 0.05, False, None, False, False))
+    impatient(monkeypatch)
     path = tmp_path / "ledger.sqlite"
     other = Ledger(f"sqlite:///{path}", new=True)
     with other._database._transaction(writes=True):
