@@ -152,11 +152,12 @@ def of_events(max_trace_length: int, max_cases: int = 1) -> Sensitivity:
 
 
 def of_steps(max_trace_length: int, max_cases: int = 1) -> Sensitivity:
-    """Steps between events, by source, target and bin and again by target and bin.
+    """Steps between events, by source and target, by target, and by position in some variants.
 
-    A case of n events has n - 1 steps, each of which counts in two cells. A case of one event has
-    none and changes nothing; it is taken to change what one step does by half, as noise needs a
-    scale.
+    A case of n events has n - 1 steps, each of which counts in two cells, and if its variant is one
+    of those, in a third that no other step of the case has. The squares of the others add up to the
+    most where all steps are of one pair and bin. A case of one event has none and changes nothing;
+    it is taken to change one cell, as noise needs a scale.
 
     Args:
         max_trace_length: Events of a case.
@@ -168,7 +169,7 @@ def of_steps(max_trace_length: int, max_cases: int = 1) -> Sensitivity:
     n = _at_least_1("max_trace_length", max_trace_length) - 1
     if not n:
         return of_one_cell(max_cases)
-    return Sensitivity(2 * n, 2 * n, 2 * n**2, n).of_cases(max_cases)
+    return Sensitivity(3 * n, 3 * n, 2 * n**2 + n, n).of_cases(max_cases)
 
 
 def of_directly_follows(max_trace_length: int, max_cases: int = 1) -> Sensitivity:

@@ -1,24 +1,28 @@
-"""Declared attributes from noisy marginals, conditioned on the activity.
+"""Declared attributes from noisy marginals, given the activity or the class of the case.
 
 An attribute of events is a histogram over the cells (activity of the event, value), an attribute of
-cases one over the cells (activity of the first event, value), value being a cell of the public
-declaration (`schemas.events.attributes`; 0 is no value). Noise goes on every cell of the public
-domain. What is released of an event or case depends on its generated activity and on the noisy
-histogram alone; no value is copied. Attributes are drawn independently of each other, given the
-activity.
+cases one over the cells (class of the case, value), value being a cell of the public declaration
+(`schemas.events.attributes`; 0 is no value). A class is a frequent released variant, else the last
+activity (`times.case_classes`): it follows from the variants, which were decided before. Noise goes
+on every cell of the public domain. What is released of an event or case depends on its generated
+activity or class and on the noisy histogram alone; no value is copied. Attributes are drawn
+independently of each other, given these. Which value of events follows which, `handovers` can keep.
 
 Sensitivity, for adding or removing a unit of m cases, each cut at L events:
 
 Event attributes, delta above 0. A case is the vector of its counts over the cells, brought to an L2
-norm of at most C steps of a lattice of 1/1024 occurrence, floored entry by entry
-(`schemas.statistics.clipped_cells.clipped_counts`, without a rounding of the norm). The sums change
-by the sum of m such vectors, so by at most m C in L2, and by exactly that if all its events share
-one cell and are at least C / 1024. Discrete Gaussian noise (Canonne, Kamath, Steinke 2020).
+norm of at most C steps of a lattice of 1/1024 occurrence (`value_clip` says which C), floored entry
+by entry (`schemas.statistics.clipped_cells.clipped_counts`, without a rounding of the norm). The
+sums change by the sum of m such vectors, so by at most m C in L2, and by exactly that if all its
+events share one cell and are at least C / 1024. Discrete Gaussian noise (Canonne, Kamath, Steinke
+2020).
 
 Event attributes, delta 0. Each event is in one cell, so a case adds at most L to all cells together
 and the sums change by at most m L in L1: discrete Laplace noise of scale m L / epsilon.
 
-Case attributes. A case is in one cell, so the sums change by at most m, in L1 as in L2.
+Case attributes. A case is of one class and has one value, so it is in one cell and the sums change
+by at most m, in L1 as in L2. Which class it is of depends on the case and on what was decided
+before, and on no other case.
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ from tracecloak.anonymizers.accounting.sensitivity import (
     of_events,
     of_one_cell,
 )
-from tracecloak.anonymizers.logs.step_durations import noise_text
+from tracecloak.anonymizers.logs.value_clip import clip_of_values, noise_of_values
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_counts, variance_of
 from tracecloak.anonymizers.rigorous.bought import (
@@ -48,6 +52,7 @@ from tracecloak.anonymizers.rigorous.bought import (
 from tracecloak.anonymizers.rigorous.budget import UNITS, Means, Sums
 from tracecloak.anonymizers.rigorous.clips import clipped_need
 from tracecloak.anonymizers.rigorous.parts import Given, Part
+from tracecloak.anonymizers.times.case_classes import MOST_VARIANTS, CaseClasses
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.traces import TraceBatch
@@ -61,14 +66,15 @@ if TYPE_CHECKING:
 class AttributeCounter:
     """Sums over the cases of their vectors over the cells of an attribute; see the module.
 
-    Looks at the traces in the vocabulary and within the length that were decided, if they were.
+    Looks at the traces in the vocabulary and within the length that were decided, if they were, and
+    for an attribute of cases at `decisions["variants"]`.
 
     Attributes:
         attribute: Whose cells.
         is_pure: Whether delta is 0. Of no importance to an attribute of cases.
         clip_units: What an attribute of events is clipped at: the L2 norm in steps of 1/1024, or,
-            if pure, the public maximum length in events. None: as `decisions["clip"].clip_units`
-            says. Of no importance to an attribute of cases.
+            if pure, the public maximum length in events. None: as `value_clip` says. Of no
+            importance to an attribute of cases.
     """
 
     attribute: Attribute
@@ -81,45 +87,63 @@ class AttributeCounter:
     ) -> ClippedCells:
         """Counts a batch."""
         traces = within_length(in_vocabulary(traces, decisions), decisions)
-        clip = self.clip_units
-        if clip is None and not self.attribute.is_of_case:
-            clip = decisions["clip"].clip_units
-        return attribute_cells(traces, self.attribute, self.is_pure, clip)
+        if self.attribute.is_of_case:
+            classes = CaseClasses.of(decisions["variants"], traces.vocabulary)
+            return cells_of_cases(traces, self.attribute, classes)
+        clip = clip_of_values(self.clip_units, decisions)
+        return cells_of_events(traces, self.attribute, clip, is_pure=self.is_pure)
 
 
-def attribute_cells(
-    traces: TraceBatch, attribute: Attribute, is_pure: bool, clip_units: int | None
+def values_of_events(traces: TraceBatch, attribute: Attribute) -> np.ndarray:
+    """Returns int32[n_events], the cell of each event's value; 0 where traces do not have it."""
+    if attribute.name not in traces.attributes:
+        return np.zeros(traces.n_events, np.int32)
+    return attribute.cells(traces.attributes[attribute.name])
+
+
+def cells_of_events(
+    traces: TraceBatch, attribute: Attribute, clip_units: int, *, is_pure: bool
 ) -> ClippedCells:
-    """Returns the sums of the cases' bounded vectors over the cells of an attribute.
+    """Returns the sums of the cases' bounded vectors over the cells of an attribute of events.
 
-    Cell (a, v) has the key a * n_cells + v. Traces that do not carry the attribute have no values.
+    Cell (a, v) has the key a * n_cells + v.
 
     Args:
         traces: Complete cases.
         attribute: The attribute.
-        is_pure: Whether vectors of events are bounded in L1, by cutting the cases; else in L2.
-        clip_units: The bound, see `AttributeCounter`; None for an attribute of cases.
+        clip_units: The bound, see `AttributeCounter`.
+        is_pure: Whether vectors are bounded in L1, by cutting the cases; else in L2.
     """
-    units = 1
-    if attribute.is_of_case:
-        traces = traces.truncate(1)  # it has the same value in all events of the case
-        clip_units = 1
-    elif clip_units is None:
-        raise UsageError("an attribute of events needs clip_units")
-    elif is_pure:
+    if is_pure:
         traces = traces.truncate(clip_units)
-    else:
-        units = UNITS
     n_cells = attribute.n_cells
-    values = np.zeros(traces.n_events, np.int32)
-    if attribute.name in traces.attributes:
-        values = attribute.cells(traces.attributes[attribute.name])
-    keys = traces.activities.astype(np.int64) * n_cells + values
+    keys = traces.activities.astype(np.int64) * n_cells + values_of_events(traces, attribute)
     cases = np.repeat(np.arange(traces.n_cases), traces.lengths)
-    n_keys = len(traces.vocabulary) * n_cells
-    cells = CaseCells.of(cases, keys, traces.n_cases, n_keys)
+    cells = CaseCells.of(cases, keys, traces.n_cases, len(traces.vocabulary) * n_cells)
     # Of at most `clip_units` events the L2 norm is no more, so pure counts pass as they are.
-    return ClippedCells.of_cases(cells, clip_units, units)
+    return ClippedCells.of_cases(cells, clip_units, 1 if is_pure else UNITS)
+
+
+def cells_of_cases(traces: TraceBatch, attribute: Attribute, classes: CaseClasses) -> ClippedCells:
+    """Returns the numbers of cases over the cells of an attribute of cases.
+
+    Cell (c, v) has the key c * n_cells + v.
+
+    Args:
+        traces: Complete cases, over the vocabulary of the classes.
+        attribute: The attribute; it has the same value in all events of a case.
+        classes: The classes of cases.
+    """
+    values = values_of_events(traces, attribute)[traces.offsets[:-1]]
+    keys = classes.of_cases(traces) * attribute.n_cells + values
+    n_keys = n_rows_of(attribute, classes, len(traces.vocabulary)) * attribute.n_cells
+    cells = CaseCells.of(np.arange(traces.n_cases), keys, traces.n_cases, n_keys)
+    return ClippedCells.of_cases(cells, 1, 1)  # norm 1: never clipped
+
+
+def n_rows_of(attribute: Attribute, classes: CaseClasses, n_activities: int) -> int:
+    """Returns by how many activities, or classes of cases, an attribute is counted."""
+    return classes.n_variants * attribute.is_of_case + n_activities
 
 
 def changed_values(
@@ -150,7 +174,8 @@ class AttributeDecision(contract.Decision):
     """How an attribute is distributed.
 
     Attributes:
-        shares: float64[n_activities, n_cells], for each activity the probability of each cell.
+        shares: float64[n_rows, n_cells], the probability of each cell: for each activity, or, of an
+            attribute of cases, for each class of cases.
     """
 
     shares: np.ndarray
@@ -159,50 +184,48 @@ class AttributeDecision(contract.Decision):
 def decide_attribute(
     attribute: Attribute,
     counted: ClippedCells,
-    n_activities: int,
+    n_rows: int,
     noise: SumNoise,
     randomness: Randomness,
 ) -> AttributeDecision:
-    """Adds the noise, and estimates the distribution of the attribute for each activity.
+    """Adds the noise, and estimates the distribution of the attribute for each activity or class.
 
-    An activity's row is drawn towards that of the whole log by as much as it is noise, and the row
-    of the whole log towards declared values that are equally likely (`noisy_cells.backed_off`).
+    A row is drawn towards that of the whole log by as much as it is noise, and the row of the whole
+    log towards declared values that are equally likely (`noise.sums.backed_off`).
 
     Args:
         attribute: The attribute.
         counted: What `AttributeCounter` counted, over the whole log.
-        n_activities: Size of the public or bought vocabulary. A log with times has at most some
-            2,000 names and an attribute some 1,000 cells, so noise can be drawn for all of them.
+        n_rows: See `n_rows_of`. A log with times has at most some 2,000 names and an attribute some
+            1,000 cells, so noise can be drawn for all of them.
         noise: Of one cell; made for `changed_values`.
         randomness: The release's.
     """
     n_cells = attribute.n_cells
     purpose, is_whole = f"attribute/{attribute.name}", attribute.is_of_case
-    noisy = noisy_counts(
-        counted, n_activities * n_cells, noise, purpose, randomness, is_whole=is_whole
-    )
-    rows = noisy.reshape(n_activities, n_cells)
+    noisy = noisy_counts(counted, n_rows * n_cells, noise, purpose, randomness, is_whole=is_whole)
+    rows = noisy.reshape(n_rows, n_cells)
     variance = variance_of(noise)
     nothing_known = np.full(n_cells, 1 / (n_cells - 1))
     nothing_known[0] = 0
-    whole_log = backed_off(rows.sum(axis=0, keepdims=True), n_activities * variance, nothing_known)
+    whole_log = backed_off(rows.sum(axis=0, keepdims=True), n_rows * variance, nothing_known)
     return AttributeDecision(backed_off(rows, variance, whole_log[0]))
 
 
 def sample_attribute(
     decision: AttributeDecision,
     attribute: Attribute,
-    activities: np.ndarray,
+    rows: np.ndarray,
     cases: np.ndarray,
     positions: np.ndarray,
     randomness: Randomness,
 ) -> pa.Array:
-    """Draws values given activities; what is drawn depends on the case's number and the position.
+    """Draws values by rows; what is drawn depends on the case's number and the position.
 
     Args:
         decision: How the attribute is distributed.
         attribute: The attribute.
-        activities: int32[n], codes of the vocabulary that it was decided in.
+        rows: int[n], activities or classes, as in the decision.
         cases: int64[n], numbers of the cases in the whole release.
         positions: int64[n], places in the case; each pair comes once.
         randomness: The release's.
@@ -210,28 +233,63 @@ def sample_attribute(
     Returns:
         An array of the attribute's type and length n; null for no value.
     """
-    purpose = f"value of attribute/{attribute.name}"
-    words = randomness.words(purpose, cell_numbers(cases), positions)
-    cells = _drawn(decision.shares, activities, uniform(words[:, 0]))
+    words = words_of_values(attribute, cases, positions, randomness)
+    cells = CellLaws.of(decision.shares).draw(rows, uniform(words[:, 0]))
     return attribute.values_of(cells, uniform(words[:, 1]))
 
 
-def _drawn(shares: np.ndarray, rows: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-    """int64[n]: a cell of each row by its shares; never one that has none."""
-    sums = np.cumsum(shares, axis=1)
-    sums /= sums[:, -1:]
-    cells = np.zeros(len(rows), np.int64)
-    order = np.argsort(rows, kind="stable")
-    used, first = np.unique(rows[order], return_index=True)
-    for row, events in zip(used.tolist(), np.split(order, first)[1:], strict=True):
-        cells[events] = np.searchsorted(sums[row], uniforms[events], side="right")
-    return cells
+def words_of_values(
+    attribute: Attribute, cases: np.ndarray, positions: np.ndarray, randomness: Randomness
+) -> np.ndarray:
+    """Returns uint64[n, 2], the random bits of values: for the cell, and for the place in it.
+
+    Args:
+        attribute: The attribute.
+        cases: int64[n], numbers of the cases in the whole release.
+        positions: int64[n], places in the case; each pair comes once.
+        randomness: The release's.
+    """
+    return randomness.words(f"value of attribute/{attribute.name}", cell_numbers(cases), positions)
+
+
+@dataclass(frozen=True, eq=False)
+class CellLaws:
+    """Laws of a cell, many at once, that cells are drawn by.
+
+    Attributes:
+        ends: float64[n * n_cells], of each cell the chance of it or a lower one, plus the number of
+            its row: rows lie one after the other, and each ends at a whole number.
+        n_cells: Cells of a row.
+    """
+
+    ends: np.ndarray
+    n_cells: int
+
+    @classmethod
+    def of(cls, shares: np.ndarray) -> CellLaws:
+        """Takes float64[n, n_cells], not negative, of which no row is all zeros."""
+        ends = np.cumsum(shares, axis=1)
+        ends /= ends[:, -1:]
+        ends += np.arange(len(ends))[:, None]
+        return cls(ends.ravel(), shares.shape[1])
+
+    def draw(self, rows: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+        """Returns int64[m], a cell by each row's law; never one that has no share.
+
+        Args:
+            rows: int[m], the row of each.
+            uniforms: float64[m] in [0, 1).
+        """
+        at = rows + np.minimum(uniforms, 1 - 1e-9)  # a sum may be rounded up to the next row
+        cells: np.ndarray = np.searchsorted(self.ends, at, side="right") - rows * self.n_cells
+        return cells
 
 
 def attribute_of_traces(
     decision: AttributeDecision,
     attribute: Attribute,
     traces: TraceBatch,
+    classes: CaseClasses,
     cases: np.ndarray,
     randomness: Randomness,
 ) -> pa.Array:
@@ -241,6 +299,8 @@ def attribute_of_traces(
         decision: How the attribute is distributed.
         attribute: The attribute.
         traces: Generated cases, in the vocabulary that it was decided in.
+        classes: The classes of cases that it was decided by. Of no importance to an attribute of
+            events.
         cases: int64[n_cases], their numbers in the whole release.
         randomness: The release's.
 
@@ -254,9 +314,9 @@ def attribute_of_traces(
         return sample_attribute(
             decision, attribute, traces.activities, cases[row], positions, randomness
         )
-    first = traces.activities[traces.offsets[:-1]]
     nowhere = np.zeros(len(cases), np.int64)
-    of_cases = sample_attribute(decision, attribute, first, cases, nowhere, randomness)
+    own = classes.of_cases(traces)
+    of_cases = sample_attribute(decision, attribute, own, cases, nowhere, randomness)
     return of_cases.take(pa.array(row))
 
 
@@ -271,18 +331,21 @@ def attribute_part(attribute: Attribute, params: PrivateLogParams, share: Fracti
     def sentence(means: Means) -> str:
         noise = means[name].noise(*changed(clip or UNITS))
         if attribute.is_of_case:
-            within = noise.half_width
-            return f"counts cases by first activity and value, each within {within:,} (95 %)"
-        return f"counts events by activity and value, {noise_text(noise, clip)}"
+            return (
+                f"counts cases by variant, of {MOST_VARIANTS} variants, else by last activity, and "
+                f"by value, each within {noise.half_width:,} (95 %)"
+            )
+        return f"counts events by activity and value, {noise_of_values(noise, clip)}"
 
     def decide(given: Given) -> AttributeDecision:
-        chosen = clip
-        if clip is None and not attribute.is_of_case:
-            chosen = given.decisions["clip"].clip_units
+        known = given.decisions
+        chosen = None if attribute.is_of_case else clip_of_values(clip, known)
         noise = given.means[name].noise(*changed(chosen))
-        n_activities = len(known_vocabulary(params.words, given.decisions))
+        vocabulary = known_vocabulary(params.words, known)
+        classes = CaseClasses.of(known["variants"], vocabulary)
+        n_rows = n_rows_of(attribute, classes, len(vocabulary))
         counted: ClippedCells = given.statistics[attribute.name]
-        return decide_attribute(attribute, counted, n_activities, noise, given.randomness)
+        return decide_attribute(attribute, counted, n_rows, noise, given.randomness)
 
     if attribute.is_of_case or is_pure:
         need = Sums(name, share, *changed(clip))

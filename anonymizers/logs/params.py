@@ -14,18 +14,12 @@ from pydantic import Field
 
 from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.logs.attributes import attribute_part
-from tracecloak.anonymizers.logs.case_spans import spans_part
-from tracecloak.anonymizers.logs.case_starts import starts_part
-from tracecloak.anonymizers.logs.granularity import granularity_part
-from tracecloak.anonymizers.logs.sizes import sizes_part
-from tracecloak.anonymizers.logs.step_durations import (
-    durations_part,
-    excess_of_durations,
-    most_names_of_durations,
-    steps_clip_part,
+from tracecloak.anonymizers.logs.handovers import (
+    excess_of_handovers,
+    handovers_part,
+    most_names_of_handovers,
 )
-from tracecloak.anonymizers.logs.time_bins import MIN_BINS, MOST_BINS, TimeBins, n_bins_of
-from tracecloak.anonymizers.logs.time_range import LogTime, TimeRange, time_range_part
+from tracecloak.anonymizers.logs.sizes import sizes_part
 from tracecloak.anonymizers.rigorous.bought import (
     known_vocabulary,
     length_part,
@@ -36,6 +30,19 @@ from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE
 from tracecloak.anonymizers.rigorous.names import ListedParams
 from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE, Exact
 from tracecloak.anonymizers.rigorous.parts import Part, budget_of_parts
+from tracecloak.anonymizers.times.case_spans import spans_part
+from tracecloak.anonymizers.times.case_starts import starts_part
+from tracecloak.anonymizers.times.case_times import n_periods_of, tables_part
+from tracecloak.anonymizers.times.granularity import granularity_part
+from tracecloak.anonymizers.times.longest_steps import longest_part
+from tracecloak.anonymizers.times.step_durations import (
+    durations_part,
+    excess_of_durations,
+    most_names_of_durations,
+    steps_clip_part,
+)
+from tracecloak.anonymizers.times.time_bins import MIN_BINS, MOST_BINS, TimeBins, n_bins_of
+from tracecloak.anonymizers.times.time_range import LogTime, TimeRange, time_range_part
 from tracecloak.anonymizers.variants.generator import (
     Domain,
     VariantGenerator,
@@ -43,7 +50,7 @@ from tracecloak.anonymizers.variants.generator import (
     variants_part,
 )
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.attributes import Attribute, Declarations, declared
+from tracecloak.schemas.events.attributes import Attribute, HandoverDeclarations, declared
 from tracecloak.schemas.events.time_grid import Granularity
 from tracecloak.schemas.events.working_time import WorkingCalendar
 from tracecloak.schemas.plugins import Plugins
@@ -64,7 +71,8 @@ GENERATORS: Plugins[VariantGenerator] = Plugins(
     make=lambda kind: kind(),
 )
 
-# The rounds: what is known of the log before anything else is counted, the clip, and the log.
+# The rounds: what is known of the log before anything else is counted; the clip, the variants, and
+# when cases start and how long they take; and all that depends on these.
 KNOWN, CLIP, LOG = ROUNDS = ("known", "clip", "log")
 
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -130,15 +138,18 @@ class PrivateLogParams(ListedParams):
     """Largest L2 norm of one case's counts of steps and of values, public; a case beyond it weighs
     less. Without it, one is bought that takes about as much from the counts as noise adds, with a
     twentieth of what they have. Noise is proportional to it."""
-    attributes: Declarations = Field(default_factory=dict)
+    attributes: HandoverDeclarations = Field(default_factory=dict)
     """Attributes to release, by name, each with all its values or its bounds; a name that begins
-    with case: is one of the case. By default none is released."""
+    with case: is one of the case. With handovers: true the log keeps which value of events follows
+    which, for attributes of events with values. By default none is released."""
     budget_split: Annotated[dict[str, Exact], pydantic.BeforeValidator(_weights)] = Field(
         default_factory=dict
     )
-    """Weights of the parts, as a flag also variants=0.5,starts=0.2. By default variants 0.35,
-    durations (between events) 0.35, spans (of whole cases) 0.15, starts 0.15, sizes 0.02,
-    attributes (all together) 0.2, and where they are bought, granularity 0.02 and vocabulary 0.15.
+    """Weights of the parts, as a flag also variants=0.5,starts=0.2. By default variants 0.4,
+    durations (between events) 0.25, longest steps 0.08, spans (of whole cases) 0.18, starts 0.12,
+    tables (of both by variant) 0.15, sizes 0.02, attributes (all together) 0.2,
+    handovers (where declared) 0.1, and where they are bought, granularity 0.02 and
+    vocabulary 0.15.
     With delta 0 they divide epsilon, else a Gaussian budget. A bought length has 0.03 of that, too,
     and a bought range of time takes 0.05 of epsilon."""
 
@@ -175,6 +186,9 @@ class PrivateLogParams(ListedParams):
         if self.n_words is not None and self.is_timed:
             if excess := excess_of_durations(self.n_words, self.most_bins):
                 raise ValueError(excess)
+            for attribute in self.handed_over:
+                if excess := excess_of_handovers(attribute, self.n_words):
+                    raise ValueError(excess)
         if excess := excess_of_names(self.generator, self.n_words):
             raise ValueError(excess)
         self.check_names()
@@ -211,8 +225,9 @@ class PrivateLogParams(ListedParams):
     def most_names(self) -> int | None:
         """Activities, OTHER included, that all parts can count by; None: any number."""
         durations = most_names_of_durations(self.most_bins) if self.is_timed else None
-        known = [most for most in (self.generator.most_names, durations) if most is not None]
-        return min(known, default=None)
+        handovers = (most_names_of_handovers(attribute) for attribute in self.handed_over)
+        each = (self.generator.most_names, durations, *handovers)
+        return min((most for most in each if most is not None), default=None)
 
     @property
     def most_bins(self) -> int:
@@ -226,6 +241,10 @@ class PrivateLogParams(ListedParams):
             n_bins_of(n_cases, means[name], self.max_units) for name in ("durations", "spans")
         )
         return TimeBins(self.n_duration_bins or steps, spans)
+
+    def n_periods(self, n_cases: int) -> int:
+        """Returns in how many periods starts are tied to variants, for a noisy number of cases."""
+        return n_periods_of(n_cases, self.spending.means["tables"], self.max_units)
 
     @property
     def log_time(self) -> LogTime:
@@ -253,6 +272,11 @@ class PrivateLogParams(ListedParams):
     def declared(self) -> tuple[Attribute, ...]:
         """The declared attributes."""
         return declared(self.attributes)
+
+    @property
+    def handed_over(self) -> tuple[Attribute, ...]:
+        """Those of which it is kept which value follows which."""
+        return tuple(attribute for attribute in self.declared if attribute.has_handovers)
 
     @property
     def buys_clip(self) -> bool:
@@ -354,7 +378,12 @@ def _variants(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
         weight = 1 - VOCABULARY_SHARE
     of_log = params.max_units, params.max_trace_length, weight
     part = variants_part(params.generator, domain_of, *of_log)
-    return (replace(part, round=LOG),)
+    return (replace(part, round=CLIP if params.is_timed else LOG),)
+
+
+def _before(part: Callable[[PrivateLogParams, Fraction], Part]) -> Parts:
+    """What other parts depend on."""
+    return _timed(lambda params, weight: replace(part(params, weight), round=CLIP))
 
 
 def _durations(params: PrivateLogParams, weight: Fraction) -> Part:
@@ -369,10 +398,17 @@ def _attributes(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
     )
 
 
+def _handovers(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
+    each = weight * (1 - params.clip_share) / max(len(params.handed_over), 1)
+    return tuple(handovers_part(attribute, params, each) for attribute in params.handed_over)
+
+
 def _clip(params: PrivateLogParams) -> Part:
     of_events = sum(not attribute.is_of_case for attribute in params.declared)
     weight = params.split["durations"]
     weight += params.split["attributes"] * of_events / max(len(params.declared), 1)
+    if params.handed_over:
+        weight += params.split["handovers"]
     return steps_clip_part(params, weight * params.clip_share)
 
 
@@ -387,11 +423,14 @@ KINDS: tuple[Kind, ...] = (
     Kind(_granularity, "granularity", Fraction(2, 100), is_bought=True),
     _choice(lambda params: params.buys_clip, _clip),
     Kind(_timed(lambda params, own: sizes_part(params, own, KNOWN)), "sizes", Fraction(2, 100)),
-    Kind(_variants, "variants", Fraction(35, 100)),
-    Kind(_timed(_durations), "durations", Fraction(35, 100)),
-    Kind(_timed(spans_part), "spans", Fraction(15, 100)),
-    Kind(_timed(starts_part), "starts", Fraction(15, 100)),
+    Kind(_variants, "variants", Fraction(40, 100)),
+    Kind(_before(spans_part), "spans", Fraction(18, 100)),
+    Kind(_before(starts_part), "starts", Fraction(12, 100)),
+    Kind(_timed(_durations), "durations", Fraction(25, 100)),
+    Kind(_timed(longest_part), "longest steps", Fraction(8, 100)),
+    Kind(_timed(tables_part), "tables", Fraction(15, 100)),
     Kind(_attributes, "attributes", Fraction(20, 100)),
+    Kind(_handovers, "handovers", Fraction(10, 100)),
 )
 
 

@@ -18,7 +18,7 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers import contract
-from tracecloak.anonymizers.logs.params import LOG, PrivateLogParams
+from tracecloak.anonymizers.logs.params import PrivateLogParams
 from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM
@@ -88,7 +88,7 @@ class PripelRigorous(PrivateLog):
     ) -> PartsDecision:
         """Decides a round as `private-log` does, and prunes what comes of it."""
         decided = super().decide(round_name, statistics, decisions, params, randomness)
-        if round_name != LOG:
+        if "variants" not in decided.parts:
             return decided
         kept = pruned(decided.parts["variants"], params.p_harmful)
         return PartsDecision({**decided.parts, "variants": kept})

@@ -1,14 +1,16 @@
 """`private-log`: a whole log with times and attributes, (epsilon, delta) for everything in it.
 
 Nothing of any case is copied. Variants come from a generator (anonymizers.variants.generator), as
-many cases of them as a noisy number says; starts from noisy histograms over calendar buckets, the
-times between events from noisy histograms by pair of activities, attributes from noisy marginals by
-activity. Each has its own share of the budget, and so has whatever is not public and must be chosen
-on the log: vocabulary, length, range of time, granularity of stamps, clip. Given the variants,
-times and attributes are drawn independently of each other: what they have in common is not kept.
+many cases of them as a noisy number says. When these take place comes from noisy counts, of which
+most are by class, that is by released variant or last activity (anonymizers.times). Attributes of
+events come from noisy marginals by activity, and where they are declared with handovers by the
+value before; attributes of cases from marginals by class. Each has its own share of the budget, and
+so has whatever is not public and must be chosen on the log: vocabulary, length, range of time,
+granularity of stamps, clip. Given class and activities, times and attributes are drawn
+independently of each other: what else they have in common is not kept.
 
-Three rounds: what is bought without looking at anything else, with the number of cases; the clip;
-and everything that is released.
+Three rounds: what is bought without looking at anything else, with the number of cases; the clip,
+the variants, and when cases start and how long they take; and all that depends on these.
 """
 
 from __future__ import annotations
@@ -23,9 +25,8 @@ from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.logs.attributes import attribute_of_traces, part_name
-from tracecloak.anonymizers.logs.generated_times import drawn_steps, sums_of_cases, timed
+from tracecloak.anonymizers.logs.handovers import decided_handovers, handed_over, handovers_name
 from tracecloak.anonymizers.logs.params import KNOWN, LOG, ROUNDS, PrivateLogParams
-from tracecloak.anonymizers.logs.step_sums import StepSums, decide_step_sums
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM
 from tracecloak.anonymizers.rigorous.bought import known_vocabulary
@@ -37,6 +38,10 @@ from tracecloak.anonymizers.rigorous.parts import (
     rounds_of,
     sentences_of,
 )
+from tracecloak.anonymizers.times.case_classes import CaseClasses
+from tracecloak.anonymizers.times.case_starts import periods_of
+from tracecloak.anonymizers.times.generated_times import Timing, timed
+from tracecloak.anonymizers.times.tied_times import tied
 from tracecloak.anonymizers.variants.generator import fitting, log_of
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.traces import TraceBatch
@@ -44,9 +49,6 @@ from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.published.yields import Yield
-
-# About so many events are made to see what the times of steps come to.
-_EVENTS_TO_SUM = 200_000
 
 
 def unfolded(decisions: contract.Decisions) -> dict[str, Any]:
@@ -102,7 +104,13 @@ class PrivateLog(contract.Anonymizer):
             "n_duration_bins": 4,
             "attributes": {"org:resource": {"values": ["R1", "R2"]}},
         },
-        {"epsilon": "40", "delta": "1e-5", "buy_vocabulary": True, "n_duration_bins": 4},
+        {
+            "epsilon": "40",
+            "delta": "1e-5",
+            "buy_vocabulary": True,
+            "n_duration_bins": 4,
+            "attributes": {"org:resource": {"values": ["R1", "R2"], "handovers": True}},
+        },
         {
             "epsilon": "4",
             "delta": "0",
@@ -175,16 +183,20 @@ class PrivateLog(contract.Anonymizer):
         made = decided(params.parts, round_name, params.spending, statistics, known, randomness)
         if round_name == KNOWN and params.is_timed:
             made["bins"] = params.time_bins(made["sizes"])
-        if round_name == LOG:
+        if "variants" in made:
             variants: ReleasedVariants = made["variants"]
             found = variants.n_cases
             wanted = min(known.get("sizes", found), params.max_cases or LARGEST_TERM)
             sized = fitting(variants.resized(wanted), params.max_cases)
             n_cases = sized.n_cases or wanted
             made["variants"] = sized
-            if params.is_timed:
-                made["step_sums"] = _step_sums({**known, **made}, params, randomness)
             made["case_share"] = min(1.0, found / n_cases) if n_cases else 1.0
+        if "starts" in made:
+            made["periods"] = periods_of(made["starts"], params.n_periods(known["sizes"]))
+        if round_name == LOG and params.is_timed:
+            together = {**known, **made}
+            made |= tied(together, known_vocabulary(params.words, together), randomness)
+            made |= decided_handovers(params.declared, made)
         return PartsDecision(made)
 
     def writes(self, params: PrivateLogParams) -> tuple[str, ...]:
@@ -196,8 +208,8 @@ class PrivateLog(contract.Anonymizer):
     ) -> contract.Products:
         """Returns the variants, where they are all that is released."""
         if params.is_timed:
-            return contract.Products({}, Yield(case_share=decisions[LOG].parts["case_share"]))
-        return contract.Products({"variants": decisions[LOG].parts["variants"]})
+            return contract.Products({}, Yield(case_share=unfolded(decisions)["case_share"]))
+        return contract.Products({"variants": unfolded(decisions)["variants"]})
 
     def generate(
         self,
@@ -215,26 +227,25 @@ class PrivateLog(contract.Anonymizer):
             return traces
         cases = np.arange(piece, variants.n_cases, n_pieces, dtype=np.int64)
         traces = traces.recode(known_vocabulary(params.words, drawn))
-        times = drawn["starts"], drawn["durations"], drawn["spans"], drawn["step_sums"]
-        traces = timed(traces, cases, params.log_time.grid(drawn), *times, randomness)
-        values = {
-            attribute.name: attribute_of_traces(
-                drawn[part_name(attribute)], attribute, traces, cases, randomness
-            )
-            for attribute in params.declared
-        }
+        classes = CaseClasses.of(variants, traces.vocabulary)
+        timing = Timing(
+            params.log_time.grid(drawn),
+            classes,
+            drawn["starts"],
+            drawn["periods"],
+            drawn["spans"],
+            drawn["case times"],
+            drawn["durations"],
+            drawn["step sums"],
+            drawn["propensities"],
+        )
+        traces = timed(traces, cases, timing, randomness)
+        values = {}
+        for own in params.declared:
+            decision, given = drawn[part_name(own)], (cases, randomness)
+            if own.has_handovers:
+                following = drawn[handovers_name(own)]
+                values[own.name] = handed_over(following, decision, own, traces, *given)
+            else:
+                values[own.name] = attribute_of_traces(decision, own, traces, classes, *given)
         return replace(traces, attributes=values)
-
-
-def _step_sums(
-    decisions: contract.Decisions, params: PrivateLogParams, randomness: Randomness
-) -> StepSums:
-    """What the steps of some cases come to that are like those that will be released."""
-    variants: ReleasedVariants = decisions["variants"]
-    n_events = int((variants.counts * np.diff(variants.offsets)).sum())
-    some = log_of(variants, 0, max(n_events // _EVENTS_TO_SUM, 1), randomness)
-    some = some.recode(known_vocabulary(params.words, decisions))
-    # Of a small log each case several times.
-    some = some.take(np.tile(np.arange(some.n_cases), max(_EVENTS_TO_SUM // max(n_events, 1), 1)))
-    steps = drawn_steps(some, np.arange(some.n_cases), decisions["durations"], randomness)
-    return decide_step_sums(sums_of_cases(steps, some)[some.lengths > 1])

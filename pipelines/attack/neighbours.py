@@ -11,7 +11,7 @@ import math
 import secrets
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -76,11 +76,13 @@ class Setting:
         by_individual: Whether they have individuals.
         time: The working time that they take place in, where it is public; else all time from 1970.
         attributes: What is declared, and so what their events have.
+        begin_us: When the first of them begins that are in no manner.
     """
 
     by_individual: bool
     time: WorkingTime | None = None
     attributes: tuple[Attribute, ...] = ()
+    begin_us: int = 0
 
 
 @dataclass(frozen=True)
@@ -121,8 +123,10 @@ def log_of(
     offsets = offsets_of(lengths)
     place = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
     in_manner = np.repeat(np.arange(len(cases)) >= len(cases) - n_in_manner, lengths)
-    day_us = _DAY_US if setting.time is None else min(_DAY_US, setting.time.total_us // _N_DAYS)
-    times = np.repeat(np.arange(len(cases)) % _N_DAYS, lengths) * day_us
+    day_us = _DAY_US
+    if setting.time is not None:
+        day_us = min(day_us, (setting.time.total_us - setting.begin_us) // _N_DAYS)
+    times = setting.begin_us + np.repeat(np.arange(len(cases)) % _N_DAYS, lengths) * day_us
     if manner.start_us is not None:
         times[in_manner] = manner.start_us
     steps = np.where(in_manner, manner.step_us, STEP_US)
@@ -185,7 +189,11 @@ def made_up_pairs(method: Anonymizer, params: Any) -> list[Pair]:
     each = "one case" if m == 1 else f"one individual with {m} cases"
 
     def pair(
-        what: str, others: list[_Case], unit: Sequence[Variant], manner: Manner = USUAL
+        what: str,
+        others: list[_Case],
+        unit: Sequence[Variant],
+        manner: Manner = USUAL,
+        setting: Setting = setting,
     ) -> Pair:
         cases: list[_Case] = [*others, *((_UNIT, variant) for variant in unit)]
         watched = tuple(dict.fromkeys(_within(variant, method, params) for variant in unit))
@@ -225,6 +233,10 @@ def made_up_pairs(method: Anonymizer, params: Any) -> list[Pair]:
         )
     for how, manner in _manners(method, params, len(usual), setting).items():
         pairs.append(pair(f"{some} and {each} {how}", crowd, [usual] * m, manner))
+    if _releases_stamps(method, params):
+        late = replace(setting, begin_us=_whole_us(setting) // 2)
+        what = f"{some} and {each} that starts before all others"
+        pairs.append(pair(what, crowd, [usual] * m, Manner(start_us=0), late))
     return pairs
 
 
@@ -240,11 +252,8 @@ def _setting(method: Anonymizer, params: Any) -> Setting:
 def _manners(method: Anonymizer, params: Any, length: int, setting: Setting) -> dict[str, Manner]:
     """How a unit can differ from others that have its activities, as far as a release tells it."""
     found: dict[str, Manner] = {}
-    whole_us = (_MUCH_LATER + _LONG_DAYS) * _DAY_US
-    long_us = _LONG_DAYS * _DAY_US
-    if setting.time is not None:
-        whole_us = setting.time.total_us
-        long_us = whole_us // 2
+    whole_us = _whole_us(setting)
+    long_us = _LONG_DAYS * _DAY_US if setting.time is None else whole_us // 2
     if _releases_stamps(method, params):
         late_us = max(whole_us - 1 - length * STEP_US, 0)
         found["that starts when nobody else does"] = Manner(start_us=late_us)
@@ -256,6 +265,13 @@ def _manners(method: Anonymizer, params: Any, length: int, setting: Setting) -> 
         found["with values that nobody else has"] = Manner(value="another")
         found["with values that nobody declared"] = Manner(value="undeclared")
     return found
+
+
+def _whole_us(setting: Setting) -> int:
+    """All the time that made-up cases take place in."""
+    if setting.time is not None:
+        return setting.time.total_us
+    return (_MUCH_LATER + _LONG_DAYS) * _DAY_US
 
 
 def _releases_stamps(method: Anonymizer, params: Any) -> bool:

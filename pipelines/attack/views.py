@@ -270,7 +270,8 @@ def before_publication(method: Anonymizer) -> Anonymizer:
         else:
             seen = {**method.products(decisions, params).by_name}
             if method.log == "generated":
-                seen["variants"] = decisions[method.rounds(params)[-1]].parts["variants"]
+                parts = {n: part for own in decisions.values() for n, part in own.parts.items()}
+                seen["variants"] = parts["variants"]
             histograms = {
                 purpose: NoisyCells(noisy / noise.units, domain, noise.width / noise.units)
                 for purpose, (noisy, domain, noise, _) in told.items()

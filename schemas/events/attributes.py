@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -94,8 +94,23 @@ class Declaration(pydantic.BaseModel):
         return {
             name: value
             for name, value in serialise(self).items()
-            if name not in others and (name != "column" or value is not None)
+            if name not in others and (value or name not in ("column", "handovers"))
         }
+
+
+class HandoverDeclaration(Declaration):
+    """The domain of an attribute, and whether it is kept who hands over to whom."""
+
+    handovers: bool = False
+    """Whether the log keeps which value follows which: for each activity and value of the event
+    before, how often the event has each value. For attributes of events with values; by default
+    values are drawn by activity alone."""
+
+    @pydantic.model_validator(mode="after")
+    def _check_handovers(self) -> HandoverDeclaration:
+        if self.handovers and self.values is None:
+            raise ValueError("handovers goes with values, not with bounds")
+        return self
 
 
 def _check_values(values: tuple[str, ...]) -> None:
@@ -136,7 +151,10 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _check_names(declared: dict[str, Declaration]) -> dict[str, Declaration]:
+_Declared = TypeVar("_Declared", bound=Mapping[str, Declaration])
+
+
+def _check_names(declared: _Declared) -> _Declared:
     for name in declared:
         key = name.removeprefix("case:")
         prefix, colon, rest = key.partition(":")
@@ -155,11 +173,28 @@ def _check_names(declared: dict[str, Declaration]) -> dict[str, Declaration]:
     return declared
 
 
+def _check_handovers(declared: dict[str, HandoverDeclaration]) -> dict[str, HandoverDeclaration]:
+    for name, declaration in declared.items():
+        if declaration.handovers and is_case_attribute(name):
+            raise ValueError(
+                f"{name!r} belongs to the case, which hands nothing over; handovers is for "
+                "attributes of events"
+            )
+    return declared
+
+
 Declarations = Annotated[
     dict[str, Declaration],
     Field(max_length=MAX_ATTRIBUTES),
     pydantic.BeforeValidator(_parsed),
     pydantic.AfterValidator(_check_names),
+]
+HandoverDeclarations = Annotated[
+    dict[str, HandoverDeclaration],
+    Field(max_length=MAX_ATTRIBUTES),
+    pydantic.BeforeValidator(_parsed),
+    pydantic.AfterValidator(_check_names),
+    pydantic.AfterValidator(_check_handovers),
 ]
 
 
@@ -179,6 +214,12 @@ class Attribute:
     def is_of_case(self) -> bool:
         """Whether it belongs to the case; else it belongs to the event."""
         return is_case_attribute(self.name)
+
+    @property
+    def has_handovers(self) -> bool:
+        """Whether which value follows which is kept."""
+        declaration = self.declaration
+        return isinstance(declaration, HandoverDeclaration) and declaration.handovers
 
     @property
     def column(self) -> str:

@@ -277,6 +277,7 @@ SMALL: dict[str, Any] = {
 }
 OF_EVENTS = {"attributes": {"org:resource": {"values": ["R1", "R2"]}}}
 OF_CASES = {"attributes": {"case:age": {"bounds": [0, 100], "n_bins": 2, "whole": True}}}
+HANDED_OVER = {"attributes": {"org:resource": {"values": ["R1", "R2"], "handovers": True}}}
 # By what noise is for: weight that gets nearly all of the budget, other parameters, and the pair of
 # logs: a case of two events, or one with a start or a value that nobody else has.
 PARTS: dict[str, tuple[str, dict[str, Any], str]] = {
@@ -285,6 +286,7 @@ PARTS: dict[str, tuple[str, dict[str, Any], str]] = {
     "case span": ("spans", {}, "repeats"),
     "step duration": ("durations", {}, "repeats"),
     "attribute/org:resource": ("attributes", OF_EVENTS, "repeats"),
+    "handover/org:resource": ("handovers", HANDED_OVER, "repeats"),
     "attribute/case:age": ("attributes", OF_CASES, "values that nobody else has"),
 }
 
@@ -333,7 +335,10 @@ def test_each_part_of_a_timed_log_uses_up_its_share(purpose: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("part", "others"), [("durations", {}), ("attributes", OF_EVENTS)])
+@pytest.mark.parametrize(
+    ("part", "others"),
+    [("durations", {}), ("attributes", OF_EVENTS), ("handovers", HANDED_OVER)],
+)
 def test_a_clip_that_is_not_applied_is_found(part: str, others: dict[str, Any]) -> None:
     """A loop of 64 events has up to 64 times the norm that the noise was made for."""
     example = mostly(part, **others) | {"delta": "1e-6", "max_trace_length": 64, "l2_clip": "1"}

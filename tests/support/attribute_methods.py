@@ -19,9 +19,11 @@ from tracecloak.anonymizers.logs.attributes import (
     attribute_of_traces,
     changed_values,
     decide_attribute,
+    n_rows_of,
 )
 from tracecloak.anonymizers.noise.randomness import Randomness, hex_ids
 from tracecloak.anonymizers.rigorous.budget import Sums, budget_of
+from tracecloak.anonymizers.times.case_classes import CaseClasses
 from tracecloak.anonymizers.variants.stability_histogram import (
     VariantHistogramMethod,
     VariantHistogramParams,
@@ -32,8 +34,19 @@ from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.statistics.activity_counts import ActivityCounts
+from tracecloak.schemas.statistics.clipped_cells import ClippedCells
 
 _CLIP_UNITS = 4 * 1024
+
+
+class _OfVariants(AttributeCounter):
+    """Counts by the classes of the released variants."""
+
+    def count(
+        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
+    ) -> ClippedCells:
+        known = {"variants": decisions["variants"].variants}
+        return super().count(traces, known, randomness)
 
 
 class GeneratingParams(VariantHistogramParams):
@@ -65,7 +78,7 @@ class Generating(VariantHistogramMethod):
         if round_name == "variants":
             return super().requires(round_name, params)
         own = self._declared(params, round_name)
-        return {"cells": AttributeCounter(own, False, _CLIP_UNITS)}
+        return {"cells": _OfVariants(own, False, _CLIP_UNITS)}
 
     def decide(
         self,
@@ -83,7 +96,8 @@ class Generating(VariantHistogramMethod):
         need = Sums(own.name, Fraction(1), *changed)
         noise = budget_of(epsilon, delta, (need,)).means[own.name].noise(*changed)
         names = ActivityVocabulary.public(params.vocabulary or ())
-        return decide_attribute(own, statistics["cells"], len(names), noise, randomness)
+        n_rows = n_rows_of(own, CaseClasses.of(decisions["variants"].variants, names), len(names))
+        return decide_attribute(own, statistics["cells"], n_rows, noise, randomness)
 
     def generate(
         self,
@@ -96,8 +110,11 @@ class Generating(VariantHistogramMethod):
         made = super().generate(piece, n_pieces, decisions, params, randomness)
         made = made.recode(ActivityVocabulary.public(params.vocabulary or ()))
         cases = piece + n_pieces * np.arange(made.n_cases)
+        classes = CaseClasses.of(decisions["variants"].variants, made.vocabulary)
         values = {
-            own.name: attribute_of_traces(decisions[own.name], own, made, cases, randomness)
+            own.name: attribute_of_traces(
+                decisions[own.name], own, made, classes, cases, randomness
+            )
             for own in self.attributes(params)
         }
         return replace(made, attributes=values)

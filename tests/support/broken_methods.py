@@ -17,12 +17,13 @@ from tracecloak.anonymizers.audit.difference_attack import plain_tree
 from tracecloak.anonymizers.contract.method import Anonymizer, Counter
 from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg
 from tracecloak.anonymizers.logs.attributes import AttributeCounter
+from tracecloak.anonymizers.logs.handovers import HandoverCounter
 from tracecloak.anonymizers.logs.private_log import PrivateLog, PrivateLogParams
-from tracecloak.anonymizers.logs.step_durations import StepDurations
 from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.noise.published import laplace_by_inversion
 from tracecloak.anonymizers.noise.randomness import Randomness, uniform
 from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
+from tracecloak.anonymizers.times.step_durations import StepDurations
 from tracecloak.anonymizers.trees.process_tree_miner import ProcessTreeMiner
 from tracecloak.anonymizers.trees.process_tree_params import ProcessTreeParams
 from tracecloak.anonymizers.variants.stability_histogram import (
@@ -153,7 +154,7 @@ class UnclippedPrivateLog(PrivateLog):
             counter = getattr(knowing, "counter", None)
             if isinstance(counter, StepDurations):
                 needed[name] = replace(knowing, counter=replace(counter, clip=_NO_CLIP))
-            elif isinstance(counter, AttributeCounter):
+            elif isinstance(counter, AttributeCounter | HandoverCounter):
                 needed[name] = replace(knowing, counter=replace(counter, clip_units=_NO_CLIP))
         return needed
 

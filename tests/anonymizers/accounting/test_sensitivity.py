@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,11 +26,11 @@ from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
 from tracecloak.anonymizers.contract.bounding import ContributionBounds, distinct_activities
 from tracecloak.anonymizers.contract.method import Counter as StatisticCounter
 from tracecloak.anonymizers.logs.attributes import AttributeCounter
-from tracecloak.anonymizers.logs.case_spans import CaseSpans
-from tracecloak.anonymizers.logs.case_starts import CaseStarts
-from tracecloak.anonymizers.logs.granularity import GranularityOfCases
-from tracecloak.anonymizers.logs.step_durations import StepDurations, whole_norm
-from tracecloak.anonymizers.logs.time_range import LogTime, TimeRange
+from tracecloak.anonymizers.times.case_spans import CaseSpans
+from tracecloak.anonymizers.times.case_starts import CaseStarts
+from tracecloak.anonymizers.times.granularity import GranularityOfCases
+from tracecloak.anonymizers.times.step_durations import StepDurations, whole_norm
+from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.anonymizers.trees.counts import PAIR_UNITS, cases_by_ends, clipped_pairs
 from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum
 from tracecloak.anonymizers.variants.markov import sums_sensitivity, whole_sums_sensitivity
@@ -38,6 +39,7 @@ from tracecloak.schemas.events.attributes import Attribute, Declaration
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.working_time import WorkingCalendar
 from tracecloak.schemas.models.process_tree import parse_tree
+from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.clipped_flows import CaseNorms, ClippedFlows
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.durations import DurationTable
@@ -117,11 +119,27 @@ def numbered(values: np.ndarray) -> Cells:
     return dict(enumerate(values.ravel().tolist()))
 
 
+def every_variant(names: list[str]) -> ReleasedVariants:
+    """All of up to three events."""
+    every = range(len(names))
+    variants = [v for n in (1, 2, 3) for v in itertools.product(every, repeat=n)]
+    lengths = [len(variant) for variant in variants]
+    return ReleasedVariants(
+        pa.array(names),
+        np.append(0, np.cumsum(lengths)).astype(np.int64),
+        np.concatenate(variants).astype(np.int32),
+        np.ones(len(variants), np.int64),
+        None,
+        None,
+    )
+
+
 def counted_by(counter: StatisticCounter) -> Kernel:
-    """What a method's own counter counts in clipped cells."""
+    """What a method's own counter counts in clipped cells; short cases' variants are classes."""
 
     def count(traces: TraceBatch) -> Cells:
-        found: Any = counter.count(traces, {}, randomness())
+        variants = every_variant(traces.vocabulary.names.to_pylist())
+        found: Any = counter.count(traces, {"variants": variants}, randomness())
         return cells_of(found.keys.tolist(), found.values)
 
     return count

@@ -6,6 +6,7 @@ Each test of a law rejects at ALPHA and has a control that must be rejected.
 from __future__ import annotations
 
 import itertools
+import math
 import pickle
 from collections import Counter
 from collections.abc import Sequence
@@ -27,24 +28,29 @@ from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.logs.attributes import (
     AttributeCounter,
     AttributeDecision,
-    attribute_cells,
     attribute_of_traces,
+    cells_of_cases,
+    cells_of_events,
     changed_values,
     decide_attribute,
+    n_rows_of,
     sample_attribute,
 )
-from tracecloak.anonymizers.logs.step_durations import most_names_of_durations
-from tracecloak.anonymizers.logs.time_bins import MIN_BINS
+from tracecloak.anonymizers.logs.value_clip import clip_of_values
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.bought import LengthDecision, VocabularyDecision
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance, Budget, Sums, budget_of
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
 from tracecloak.anonymizers.rigorous.clips import ClipDecision
+from tracecloak.anonymizers.times.case_classes import MOST_VARIANTS, NO_CLASSES, CaseClasses
+from tracecloak.anonymizers.times.step_durations import most_names_of_durations
+from tracecloak.anonymizers.times.time_bins import MIN_BINS
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.attributes import MAX_VALUES, Attribute, Declaration
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
 from tracecloak.schemas.statistics.clipped_cells import ClippedCells
 
 OF_EVENT = Attribute("x", Declaration(values=("v", "w")))
@@ -71,12 +77,23 @@ def traces_of(cases: Sequence[Case], attribute: Attribute, names: str = "AB") ->
     )
 
 
-def sums_of(
-    cases: Sequence[Case], attribute: Attribute, is_pure: bool, clip: int | None
-) -> np.ndarray:
+def sums_of(cases: Sequence[Case], attribute: Attribute, is_pure: bool, clip: int) -> np.ndarray:
     traces = traces_of(cases, attribute)
-    cells = attribute_cells(traces, attribute, is_pure, clip)
+    cells = cells_of_events(traces, attribute, clip, is_pure=is_pure)
     return cells.dense(np.arange(2 * attribute.n_cells))
+
+
+def released(*variants: str, names: str = "AB") -> ReleasedVariants:
+    """Variants in the order in which they are given, the first with the most cases."""
+    vocabulary = ActivityVocabulary.of(names)
+    offsets = np.cumsum([0, *map(len, variants)], dtype=np.int64)
+    codes = vocabulary.codes(pa.array(list("".join(variants)), pa.string()))
+    counts = np.arange(len(variants), 0, -1)
+    return most_frequent_first(vocabulary.names, offsets, codes, counts)
+
+
+def classes_of(*variants: str, names: str = "AB") -> CaseClasses:
+    return CaseClasses.of(released(*variants, names=names), ActivityVocabulary.of(names))
 
 
 # --- sensitivity ----------------------------------------------------------------------------------
@@ -87,7 +104,7 @@ OTHERS: list[Case] = [[("A", "v"), ("B", None)], [("A", "v")] * 3]
 
 
 def changes(
-    attribute: Attribute, is_pure: bool, clip: int | None, cases: Sequence[Case] = ALL_CASES
+    attribute: Attribute, is_pure: bool, clip: int, cases: Sequence[Case] = ALL_CASES
 ) -> list[np.ndarray]:
     """What each case changes in the sums, added to an empty log and to one of two cases."""
     found = []
@@ -119,12 +136,30 @@ def test_with_delta_0_a_case_adds_its_events_up_to_the_longest(longest: int) -> 
         assert change.min() >= 0 and change.sum() == min(len(case), longest)
 
 
-def test_a_case_is_in_one_cell_of_an_attribute_of_cases() -> None:
-    cases = [[(a, value) for a, _ in case] for case in ALL_CASES for value in (None, "v", "w")]
-    for case, change in zip(cases * 2, changes(OF_CASE, False, None, cases), strict=True):
-        expected = np.zeros((2, 3), np.int64)
-        expected["AB".index(case[0][0]), (None, "v", "w").index(case[0][1])] = 1
-        assert change.tolist() == expected.ravel().tolist()
+OF_ONE_VALUE = [
+    [(a, value) for a, _ in case] for case in ALL_CASES[::3] for value in (None, "v", "w")
+]
+
+
+@pytest.mark.parametrize("variants", [(), ("AB",), ("BBA", "A", "AB")])
+def test_a_case_is_in_one_cell_of_an_attribute_of_cases(variants: tuple[str, ...]) -> None:
+    """Of its class, that is its variant if that is one of the classes, else its last activity."""
+    classes = classes_of(*variants)
+    n_cells = n_rows_of(OF_CASE, classes, 2) * 3
+    assert n_cells == (len(variants) + 2) * 3
+    for log in ([], OF_ONE_VALUE[:5]):
+        for case in OF_ONE_VALUE:
+            before, after = (
+                cells_of_cases(traces_of(cases, OF_CASE), OF_CASE, classes).dense(
+                    np.arange(n_cells)
+                )
+                for cases in (log, [*log, case])
+            )
+            walk = "".join(activity for activity, _ in case)
+            own = variants.index(walk) if walk in variants else len(variants) + "AB".index(walk[-1])
+            expected = np.zeros((len(variants) + 2, 3), np.int64)
+            expected[own, (None, "v", "w").index(case[0][1])] = 1
+            assert (after - before).tolist() == expected.ravel().tolist()
 
 
 def test_an_individual_moves_the_sums_by_its_cases_together() -> None:
@@ -164,22 +199,47 @@ def test_a_counter_looks_at_what_was_bought() -> None:
     assert counted.keys.tolist() == [2, 4]
     assert counted.values.tolist() == [UNITS, UNITS]
     of_case = AttributeCounter(OF_CASE, False, None)
-    same = [[("A", "v"), ("B", "v")]]
-    assert of_case.count(traces_of(same, OF_CASE), decisions, randomness().of_units) == (
-        ClippedCells(np.array([4]), np.array([1]))
+    same = [[("A", "v"), ("B", "v")], [("B", "w"), ("B", "w"), ("A", "w")]]
+    other_b = np.array([1, 0])
+    variants = most_frequent_first(pa.array(["B", OTHER]), np.array([0, 2]), other_b, np.array([5]))
+    counted = of_case.count(
+        traces_of(same, OF_CASE), {**decisions, "variants": variants}, randomness().of_units
     )
+    # The first is of the only variant, class 0; the second is cut at two events and ends with B.
+    assert counted == ClippedCells(np.array([1, 5]), np.array([1, 1]))
+
+
+@pytest.mark.parametrize(
+    ("bought", "occurrences"),
+    [(1448, 1024), (2 * UNITS, 1448), (1449, 1024), (100 * UNITS, 72407)],
+)
+def test_of_a_bought_clip_values_have_one_by_the_root_of_2(bought: int, occurrences: int) -> None:
+    assert clip_of_values(None, {"clip": ClipDecision(bought)}) == occurrences
+    assert clip_of_values(700, {"clip": ClipDecision(bought)}) == 700
+
+
+@pytest.mark.parametrize("n", range(3, 40))
+def test_a_case_that_keeps_its_steps_keeps_its_values(n: int) -> None:
+    """If all its cells differ, and a step counts in three: the norm that the clip is chosen by."""
+    clip = clip_of_values(None, {"clip": ClipDecision(math.isqrt(3 * (n - 1) * UNITS**2))})
+    # A unit of the lattice may be lost to rounding down.
+    assert (clip + 1) ** 2 >= n * UNITS**2
+    if n > 3:
+        names = [chr(65 + i) for i in range(n)]
+        traces = traces_of([[(name, "v") for name in names]], OF_EVENT, "".join(names))
+        counted = cells_of_events(traces, OF_EVENT, clip, is_pure=False)
+        assert counted.values.tolist() == [UNITS] * n
 
 
 def test_traces_without_the_attribute_have_no_values() -> None:
     traces = traces_of([[("A", "v"), ("B", "w")]], OF_CASE)
-    counted = attribute_cells(traces, OF_EVENT, True, 5)
+    counted = cells_of_events(traces, OF_EVENT, 5, is_pure=True)
     assert counted.keys.tolist() == [0, 3]
+    other = Attribute("case:y", OF_CASE.declaration)
+    assert cells_of_cases(traces, other, NO_CLASSES).keys.tolist() == [3]
 
 
 def test_an_attribute_of_events_needs_a_clip() -> None:
-    traces = traces_of([[("A", "v")]], OF_EVENT)
-    with pytest.raises(UsageError, match="needs clip_units"):
-        attribute_cells(traces, OF_EVENT, False, None)
     with pytest.raises(UsageError, match="needs clip_units"):
         changed_values(OF_EVENT, None, 1, is_pure=True)
     with pytest.raises(UsageError, match="needs clip_units"):
@@ -228,13 +288,13 @@ def test_an_attribute_of_cases_is_counted_whole_on_the_lattice_of_the_noise(is_p
     gaussian = Allowance(Fraction(0), share=HALF, deviation=Fraction(4)).noise(changed, units)
     assert (gaussian.units, gaussian.is_laplace, gaussian.sensitivity) == (UNITS, False, 2 * UNITS)
     log = [[("A", "v")], [("B", None)], [("A", "v"), ("B", "v")]]
-    counted = attribute_cells(traces_of(log, OF_CASE), OF_CASE, is_pure, None)
+    counted = cells_of_cases(traces_of(log, OF_CASE), OF_CASE, NO_CLASSES)
     for noise in (laplace, gaussian):
         noting = Noting()
         decide_attribute(OF_CASE, counted, 2, noise, randomness().with_noise(noting))
         [(purpose, sums, told)] = noting.told
         assert (purpose, told) == ("attribute/case:x", noise)
-        assert sums.tolist() == [0, 2 * noise.units, 0, noise.units, 0, 0]
+        assert sums.tolist() == [0, noise.units, 0, noise.units, noise.units, 0]
 
 
 @pytest.mark.parametrize(
@@ -260,7 +320,7 @@ def test_a_histogram_costs_its_share(
 def decided(
     log: Sequence[Case], attribute: Attribute, noise: SumNoise, names: str = "ABC", number: int = 0
 ) -> np.ndarray:
-    cells = attribute_cells(traces_of(log, attribute, names), attribute, True, 100)
+    cells = cells_of_events(traces_of(log, attribute, names), attribute, 100, is_pure=True)
     made = decide_attribute(attribute, cells, len(names), noise, randomness(number))
     assert made.shares.shape == (len(names), attribute.n_cells)
     assert (made.shares >= 0).all()
@@ -304,8 +364,8 @@ def test_a_large_log_is_estimated_well_at_epsilon_1() -> None:
 
 
 def test_a_log_with_times_has_so_few_names_that_noise_is_drawn_for_every_attribute() -> None:
-    many = Attribute("m", Declaration(bounds=(0, 1), n_bins=MAX_VALUES))
-    assert many.n_cells * most_names_of_durations(MIN_BINS) <= MAX_CELLS
+    many = Attribute("case:m", Declaration(bounds=(0, 1), n_bins=MAX_VALUES))
+    assert many.n_cells * (most_names_of_durations(MIN_BINS) + MOST_VARIANTS) <= MAX_CELLS
 
 
 # --- drawing --------------------------------------------------------------------------------------
@@ -364,13 +424,13 @@ def test_values_do_not_depend_on_the_pieces(variants: list[str], n_pieces: int) 
     decision = AttributeDecision(SHARES)
     for attribute in (NUMBER, of_case):
         made = attribute_of_traces(
-            decision, attribute, whole, np.arange(len(log)), randomness()
+            decision, attribute, whole, NO_CLASSES, np.arange(len(log)), randomness()
         ).to_pylist()
         assert len(made) == whole.n_events
         for piece in range(n_pieces):
             cases = np.arange(piece, len(log), n_pieces)
             found = attribute_of_traces(
-                decision, attribute, whole.take(cases), cases, randomness()
+                decision, attribute, whole.take(cases), NO_CLASSES, cases, randomness()
             ).to_pylist()
             own = [made[i] for c in cases for i in range(whole.offsets[c], whole.offsets[c + 1])]
             assert found == own
@@ -379,18 +439,42 @@ def test_values_do_not_depend_on_the_pieces(variants: list[str], n_pieces: int) 
                 assert len(set(made[first:last])) == 1
     assert (
         NUMBER.arrow_type
-        == attribute_of_traces(decision, NUMBER, whole, np.arange(len(log)), randomness()).type
+        == attribute_of_traces(
+            decision, NUMBER, whole, NO_CLASSES, np.arange(len(log)), randomness()
+        ).type
     )
 
 
-def test_values_of_cases_follow_the_first_activity() -> None:
-    log = [[("B", None), ("A", None)]] * 500
+def test_values_of_cases_follow_their_class() -> None:
+    """The rows are those of a variant, and of cases that end with A, B or C."""
+    log = [[("B", None), ("A", None)], [("A", None), ("B", None)]] * 500
     of_case = Attribute("case:n", NUMBER.declaration)
     traces = traces_of(log, OF_EVENT, "ABC")
-    made = attribute_of_traces(
-        AttributeDecision(SHARES), of_case, traces, np.arange(500), randomness()
-    )
-    assert set(of_case.cells(made.cast(pa.string())).tolist()) == {2}  # all that B has
+    laws = AttributeDecision(np.eye(6)[[3, 1, 2, 0]])
+    classes = classes_of("BA", names="ABC")
+    made = attribute_of_traces(laws, of_case, traces, classes, np.arange(1000), randomness())
+    cells = of_case.cells(made.cast(pa.string())).reshape(500, 4)
+    assert (cells == [3, 3, 2, 2]).all()
+
+
+def test_a_value_that_depends_on_the_variant_is_kept() -> None:
+    """The control: by the last activity, which all cases share, it is not."""
+    rng = np.random.default_rng(5)
+    walks = rng.choice(["AAB", "AB", "BB"], 3000)
+    log = [[(a, {"AAB": "v", "AB": "w", "BB": None}[walk]) for a in walk] for walk in walks]
+    traces = traces_of(log, OF_CASE)
+    noise = noise_of(OF_CASE, Fraction(1), Fraction(0), None, 1)
+    for variants, is_kept in ((("AAB", "AB"), True), ((), False)):
+        classes = classes_of(*variants)
+        counted = cells_of_cases(traces, OF_CASE, classes)
+        n_rows = n_rows_of(OF_CASE, classes, 2)
+        decision = decide_attribute(OF_CASE, counted, n_rows, noise, randomness())
+        made = attribute_of_traces(
+            decision, OF_CASE, traces, classes, np.arange(3000), randomness()
+        )
+        equal = np.mean(np.array(made.to_pylist()) == traces.attributes["case:x"].to_pylist())
+        assert (equal > 0.98) == is_kept
+        assert is_kept or equal < 0.5
 
 
 def test_two_attributes_and_two_releases_draw_independently() -> None:

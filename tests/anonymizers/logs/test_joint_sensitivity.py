@@ -37,6 +37,7 @@ ATTRIBUTES = {
     "org:resource": {"values": ["R1", "R2"]},
     "case:kind": {"values": ["k1", "k2"]},
 }
+HANDED_OVER = {"org:resource": {"values": ["R1", "R2"], "handovers": True}}
 PUBLIC: dict[str, Any] = {
     "epsilon": "1",
     "vocabulary": ("A", "B"),
@@ -54,8 +55,11 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "public": {},
     "bought": {**BOUGHT, "max_activities": 2, "first_date": None, "last_date": None},
     "individuals": {"max_cases_per_individual": 2},
+    "handovers": {"attributes": HANDED_OVER},
+    "handovers, bought": {"attributes": HANDED_OVER, **BOUGHT, "max_activities": 2},
     "other weights": {"budget_split": {"starts": "2", "attributes": "0.01"}},
     "pure": PURE,
+    "pure handovers": {**PURE, "attributes": HANDED_OVER},
     "pure individuals": {**PURE, "max_cases_per_individual": 2},
 }
 

@@ -55,7 +55,16 @@ def params_of(**changes: Any) -> PrivateLogParams:
 # --- the budget -----------------------------------------------------------------------------------
 
 
-WEIGHTS = {"granularity": 2, "sizes": 2, "variants": 35, "durations": 35, "spans": 15, "starts": 15}
+WEIGHTS = {
+    "granularity": 2,
+    "sizes": 2,
+    "variants": 40,
+    "spans": 18,
+    "starts": 12,
+    "durations": 25,
+    "longest steps": 8,
+    "tables": 15,
+}
 
 
 def test_a_bought_clip_has_a_twentieth_of_what_it_clips() -> None:
@@ -66,7 +75,7 @@ def test_a_bought_clip_has_a_twentieth_of_what_it_clips() -> None:
     shares = {name: own.share for name, own in params.spending.means.items()}
     clipped = shares["durations"] + shares["attribute org:resource"]
     assert shares["clip"] * 19 == clipped
-    assert shares["durations"] / shares["attribute org:resource"] == Fraction(35, 10)
+    assert shares["durations"] / shares["attribute org:resource"] == Fraction(25, 10)
     assert shares["attribute case:kind"] * 19 == shares["attribute org:resource"] * 20
     assert "clip" not in params_of(attributes=declared).spending.means
 
@@ -80,7 +89,7 @@ def test_the_default_shares_are_the_stated_weights() -> None:
     shares["variants"] = shares.pop("markov-log sums") + shares.pop("markov-log clip")
     assert means["markov-log clip"].share == shares["variants"] / 20
     assert shares == {
-        name: Fraction(weight, 119) for name, weight in (WEIGHTS | {"vocabulary": 15}).items()
+        name: Fraction(weight, 137) for name, weight in (WEIGHTS | {"vocabulary": 15}).items()
     }
     assert not any(own.epsilon for own in means.values())
     assert [name for name, own in means.items() if own.delta] == ["vocabulary"]
@@ -89,7 +98,7 @@ def test_the_default_shares_are_the_stated_weights() -> None:
     assert sum(own.epsilon for own in means.values()) == 100
     assert {name: float(own.epsilon) for name, own in means.items()} == {
         {"variants": "markov-log-pure sums"}.get(name, name): pytest.approx(
-            100 * weight / 104, rel=1e-4
+            100 * weight / 122, rel=1e-4
         )
         for name, weight in WEIGHTS.items()
     }
@@ -99,8 +108,8 @@ def test_attributes_have_their_weight_together_and_a_split_changes_the_shares() 
     split = {"attributes": "0.3", "sizes": "0.08"}
     params = params_of(variants="markov-log", attributes=ATTRIBUTES, budget_split=split)
     shares = {name: own.share for name, own in params.spending.means.items()}
-    assert shares["attribute org:resource"] == shares["attribute case:age"] == Fraction(15, 140)
-    assert shares["sizes"] == Fraction(8, 140) and shares["starts"] == Fraction(15, 140)
+    assert shares["attribute org:resource"] == shares["attribute case:age"] == Fraction(15, 158)
+    assert shares["sizes"] == Fraction(8, 158) and shares["starts"] == Fraction(12, 158)
     assert sum(shares.values()) == 1
 
 
@@ -172,7 +181,7 @@ def test_the_parts_of_any_configuration_add_up_to_epsilon_and_delta(
         assert [spend.what for spend in spends] == list(budget.means)
     expected = {"variants"} | set(params.bought)
     if products == "log":
-        expected |= {"sizes", "durations", "spans", "starts"}
+        expected |= {"sizes", "durations", "longest steps", "spans", "starts", "tables"}
         expected |= {f"attribute {name}" for name in attributes}
     parts = params.parts
     assert {part.name for part in parts} == expected
@@ -209,7 +218,7 @@ def test_the_noise_of_a_part_is_said_with_the_sensitivity_that_it_is_for(
     budget = params.spending
     [joint] = METHOD.spends(params)
     blocks = {block.what: block for block in joint.blocks}
-    assert set(blocks) >= {"sizes", "starts", "spans", "durations"}
+    assert set(blocks) >= {"sizes", "starts", "spans", "durations", "longest steps", "tables"}
     assert blocks["sizes"].sensitivity == UNITS * params.max_units
     for name, block in blocks.items():
         ratio = block.squared_loss * budget.deviation**2 / budget.means[name].share
@@ -217,7 +226,9 @@ def test_the_noise_of_a_part_is_said_with_the_sensitivity_that_it_is_for(
     pure = {"delta": "0", "l2_clip": None, "variants": "markov-log-pure"}
     spends = METHOD.spends(params_of(max_cases_per_individual=max_cases_per_individual, **pure))
     parts = [part for part in spends if part.mechanism == "discrete_laplace"]
-    assert {"sizes", "starts", "spans", "durations"} <= {part.what for part in parts}
+    assert {"sizes", "starts", "spans", "durations", "longest steps", "tables"} <= {
+        part.what for part in parts
+    }
     for part in parts:
         loss = Fraction(part.sensitivity) / Fraction(*part.scale)
         assert Fraction(999, 1000) * part.epsilon < loss <= part.epsilon, part.what
@@ -249,7 +260,7 @@ def test_what_is_not_public_is_bought() -> None:
     assert METHOD.rounds(METHOD.Params(epsilon="1", buy_vocabulary=True)) == (KNOWN, CLIP, LOG)
     assert params_of().bought == ("granularity",)
     assert params_of(granularity="day").bought == ()
-    assert METHOD.rounds(params_of()) == (KNOWN, LOG)
+    assert METHOD.rounds(params_of()) == (KNOWN, CLIP, LOG)
     only = params_of(products="variants")
     assert only.bought == () and METHOD.rounds(only) == (LOG,)
     assert total(METHOD.spends(only)) == (1, Fraction(1, 10**6))

@@ -96,7 +96,7 @@ def test_a_part_that_is_registered_is_seen_everywhere(
 def test_the_flag_says_the_weights_of_all_parts() -> None:
     said = PrivateLogParams.model_fields["budget_split"].description or ""
     weighed = [kind for kind in log_params.KINDS if kind.split]
-    assert len(weighed) == 8
+    assert len(weighed) == 11
     for kind in weighed:
         weight = re.search(rf"\b{kind.split}\b[^0-9=]{{0,30}}?(0\.\d+)", said)
         assert weight is not None and Fraction(weight[1]) == kind.weight

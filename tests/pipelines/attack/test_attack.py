@@ -387,6 +387,10 @@ def test_made_up_logs_lie_in_the_public_range_and_have_what_is_declared() -> Non
         others = pair.without_unit
         assert set(others.attributes["org:resource"].to_pylist()) <= {"R1"}
         assert (others.durations[~others.is_first] == 60_000_000).all()
+        if "before all others" in pair.what:
+            alone = more.take(np.array([more.n_cases - 1])).starts[0]
+            assert alone == time.at_us(np.zeros(1, np.int64))[0]
+            assert others.starts.min() >= time.at_us(np.array([time.total_us // 2]))[0]
     late = units["that starts when nobody else does"]
     assert late.times[-1] == time.closes_us[-1] - 60_000_000 - 1
     still = units["with a step that takes no time, as nobody else's"]
@@ -424,15 +428,18 @@ def test_the_cells_that_a_unit_is_in_are_watched() -> None:
     (pair,) = [p for p in made_up_pairs(method, params) if "values that nobody else" in p.what]
     both = pair.with_unit, pair.without_unit
     cells = changed_cells(*both, before_publication(method), params, keys())
-    # A, B: one case, one day and hour, one time over all and for B; a step by A, B and by B; R2 of
-    # either activity, of three values each; and of the variants three arcs by position, two of the
-    # whole case and the case, four descriptions and three activities, and four ranks.
+    # A, B: one case, one day and hour, one time over all; by class, period and time, which are
+    # three; one longest step; a step by A, B, by B, and by its place in A, B; R2 of either
+    # activity, of three values each; and of the variants three arcs by position, two of the whole
+    # case and the case, four descriptions and three activities, and four ranks.
     assert Counter(purpose for _, purpose, *_ in cells) == {
         "number of cases": 1,
         "starts by date": 1,
         "starts by hour": 1,
-        "case span": 2,
-        "step duration": 2,
+        "case span": 1,
+        "case table": 3,
+        "longest step": 1,
+        "step duration": 3,
         "attribute/org:resource": 2,
         "granularity": 1,
         "joint-variants/cases": 1,
@@ -495,6 +502,7 @@ def test_a_timed_log_with_values_is_attacked(
         "starts when nobody else does",
         "a step that takes no time",
         "takes as long as nobody else's",
+        "starts before all others",
         "values that nobody else has",
         "values that nobody declared",
         "your log and one unit more",
@@ -534,7 +542,7 @@ def test_the_logs_of_a_pair_differ_in_one_unit(name: str, k: int) -> None:
     params = method.Params(**method.examples[k])
     m = method.bounds(params).max_cases_per_individual
     pairs = made_up_pairs(method, params)
-    n_of_times = 3 if method.log == "transformed" or is_timed(params) else 0
+    n_of_times = 4 if method.log == "transformed" or is_timed(params) else 0
     n_of_values = 2 if method.attributes(params) else 0
     n_pairs = (7 if m is None else 9) + n_of_times + n_of_values
     assert len({pair.what for pair in pairs}) == len(pairs) == n_pairs

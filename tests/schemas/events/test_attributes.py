@@ -24,6 +24,7 @@ from tracecloak.schemas.events.attributes import (
     Attribute,
     Declaration,
     Declarations,
+    HandoverDeclarations,
     declared,
 )
 from tracecloak.schemas.events.columns import ColumnMapping
@@ -79,6 +80,35 @@ def test_a_method_takes_declarations_as_a_mapping_or_as_json() -> None:
     assert pickle.loads(pickle.dumps(age)) == age  # noqa: S301 - of this test's own
 
 
+class Handing(Params):
+    attributes: HandoverDeclarations = Field(default_factory=dict)
+
+
+def test_a_method_that_can_keep_handovers_takes_them_for_events_with_values() -> None:
+    values = {"values": ["R1", "R2"]}
+    given_ = {"org:resource": {**values, "handovers": True}, "case:x": values, "b": values}
+    params = Handing(attributes=given_)
+    assert [own.has_handovers for own in declared(params.attributes)] == [True, False, False]
+    assert params.resolved()["attributes"] == given_
+    assert Handing(**params.resolved()) == params
+    assert Handing(attributes=EXAMPLE).resolved() == Method(attributes=EXAMPLE).resolved()
+
+
+@pytest.mark.parametrize(
+    ("declarations", "message"),
+    [
+        ({"x": {"bounds": [0, 1], "handovers": True}}, "handovers goes with values"),
+        ({"case:x": {"values": ["a"], "handovers": True}}, "'case:x' belongs to the case"),
+        ({"x": {"values": ["a"], "handovers": "often"}}, "valid boolean"),
+        ({"activity": {"values": ["a"]}}, "released in any case"),
+        ('{"x": {"values": ["a"]}, "x": {"values": ["b"]}}', "given twice"),
+    ],
+)
+def test_handovers_where_there_are_none_are_refused(declarations: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Handing(attributes=declarations)
+
+
 def test_what_is_resolved_has_what_applies_and_declares_the_same() -> None:
     params = Method(attributes={**EXAMPLE, "b": {"bounds": [-1, 1]}})
     assert params.resolved()["attributes"] == {
@@ -118,6 +148,7 @@ def test_what_is_resolved_has_what_applies_and_declares_the_same() -> None:
         ({"x": {"bounds": [0, 1.5], "whole": True}}, "must be whole"),
         ({"x": {"bounds": [0, 2**53 + 2], "whole": True}}, "must be whole"),
         ({"x": {"bounds": [0, 1], "colour": "red"}}, "Extra inputs"),
+        ({"x": {"values": ["a"], "handovers": True}}, "Extra inputs"),
         ({"case:concept:name": {"values": ["a"]}}, "released in any case"),
         ({"concept:name": {"values": ["a"]}}, "released in any case"),
         ({"time:timestamp": {"values": ["a"]}}, "released in any case"),

@@ -1,7 +1,7 @@
 """How long cases take from first event to last: a noisy histogram, and times by their rank in it.
 
 Of all steps of a case the one that takes longest decides how long it takes, and such steps are few:
-in the histograms of steps (anonymizers.logs.step_durations) they are lost in the noise. But a case
+in the histograms of steps (anonymizers.times.step_durations) they are lost in the noise. But a case
 takes one time from first to last, so the histogram of these has little noise. Each case of two
 events or more counts once, by public bins of the time. So one case changes one count by 1: exact
 discrete noise on each covers it.
@@ -18,22 +18,22 @@ import numpy as np
 
 from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_one_cell
-from tracecloak.anonymizers.logs.time_bins import (
-    bins_text,
-    time_borders,
-    times_at,
-)
-from tracecloak.anonymizers.logs.time_range import LogTime
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
 from tracecloak.anonymizers.rigorous.bought import in_vocabulary, within_length
 from tracecloak.anonymizers.rigorous.budget import Means, Sums
 from tracecloak.anonymizers.rigorous.parts import Given, Part
+from tracecloak.anonymizers.times.time_bins import (
+    bins_text,
+    time_borders,
+    times_at,
+)
+from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
 
 if TYPE_CHECKING:
-    from tracecloak.anonymizers.logs.params import PrivateLogParams
+    from tracecloak.anonymizers.times.timed_params import TimedParams
 
 # A bin is taken for empty unless it and the bins beside it stand out of the noise by so many
 # deviations together. Noise alone makes a far bin large now and then, but seldom three.
@@ -59,14 +59,28 @@ class CaseSpans:
         """Counts a batch."""
         traces = within_length(in_vocabulary(traces, decisions), decisions)
         traces = traces.take(np.flatnonzero(traces.lengths > 1))
-        grid = self.time.grid(decisions)
-        borders = time_borders(self.n_bins or decisions["bins"].spans, grid.n_ticks)
-        ticks = grid.ticks(traces.times)
-        spans = ticks[traces.offsets[1:] - 1] - ticks[traces.offsets[:-1]]
-        bins = np.searchsorted(borders, spans, side="right")
+        bins, n_bins = bins_of_spans(traces, self.time, self.n_bins, decisions)
         n = traces.n_cases
-        cells = CaseCells.of(np.arange(n), bins, n, len(borders) + 1)
+        cells = CaseCells.of(np.arange(n), bins, n, n_bins)
         return ClippedCells.of_cases(cells, 1, 1)  # norm 1: never clipped
+
+
+def bins_of_spans(
+    traces: TraceBatch, time: LogTime, n_bins: int | None, decisions: contract.Decisions
+) -> tuple[np.ndarray, int]:
+    """Returns int64[n_cases], the bin of each case's time, and how many bins there are.
+
+    Args:
+        traces: Complete cases.
+        time: See `CaseSpans`.
+        n_bins: See `CaseSpans`.
+        decisions: What was decided before.
+    """
+    grid = time.grid(decisions)
+    borders = time_borders(n_bins or decisions["bins"].spans, grid.n_ticks)
+    ticks = grid.ticks(traces.times)
+    spans = ticks[traces.offsets[1:] - 1] - ticks[traces.offsets[:-1]]
+    return np.searchsorted(borders, spans, side="right"), len(borders) + 1
 
 
 @dataclass(frozen=True)
@@ -77,11 +91,15 @@ class SpansDecision(contract.Decision):
         borders: int64[k-1], borders of the bins, in ticks.
         reached: float64[k], the chance of each bin or a lower one; the last is 1.
         n_ticks: Each case takes less: the working time of the range.
+        counts: float64[k], the noisy counts that it is made of.
+        deviation: Of the noise of each.
     """
 
     borders: np.ndarray
     reached: np.ndarray
     n_ticks: int
+    counts: np.ndarray
+    deviation: float
 
 
 def changed_spans(max_units: int) -> Sensitivity:
@@ -106,12 +124,13 @@ def decide_spans(
     noisy = noisy_counts(counted, k, noise, "case span", randomness, is_whole=True)
     beside = np.ones(3)
     together, n_summed = (np.convolve(row, beside)[1:-1] for row in (noisy, np.ones(k)))
-    least = _LEAST_DEVIATIONS * math.sqrt(variance_of(noise)) * np.sqrt(n_summed)
+    deviation = math.sqrt(variance_of(noise))
+    least = _LEAST_DEVIATIONS * deviation * np.sqrt(n_summed)
     kept = np.where(together > least, np.maximum(noisy, 0), 0.0)
     if not kept.any():
         kept = np.ones(k)
     reached = np.cumsum(kept)
-    return SpansDecision(borders, reached / reached[-1], n_ticks)
+    return SpansDecision(borders, reached / reached[-1], n_ticks, noisy, deviation)
 
 
 def spans_at(decision: SpansDecision, ranks: np.ndarray) -> np.ndarray:
@@ -126,7 +145,7 @@ def spans_at(decision: SpansDecision, ranks: np.ndarray) -> np.ndarray:
     return times_at(reached, nowhere, decision.borders, decision.n_ticks, ranks)
 
 
-def spans_part(params: PrivateLogParams, share: Fraction) -> Part:
+def spans_part(params: TimedParams, share: Fraction) -> Part:
     """Returns the part of `private-log`."""
     changed = changed_spans(params.max_units)
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tests.support.keys import randomness
 from tests.support.logs import trace_batch
-from tracecloak.anonymizers.logs import time_range
-from tracecloak.anonymizers.logs.time_range import (
+from tracecloak.anonymizers.times import time_range
+from tracecloak.anonymizers.times.time_range import (
     N_MONTHS,
     TIME_RANGE,
     CaseMonths,

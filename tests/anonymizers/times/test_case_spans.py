@@ -20,20 +20,20 @@ from tests.support.logs import MINUTE, Event, Log, cases_of, event_logs, trace_b
 from tests.support.rounds import Recording
 from tests.support.silence import Noting
 from tracecloak.anonymizers import contract
-from tracecloak.anonymizers.logs import case_spans
-from tracecloak.anonymizers.logs.case_spans import (
+from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
+from tracecloak.anonymizers.rigorous.bought import LengthDecision, VocabularyDecision
+from tracecloak.anonymizers.rigorous.budget import Allowance
+from tracecloak.anonymizers.times import case_spans
+from tracecloak.anonymizers.times.case_spans import (
     CaseSpans,
     SpansDecision,
     changed_spans,
     decide_spans,
     spans_at,
 )
-from tracecloak.anonymizers.logs.granularity import GranularityDecision
-from tracecloak.anonymizers.logs.time_bins import TimeBins, time_borders
-from tracecloak.anonymizers.logs.time_range import LogTime, TimeRange
-from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
-from tracecloak.anonymizers.rigorous.bought import LengthDecision, VocabularyDecision
-from tracecloak.anonymizers.rigorous.budget import Allowance
+from tracecloak.anonymizers.times.granularity import GranularityDecision
+from tracecloak.anonymizers.times.time_bins import TimeBins, time_borders
+from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -215,12 +215,14 @@ def test_the_noise_is_made_for_what_a_unit_changes(units):
 def test_the_counts_get_the_noise_that_is_given_on_its_lattice(noise):
     log, noting = {"c": "A B X A", "d": "B A"}, Noting()
     counted = COUNTER.count(public(log), {}, randomness())
-    decide_spans(counted, N_BINS, N_TICKS, noise, randomness().with_noise(noting))
+    decided = decide_spans(counted, N_BINS, N_TICKS, noise, randomness().with_noise(noting))
     [(purpose, sums, told)] = noting.told
     assert (purpose, told) == ("case span", noise)
     assert sums.tolist() == [x * noise.units for x in counts_of(log)]
     law = "laplace" if noise.is_laplace else "gaussian"
     assert noting.draws == [(law, N_BINS, Fraction(*noise.scale))]
+    assert decided.counts.tolist() == counts_of(log)
+    assert decided.deviation == pytest.approx(math.sqrt(variance_of(noise)))
 
 
 def test_every_cell_has_noise_of_its_own_whatever_the_log():
@@ -343,7 +345,8 @@ def test_noise_leaves_most_of_the_shares_and_more_of_it_errs_more():
 def test_times_of_even_ranks_have_the_shares_of_the_bins():
     shares = np.zeros(N_BINS)
     shares[[0, 1, 5, 15]] = 0.2, 0.1, 0.35, 0.35
-    decided = SpansDecision(np.array(BORDERS), np.cumsum(shares) / shares.sum(), N_TICKS)
+    reached = np.cumsum(shares) / shares.sum()
+    decided = SpansDecision(np.array(BORDERS), reached, N_TICKS, shares, 1.0)
     n = 10_000
     drawn = spans_at(decided, (np.arange(n) + 0.5) / n)
     bins = np.searchsorted(BORDERS, drawn, side="right")

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tracecloak.anonymizers.logs.time_bins import (
+from tracecloak.anonymizers.rigorous.budget import Allowance
+from tracecloak.anonymizers.times.time_bins import (
     MIN_BINS,
     MOST_BINS,
     estimated_shares,
@@ -21,7 +22,6 @@ from tracecloak.anonymizers.logs.time_bins import (
     time_borders,
     times_at,
 )
-from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.schemas.errors import UsageError
 
 # --- borders --------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.working_time import WorkingCalendar, WorkingTime
 
 if TYPE_CHECKING:
-    from tracecloak.anonymizers.logs.params import PrivateLogParams
+    from tracecloak.anonymizers.times.timed_params import TimedParams
 
 TIME_RANGE = "time_range"
 """The name of the round that buys the range."""
@@ -276,7 +276,7 @@ def _month_start_us(month: int, time_zone: str) -> int:
     return day_start_us(date, time_zone)
 
 
-def time_range_part(params: PrivateLogParams, round_name: str) -> Part:
+def time_range_part(params: TimedParams, round_name: str) -> Part:
     """Returns the part of `private-log` that buys the range."""
 
     def decide(given: Given) -> TimeRangeDecision:

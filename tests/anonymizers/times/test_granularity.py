@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from tests.support.keys import randomness
 from tests.support.logs import Event, trace_batch
 from tests.support.silence import Noting
-from tracecloak.anonymizers.logs.granularity import (
+from tracecloak.anonymizers.logs.params import PrivateLogParams
+from tracecloak.anonymizers.noise.sums import SumNoise
+from tracecloak.anonymizers.times.granularity import (
     GranularityOfCases,
     changed_granularities,
     decide_granularity,
 )
-from tracecloak.anonymizers.logs.params import PrivateLogParams
-from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.events.local_time import DAY_US, HOUR_US
 from tracecloak.schemas.events.time_grid import GRANULARITIES

@@ -20,17 +20,17 @@ import numpy as np
 
 from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_one_cell
-from tracecloak.anonymizers.logs.time_range import grid_clock
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
 from tracecloak.anonymizers.rigorous.budget import Means, Sums
 from tracecloak.anonymizers.rigorous.parts import Given, Part
+from tracecloak.anonymizers.times.time_range import grid_clock
 from tracecloak.schemas.events.time_grid import GRANULARITIES, GRID_US, Granularity
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
 
 if TYPE_CHECKING:
-    from tracecloak.anonymizers.logs.params import PrivateLogParams
+    from tracecloak.anonymizers.times.timed_params import TimedParams
 
 # By so many deviations of its noise a number must stand out. Of logs of dates about one in a
 # hundred is then taken for one of hours or minutes, and of tiny logs as many for one of dates.
@@ -113,7 +113,7 @@ def decide_granularity(
     return GranularityDecision(GRANULARITIES[0])
 
 
-def granularity_part(params: PrivateLogParams, share: Fraction, round_name: str) -> Part:
+def granularity_part(params: TimedParams, share: Fraction, round_name: str) -> Part:
     """Returns the part of `private-log` that buys the granularity."""
     changed = changed_granularities(params.max_units)
 

@@ -20,17 +20,17 @@ import numpy as np
 
 from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_distinct_cells
-from tracecloak.anonymizers.logs.time_range import LogTime
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_sums, variance_of
 from tracecloak.anonymizers.rigorous.budget import Means, Sums
 from tracecloak.anonymizers.rigorous.parts import Given, Part
+from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.working_time import HOURS_OF_WEEK, WorkingTime
 from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
 
 if TYPE_CHECKING:
-    from tracecloak.anonymizers.logs.params import PrivateLogParams
+    from tracecloak.anonymizers.times.timed_params import TimedParams
 
 _HOURS_OF_DAY = 24
 _HOURS_OF_BLOCK = 6
@@ -219,7 +219,10 @@ def _noisy_shares(
 
 
 def sample_starts(
-    decision: StartsDecision, case_numbers: np.ndarray, randomness: Randomness
+    decision: StartsDecision,
+    case_numbers: np.ndarray,
+    randomness: Randomness,
+    within: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> np.ndarray:
     """Draws when cases start: the bucket, then an hour of it by the rates, then a moment of it.
 
@@ -227,10 +230,26 @@ def sample_starts(
         decision: What from.
         case_numbers: int64[n], distinct over the release; the number decides the start.
         randomness: The release's.
+        within: float64[n] each, the ranks among all starts that each case's lies between, from 0 to
+            1; None: anywhere.
 
     Returns:
         int64[n], microseconds since 1970-01-01 UTC, in the range and in working time.
     """
+    begins, ends = decision.time.slots_us
+    reached = _reached(decision)
+    words = randomness.words("case start", cell_numbers(case_numbers))
+    ranks = uniform(words[:, 0])
+    if within is not None:
+        low, high = within
+        ranks = low + (high - low) * ranks
+    slot = np.searchsorted(reached, ranks * reached[-1], side="right")
+    slot = np.minimum(slot, len(begins) - 1)
+    return begins[slot] + below(words[:, 1], (ends - begins)[slot])
+
+
+def _reached(decision: StartsDecision) -> np.ndarray:
+    """float64[n_slots], the chance of each slot of working time or an earlier one."""
     begins, ends = decision.time.slots_us
     lengths = ends - begins
     days, hours = decision.time.days_and_hours(begins)
@@ -241,14 +260,43 @@ def sample_starts(
     # A bucket that has no hour in which anything starts takes all its working time alike.
     weights = np.where(sums[bucket] > 0, weights, lengths)
     sums = np.bincount(bucket, weights, n_buckets)
-    reached = np.cumsum(weights * (decision.buckets / np.where(sums > 0, sums, 1))[bucket])
-    words = randomness.words("case start", cell_numbers(case_numbers))
-    slot = np.searchsorted(reached, uniform(words[:, 0]) * reached[-1], side="right")
-    slot = np.minimum(slot, len(begins) - 1)
-    return begins[slot] + below(words[:, 1], lengths[slot])
+    return np.cumsum(weights * (decision.buckets / np.where(sums > 0, sums, 1))[bucket])
 
 
-def starts_part(params: PrivateLogParams, share: Fraction) -> Part:
+@dataclass(frozen=True)
+class Periods(contract.Decision):
+    """The range, cut where about equally many cases start in each part.
+
+    Attributes:
+        borders_us: int64[n-1], ascending, microseconds since 1970-01-01 UTC.
+        ranks: float64[n+1], from 0 to 1, the share of the starts before each period.
+    """
+
+    borders_us: np.ndarray
+    ranks: np.ndarray
+
+    @property
+    def size(self) -> int:
+        """Number of periods."""
+        return len(self.ranks) - 1
+
+    def of(self, starts_us: np.ndarray) -> np.ndarray:
+        """Returns int64[n], the period of each start."""
+        return np.searchsorted(self.borders_us, starts_us, side="right")
+
+
+def periods_of(decision: StartsDecision, n: int) -> Periods:
+    """Returns at most so many periods, with borders between hours of working time."""
+    _, ends = decision.time.slots_us
+    reached = _reached(decision)
+    slots = np.searchsorted(reached, np.arange(1, n) / n * reached[-1])
+    slots = np.unique(np.minimum(slots, len(ends) - 1))
+    slots = slots[slots < len(ends) - 1]
+    ranks = np.concatenate([[0.0], reached[slots] / reached[-1], [1.0]])
+    return Periods(ends[slots], ranks)
+
+
+def starts_part(params: TimedParams, share: Fraction) -> Part:
     """Returns the part of `private-log`."""
     changed = changed_starts(params.max_units)
 

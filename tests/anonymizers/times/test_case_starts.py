@@ -20,20 +20,21 @@ from hypothesis import strategies as st
 
 from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness, release_key
-from tests.support.logs import trace_batch
+from tests.support.logs import MINUTE, trace_batch
 from tests.support.rounds import Recording
 from tests.support.silence import Noting
-from tracecloak.anonymizers.logs import case_starts
-from tracecloak.anonymizers.logs.case_starts import (
+from tracecloak.anonymizers.noise.sums import SumNoise
+from tracecloak.anonymizers.rigorous.budget import Allowance
+from tracecloak.anonymizers.times import case_starts
+from tracecloak.anonymizers.times.case_starts import (
     CaseStarts,
     StartsDecision,
     changed_starts,
     decide_starts,
+    periods_of,
     sample_starts,
 )
-from tracecloak.anonymizers.logs.time_range import LogTime, TimeRange
-from tracecloak.anonymizers.noise.sums import SumNoise
-from tracecloak.anonymizers.rigorous.budget import Allowance
+from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.events.local_time import HOUR_US
 from tracecloak.schemas.events.traces import TraceBatch
@@ -425,3 +426,44 @@ def test_a_case_number_decides_its_start(numbers, n_pieces):
         part = whole[piece::n_pieces]
         drawn = sample_starts(decided, part, randomness())
         assert [together[number] for number in part.tolist()] == drawn.tolist()
+
+
+# --- periods --------------------------------------------------------------------------------------
+
+
+def test_starts_within_a_period_fall_into_it():
+    """Uneven starts: half of them in one week of a year."""
+    days = [*range(300, 307)] * 100 + list(range(0, 350)) * 2
+    log = {f"c{i}": f"A@{day * 1440 + 600}" for i, day in enumerate(days)}
+    log_time = LogTime(WorkingCalendar(), TimeRange(0, 364 * 1440 * MINUTE))
+    time = log_time.working_time({})
+    counts = CaseStarts(log_time).count(trace_batch(log), {}, randomness())
+    narrow = SumNoise((1, 10**6), 1, True)
+    decided = decide_starts(counts, time, len(days), narrow, randomness())
+    periods = periods_of(decided, 7)
+    assert periods.size == 7 and (np.diff(periods.borders_us) > 0).all()
+    assert periods.ranks[0] == 0 and periods.ranks[-1] == 1
+    # All start at ten, and an hour is not cut: one of that week has a fourteenth of all cases.
+    assert np.diff(periods.ranks) == pytest.approx(np.full(7, 1 / 7), abs=1 / 13)
+    n = 4000
+    own = np.arange(n) % 7
+    within = periods.ranks[own], periods.ranks[own + 1]
+    drawn = sample_starts(decided, np.arange(n), randomness(), within)
+    assert (periods.of(drawn) == own).mean() > 0.999
+    anywhere = sample_starts(decided, np.arange(n), randomness())
+    assert (
+        p_value(np.bincount(periods.of(anywhere), minlength=7), n * np.diff(periods.ranks)) > ALPHA
+    )
+
+
+@pytest.mark.parametrize("n", [1, 2, 24])
+def test_periods_of_little_time(n):
+    """Of one hour, and of a log in which all start in the same one."""
+    hour = LogTime(WorkingCalendar(), TimeRange(0, 60 * MINUTE))
+    for log in ({}, {f"c{i}": "A@5" for i in range(50)}):
+        counts = CaseStarts(hour).count(trace_batch(log), {}, randomness())
+        narrow = SumNoise((1, 10**6), 1, True)
+        decided = decide_starts(counts, hour.working_time({}), 50, narrow, randomness())
+        periods = periods_of(decided, n)
+        assert periods.size == 1 and periods.ranks.tolist() == [0, 1]
+        assert periods.of(np.array([5, 10**9])).tolist() == [0, 0]

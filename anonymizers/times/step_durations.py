@@ -4,17 +4,19 @@ A step is an event and its predecessor in the case. Its time, in working time if
 calendar and in ticks of the grid of stamps, falls into public bins: exactly zero, and evenly in the
 logarithm up to the length of the range (`time_bins`). A case is the vector of its steps counted
 twice over: by source, target and bin, and by target and bin. The second says more of a target than
-the sum over its sources does, whose noise is that of as many cells as there are activities.
+the sum over its sources does, whose noise is that of as many cells as there are activities. If its
+variant is one of those that are classes (`case_classes`), its steps count a third time, by their
+place in the variant and bin: how long work waits can depend on what came before.
 
 With delta the vector of both is scaled down to a public or privately chosen L2 norm, on a lattice
 and exactly (schemas.statistics.clipped_cells), and gets discrete Gaussian noise. Without, cases
-have at most `max_trace_length` events, n, hence n - 1 steps that count 2 each: a case changes the
-sums by at most 2 (n - 1) in L1, and they get discrete Laplace noise. Where n is 1 there is no step,
-nothing changes, and any noise will do. Canonne, Kamath and Steinke (NeurIPS 2020) for the noise;
-Balle and Wang (ICML 2018) for its scale.
+have at most `max_trace_length` events, n, hence n - 1 steps that count up to 3 each: a case changes
+the sums by at most 3 (n - 1) in L1, and they get discrete Laplace noise. Where n is 1 there is no
+step, nothing changes, and any noise will do. Canonne, Kamath and Steinke (NeurIPS 2020) for the
+noise; Balle and Wang (ICML 2018) for its scale.
 
-From the noisy sums shares of the bins are made for each pair of activities, by looking at coarser
-sums where noise has left little.
+From the noisy sums shares of the bins are made for each pair of activities, and for each place in
+these variants, by looking at coarser sums where noise has left little.
 """
 
 from __future__ import annotations
@@ -33,14 +35,6 @@ from tracecloak.anonymizers.accounting.sensitivity import (
     of_count,
     of_steps,
 )
-from tracecloak.anonymizers.logs.time_bins import (
-    bins_text,
-    estimated_shares,
-    largest_noise,
-    time_borders,
-    times_at,
-)
-from tracecloak.anonymizers.logs.time_range import LogTime
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
 from tracecloak.anonymizers.rigorous.bought import (
@@ -53,6 +47,15 @@ from tracecloak.anonymizers.rigorous.cells import MAX_CELLS, too_many_names
 from tracecloak.anonymizers.rigorous.clip_by_rank import rank_of_clip
 from tracecloak.anonymizers.rigorous.clips import clip_part, clipped_need, norm_grid
 from tracecloak.anonymizers.rigorous.parts import Given, Part
+from tracecloak.anonymizers.times.case_classes import MOST_VARIANTS, NO_CLASSES, CaseClasses
+from tracecloak.anonymizers.times.time_bins import (
+    bins_text,
+    estimated_shares,
+    largest_noise,
+    time_borders,
+    times_at,
+)
+from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.events.time_grid import TimeGrid
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -60,7 +63,7 @@ from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
 from tracecloak.schemas.statistics.clipped_flows import CaseNorms
 
 if TYPE_CHECKING:
-    from tracecloak.anonymizers.logs.params import PrivateLogParams
+    from tracecloak.anonymizers.times.timed_params import TimedParams
 
 # What noise counts for beside what clipping takes: much, since only the shares of the bins of each
 # pair are made of the sums, and these clipping hardly biases.
@@ -69,9 +72,15 @@ _WEIGHT_OF_NOISE = 8
 _LEAST_DEVIATIONS = 3
 
 
-def n_cells_of(n_names: int, n_bins: int) -> int:
-    """Returns the number of cells of both levels, for so many names, OTHER included, and bins."""
-    return n_names * (n_names + 1) * n_bins
+def n_cells_of(n_names: int, n_bins: int, n_places: int = 0) -> int:
+    """Returns the number of cells of all levels.
+
+    Args:
+        n_names: Activities, OTHER included.
+        n_bins: Of times.
+        n_places: In the variants that are classes.
+    """
+    return (n_names * (n_names + 1) + n_places) * n_bins
 
 
 def most_names_of_durations(n_bins: int) -> int:
@@ -105,16 +114,20 @@ def changed_durations(clip_units: int, max_units: int, *, is_pure: bool) -> Sens
     return of_clipped_cells(clip_units, max_units)
 
 
-def cells_of_steps(traces: TraceBatch, grid: TimeGrid, borders: np.ndarray) -> CaseCells:
+def cells_of_steps(
+    traces: TraceBatch, grid: TimeGrid, borders: np.ndarray, classes: CaseClasses
+) -> CaseCells:
     """Returns each case's vector.
 
-    With n names and k bins the cell of a step from a to b in bin d is `(a n + b) k + d`, and that
-    of b and d is `n² k + b k + d`.
+    With n names and k bins the cell of a step from a to b in bin d is `(a n + b) k + d`, that of b
+    and d is `n² k + b k + d`, and that of place p in the variants that are classes, which only
+    their cases have, is `n (n + 1) k + p k + d`.
 
     Args:
         traces: Complete cases, in the public vocabulary.
         grid: In which the steps' times are measured; what is out of its range takes no time.
         borders: int64[k-1], see `time_borders`.
+        classes: The classes of cases.
     """
     n, k = len(traces.vocabulary), len(borders) + 1
     ticks = grid.ticks(traces.times)
@@ -123,11 +136,14 @@ def cells_of_steps(traces: TraceBatch, grid: TimeGrid, borders: np.ndarray) -> C
     target = traces.activities[step].astype(np.int64)
     source = traces.activities[step - 1].astype(np.int64)
     case = np.repeat(np.arange(traces.n_cases), traces.lengths)[step]
+    place = classes.places(classes.of_cases(traces)[case], step - traces.offsets[case])
+    own = np.flatnonzero(place >= 0)
+    keys = (source * n + target) * k, (n * n + target) * k, (n * (n + 1) + place[own]) * k
     return CaseCells.of(
-        np.concatenate([case, case]),
-        np.concatenate([(source * n + target) * k + bins, (n * n + target) * k + bins]),
+        np.concatenate([case, case, case[own]]),
+        np.concatenate([keys[0] + bins, keys[1] + bins, keys[2] + bins[own]]),
         traces.n_cases,
-        n_cells_of(n, k),
+        n_cells_of(n, k, classes.n_places),
     )
 
 
@@ -154,7 +170,9 @@ class StepDurations:
         self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
     ) -> ClippedCells:
         """Counts a batch."""
-        cells = _decided_cells(traces, self.time, self.n_bins, decisions)
+        traces = within_length(in_vocabulary(traces, decisions), decisions)
+        classes = CaseClasses.of(decisions["variants"], traces.vocabulary)
+        cells = _decided_cells(traces, self.time, self.n_bins, decisions, classes)
         clip = decisions[self.clip].clip_units if isinstance(self.clip, str) else self.clip
         return ClippedCells.of_cases(cells, clip, self.units)
 
@@ -163,7 +181,8 @@ class StepDurations:
 class StepNorms:
     """How many cases have a vector of which norm, on `clips.norm_grid`: what to choose a clip by.
 
-    A case of one event has the norm 0, one of two the root of 2, with which the grid begins.
+    As if each step counted in three cells, which those of the variants that are classes do: which
+    these are is not known yet. A case of one event has the norm 0, one of two the root of 3.
 
     Attributes:
         time: When the log takes place.
@@ -178,16 +197,21 @@ class StepNorms:
         self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
     ) -> CaseNorms:
         """Counts a batch, each case once."""
-        cells = _decided_cells(traces, self.time, self.n_bins, decisions)
-        return CaseNorms.of_squares(cells.squares, norm_grid())
+        traces = within_length(in_vocabulary(traces, decisions), decisions)
+        cells = _decided_cells(traces, self.time, self.n_bins, decisions, NO_CLASSES)
+        return CaseNorms.of_squares(cells.squares + traces.lengths - 1, norm_grid())
 
 
 def _decided_cells(
-    traces: TraceBatch, time: LogTime, n_bins: int | None, decisions: contract.Decisions
+    traces: TraceBatch,
+    time: LogTime,
+    n_bins: int | None,
+    decisions: contract.Decisions,
+    classes: CaseClasses,
 ) -> CaseCells:
-    cut = within_length(in_vocabulary(traces, decisions), decisions)
     grid = time.grid(decisions)
-    return cells_of_steps(cut, grid, time_borders(n_bins or decisions["bins"].steps, grid.n_ticks))
+    borders = time_borders(n_bins or decisions["bins"].steps, grid.n_ticks)
+    return cells_of_steps(traces, grid, borders, classes)
 
 
 @dataclass(frozen=True)
@@ -196,19 +220,23 @@ class DurationsDecision(contract.Decision):
 
     Attributes:
         borders: int64[k-1], borders of the bins, in ticks.
-        reached: float64[n, n, k], by source and target, the chance of each bin or a lower one; the
-            last is 1.
+        reached: float64[n n + n_places, k], the chance of each bin or a lower one; the last is 1.
+            Row a n + b is that of steps from a to b, and row n n + p that of steps to place p in
+            the variants that are classes.
+        n_names: n, number of activities.
         n_ticks: Each step takes less: the working time of the range.
     """
 
     borders: np.ndarray
     reached: np.ndarray
+    n_names: int
     n_ticks: int
 
 
 def decide_durations(
     counted: ClippedCells,
     vocabulary: ActivityVocabulary,
+    classes: CaseClasses,
     n_bins: int,
     n_ticks: int,
     noise: SumNoise,
@@ -220,8 +248,9 @@ def decide_durations(
     each weighted by the inverse of its variance (Hay, Rastogi, Miklau and Suciu, VLDB 2010). The
     log's are the sums over the targets that stand out of the noise; bins that do not are taken for
     empty, because a stray thousandth of all steps in a bin of years outlasts the rest of a case.
-    The shares of a target are estimated from its bins and the log's shares, and those of a pair
-    from its bins and its target's shares: a count x where the coarser level leads one to expect m
+    The shares of a target are estimated from its bins and the log's shares, those of a pair from
+    its bins and its target's shares, and those of a place in a variant from its bins and its pair's
+    shares: a count x where the coarser level leads one to expect m
     becomes m + m² / (m² + s²) (x - m), as for a normal prior of mean and deviation m and noise of
     deviation s. So what the coarser level takes for empty stays so, unless x itself is beyond what
     noise reaches in any of the N cells of its level, s times the root of 2 ln N (Donoho and
@@ -230,6 +259,7 @@ def decide_durations(
     Args:
         counted: What `StepDurations` counts, exactly.
         vocabulary: The activities, at most as many as `most_names_of_durations` says.
+        classes: The classes of cases.
         n_bins: See `time_borders`.
         n_ticks: Working time of the range, in ticks.
         noise: What is added to each cell; calibrated to the clip by the caller.
@@ -237,9 +267,10 @@ def decide_durations(
     """
     borders = time_borders(n_bins, n_ticks)
     n, k = len(vocabulary), len(borders) + 1
-    noisy = noisy_counts(counted, n_cells_of(n, k), noise, "step duration", randomness)
-    pairs = noisy[: n * n * k].reshape(n, n, k)
-    direct = noisy[n * n * k :].reshape(n, k)
+    n_cells = n_cells_of(n, k, classes.n_places)
+    noisy = noisy_counts(counted, n_cells, noise, "step duration", randomness).reshape(-1, k)
+    pairs = noisy[: n * n].reshape(n, n, k)
+    direct, places = np.split(noisy[n * n :], [n])
     deviation = math.sqrt(variance_of(noise))
     targets = (n * direct + pairs.sum(axis=0)) / (n + 1)
     deviation_of_targets = deviation * math.sqrt(n / (n + 1))
@@ -247,14 +278,18 @@ def decide_durations(
     of_log = _shares_of_log(targets, deviation_of_targets, is_large)
     of_targets = estimated_shares(targets, deviation_of_targets, of_log, is_large)
     # One target after the other: memory for one copy of the cells is enough.
-    reached = np.empty((n, n, k))
+    reached = np.empty((n * n + len(places), k))
     for target in range(n):
         rows = pairs[:, target]
         is_large = rows > largest_noise(pairs.size) * deviation
-        shares = estimated_shares(rows, deviation, of_targets[target], is_large)
-        reached[:, target] = np.cumsum(shares, axis=1)
-    reached /= reached[:, :, -1:]
-    return DurationsDecision(borders, reached, n_ticks)
+        reached[target : n * n : n] = estimated_shares(
+            rows, deviation, of_targets[target], is_large
+        )
+    is_large = places > largest_noise(max(places.size, 2)) * deviation
+    reached[n * n :] = estimated_shares(places, deviation, reached[classes.pairs(n)], is_large)
+    np.cumsum(reached, axis=1, out=reached)
+    reached /= reached[:, -1:]
+    return DurationsDecision(borders, reached, n, n_ticks)
 
 
 def _shares_of_log(targets: np.ndarray, deviation: float, is_large: np.ndarray) -> np.ndarray:
@@ -277,40 +312,93 @@ def _shares_of_log(targets: np.ndarray, deviation: float, is_large: np.ndarray) 
     return kept / kept.sum()
 
 
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """The steps of some cases, in their order.
+
+    Attributes:
+        events: int64[m], the events that they lead to.
+        own: int64[m], the case of each, by its place in the batch.
+        cases: int64[m], its number, distinct over the release.
+        positions: int64[m], of the event in its case; with the case's number it decides what is
+            drawn.
+        pairs: int64[m], n times the activity before, plus that of the event, of n activities.
+        places: int64[m], the event's place in the variants that are classes, or -1.
+    """
+
+    events: np.ndarray
+    own: np.ndarray
+    cases: np.ndarray
+    positions: np.ndarray
+    pairs: np.ndarray
+    places: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        traces: TraceBatch,
+        case_numbers: np.ndarray,
+        classes: CaseClasses,
+        own_classes: np.ndarray,
+    ) -> Steps:
+        """Finds them.
+
+        Args:
+            traces: Complete cases over the vocabulary of the release.
+            case_numbers: int64[n_cases].
+            classes: The classes of cases.
+            own_classes: int64[n_cases], the class of each.
+        """
+        events = np.flatnonzero(~traces.is_first)
+        own = np.repeat(np.arange(traces.n_cases), traces.lengths)[events]
+        positions = events - traces.offsets[own]
+        sources = traces.activities[events - 1].astype(np.int64)
+        pairs = sources * len(traces.vocabulary) + traces.activities[events]
+        places = classes.places(own_classes[own], positions)
+        return cls(events, own, case_numbers[own], positions, pairs, places)
+
+    def take(self, rows: np.ndarray) -> Steps:
+        """Returns some of them."""
+        columns = (self.events, self.own, self.cases, self.positions, self.pairs, self.places)
+        return Steps(*(column[rows] for column in columns))
+
+    def uniforms(self, purpose: str, randomness: Randomness) -> np.ndarray:
+        """Returns float64[m] in [0, 1), one for each, by its case's number and its position."""
+        words = randomness.words(purpose, cell_numbers(self.cases), self.positions)
+        return uniform(words[:, 0])
+
+
 def sample_durations(
     decision: DurationsDecision,
-    sources: np.ndarray,
-    targets: np.ndarray,
-    cases: np.ndarray,
-    positions: np.ndarray,
+    steps: Steps,
     randomness: Randomness,
+    purpose: str = "step duration of a case",
+    below: np.ndarray | None = None,
 ) -> np.ndarray:
     """Draws the times of steps; see `times_at`.
 
     Args:
         decision: What from.
-        sources: int[m], codes of the activities before.
-        targets: int[m], codes of the activities that they lead to.
-        cases: int64[m], numbers of their cases, distinct over the release.
-        positions: int64[m], places of the targets in their cases; with the case's number they
-            decide what is drawn.
+        steps: The steps.
         randomness: The release's.
+        purpose: What the randomness is for.
+        below: int64[m], in ticks; what is drawn is in no bin above that of this time, unless the
+            step has no lower one. None: anything.
 
     Returns:
         int64[m], in ticks.
     """
-    words = randomness.words("step duration of a case", cell_numbers(cases), positions)
-    n, _, k = decision.reached.shape
-    return times_at(
-        decision.reached.reshape(n * n, k),
-        sources.astype(np.int64) * n + targets,
-        decision.borders,
-        decision.n_ticks,
-        uniform(words[:, 0]),
-    )
+    n = decision.n_names
+    rows = np.where(steps.places < 0, steps.pairs, n * n + steps.places)
+    ranks = steps.uniforms(purpose, randomness)
+    if below is not None:
+        bins = np.searchsorted(decision.borders, below, side="right")
+        most = decision.reached[rows, bins]
+        ranks = ranks * np.where(most > 0, most, 1)
+    return times_at(decision.reached, rows, decision.borders, decision.n_ticks, ranks)
 
 
-def steps_clip_part(params: PrivateLogParams, share: Fraction) -> Part:
+def steps_clip_part(params: TimedParams, share: Fraction) -> Part:
     """Returns the part of `private-log` that buys the clip."""
     n_bins, max_units = params.n_duration_bins, params.max_units
 
@@ -325,7 +413,7 @@ def steps_clip_part(params: PrivateLogParams, share: Fraction) -> Part:
     return clip_part(StepNorms(params.log_time, n_bins), share, rank, max_units)
 
 
-def durations_part(params: PrivateLogParams, share: Fraction) -> Part:
+def durations_part(params: TimedParams, share: Fraction) -> Part:
     """Returns the part of `private-log`."""
     n_bins, is_pure = params.n_duration_bins, params.delta == 0
     clip = params.public_clip_units  # None while it is to be bought
@@ -339,14 +427,19 @@ def durations_part(params: PrivateLogParams, share: Fraction) -> Part:
 
     def sentence(means: Means) -> str:
         noise = means["durations"].noise(changed(clip or UNITS), lattice)
-        counted = f"counts steps by pair of activities and time, in {bins_text(n_bins)}"
+        counted = (
+            f"counts steps by pair of activities, and of {MOST_VARIANTS} variants by position, and "
+            f"by time, in {bins_text(n_bins)}"
+        )
         return f"{counted}, {noise_text(noise, clip)}"
 
     def decide(given: Given) -> DurationsDecision:
         chosen = given.decisions["clip"].clip_units if clip is None else clip
+        vocabulary = known_vocabulary(params.words, given.decisions)
         return decide_durations(
             given.statistics["durations"],
-            known_vocabulary(params.words, given.decisions),
+            vocabulary,
+            CaseClasses.of(given.decisions["variants"], vocabulary),
             n_bins or given.decisions["bins"].steps,
             params.log_time.grid(given.decisions).n_ticks,
             given.means["durations"].noise(changed(chosen), lattice),
@@ -358,8 +451,14 @@ def durations_part(params: PrivateLogParams, share: Fraction) -> Part:
     return Part("durations", (need,), sentence, decide, {"durations": counter})
 
 
-def noise_text(noise: SumNoise, clip: int | None) -> str:
-    """Returns what noise means for a sum; of a bought clip, in its proportion."""
+def noise_text(noise: SumNoise, clip: int | None, of_bought: float = 1.0) -> str:
+    """Returns what noise means for a sum; of a bought clip, in its proportion.
+
+    Args:
+        noise: Of one sum; of a clip of one occurrence where none is public.
+        clip: The public one, in lattice steps; None: it is bought.
+        of_bought: The clip that the sums have, in proportion to the bought one.
+    """
     if clip is None:
-        return f"with noise of {noise.width / UNITS:.1f} times the bought clip"
+        return f"with noise of {noise.width / UNITS * of_bought:.1f} times the bought clip"
     return f"each within {noise.half_width:,} of the sum (95 %)"

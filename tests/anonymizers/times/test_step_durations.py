@@ -15,6 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,11 +27,18 @@ from tests.support.rounds import Recording
 from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.calibration import gaussian_scale, laplace_scale
 from tracecloak.anonymizers.accounting.sensitivity import of_count
-from tracecloak.anonymizers.logs.granularity import GranularityDecision
-from tracecloak.anonymizers.logs.step_durations import (
+from tracecloak.anonymizers.noise.sums import SumNoise
+from tracecloak.anonymizers.rigorous.bought import VocabularyDecision
+from tracecloak.anonymizers.rigorous.budget import UNITS, Sums, budget_of
+from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
+from tracecloak.anonymizers.rigorous.clips import norm_grid
+from tracecloak.anonymizers.times.case_classes import NO_CLASSES, CaseClasses
+from tracecloak.anonymizers.times.granularity import GranularityDecision
+from tracecloak.anonymizers.times.step_durations import (
     DurationsDecision,
     StepDurations,
     StepNorms,
+    Steps,
     cells_of_steps,
     changed_durations,
     decide_durations,
@@ -40,18 +48,14 @@ from tracecloak.anonymizers.logs.step_durations import (
     sample_durations,
     whole_norm,
 )
-from tracecloak.anonymizers.logs.time_bins import MOST_BINS, TimeBins, time_borders
-from tracecloak.anonymizers.logs.time_range import LogTime, TimeRange
-from tracecloak.anonymizers.noise.sums import SumNoise
-from tracecloak.anonymizers.rigorous.bought import VocabularyDecision
-from tracecloak.anonymizers.rigorous.budget import UNITS, Sums, budget_of
-from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
-from tracecloak.anonymizers.rigorous.clips import norm_grid
+from tracecloak.anonymizers.times.time_bins import MOST_BINS, TimeBins, time_borders
+from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.events.working_time import WorkingCalendar
+from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.clipped_cells import ClippedCells
 
 DAY = 24 * 60 * MINUTE
@@ -63,6 +67,26 @@ EXACT = SumNoise((1, 2**40), UNITS, False)  # so narrow that 0 is drawn
 NO_CLIP = 10**9
 
 Cell = tuple[str | None, str, int]
+
+
+def released(variants: list[str]) -> dict[str, Any]:
+    """What was decided of variants: these, of A, B and X, which stands for what is not declared."""
+    labels = [OTHER if name == "X" else name for variant in variants for name in variant]
+    names = sorted(set(labels))
+    lengths = [len(variant) for variant in variants]
+    return {
+        "variants": ReleasedVariants(
+            pa.array(names, pa.string()),
+            np.append(0, np.cumsum(lengths)).astype(np.int64),
+            np.array([names.index(label) for label in labels], np.int32),
+            np.ones(len(variants), np.int64),
+            None,
+            None,
+        )
+    }
+
+
+NONE = released([])
 
 
 def public(log: Log) -> TraceBatch:
@@ -98,7 +122,7 @@ def naive(log: Log, borders: list[int]) -> dict[str, Counter[Cell]]:
 @given(event_logs(max_events=25, activities="ABX"), st.sampled_from([[1], [1, 61]]))
 def test_vectors_are_those_of_a_loop(log, borders):
     traces = public(log)
-    cells = cells_of_steps(traces, ALWAYS.grid({}), np.array(borders))
+    cells = cells_of_steps(traces, ALWAYS.grid({}), np.array(borders), NO_CLASSES)
     names = cell_names(len(borders) + 1)
     assert cells.n_keys == len(names) == n_cells_of(3, len(borders) + 1)
     ids = traces.case_ids.to_pylist()
@@ -110,6 +134,31 @@ def test_vectors_are_those_of_a_loop(log, borders):
     assert cells.squares.tolist() == [sum(x * x for x in vectors[case].values()) for case in ids]
 
 
+@given(event_logs(max_events=25, activities="ABX"))
+def test_steps_of_classes_count_once_more_by_their_place(log):
+    variants, borders, traces = ["AB", "X", "BAB"], [1, 61], public(log)
+    classes = CaseClasses.of(released(variants)["variants"], traces.vocabulary)
+    cells = cells_of_steps(traces, ALWAYS.grid({}), np.array(borders), classes)
+    first = n_cells_of(3, 3)
+    assert cells.n_keys == n_cells_of(3, 3, 6) == first + 6 * 3
+    found = Counter(
+        {
+            (traces.case_ids[int(case)].as_py(), int(key) - first): int(count)
+            for case, key, count in zip(cells.cases, cells.keys, cells.counts, strict=True)
+            if key >= first
+        }
+    )
+    expected: Counter[tuple[str, int]] = Counter()
+    for case, steps in cases_of(log).items():
+        variant = "".join(name for name, _ in steps)
+        if variant in variants:
+            begin = sum(len(other) for other in variants[: variants.index(variant)])
+            for i in range(1, len(steps)):
+                taken = steps[i][1] // SECOND - steps[i - 1][1] // SECOND
+                expected[case, (begin + i) * 3 + bisect.bisect_right(borders, taken)] += 1
+    assert found == expected
+
+
 def test_times_are_working_times_within_the_range():
     calendar = WorkingCalendar("UTC", (0, 1, 2, 3, 4), 9, 17)
     friday = TimeRange.of_dates("2024-06-07", "2024-06-10", "UTC")  # to Monday
@@ -119,7 +168,7 @@ def test_times_are_working_times_within_the_range():
     def took(begin: int, end: int) -> int:
         log = [("c", "A", friday.first_us + begin), ("c", "B", friday.first_us + end)]
         borders = np.arange(1, 24 * 60)  # the bin is the minutes
-        cells = cells_of_steps(public(log), grid, borders)
+        cells = cells_of_steps(public(log), grid, borders, NO_CLASSES)
         assert len(cells.keys) == 2
         return int(cells.keys[0]) % (len(borders) + 1)
 
@@ -155,9 +204,16 @@ class Clip(contract.Decision):
     clip_units: int
 
 
+# Of which each case's variant is a class.
+EVERY = released(
+    ["".join(names) for n in (1, 2, 3) for names in itertools.product("ABX", repeat=n)]
+)
+
+
 def moved(counter: StepDurations, decisions: dict[str, Any], case: list[tuple[str, int]]) -> Any:
     """What a case adds to the sums beside two others."""
-    domain = np.arange(n_cells_of(3, counter.n_bins))
+    n_places = len(decisions["variants"].codes)
+    domain = np.arange(n_cells_of(3, counter.n_bins, n_places))
 
     def sums(log: list[Event]) -> np.ndarray:
         return counter.count(public(log), decisions, randomness()).dense(domain)
@@ -174,28 +230,31 @@ def test_one_case_moves_the_sums_by_at_most_the_clip(clip):
     bought = StepDurations(time, 4, "clip", UNITS)
     largest = 0
     for case in [*small_cases(3), LONG]:
-        change = [int(x) for x in moved(counter, {}, case)]
+        change = [int(x) for x in moved(counter, EVERY, case)]
         assert min(change) >= 0
         square = sum(x * x for x in change)
         assert square <= clip**2
         largest = max(largest, square)
     assert math.sqrt(largest) > clip - 3
-    assert np.array_equal(moved(bought, {"clip": Clip(clip)}, LONG), moved(counter, {}, LONG))
+    decisions = EVERY | {"clip": Clip(clip)}
+    assert np.array_equal(moved(bought, decisions, LONG), moved(counter, EVERY, LONG))
 
 
 @pytest.mark.parametrize("max_length", [1, 2, 3])
-def test_without_delta_one_case_moves_them_by_twice_its_steps(max_length):
+def test_without_delta_one_case_moves_them_by_up_to_three_times_its_steps(max_length):
     time = LogTime(WorkingCalendar(), TimeRange(0, 10**8 * DAY))
     counter = StepDurations(time, 4, whole_norm(max_length), 1)
-    changes = {int(moved(counter, {}, case).sum()) for case in small_cases(max_length)}
-    assert changes == {2 * n for n in range(max_length)}
+    for decisions, each in ((NONE, 2), (EVERY, 3)):
+        changes = {int(moved(counter, decisions, case).sum()) for case in small_cases(max_length)}
+        assert changes == {each * n for n in range(max_length)}
     assert whole_norm(max_length) == max(max(changes), 1)
 
 
 def test_no_long_case_is_scaled_without_delta():
     """Also one whose steps are all in one cell, whose L2 norm is the largest."""
     counter = StepDurations(ALWAYS, 4, whole_norm(len(LONG)), 1)
-    assert moved(counter, {}, LONG).sum() == whole_norm(len(LONG)) == 2 * 39
+    own = released(["A" * len(LONG)])
+    assert moved(counter, own, LONG).sum() == whole_norm(len(LONG)) == 3 * 39
 
 
 def noise_of(epsilon: Fraction, delta: Fraction, clip_units: int, max_units: int = 1) -> SumNoise:
@@ -215,7 +274,7 @@ def test_the_noise_is_calibrated_to_the_clip_and_the_unit(max_units):
     assert (noise.units, noise.is_laplace, noise.sensitivity) == (UNITS, False, 5000 * max_units)
     assert least <= Fraction(*noise.scale) < least * (1 + Fraction(1, 10**6))
     noise = noise_of(epsilon, Fraction(0), whole_norm(20), max_units)
-    assert noise == SumNoise(laplace_scale(epsilon, of_count(38 * max_units)), 1, True)
+    assert noise == SumNoise(laplace_scale(epsilon, of_count(57 * max_units)), 1, True)
 
 
 def test_noise_that_cannot_be_drawn_is_refused():
@@ -232,20 +291,29 @@ def test_pieces_add_up(log, n_pieces):
     parts = [traces.take(np.arange(i, traces.n_cases, n_pieces)) for i in range(n_pieces)]
     for counter in (StepDurations(ALWAYS, 5, 1500, UNITS), StepNorms(ALWAYS, 5)):
         counter = pickle.loads(pickle.dumps(counter))  # noqa: S301
-        pieces = [counter.count(part, {}, randomness()) for part in parts]
+        pieces = [counter.count(part, EVERY, randomness()) for part in parts]
         merged: Any = counter.kind.merge(pieces)
-        assert merged == counter.count(traces, {}, randomness())
+        assert merged == counter.count(traces, EVERY, randomness())
         assert decode(encode(merged)) == merged
 
 
 @given(event_logs(max_events=25, activities="ABX"))
-def test_norms_are_those_of_a_loop(log):
+def test_norms_are_those_of_a_loop_and_hold_for_every_class(log):
     found = StepNorms(ALWAYS, 5).count(public(log), {}, randomness()).histogram(len(norm_grid()))
     expected = np.zeros(len(norm_grid()) + 1)
     for vector in naive(log, borders_of(5)).values():
-        square = sum(x * x for x in vector.values())
+        square = sum(x * x for x in vector.values()) + vector.total() // 2
         expected[bisect.bisect_left(norm_grid().tolist(), square)] += 1
     assert found.tolist() == expected.tolist()
+    variants = {"".join(name for name, _ in steps) for steps in cases_of(log).values()}
+    traces = public(log)
+    own = CaseClasses.of(released(sorted(variants))["variants"], traces.vocabulary)
+    borders = np.array(borders_of(5))
+    two, three = (
+        cells_of_steps(traces, ALWAYS.grid({}), borders, classes).squares
+        for classes in (NO_CLASSES, own)
+    )
+    assert (three == two + traces.lengths - 1).all()
 
 
 def test_counters_see_the_bought_vocabulary_length_and_range():
@@ -263,6 +331,7 @@ def test_counters_see_the_bought_vocabulary_length_and_range():
         "time_range": Range(TimeRange(0, DAY)),
         "granularity": GranularityDecision("hour"),
         "bins": TimeBins(4, 9),
+        **NONE,
     }
     counter = StepDurations(LogTime(WorkingCalendar(), None, None), None, NO_CLIP, 1)
     log = {"c": "A@30 X@2000 B@2001"}
@@ -276,13 +345,32 @@ def test_counters_see_the_bought_vocabulary_length_and_range():
 
 
 def shares_of(decided: DurationsDecision) -> np.ndarray:
-    return np.diff(decided.reached, prepend=0.0, axis=2)
+    """By source, target and bin."""
+    n = decided.n_names
+    return np.diff(decided.reached, prepend=0.0, axis=1)[: n * n].reshape(n, n, -1)
 
 
 def decided_on(log: Log, n_bins: int = 6, noise: SumNoise = EXACT, number: int = 0) -> Any:
     counter = StepDurations(ALWAYS, n_bins, NO_CLIP, UNITS)
-    counted = counter.count(public(log), {}, randomness())
-    return decide_durations(counted, WORDS, n_bins, N_TICKS, noise, randomness(number))
+    counted = counter.count(public(log), NONE, randomness())
+    return decide_durations(counted, WORDS, NO_CLASSES, n_bins, N_TICKS, noise, randomness(number))
+
+
+def test_places_of_variants_take_what_their_own_steps_say_else_their_pair_s():
+    log = {"c": "A@0 B@0 A@9000", "d": "A@0 B@100", "e": "A@0 B@100", "f": "B@0 A@3 B@6"}
+    variants = released(["AB", "ABA", "AXB"])
+    classes = CaseClasses.of(variants["variants"], WORDS)
+    counted = StepDurations(ALWAYS, 6, NO_CLIP, UNITS).count(public(log), variants, randomness())
+    decided = decide_durations(counted, WORDS, classes, 6, N_TICKS, EXACT, randomness())
+    assert decided.reached.shape == (9 + 8, 6) and (decided.reached[:, -1] == 1).all()
+    places = np.diff(decided.reached, prepend=0.0, axis=1)[9:]
+    zero, few, far = (bisect.bisect_right(borders_of(6), x * 60) for x in (0, 100, 9000))
+    assert len({zero, few, far}) == 3
+    assert places[1, few] == pytest.approx(1) and places[3, zero] == pytest.approx(1)
+    assert places[4, far] == pytest.approx(1)
+    # Nobody has the third: from A to X, which nobody has either, and from there to B, as to B.
+    assert places[7] == pytest.approx(shares_of(decided)[2, 1])
+    assert shares_of(decided)[0, 1, few] == pytest.approx(0.5)
 
 
 def test_without_noise_the_shares_are_those_of_the_log_and_unseen_pairs_take_their_target_s():
@@ -314,7 +402,7 @@ def test_a_target_is_what_both_of_its_levels_say_by_their_variances():
     names = cell_names(6)
     cells = sorted([names.index((None, "B", 0)), names.index(("A", "B", 1))])
     counted = ClippedCells(np.array(cells), np.array([40 * UNITS] * 2))
-    decided = decide_durations(counted, WORDS, 6, 86_400, EXACT, randomness())
+    decided = decide_durations(counted, WORDS, NO_CLASSES, 6, 86_400, EXACT, randomness())
     assert shares_of(decided)[1, 1, :3] == pytest.approx([0.75, 0.25, 0])
     assert shares_of(decided)[0, 1, :3] == pytest.approx([0, 1, 0])
 
@@ -323,25 +411,27 @@ def test_a_target_is_what_both_of_its_levels_say_by_their_variances():
 def test_an_empty_log_gives_possible_durations(noise):
     for number in range(10):
         decided = decided_on({}, 8, noise, number)
-        assert decided.reached.shape == (3, 3, 8)
-        assert (decided.reached[:, :, -1] == 1).all()
-        assert (np.diff(decided.reached, axis=2) >= 0).all() and (decided.reached >= 0).all()
+        assert decided.reached.shape == (9, 8)
+        assert (decided.reached[:, -1] == 1).all()
+        assert (np.diff(decided.reached, axis=1) >= 0).all() and (decided.reached >= 0).all()
         # In a range of one tick nothing takes time.
         counted = ClippedCells.merge([])
-        short = decide_durations(counted, WORDS, 8, 1, noise, randomness(number))
-        assert short.reached.shape == (3, 3, 1) and (short.reached == 1).all()
+        short = decide_durations(counted, WORDS, NO_CLASSES, 8, 1, noise, randomness(number))
+        assert short.reached.shape == (9, 1) and (short.reached == 1).all()
 
 
 def test_every_cell_has_noise_of_its_own_whatever_the_log():
     for log in ({}, {"c": "A B X A"}):
         noting = Recording(release_key(), "release", "input", "configuration")
-        counted = StepDurations(ALWAYS, 5, 1500, UNITS).count(public(log), {}, noting)
+        variants = released(["AB"])
+        counted = StepDurations(ALWAYS, 5, 1500, UNITS).count(public(log), variants, noting)
         noise = SumNoise((3000, 1), UNITS, False)
-        decided = decide_durations(counted, WORDS, 5, 86_400, noise, noting)
+        classes = CaseClasses.of(variants["variants"], WORDS)
+        decided = decide_durations(counted, WORDS, classes, 5, 86_400, noise, noting)
         [(_, asked)] = noting.asked.items()
-        assert {a for a, _, counter in asked if counter == 0} == set(range(n_cells_of(3, 5)))
+        assert {a for a, _, counter in asked if counter == 0} == set(range(n_cells_of(3, 5, 2)))
         few = np.zeros(3, np.int64)
-        sample_durations(decided, few, few, few, np.arange(3), noting)
+        sample_durations(decided, steps(few, few, few, np.arange(3), 3), noting)
         assert len(noting.asked) == 2  # what is drawn has a purpose of its own
 
 
@@ -363,14 +453,15 @@ def test_noise_leaves_no_stray_mass_and_more_of_it_errs_more():
     log, bins = large_log(1500), 16
     truth = shares_of(decided_on(log, bins))
     clip = math.isqrt(4 * UNITS**2)
-    counted = StepDurations(ALWAYS, bins, clip, UNITS).count(public(log), {}, randomness())
+    counted = StepDurations(ALWAYS, bins, clip, UNITS).count(public(log), NONE, randomness())
     years = bisect.bisect_left(borders_of(bins), 400 * 86_400) + 1
 
     def errors(epsilon: Fraction) -> tuple[float, float]:
         noise = noise_of(epsilon, Fraction(1, 10**6), clip)
         far, distance = [], []
         for number in range(10):
-            decided = decide_durations(counted, WORDS, bins, N_TICKS, noise, randomness(number))
+            given_ = counted, WORDS, NO_CLASSES, bins, N_TICKS, noise, randomness(number)
+            decided = decide_durations(*given_)
             shares = shares_of(decided)[[0, 1], [1, 0]]
             far.append(shares[:, years:].sum() / 2)
             distance.append(np.abs(shares - truth[[0, 1], [1, 0]]).sum() / 4)
@@ -399,10 +490,24 @@ BORDERS = np.array([1, 100, 10_000, 1_000_000])
 
 def one_pair(shares: list[float]) -> DurationsDecision:
     """The pair (0, 0) has the shares, and all others have the last bin."""
-    reached = np.zeros((2, 2, len(shares)))
-    reached[0, 0] = np.cumsum(shares)
-    reached[:, :, -1] = 1
-    return DurationsDecision(BORDERS, reached, 10**8)
+    reached = np.zeros((5, len(shares)))
+    reached[0] = np.cumsum(shares)
+    reached[4] = np.cumsum(shares[::-1])  # of the one place
+    reached[:, -1] = 1
+    return DurationsDecision(BORDERS, reached, 2, 10**8)
+
+
+def steps(
+    sources: np.ndarray,
+    targets: np.ndarray,
+    cases: np.ndarray,
+    positions: np.ndarray,
+    n: int = 2,
+    place: int = -1,
+) -> Steps:
+    """Steps of n activities, all of one place."""
+    places = np.full(len(cases), place)
+    return Steps(np.arange(len(cases)), cases, cases, positions, sources * n + targets, places)
 
 
 def test_drawn_times_have_the_law_of_the_bins():
@@ -413,7 +518,8 @@ def test_drawn_times_have_the_law_of_the_bins():
     shares = np.array([0.2, 0.1, 0.6, 0.1, 0])
     decided, n = one_pair(shares.tolist()), 100_000
     zeros = np.zeros(n, np.int64)
-    drawn = sample_durations(decided, zeros, zeros, np.arange(n), zeros + 3, randomness())
+    own = steps(zeros, zeros, np.arange(n), zeros + 3)
+    drawn = sample_durations(decided, own, randomness())
     assert drawn.dtype == np.int64
     bins = np.searchsorted(BORDERS, drawn, side="right")
     observed = np.bincount(bins, minlength=5)
@@ -431,11 +537,14 @@ def test_drawn_times_have_the_law_of_the_bins():
 def test_every_time_is_in_its_bin(bin_, case, position):
     decided = one_pair([float(i == bin_) for i in range(5)])
     one, where = np.array([0]), (np.array([case]), np.array([position]))
-    drawn = sample_durations(decided, one, one, *where, randomness())
+    drawn = sample_durations(decided, steps(one, one, *where), randomness())
     assert np.searchsorted(BORDERS, drawn, side="right") == bin_
     for source, target in ((0, 1), (1, 0), (1, 1)):
-        [last] = sample_durations(decided, one + source, one + target, *where, randomness())
+        other = steps(one + source, one + target, *where)
+        [last] = sample_durations(decided, other, randomness())
         assert 10**6 <= last < 10**8
+    in_place = sample_durations(decided, steps(one, one, *where, place=0), randomness())
+    assert np.searchsorted(BORDERS, in_place, side="right") == 4 - bin_
 
 
 def test_case_and_position_decide_and_nothing_else():
@@ -443,9 +552,39 @@ def test_case_and_position_decide_and_nothing_else():
     n = 70_000
     case, position = np.arange(n) // 7, np.arange(n) % 7
     zeros = np.zeros(n, np.int64)
-    whole = sample_durations(decided, zeros, zeros, case, position, randomness())
+    whole = sample_durations(decided, steps(zeros, zeros, case, position), randomness())
     order = np.random.default_rng(0).permutation(n)
     few = order[:500]
-    part = sample_durations(decided, zeros[few], zeros[few], case[few], position[few], randomness())
+    of_few = steps(zeros[few], zeros[few], case[few], position[few])
+    part = sample_durations(decided, of_few, randomness())
     assert np.array_equal(part, whole[few])
     assert len(np.unique(whole[whole > 10**6])) > 0.9 * (whole > 10**6).sum()
+
+
+def test_what_shall_be_below_a_time_is_in_its_bin_or_a_lower_one():
+    decided = one_pair([0.2, 0.1, 0.6, 0.1, 0])
+    n = 50_000
+    zeros = np.zeros(n, np.int64)
+    own = steps(zeros, zeros, np.arange(n), zeros)
+    drawn = sample_durations(decided, own, randomness(), "again", np.full(n, 500))
+    observed = np.bincount(np.searchsorted(BORDERS, drawn, side="right"), minlength=5)
+    assert not observed[3:].any()
+    assert p_value(observed[:3], n * np.array([2, 1, 6]) / 9) > ALPHA
+    # Of what has no lower bin anything is drawn.
+    far = steps(zeros + 1, zeros, np.arange(n), zeros)
+    assert (sample_durations(decided, far, randomness(), "again", zeros) >= 10**6).all()
+
+
+def test_steps_are_those_of_a_loop():
+    log = {"c": "A B A", "d": "B", "e": "A B", "f": "X A B"}
+    traces = public(log)
+    classes = CaseClasses.of(released(["AB", "ABA"])["variants"], traces.vocabulary)
+    numbers = np.array([7, 9, 4, 30])
+    found = Steps.of(traces, numbers, classes, classes.of_cases(traces))
+    assert found.events.tolist() == [1, 2, 5, 7, 8]
+    assert found.own.tolist() == [0, 0, 2, 3, 3] and found.cases.tolist() == [7, 7, 4, 30, 30]
+    assert found.positions.tolist() == [1, 2, 1, 1, 2]
+    assert found.pairs.tolist() == [1, 3, 1, 6, 1]
+    assert found.places.tolist() == [3, 4, 1, -1, -1]
+    few = found.take(np.array([3, 0]))
+    assert few.cases.tolist() == [30, 7] and few.places.tolist() == [-1, 3]

@@ -1,0 +1,311 @@
+"""When cases of each class begin, and how long they take: noisy tables, and draws that agree.
+
+Logs drift: what is frequent in spring is rare in autumn. And what takes long differs from variant
+to variant. So each case counts once by class and period, once by class and time from first to last
+event, and once by period and that time; one of a single event has a bin of its own for it. A case
+changes three counts by 1 each, in tables of their own: exact discrete noise on each covers it.
+
+Classes follow from the variants, periods and bins from noisy counts, all decided before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_distinct_cells
+from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
+from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
+from tracecloak.anonymizers.rigorous.bought import in_vocabulary, known_vocabulary, within_length
+from tracecloak.anonymizers.rigorous.budget import Allowance, Means, Sums
+from tracecloak.anonymizers.rigorous.parts import Given, Part
+from tracecloak.anonymizers.times.agreeing_tables import NoisySums, agreeing_table
+from tracecloak.anonymizers.times.case_classes import MOST_VARIANTS, CaseClasses
+from tracecloak.anonymizers.times.case_spans import SpansDecision, bins_of_spans
+from tracecloak.anonymizers.times.case_starts import Periods
+from tracecloak.anonymizers.times.time_range import LogTime
+from tracecloak.schemas.arrays.merging import sum_groups
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
+
+if TYPE_CHECKING:
+    from tracecloak.anonymizers.times.timed_params import TimedParams
+
+_FEWEST_PERIODS, _MOST_PERIODS = 2, 24
+# Cases of a period, in deviations of the noise of a count, that a log must have for more periods.
+_CASES_OF_PERIOD = 40
+# What is expected before classes are counted counts like so many cases.
+_WORTH = 300.0
+_TABLES = 3
+
+
+def n_periods_of(n_cases: int, allowance: Allowance, max_units: int) -> int:
+    """Returns how many periods the noise leaves something of: 2 to 24, by the size of the log.
+
+    Args:
+        n_cases: Noisy, and paid for.
+        allowance: What the tables may spend.
+        max_units: Cases of one unit.
+    """
+    deviation = variance_of(allowance.noise(changed_tables(max_units))) ** 0.5
+    worth = int(n_cases / (_CASES_OF_PERIOD * deviation))
+    return min(max(worth, _FEWEST_PERIODS), _MOST_PERIODS)
+
+
+def changed_tables(max_units: int) -> Sensitivity:
+    """Returns what one unit changes of the three tables."""
+    return of_distinct_cells(_TABLES, max_units)
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """How many there are of each axis; with `n_bins` - 1 for cases of a single event."""
+
+    n_classes: int
+    n_periods: int
+    n_bins: int
+
+    @property
+    def shapes(self) -> tuple[tuple[int, int], ...]:
+        """The tables, one after the other."""
+        return (
+            (self.n_classes, self.n_periods),
+            (self.n_classes, self.n_bins),
+            (self.n_periods, self.n_bins),
+        )
+
+
+@dataclass(frozen=True)
+class CaseTables:
+    """Cases by class and period, by class and bin of their time, and by period and bin.
+
+    Attributes:
+        time: When the log takes place.
+    """
+
+    time: LogTime
+    kind: ClassVar[type[ClippedCells]] = ClippedCells
+
+    def count(
+        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
+    ) -> ClippedCells:
+        """Counts a batch."""
+        traces = within_length(in_vocabulary(traces, decisions), decisions)
+        classes = CaseClasses.of(decisions["variants"], traces.vocabulary)
+        periods: Periods = decisions["periods"]
+        working = self.time.working_time(decisions)
+        starts = working.at_us(working.elapsed_us(traces.starts))
+        bins, n_bins = bins_of_spans(traces, self.time, None, decisions)
+        sizes = _Sizes(classes.size, periods.size, n_bins + 1)
+        own = (
+            classes.of_cases(traces),
+            periods.of(starts),
+            np.where(traces.lengths > 1, bins, n_bins),
+        )
+        keys, first, n = [], 0, traces.n_cases
+        for (a, b), (_, width) in zip(((0, 1), (0, 2), (1, 2)), sizes.shapes, strict=True):
+            keys.append(first + own[a] * width + own[b])
+            first += sizes.shapes[len(keys) - 1][0] * width
+        cells = CaseCells.of(np.tile(np.arange(n), _TABLES), np.concatenate(keys), n, first)
+        return ClippedCells.of_cases(cells, _TABLES, 1)  # norm root 3: never clipped
+
+
+@dataclass(frozen=True)
+class TablesDecision(contract.Decision):
+    """Noisy counts.
+
+    Attributes:
+        by_period: float64[n_classes, n_periods].
+        by_span: float64[n_classes, k+1], the last bin for cases of a single event.
+        of_periods: float64[n_periods, k+1], likewise.
+        deviation: Of the noise of each.
+    """
+
+    by_period: np.ndarray
+    by_span: np.ndarray
+    of_periods: np.ndarray
+    deviation: float
+
+
+def decide_tables(
+    counted: ClippedCells,
+    sizes: tuple[int, int, int],
+    noise: SumNoise,
+    randomness: Randomness,
+) -> TablesDecision:
+    """Adds noise to all counts.
+
+    Args:
+        counted: What `CaseTables` counts, exactly.
+        sizes: Number of classes, of periods, and of bins, that of single events included.
+        noise: Of each count; made for `changed_tables`.
+        randomness: The release's.
+    """
+    shapes = _Sizes(*sizes).shapes
+    ends = np.cumsum([a * b for a, b in shapes])
+    noisy = noisy_counts(counted, int(ends[-1]), noise, "case table", randomness, is_whole=True)
+    tables = np.split(noisy, ends[:-1])
+    by_period, by_span, of_periods = (t.reshape(s) for t, s in zip(tables, shapes, strict=True))
+    return TablesDecision(by_period, by_span, of_periods, variance_of(noise) ** 0.5)
+
+
+@dataclass(frozen=True)
+class CaseTimes(contract.Decision):
+    """What periods and times of cases of each class are drawn from.
+
+    Attributes:
+        periods: float64[2 n_classes, n_periods], the chance of each period or an earlier one: of
+            the cases of each class that have one event, then of those that have more.
+        spans: float64[n_classes, n_periods, k], the chance of each bin or a lower one.
+    """
+
+    periods: np.ndarray
+    spans: np.ndarray
+
+
+def decide_times(
+    tables: TablesDecision,
+    of_all: SpansDecision,
+    periods: Periods,
+    classes: CaseClasses,
+    bins: tuple[np.ndarray, np.ndarray],
+) -> CaseTimes:
+    """Finds the times that agree with all tables, and with the released number of each class.
+
+    Before they are counted, a class is expected to begin when all cases do, and to take as long as
+    its steps come to in comparison with those of others: times drawn by ranks among all.
+
+    Args:
+        tables: Noisy counts.
+        of_all: How long all cases take.
+        periods: When they begin.
+        classes: The classes of the released variants.
+        bins: int64[n] each: of some cases like those that are released the class, and the bin of
+            the time by its steps' rank; k for a case of one event.
+    """
+    n_classes, width = tables.by_span.shape
+    shares_of_all = np.append(np.diff(of_all.reached, prepend=0), 0)
+    made = sum_groups(bins[0] * width + bins[1], np.ones(len(bins[0]), np.int64), n_classes * width)
+    of_class = made.reshape(n_classes, width) + shares_of_all
+    of_class /= of_class.sum(axis=1, keepdims=True)
+    of_period = np.diff(periods.ranks)
+    used = np.flatnonzero(classes.sizes)
+    sizes = classes.sizes[used].astype(np.float64)
+    prior = sizes[:, None, None] * of_period[None, :, None] * of_class[used][:, None, :]
+    measured = [
+        NoisySums((0, 2), tables.by_span[used], tables.deviation),
+        NoisySums((0, 1), tables.by_period[used], tables.deviation),
+        NoisySums((1, 2), tables.of_periods, tables.deviation),
+        NoisySums((2,), of_all.counts, of_all.deviation),
+        NoisySums((0,), sizes, 0.0),
+        NoisySums((1,), sizes.sum() * of_period, tables.deviation),
+    ]
+    table = agreeing_table(prior, measured, _WORTH)
+    single = np.tile(of_period, (n_classes, 1))
+    several = single.copy()
+    single[used] = _shares(table[:, :, -1], of_period)
+    several[used] = _shares(table[:, :, :-1].sum(axis=2), of_period)
+    spans = np.tile(shares_of_all[:-1], (n_classes, len(of_period), 1))
+    spans[used] = _shares(table[:, :, :-1], shares_of_all[:-1])
+    return CaseTimes(_reached(np.concatenate([single, several])), _reached(spans))
+
+
+def _shares(rows: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
+    """Rows along the last axis in proportion; where there is nothing, something else."""
+    totals = rows.sum(axis=-1, keepdims=True)
+    return np.where(totals > 0, rows / np.where(totals > 0, totals, 1), otherwise)
+
+
+def _reached(rows: np.ndarray) -> np.ndarray:
+    """Sums up to each, along the last axis; the last is 1."""
+    sums = np.cumsum(rows, axis=-1)
+    return sums / sums[..., -1:]
+
+
+def sample_periods(
+    decision: CaseTimes,
+    classes: np.ndarray,
+    is_single: np.ndarray,
+    case_numbers: np.ndarray,
+    randomness: Randomness,
+) -> np.ndarray:
+    """Draws the period in which each case begins.
+
+    Args:
+        decision: What from.
+        classes: int64[n], of each case.
+        is_single: bool[n], whether it has one event.
+        case_numbers: int64[n], distinct over the release; the number decides what is drawn.
+        randomness: The release's.
+
+    Returns:
+        int64[n].
+    """
+    ranks = uniform(randomness.words("period of a case", cell_numbers(case_numbers))[:, 0])
+    n_classes = len(decision.spans)
+    return _bins_at(decision.periods, classes + n_classes * ~is_single, ranks)
+
+
+def _bins_at(reached: np.ndarray, rows: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+    """int64[m], the bin of each rank in its row of float64[n, k]."""
+    n, k = reached.shape
+    # The rows lie one after the other, each ending at a whole number.
+    ends = (reached + np.arange(n)[:, None]).ravel()
+    return np.searchsorted(ends, rows + np.minimum(ranks, 1 - 1e-9), side="right") - rows * k
+
+
+def ranks_among_all(
+    decision: CaseTimes,
+    of_all: SpansDecision,
+    classes: np.ndarray,
+    periods: np.ndarray,
+    ranks: np.ndarray,
+) -> np.ndarray:
+    """Returns float64[m] in [0, 1), the ranks among all cases of those with ranks in their classes.
+
+    Class and period decide the bin, and the rank within them the rank within the bin; where in the
+    bin that is, all cases say, of whom there are more.
+
+    Args:
+        decision: How long cases of each class take.
+        of_all: How long all do.
+        classes: int64[m].
+        periods: int64[m].
+        ranks: float64[m] in [0, 1), among the cases of the class and period.
+    """
+    n_classes, n_periods, k = decision.spans.shape
+    reached = decision.spans.reshape(n_classes * n_periods, k)
+    rows = classes * n_periods + periods
+    bins = _bins_at(reached, rows, ranks)
+    before = np.where(bins > 0, reached[rows, bins - 1], 0.0)
+    share = reached[rows, bins] - before
+    within = np.clip((ranks - before) / np.where(share > 0, share, 1), 0, 1 - 1e-9)
+    shares = np.diff(of_all.reached, prepend=0)
+    return (of_all.reached - shares)[bins] + within * shares[bins]
+
+
+def tables_part(params: TimedParams, share: Fraction) -> Part:
+    """Returns the part of `private-log`; its round comes after those of variants and starts."""
+    changed = changed_tables(params.max_units)
+
+    def sentence(means: Means) -> str:
+        within = means["tables"].noise(changed).half_width
+        return (
+            f"counts cases by variant, of {MOST_VARIANTS} variants, else by last activity, and by "
+            f"one of {_FEWEST_PERIODS} to {_MOST_PERIODS} periods; by variant and time from first "
+            f"to last event; and by period and that time; each within {within:,} (95 %)"
+        )
+
+    def decide(given: Given) -> TablesDecision:
+        known = given.decisions
+        classes = CaseClasses.of(known["variants"], known_vocabulary(params.words, known))
+        sizes = classes.size, known["periods"].size, len(known["spans"].reached) + 1
+        noise = given.means["tables"].noise(changed)
+        return decide_tables(given.statistics["tables"], sizes, noise, given.randomness)
+
+    needs = (Sums("tables", share, changed),)
+    return Part("tables", needs, sentence, decide, {"tables": CaseTables(params.log_time)})

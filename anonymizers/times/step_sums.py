@@ -1,0 +1,88 @@
+"""What the drawn times of steps come to, so that long cases are those whose steps take long.
+
+Steps are drawn each by itself, and how long cases take is measured apart, with less noise. Were
+that drawn by chance, the steps of many cases would have to be changed by a lot to come to it, and
+what they say of how long a variant takes would be lost. So it is drawn with the rank that the sum
+of the case's steps has among all such sums. The times of cases are distributed as if drawn by
+chance, and are as near to the sums as that permits.
+
+The sums are those of some cases that are made for this. All is computed from what has noise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
+from tracecloak.schemas.arrays.merging import offsets_of, ranges
+
+# So many sums are kept of a class, evenly by rank.
+_MOST_SUMS = 255
+
+
+@dataclass(frozen=True)
+class StepSums(contract.Decision):
+    """Sums of the times of a case's steps, class by class.
+
+    Attributes:
+        sums: int64[m], ascending within each class, in ticks.
+        offsets: int64[n_classes+1], where each class begins; none of a class of which no case was
+            made.
+    """
+
+    sums: np.ndarray
+    offsets: np.ndarray
+
+
+def decide_step_sums(sums: np.ndarray, classes: np.ndarray, n_classes: int) -> StepSums:
+    """Keeps the sums of drawn cases, of many evenly chosen ones.
+
+    Args:
+        sums: int64[n], of cases with a step.
+        classes: int64[n], from 0 to `n_classes` - 1.
+        n_classes: Number of classes.
+    """
+    order = np.lexsort((sums, classes))
+    found = np.bincount(classes, minlength=n_classes)
+    kept = np.minimum(found, _MOST_SUMS)
+    begins, offsets = offsets_of(found)[:-1], offsets_of(kept)
+    own = np.repeat(np.arange(n_classes), kept)
+    rank = ranges(np.zeros(n_classes, np.int64), kept)
+    # The middles of as many equal parts as are kept.
+    place = begins[own] + (2 * rank + 1) * found[own] // (2 * kept[own])
+    return StepSums(sums[order[place]], offsets)
+
+
+def ranks_of(
+    decision: StepSums,
+    sums: np.ndarray,
+    classes: np.ndarray,
+    case_numbers: np.ndarray,
+    randomness: Randomness,
+) -> np.ndarray:
+    """Draws the ranks of sums among those of their class that were kept; by chance where none are.
+
+    Over cases like those that were made, a rank is about evenly distributed.
+
+    Args:
+        decision: What was kept.
+        sums: int64[m], what the steps of each case come to.
+        classes: int64[m], the class of each case.
+        case_numbers: int64[m], distinct over the release; decide between equal sums.
+        randomness: The release's.
+
+    Returns:
+        float64[m] in [0, 1).
+    """
+    below, upto = (np.empty(len(sums), np.int64) for _ in range(2))
+    for number in np.unique(classes):
+        own = classes == number
+        kept = decision.sums[decision.offsets[number] : decision.offsets[number + 1]]
+        below[own] = np.searchsorted(kept, sums[own], side="left")
+        upto[own] = np.searchsorted(kept, sums[own], side="right")
+    chance = uniform(randomness.words("span of a case", cell_numbers(case_numbers))[:, 0])
+    n_kept = np.diff(decision.offsets)[classes]
+    return (below + chance * (upto - below + 1)) / (n_kept + 1)

@@ -1,0 +1,89 @@
+"""Classes of cases: by hand, by a loop, and where there is nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.logs import trace_batch
+from tracecloak.anonymizers.times.case_classes import MOST_VARIANTS, NO_CLASSES, CaseClasses
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.variants import ReleasedVariants
+
+WORDS = ActivityVocabulary.public("ABC")
+
+
+def released(variants: dict[str, int]) -> ReleasedVariants:
+    """These variants of A, B and C, as many cases each, in this order."""
+    names = sorted({name for variant in variants for name in variant})
+    return ReleasedVariants(
+        pa.array(names, pa.string()),
+        np.append(0, np.cumsum([len(variant) for variant in variants])).astype(np.int64),
+        np.array([names.index(name) for variant in variants for name in variant], np.int32),
+        np.array(list(variants.values()), np.int64),
+        None,
+        None,
+    )
+
+
+def public(variants: list[str]) -> TraceBatch:
+    log = {f"c{i:03}": " ".join(variant) for i, variant in enumerate(variants)}
+    return trace_batch(log).recode_public(WORDS)
+
+
+def test_classes_by_hand():
+    classes = CaseClasses.of(released({"AB": 5, "C": 3, "CBA": 1}), WORDS)
+    assert (classes.n_variants, classes.size, classes.n_places) == (3, 7, 6)
+    assert classes.of_cases(public(["CBA", "AB", "BA", "C", "AXB", "X"])).tolist() == [
+        2,
+        0,
+        3,
+        1,
+        4,
+        6,
+    ]
+    assert classes.sizes.tolist() == [5, 3, 1, 0, 0, 0, 0]
+    own = np.array([0, 0, 2, 2, 4, 1])
+    assert classes.places(own, np.array([0, 1, 1, 2, 1, 0])).tolist() == [0, 1, 4, 5, -1, 2]
+    # Of four activities: A to B, then C to B and B to A; first places have none.
+    assert classes.pairs(4).tolist() == [0, 1, 0, 0, 2 * 4 + 1, 1 * 4 + 0]
+
+
+some_variants = st.text("ABC", min_size=1, max_size=4)
+
+
+@given(
+    st.dictionaries(some_variants, st.integers(1, 9), max_size=60),
+    st.lists(st.text("ABCX", min_size=1, max_size=4), max_size=20),
+)
+def test_classes_are_those_of_a_loop(variants, cases):
+    classes = CaseClasses.of(released(variants), WORDS)
+    own = list(variants)[:MOST_VARIANTS]
+
+    def class_of(case: str) -> int:
+        return own.index(case) if case in own else len(own) + "ABCX".index(case[-1])
+
+    assert classes.of_cases(public(cases)).tolist() == [class_of(case) for case in cases]
+    sizes = [0] * (len(own) + 4)
+    for variant, count in variants.items():
+        sizes[class_of(variant)] += count
+    assert classes.sizes.tolist() == sizes
+    assert classes.offsets.tolist() == np.cumsum([0, *map(len, own)]).tolist()
+    pairs = [
+        "ABCX".index(v[i - 1]) * 4 + "ABC".index(v[i]) if i else 0
+        for v in own
+        for i in range(len(v))
+    ]
+    assert classes.pairs(4).tolist() == pairs
+
+
+def test_without_variants_the_last_activity_decides():
+    cases = public(["AB", "X", "BA"])
+    for classes in (NO_CLASSES, CaseClasses.of(released({}), WORDS)):
+        assert (classes.n_variants, classes.n_places) == (0, 0)
+        assert classes.of_cases(cases).tolist() == [1, 3, 0]
+        assert classes.places(np.array([1, 0]), np.array([0, 1])).tolist() == [-1, -1]
+        assert classes.pairs(4).tolist() == []

@@ -1,0 +1,315 @@
+"""Times by class and period: counts by a loop, sensitivity by enumeration, draws that agree."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import pickle
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.chi_square import ALPHA, p_value
+from tests.support.keys import randomness, release_key
+from tests.support.logs import MINUTE, Event, Log, cases_of, event_logs, trace_batch
+from tests.support.rounds import Recording
+from tests.support.silence import Noting
+from tracecloak.anonymizers.noise.sums import SumNoise
+from tracecloak.anonymizers.rigorous.budget import Allowance
+from tracecloak.anonymizers.times.case_classes import CaseClasses
+from tracecloak.anonymizers.times.case_spans import SpansDecision
+from tracecloak.anonymizers.times.case_starts import Periods
+from tracecloak.anonymizers.times.case_times import (
+    CaseTables,
+    CaseTimes,
+    TablesDecision,
+    changed_tables,
+    decide_tables,
+    decide_times,
+    n_periods_of,
+    ranks_among_all,
+    sample_periods,
+)
+from tracecloak.anonymizers.times.time_bins import TimeBins, time_borders
+from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
+from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.events.working_time import WorkingCalendar
+from tracecloak.schemas.published.variants import ReleasedVariants
+
+DAY = 24 * 60 * MINUTE
+SECOND = MINUTE // 60
+N_TICKS = 1000 * 86_400
+ALWAYS = LogTime(WorkingCalendar(), TimeRange(0, 1000 * DAY), "second")
+WORDS = ActivityVocabulary.public("AB")
+COUNTER = CaseTables(ALWAYS)
+N_BINS = 6
+BORDERS = time_borders(N_BINS, N_TICKS).tolist()
+PERIODS = Periods(np.array([10 * DAY, 50 * DAY]), np.array([0, 0.5, 0.75, 1]))
+RELEASED = ReleasedVariants(
+    pa.array(["A", "B"]),
+    np.array([0, 2, 3, 6]),
+    np.array([0, 1, 0, 0, 1, 1], np.int32),
+    np.array([50, 30, 20]),
+    None,
+    None,
+)
+"""AB, A and ABB."""
+VARIANTS = ["AB", "A", "ABB"]
+CLASSES = CaseClasses.of(RELEASED, WORDS)
+DECISIONS: dict[str, Any] = {
+    "variants": RELEASED,
+    "periods": PERIODS,
+    "bins": TimeBins(4, N_BINS),
+}
+N_CLASSES, N_PERIODS = len(VARIANTS) + len(WORDS), 3
+SHAPES = (N_CLASSES, N_PERIODS), (N_CLASSES, N_BINS + 1), (N_PERIODS, N_BINS + 1)
+N_CELLS = sum(a * b for a, b in SHAPES)
+
+
+def public(log: Log) -> TraceBatch:
+    return trace_batch(log).recode_public(WORDS)
+
+
+def counts_of(log: Log) -> list[int]:
+    counted = COUNTER.count(public(log), DECISIONS, randomness())
+    return [int(x) for x in counted.dense(np.arange(N_CELLS))]
+
+
+def naive(log: Log) -> list[int]:
+    """The counts by a loop."""
+    tables = [[[0] * b for _ in range(a)] for a, b in SHAPES]
+    for steps in cases_of(log).values():
+        names = [name if name in "AB" else WORDS.labels[len(WORDS) - 1] for name, _ in steps]
+        known = "".join(names) if set(names) <= {"A", "B"} else ""
+        last = len(VARIANTS) + list(WORDS.labels).index(names[-1])
+        own = VARIANTS.index(known) if known in VARIANTS else last
+        begun = sum(steps[0][1] >= border for border in (10 * DAY, 50 * DAY))
+        span = steps[-1][1] // SECOND - steps[0][1] // SECOND
+        bin_ = sum(span >= border for border in BORDERS) if len(steps) > 1 else N_BINS
+        for table, (row, column) in zip(
+            tables, ((own, begun), (own, bin_), (begun, bin_)), strict=True
+        ):
+            table[row][column] += 1
+    return [x for table in tables for row in table for x in row]
+
+
+# --- the counts -----------------------------------------------------------------------------------
+
+
+@given(
+    event_logs(max_events=25, n_cases=8, activities="ABX", minutes=5),
+    st.sampled_from([1_000_000, MINUTE, 9 * DAY, 70 * DAY]),
+)
+def test_cases_are_counted_by_class_period_and_time(log, unit):
+    log = [(case, name, time // MINUTE * unit) for case, name, time in log]
+    assert counts_of(log) == naive(log)
+
+
+@given(event_logs(max_events=25, activities="ABX"), st.integers(1, 4))
+def test_pieces_add_up(log, n_pieces):
+    traces = public(log)
+    counter: CaseTables = pickle.loads(pickle.dumps(COUNTER))  # noqa: S301
+    pieces = [
+        counter.count(traces.take(np.arange(i, traces.n_cases, n_pieces)), DECISIONS, randomness())
+        for i in range(n_pieces)
+    ]
+    merged = counter.kind.merge(pieces)
+    assert merged == counter.count(traces, DECISIONS, randomness())
+    assert decode(encode(merged)) == merged
+
+
+OTHERS: list[Event] = [("o", "A", 0), ("o", "B", 5), ("p", "B", 0), ("q", "X", 0), ("q", "X", DAY)]
+
+
+@pytest.mark.parametrize("others", [[], OTHERS])
+def test_one_case_changes_three_counts_by_1(others):
+    """Every case of up to 3 events, in every period, beside another log."""
+    before = counts_of(others)
+    for n in (1, 2, 3):
+        for names in itertools.product("ABX", repeat=n):
+            for first, gap in itertools.product((0, 20 * DAY, 60 * DAY), (0, SECOND, 300 * DAY)):
+                case = [("new", name, first + i * gap) for i, name in enumerate(names)]
+                after = counts_of([*others, *case])
+                change = [y - x for x, y in zip(before, after, strict=True)]
+                ends = np.cumsum([a * b for a, b in SHAPES])[:-1]
+                for part in np.split(np.array(change), ends):
+                    assert (part.sum(), part.max(), part.min()) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("units", [1, 2, 5])
+def test_the_noise_is_made_for_what_a_unit_changes(units):
+    changed = changed_tables(units)
+    assert (changed.l1, changed.l2_squared, changed.linf) == (3 * units, 3 * units**2, units)
+    assert Allowance(Fraction(1, 7)).noise(changed) == SumNoise((21 * units, 1), 1, True)
+
+
+def test_every_cell_has_noise_of_its_own_whatever_the_log():
+    for log in ({}, {"c": "A B X A", "d": "B"}):
+        noting = Recording(release_key(), "release", "input", "configuration")
+        counted = COUNTER.count(public(log), DECISIONS, noting)
+        noise = Allowance(Fraction(1, 10)).noise(changed_tables(1))
+        decide_tables(counted, (N_CLASSES, N_PERIODS, N_BINS + 1), noise, noting)
+        [(purpose, asked)] = noting.asked.items()
+        assert purpose == "case table"
+        assert {a for a, _, counter in asked if counter == 0} == set(range(N_CELLS))
+
+
+@pytest.mark.parametrize("noise", [SumNoise((14, 1), 1, True), SumNoise((9000, 1), 1024, False)])
+def test_the_counts_get_the_noise_that_is_given_on_its_lattice(noise):
+    log, noting = {"c": "A B X A", "d": "B A"}, Noting()
+    counted = COUNTER.count(public(log), DECISIONS, randomness())
+    sizes = N_CLASSES, N_PERIODS, N_BINS + 1
+    decided = decide_tables(counted, sizes, noise, randomness().with_noise(noting))
+    [(purpose, sums, told)] = noting.told
+    assert (purpose, told) == ("case table", noise)
+    assert sums.tolist() == [x * noise.units for x in naive(log)]
+    tables = (decided.by_period, decided.by_span, decided.of_periods)
+    assert [table.shape for table in tables] == list(SHAPES)
+    width = noise.width / noise.units
+    assert decided.deviation == pytest.approx(width * (math.sqrt(2) if noise.is_laplace else 1))
+
+
+@pytest.mark.parametrize(("n_cases", "expected"), [(0, 2), (5_000, 4), (10_000, 8), (10**6, 24)])
+def test_larger_logs_have_more_periods(n_cases, expected):
+    """Forty deviations a period: of Laplace noise of scale 3 / epsilon."""
+    allowance = Allowance(Fraction(3) * Fraction(1414214, 10**6) / 30)
+    assert n_periods_of(n_cases, allowance, 1) == expected
+
+
+# --- what is drawn from ---------------------------------------------------------------------------
+
+
+def spans_of(shares: list[float], n_cases: float) -> SpansDecision:
+    counts = np.array(shares) * n_cases
+    return SpansDecision(np.array(BORDERS), np.cumsum(shares), N_TICKS, counts, 1e-3)
+
+
+def exact_times(truth: np.ndarray, deviation: float) -> tuple[CaseTimes, SpansDecision]:
+    """What is decided where the three tables of a log are known, but for a deviation."""
+    generator = np.random.default_rng(4)
+    tables = TablesDecision(
+        *(
+            truth.sum(axis=axis) + generator.normal(0, deviation, s)
+            for axis, s in zip((2, 1, 0), SHAPES, strict=True)
+        ),
+        deviation,
+    )
+    of_bins = truth[:, :, :-1].sum(axis=(0, 1))
+    of_all = spans_of((of_bins / of_bins.sum()).tolist(), of_bins.sum())
+    ranks = np.append(0, np.cumsum(truth.sum(axis=(0, 2))) / truth.sum())
+    periods = Periods(PERIODS.borders_us, ranks)
+    sizes = truth.sum(axis=(1, 2)).astype(np.int64)
+    classes = CaseClasses(CLASSES.variants, CLASSES.offsets, sizes)
+    own = np.repeat(np.arange(N_CLASSES), sizes)
+    # By their steps all cases would take the same, but for those of one event.
+    bins = np.where(own == 1, N_BINS, 3)
+    return decide_times(tables, of_all, periods, classes, (own, bins)), of_all
+
+
+def drifting() -> np.ndarray:
+    """Cases by class, period and bin: what is frequent and how long it takes changes."""
+    truth = np.zeros((N_CLASSES, N_PERIODS, N_BINS + 1))
+    truth[0, :, 2] = 4000, 1000, 100
+    truth[0, :, 4] = 100, 100, 900
+    truth[1, :, N_BINS] = 100, 300, 3000  # of one event
+    truth[2, :, 5] = 200, 1000, 300
+    truth[4, :, 1] = 700, 100, 200
+    return truth
+
+
+def test_tables_that_are_known_are_kept():
+    truth = drifting()
+    times, _ = exact_times(truth, 0.5)
+    single, several = np.split(np.diff(times.periods, prepend=0, axis=1), 2)
+    assert single[1] == pytest.approx(truth[1].sum(axis=1) / truth[1].sum(), abs=0.01)
+    for own in (0, 2, 4):
+        expected = truth[own].sum(axis=1) / truth[own].sum()
+        assert several[own] == pytest.approx(expected, abs=0.02), own
+    found = np.diff(times.spans, prepend=0, axis=2)
+    assert found[0, 0, 2] > 0.95 and found[0, 2, 4] > 0.8
+    assert (found[2, :, 5] > 0.97).all() and (found[4, :, 1] > 0.97).all()
+
+
+def test_noise_alone_leaves_what_is_expected():
+    times, of_all = exact_times(drifting(), 1e7)
+    found = np.diff(times.spans, prepend=0, axis=2)
+    by_steps = np.zeros(N_BINS)
+    by_steps[3] = 1  # of many cases
+    assert of_all.reached[2] > 0.4
+    assert found[2, 0] == pytest.approx(found[2, 1], abs=1e-3)
+    assert np.diff(times.periods, prepend=0, axis=1)[N_CLASSES] == pytest.approx(
+        drifting().sum(axis=(0, 2)) / drifting().sum(), abs=0.01
+    )
+
+
+@pytest.mark.parametrize("deviation", [0.1, 30.0, 1e5])
+def test_chances_are_chances_whatever_the_noise(deviation):
+    for truth in (drifting(), np.zeros_like(drifting())):
+        truth[0, 0, 0] += 1
+        times, _ = exact_times(truth, deviation)
+        for reached in (times.periods, times.spans):
+            assert (np.diff(reached, prepend=0, axis=-1) >= -1e-12).all()
+            assert (reached[..., -1] == 1).all()
+        assert times.periods.shape == (2 * N_CLASSES, N_PERIODS)
+        assert times.spans.shape == (N_CLASSES, N_PERIODS, N_BINS)
+
+
+def test_without_a_case_all_is_as_for_all():
+    of_all = spans_of([1 / N_BINS] * N_BINS, 0)
+    tables = TablesDecision(*(np.zeros(shape) for shape in SHAPES), 3.0)
+    classes = CaseClasses(CLASSES.variants, CLASSES.offsets, np.zeros(N_CLASSES, np.int64))
+    none = np.zeros(0, np.int64)
+    times = decide_times(tables, of_all, PERIODS, classes, (none, none))
+    assert times.spans == pytest.approx(np.tile(of_all.reached, (N_CLASSES, N_PERIODS, 1)))
+    assert times.periods == pytest.approx(np.tile(PERIODS.ranks[1:], (2 * N_CLASSES, 1)))
+
+
+# --- draws ----------------------------------------------------------------------------------------
+
+
+def test_periods_are_drawn_by_class_and_by_whether_there_is_one_event():
+    rows = np.array([[0.2, 0.5, 0.3], [0, 0, 1], [1, 0, 0], [0.6, 0.4, 0]])
+    decided = CaseTimes(np.cumsum(rows, axis=1), np.ones((2, 3, 1)))
+    n = 6000
+    for own, is_single in itertools.product((0, 1), (True, False)):
+        drawn = sample_periods(
+            decided, np.full(n, own), np.full(n, is_single), np.arange(n), randomness()
+        )
+        shares = rows[own + 2 * (not is_single)]
+        found = np.bincount(drawn, minlength=3)
+        assert not found[shares == 0].any()
+        if (shares > 0).sum() > 1:
+            assert p_value(found[shares > 0], n * shares[shares > 0]) > ALPHA
+
+
+def test_the_number_of_a_case_decides_and_nothing_else():
+    times, _ = exact_times(drifting(), 3.0)
+    n = 200
+    own, single = np.arange(n) % N_CLASSES, np.arange(n) % 3 == 0
+    whole = sample_periods(times, own, single, np.arange(n), randomness())
+    few = np.arange(3, n, 7)
+    part = sample_periods(times, own[few], single[few], few, randomness())
+    assert part.tolist() == whole[few].tolist()
+    assert decode(encode(times)).spans.tolist() == times.spans.tolist()
+
+
+def test_even_ranks_in_classes_have_their_bins_and_all_cases_say_where_in_them():
+    of_all = spans_of([0.1, 0.2, 0.3, 0.2, 0.1, 0.1], 100)
+    rows = np.array([[0, 0, 1, 0, 0, 0], [0.5, 0, 0, 0, 0.25, 0.25]])
+    decided = CaseTimes(np.ones((4, 1)), np.cumsum(rows, axis=1)[:, None])
+    n = 1000
+    even = (np.arange(n) + 0.5) / n
+    none = np.zeros(n, np.int64)
+    in_one = ranks_among_all(decided, of_all, none, none, even)
+    assert in_one == pytest.approx(0.3 + 0.3 * even)
+    found = ranks_among_all(decided, of_all, none + 1, none, even)
+    bins = np.searchsorted(of_all.reached, found, side="right")
+    assert np.bincount(bins, minlength=N_BINS).tolist() == [500, 0, 0, 0, 250, 250]
+    assert (np.diff(found) > 0).all()
