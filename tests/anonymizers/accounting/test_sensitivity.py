@@ -285,6 +285,18 @@ def test_the_squares_of_repeated_arcs_are_counted():
     assert uncapped != sensitivity.of_directly_follows(3)
 
 
+def test_steps_count_a_third_time_where_the_variant_is_a_class():
+    # Five events of one activity: 4 of a pair, 4 of a target, and 4 places of 1.
+    assert sensitivity.of_steps(5) == Sensitivity(12, 12, 4**2 + 4**2 + 4, 4)
+    assert sensitivity.of_steps(5, 3) == Sensitivity(36, 36, 9 * 36, 12)
+    assert sensitivity.of_steps(1, 2) == sensitivity.of_one_cell(2)
+    # A variant of four events is no class here, so its steps count twice. Its case nonetheless
+    # goes farther than is stated of three events: the control of the enumeration.
+    counted = counted_by(StepDurations(ALWAYS, 4, whole_norm(4), 1))
+    found = by_cases(counted, ContributionBounds(), ["AAAA", "ABCA"], 1)
+    assert found == Sensitivity(6, 6, 18, 3) and found.linf > sensitivity.of_steps(3).linf
+
+
 @LENGTHS
 def test_a_case_moves_pair_presence_so_far_and_no_farther(length):
     bounds = ContributionBounds(max_trace_length=length)
@@ -356,6 +368,12 @@ def test_a_long_repetition_attains_the_largest_cell_of_a_large_clip():
         (pair_presence, "AB", 3, lambda m: sensitivity.of_distinct_cells(4, m)),
         (clipped_flows(2, 1), "AB", 4, lambda m: sensitivity.of_clipped_flows(2, m)),
         (activities(1), "ABC", 2, lambda m: sensitivity.of_distinct_cells(1, m)),
+        (
+            counted_by(StepDurations(ALWAYS, 4, whole_norm(2), 1)),
+            "AB",
+            2,
+            lambda m: sensitivity.of_steps(2, m),
+        ),
     ],
 )
 def test_an_individual_moves_counts_so_far_and_no_farther(kernel, letters, length, of, most):

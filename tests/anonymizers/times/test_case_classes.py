@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pyarrow as pa
 from hypothesis import given
@@ -78,6 +80,42 @@ def test_classes_are_those_of_a_loop(variants, cases):
         for i in range(len(v))
     ]
     assert classes.pairs(4).tolist() == pairs
+
+
+def test_variants_beyond_the_most_frequent_are_of_the_class_of_their_last_activity():
+    every = ["".join(v) for n in (1, 2, 3, 4) for v in itertools.product("ABC", repeat=n)]
+    variants = {variant: 200 - i for i, variant in enumerate(every)}
+    classes, most = CaseClasses.of(released(variants), WORDS), MOST_VARIANTS
+    assert len(every) > most + 50 and (classes.n_variants, classes.size) == (most, most + 4)
+    found = classes.of_cases(public(every))
+    assert found[:most].tolist() == list(range(most))
+    assert found[most:].tolist() == [most + "ABC".index(v[-1]) for v in every[most:]]
+    assert classes.sizes[:most].tolist() == list(variants.values())[:most]
+    assert classes.sizes[most:].tolist() == [
+        sum(variants[v] for v in every[most:] if v[-1] == last) for last in "ABCX"
+    ]
+    assert classes.sizes.sum() == sum(variants.values())
+    assert classes.n_places == len("".join(every[:most]))
+    # With as many variants as can be classes, all are.
+    assert CaseClasses.of(released(dict.fromkeys(every[:most], 1)), WORDS).sizes[most:].sum() == 0
+
+
+def test_codes_of_a_large_vocabulary_are_told_apart():
+    """Sequences of codes of more than a byte, which are not as long as their variants."""
+    many = ActivityVocabulary.public([f"n{i:03}" for i in range(300)])
+    names = many.names.take(pa.array([150, 299]))
+    variants = ReleasedVariants(
+        names, np.array([0, 3, 4]), np.array([0, 1, 0, 1], np.int32), np.array([5, 2]), None, None
+    )
+    classes = CaseClasses.of(variants, many)
+    a, b = names.to_pylist()
+    log = {"c": f"{a} {b} {a}", "d": b, "e": f"{b} {a}"}
+    own = many.codes(names).astype(np.int64)
+    expected = [0, 1, 2 + own[0]]
+    assert classes.of_cases(trace_batch(log).recode_public(many)).tolist() == expected
+    n = len(many)
+    assert classes.pairs(n).tolist() == [0, own[0] * n + own[1], own[1] * n + own[0], 0]
+    assert classes.offsets.tolist() == [0, 3, 4]
 
 
 def test_without_variants_the_last_activity_decides():

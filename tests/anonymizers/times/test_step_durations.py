@@ -27,11 +27,12 @@ from tests.support.rounds import Recording
 from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.calibration import gaussian_scale, laplace_scale
 from tracecloak.anonymizers.accounting.sensitivity import of_count
-from tracecloak.anonymizers.noise.sums import SumNoise
+from tracecloak.anonymizers.noise.sums import SumNoise, variance_of
 from tracecloak.anonymizers.rigorous.bought import VocabularyDecision
 from tracecloak.anonymizers.rigorous.budget import UNITS, Sums, budget_of
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
 from tracecloak.anonymizers.rigorous.clips import norm_grid
+from tracecloak.anonymizers.times import step_durations
 from tracecloak.anonymizers.times.case_classes import NO_CLASSES, CaseClasses
 from tracecloak.anonymizers.times.granularity import GranularityDecision
 from tracecloak.anonymizers.times.step_durations import (
@@ -316,6 +317,30 @@ def test_norms_are_those_of_a_loop_and_hold_for_every_class(log):
     assert (three == two + traces.lengths - 1).all()
 
 
+@given(
+    event_logs(max_events=25, activities="ABX"),
+    st.sets(st.text("ABX", min_size=1, max_size=4), max_size=4),
+)
+def test_a_clip_at_the_norm_of_a_case_leaves_it_whole_whatever_the_classes(log, variants):
+    """But for what is lost by rounding the clip and the cell; so the bought norm is not too low."""
+    own = {"".join(name for name, _ in steps) for steps in cases_of(log).values()}
+    traces = public(log)
+    decisions = released(sorted(variants | set(sorted(own)[::2])))  # every other one, at least
+    n_places = len(decisions["variants"].codes)
+    for case in range(traces.n_cases):
+        one = traces.take(np.array([case]))
+        norms = StepNorms(ALWAYS, 5).count(one, decisions, randomness())
+        [bucket] = np.flatnonzero(norms.histogram(len(norm_grid())))
+        clip = math.isqrt(int(norm_grid()[bucket]) * UNITS**2)
+        clipped, whole = (
+            StepDurations(ALWAYS, 5, norm, UNITS)
+            .count(one, decisions, randomness())
+            .dense(np.arange(n_cells_of(3, 5, n_places)))
+            for norm in (clip, NO_CLIP)
+        )
+        assert (whole - clipped).max() <= 2
+
+
 def test_counters_see_the_bought_vocabulary_length_and_range():
     @dataclass(frozen=True)
     class Length(contract.Decision):
@@ -371,6 +396,40 @@ def test_places_of_variants_take_what_their_own_steps_say_else_their_pair_s():
     # Nobody has the third: from A to X, which nobody has either, and from there to B, as to B.
     assert places[7] == pytest.approx(shares_of(decided)[2, 1])
     assert shares_of(decided)[0, 1, few] == pytest.approx(0.5)
+
+
+def test_places_are_drawn_towards_their_pair_as_far_as_noise_asks(monkeypatch):
+    """By a loop, of sums that no log has; each way that a bin can go is gone by many."""
+    noise, k = SumNoise((10, 1), 1, False), 6
+    classes = CaseClasses.of(released(["AB", "BAX"])["variants"], WORDS)
+    deviation = math.sqrt(variance_of(noise))
+    beyond = deviation * math.sqrt(2 * math.log(classes.n_places * k))
+    ways: Counter[str] = Counter()
+    for number in range(50):
+        rng = np.random.default_rng(number)
+        noisy = rng.normal(rng.choice([-5, 5, 60], n_cells_of(3, k, 5), p=[0.4, 0.4, 0.2]), 10)
+        monkeypatch.setattr(step_durations, "noisy_counts", lambda *_, noisy=noisy: noisy)
+        given_ = ClippedCells.merge([]), WORDS, classes, k, N_TICKS, noise, randomness()
+        decided = decide_durations(*given_)
+        found = np.diff(decided.reached, prepend=0.0, axis=1)
+        for place, (source, target) in {1: (0, 1), 3: (1, 0), 4: (0, 2)}.items():
+            counts = noisy[(3 * 4 + place) * k :][:k]
+            # Shares come from differences, so what is 0 is so but for rounding.
+            shares = np.where(found[source * 3 + target] > 1e-9, found[source * 3 + target], 0)
+            total = sum(x for x, p in zip(counts, shares, strict=True) if p or x > beyond)
+            made = []
+            for x, p in zip(counts, shares, strict=True):
+                m = max(total, 0) * p
+                trust = m**2 / (m**2 + deviation**2)
+                way = "as it is" if x > beyond else "between" if m > 0 else "none"
+                ways[way] += 1
+                made.append(x if x > beyond else max(m + trust * (x - m), 0))
+            expected = np.array(made) / sum(made) if sum(made) > 0 else shares
+            ways["its pair's"] += sum(made) == 0
+            assert found[9 + place] == pytest.approx(expected, abs=1e-6)
+    assert (
+        min(ways[way] for way in ("as it is", "between", "none")) > 100 and ways["its pair's"] > 2
+    )
 
 
 def test_without_noise_the_shares_are_those_of_the_log_and_unseen_pairs_take_their_target_s():
