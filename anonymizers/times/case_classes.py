@@ -22,6 +22,9 @@ from tracecloak.schemas.published.variants import ReleasedVariants
 MOST_VARIANTS = 40
 """So many variants are classes of their own, the most frequent ones."""
 
+LONGEST_VARIANT = 100
+"""Events of such a variant at most; so what is counted by its places has a bounded size."""
+
 
 @dataclass(frozen=True, eq=False)
 class CaseClasses:
@@ -39,15 +42,19 @@ class CaseClasses:
 
     @classmethod
     def of(cls, released: ReleasedVariants, vocabulary: ActivityVocabulary) -> CaseClasses:
-        """Takes the most frequent of the released variants, which come first."""
-        codes = vocabulary.codes(released.names)[released.codes]
-        most = min(len(released.counts), MOST_VARIANTS)
-        own = encode_sequences(released.offsets, codes)[:most]
-        offsets = released.offsets[: most + 1].astype(np.int64)
-        last = codes[released.offsets[1:] - 1].astype(np.int64)
-        classes = np.where(np.arange(len(last)) < most, np.arange(len(last)), most + last)
-        sizes = sum_groups(classes, released.counts.astype(np.int64), most + len(vocabulary))
-        return cls(own, offsets, sizes)
+        """Takes the most frequent of the released variants that are short enough.
+
+        Args:
+            released: The variants, the most frequent first.
+            vocabulary: The activities.
+        """
+        own = np.flatnonzero(np.diff(released.offsets) <= LONGEST_VARIANT)[:MOST_VARIANTS]
+        few, code_of_name = released.take(own), vocabulary.codes(released.names)
+        last = code_of_name[released.codes[released.offsets[1:] - 1]].astype(np.int64)
+        classes = len(own) + last
+        classes[own] = np.arange(len(own))
+        sizes = sum_groups(classes, released.counts.astype(np.int64), len(own) + len(vocabulary))
+        return cls(encode_sequences(few.offsets, code_of_name[few.codes]), few.offsets, sizes)
 
     @property
     def n_variants(self) -> int:

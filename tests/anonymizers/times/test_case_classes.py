@@ -10,7 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.logs import trace_batch
-from tracecloak.anonymizers.times.case_classes import MOST_VARIANTS, NO_CLASSES, CaseClasses
+from tracecloak.anonymizers.times.case_classes import (
+    LONGEST_VARIANT,
+    MOST_VARIANTS,
+    NO_CLASSES,
+    CaseClasses,
+)
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants
@@ -116,6 +121,14 @@ def test_codes_of_a_large_vocabulary_are_told_apart():
     n = len(many)
     assert classes.pairs(n).tolist() == [0, own[0] * n + own[1], own[1] * n + own[0], 0]
     assert classes.offsets.tolist() == [0, 3, 4]
+
+
+def test_long_variants_are_no_classes():
+    long = "AB" * (LONGEST_VARIANT // 2) + "C"
+    classes = CaseClasses.of(released({long: 9, "AB": 5, long[1:]: 3}), WORDS)
+    assert (classes.n_variants, classes.n_places) == (2, LONGEST_VARIANT + 2)
+    assert classes.of_cases(public([long, "AB", long[1:]])).tolist() == [2 + 2, 0, 1]
+    assert classes.sizes.tolist() == [5, 3, 0, 0, 9, 0]
 
 
 def test_without_variants_the_last_activity_decides():
