@@ -40,8 +40,9 @@ PRELOADED = (
 # Where all is computed that a guarantee rests on; and how methods make their noise from a budget.
 ROOMS = ("noise", "accounting", "contract", "rigorous")
 CALIBRATION = (
-    "graphs/noisy_graph", "graphs/private_dfg", "logs/attributes", "logs/case_starts",
-    "logs/private_log", "logs/step_durations", "queries/pair_query", "streams/matrix_mechanism",
+    "graphs/noisy_graph", "graphs/private_dfg", "logs/attributes", "logs/handovers",
+    "logs/private_log", "queries/pair_query", "streams/matrix_mechanism", "times/case_spans",
+    "times/case_starts", "times/case_times", "times/longest_steps", "times/step_durations",
     "trees/process_tree_params", "variants/privtree", "variants/split_tree",
     "variants/sparse_histogram", "variants/stability_histogram",
 )  # fmt: skip

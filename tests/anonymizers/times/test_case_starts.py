@@ -456,6 +456,82 @@ def test_starts_within_a_period_fall_into_it():
     )
 
 
+@st.composite
+def some_starts(draw: st.DrawFn) -> StartsDecision:
+    """Weeks with many, few or one slot of working time; many hours and days without a start."""
+    first, n_days = draw(st.integers(0, 400)), draw(st.integers(1, 40))
+    days = draw(st.sets(st.integers(0, 6), min_size=1))
+    from_hour = draw(st.integers(0, 23))
+    to_hour = draw(st.integers(from_hour + 1, min(from_hour + 3, 24)))
+    calendar = WorkingCalendar("Europe/Amsterdam", tuple(sorted(days)), from_hour, to_hour)
+    begin = datetime.date(2024, 1, 1) + datetime.timedelta(days=first)
+    dates = begin, begin + datetime.timedelta(days=max(n_days, 7))
+    time_range = TimeRange.of_dates(*map(str, dates), "Europe/Amsterdam")
+    time = LogTime(calendar, time_range).working_time({})
+    shares = st.one_of(st.just(0), st.floats(1e-6, 1))
+    bucket_days = draw(st.sampled_from([1, 7, 28]))
+    open_days, _ = time.days_and_hours(time.slots_us[0])
+    n_buckets = -(-time.n_days // bucket_days)
+    is_open = np.isin(np.arange(n_buckets), open_days // bucket_days)
+    buckets = np.where(is_open, draw(st.lists(shares, min_size=n_buckets, max_size=n_buckets)), 0)
+    buckets = np.where(is_open, 1, 0) if not buckets.any() else buckets
+    rates = np.array(draw(st.lists(shares, min_size=168, max_size=168)))
+    return StartsDecision(time, bucket_days, buckets / buckets.sum(), 168, rates)
+
+
+@settings(max_examples=60)
+@given(some_starts(), st.integers(1, 24))
+def test_periods_are_parts_of_the_range_between_slots(decided, n):
+    periods = periods_of(decided, n)
+    begins, ends = decided.time.slots_us
+    assert 1 <= periods.size <= n and len(periods.borders_us) == periods.size - 1
+    assert (np.diff(periods.borders_us) > 0).all()
+    assert periods.borders_us.dtype == np.int64
+    assert set(periods.borders_us.tolist()) <= set(ends[:-1].tolist())
+    assert periods.ranks[0] == 0 and periods.ranks[-1] == 1 and (np.diff(periods.ranks) >= 0).all()
+    # A border cuts nothing: the slots before it are of the lower period, the others are not.
+    assert np.array_equal(periods.of(begins), periods.of(ends - 1))
+    assert periods.of(np.array([decided.time.first_us, decided.time.last_us])).tolist() == [
+        0,
+        periods.size - 1,
+    ]
+    # Drawn within a period that anything starts in, a start is of that period.
+    used = np.flatnonzero(np.diff(periods.ranks))
+    own = used[np.arange(200) % len(used)]
+    within = periods.ranks[own], periods.ranks[own + 1]
+    drawn = sample_starts(decided, np.arange(200), randomness(), within)
+    assert periods.of(drawn).tolist() == own.tolist()
+    assert decode(encode(periods)).ranks.tolist() == periods.ranks.tolist()
+
+
+def test_ranks_of_periods_are_the_shares_of_starts():
+    """Of 19 starts on Mondays 10 are in the first of ten hours, and one in each of the others.
+
+    Of three periods two end where 19 / 3 and 38 / 3 are first reached.
+    """
+    time = time_of("2024-01-01", "2024-01-07", days=(0,), from_hour=8, to_hour=18)
+    rates = np.zeros(168)
+    rates[8:18] = 10, 1, 1, 1, 1, 1, 1, 1, 1, 1
+    decided = StartsDecision(time, 7, np.array([1.0]), 168, rates)
+    periods = periods_of(decided, 3)
+    assert periods.borders_us.tolist() == [us("2024-01-01T09:00"), us("2024-01-01T12:00")]
+    assert periods.ranks == pytest.approx([0, 10 / 19, 13 / 19, 1])
+    starts = [us(f"2024-01-01T{text}") for text in ("08:59", "09:00", "11:59", "12:00", "17:59")]
+    assert periods.of(np.array(starts)).tolist() == [0, 1, 1, 2, 2]
+    # The first hour has two of four quarters, so one border less.
+    quarters = periods_of(decided, 4)
+    assert quarters.ranks == pytest.approx([0, 10 / 19, 15 / 19, 1])
+
+
+def test_a_range_whose_last_hours_have_no_start_has_a_period_of_none():
+    time = time_of("2024-01-01", "2024-01-07", days=(0,), from_hour=8, to_hour=10)
+    rates = np.zeros(168)
+    rates[8] = 1
+    periods = periods_of(StartsDecision(time, 7, np.array([1.0]), 168, rates), 5)
+    assert periods.ranks.tolist() == [0, 1, 1]
+    assert periods.borders_us.tolist() == [us("2024-01-01T09:00")]
+
+
 @pytest.mark.parametrize("n", [1, 2, 24])
 def test_periods_of_little_time(n):
     """Of one hour, and of a log in which all start in the same one."""

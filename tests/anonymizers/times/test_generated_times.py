@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import Any
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -16,32 +16,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.keys import randomness
-from tracecloak.anonymizers.noise.sums import SumNoise
+from tests.support.timed_logs import EXACT, LITTLE, timing_of_log, variants_of
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.times import generated_times
 from tracecloak.anonymizers.times.case_classes import NO_CLASSES, CaseClasses
-from tracecloak.anonymizers.times.case_spans import (
-    CaseSpans,
-    SpansDecision,
-    decide_spans,
-    spans_at,
-)
+from tracecloak.anonymizers.times.case_spans import SpansDecision, spans_at
 from tracecloak.anonymizers.times.case_starts import (
-    CaseStarts,
     Periods,
     StartsDecision,
     decide_starts,
     periods_of,
     sample_starts,
 )
-from tracecloak.anonymizers.times.case_times import CaseTables, CaseTimes, decide_tables
+from tracecloak.anonymizers.times.case_times import CaseTimes
 from tracecloak.anonymizers.times.generated_times import Timing, timed
-from tracecloak.anonymizers.times.longest_steps import (
-    LongestSteps,
-    Propensities,
-    decide_longest,
-    sample_longest,
-)
+from tracecloak.anonymizers.times.longest_steps import Propensities, sample_longest
 from tracecloak.anonymizers.times.step_durations import (
     DurationsDecision,
     StepDurations,
@@ -50,20 +39,16 @@ from tracecloak.anonymizers.times.step_durations import (
     sample_durations,
 )
 from tracecloak.anonymizers.times.step_sums import StepSums, ranks_of
-from tracecloak.anonymizers.times.tied_times import tied
-from tracecloak.anonymizers.times.time_bins import TimeBins, time_borders
+from tracecloak.anonymizers.times.time_bins import time_borders
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.events.local_time import HOUR_US
 from tracecloak.schemas.events.time_grid import GRANULARITIES, GRID_US, TimeGrid
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.events.working_time import WorkingCalendar, WorkingTime
-from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
 from tracecloak.schemas.statistics.clipped_cells import ClippedCells
 
 DAY = 24 * HOUR_US
-LITTLE = SumNoise((1, 10**6), 1, True)  # so narrow that 0 is drawn
-EXACT = SumNoise((1, 2**40), UNITS, False)  # so narrow that 0 is drawn
 WORDS = ActivityVocabulary.of("AB")
 CALENDARS = {
     "always": WorkingCalendar("Europe/Amsterdam"),
@@ -181,18 +166,24 @@ some_bins = st.lists(st.integers(0, 11), min_size=1, max_size=4)
 some_time = st.one_of(st.integers(0, 3), st.integers(0, 10**6), st.integers(0, 2**33))
 
 
-@given(st.lists(st.tuples(st.lists(some_time, max_size=6), some_time), max_size=6))
+@given(
+    st.lists(st.tuples(st.lists(some_time, max_size=6), some_time, st.integers(0, 6)), max_size=6)
+)
 def test_no_step_takes_more_than_what_is_left(cases):
-    """The longest comes last; it takes no time yet."""
-    own = np.repeat(np.arange(len(cases)), [len(others) + 1 for others, _ in cases])
-    taken = np.array([x for others, _ in cases for x in (*others, 0)], np.int64)
-    before, spans = taken.copy(), np.array([span for _, span in cases], np.int64)
+    """The longest takes no time yet, wherever it comes."""
+    cases = [(others, span, min(place, len(others))) for others, span, place in cases]
+    own = np.repeat(np.arange(len(cases)), [len(others) + 1 for others, _, _ in cases])
+    steps = [[*others[:place], 0, *others[place:]] for others, _, place in cases]
+    taken = np.array([x for case in steps for x in case], np.int64)
+    before, spans = taken.copy(), np.array([span for _, span, _ in cases], np.int64)
     found = generated_times._limited(taken, own.astype(np.int64), spans)
     assert found.dtype == np.int64 and np.array_equal(taken, before)
-    for number, (others, span) in enumerate(cases):
-        *kept, last = found[own == number].tolist()
-        *expected, longest = limited(others, len(others), span)
-        assert (kept, last) == (expected, 0)
+    for number, (others, span, place) in enumerate(cases):
+        kept = found[own == number].tolist()
+        assert kept.pop(place) == 0
+        expected = limited(others, place, span)
+        longest = expected.pop(place)
+        assert kept == expected
         assert longest >= max(expected, default=0) and min(expected, default=0) >= 0
         assert sum(expected) + longest == span
 
@@ -328,54 +319,73 @@ def test_stamps_do_not_depend_on_the_number_of_pieces(lengths, n_pieces, first, 
         assert not np.array_equal(others.times, whole.times)
 
 
+def test_the_longest_step_is_the_one_drawn_and_none_takes_more():
+    """Whatever was drawn, even where any step is as long as the whole range."""
+    grid = GRIDS["always second"]
+    traces, n = traces_of([5] * 400), grid.n_ticks
+    numbers = np.arange(400)
+    timing = timing_of(grid, durations_of(n, 0, *range(12)), spans_of(n, *range(3, 12)))
+    steps = Steps.of(traces, numbers, NO_CLASSES, NO_CLASSES.of_cases(traces))
+    ticks = grid.ticks(timed(traces, numbers, timing, randomness()).times).reshape(400, 5)
+    took = np.diff(ticks)
+    bins = np.searchsorted(timing.spans.borders, took.sum(axis=1), side="right")
+    longest = sample_longest(timing.longest, steps, bins, randomness())
+    assert np.array_equal(took[numbers, longest % 4], took.max(axis=1))
+    # Ties of the longest are the exception.
+    assert (took.argmax(axis=1) == longest % 4).mean() > 0.5
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_periods_decide_when_cases_of_a_class_start(name):
+    """Of A those of one event are of the last period, the others of the first; B the other way.
+
+    All take no time but those of the last bin, which would outlast the range: they begin earlier.
+    """
+    grid = GRIDS[name]
+    starts = starts_in(grid.time)
+    periods = periods_of(starts, 3)
+    n, last = grid.n_ticks, periods.borders_us[-1]
+    first_only, last_only = [1.0, 1.0, 1.0], [0.0, 0.0, 1.0]
+    rows = np.array([last_only, first_only, first_only, last_only])
+    lengths = [1, 2, 1, 4] * 50
+    traces = traces_of(lengths)
+    own = NO_CLASSES.of_cases(traces)
+    several = traces.lengths > 1
+    in_last = own == several
+    assert {(a, b) for a, b in zip(own.tolist(), several.tolist(), strict=True)} == {
+        (0, False),
+        (0, True),
+        (1, False),
+        (1, True),
+    }
+
+    def begun(spans: SpansDecision) -> np.ndarray:
+        times = CaseTimes(rows, np.tile(spans.reached, (2, 3, 1)))
+        timing = timing_of(grid, durations_of(n, 0, 3), spans)
+        timing = replace(timing, starts=starts, periods=periods, times=times)
+        made = timed(traces, np.arange(traces.n_cases), timing, randomness())
+        check(made, grid)
+        return made.starts
+
+    found = begun(spans_of(n, 0))
+    # A stamp is the tick's begin, which can lie before the border.
+    tick = grid.ticks(found)
+    assert periods.size == 3
+    assert (tick[in_last] >= grid.ticks(last)).all()
+    assert (tick[~in_last] <= grid.ticks(periods.borders_us[0])).all()
+    moved = begun(spans_of(n, -1))
+    assert (moved <= found).all() and (moved[in_last & several] < last).any()
+    assert np.array_equal(moved[~several], found[~several])
+
+
 # --- a log timed anew -----------------------------------------------------------------------------
-
-
-def variants_of(traces: TraceBatch) -> ReleasedVariants:
-    """The variants as they are."""
-    found: dict[tuple[int, ...], int] = Counter(
-        tuple(part.tolist()) for part in np.split(traces.activities, traces.offsets[1:-1])
-    )
-    offsets = np.append(0, np.cumsum([len(variant) for variant in found])).astype(np.int64)
-    codes = np.array([code for variant in found for code in variant], np.int32)
-    counts = np.array(list(found.values()), np.int64)
-    return most_frequent_first(WORDS.names, offsets, codes, counts)
 
 
 def timed_anew(traces: TraceBatch, log_time: LogTime) -> TraceBatch:
     """The same cases with times drawn from what their own counts say, without noise."""
-    grid, n = log_time.grid({}), len(WORDS)
-    known: dict[str, Any] = {"variants": variants_of(traces), "bins": TimeBins(100, 48)}
-    classes = CaseClasses.of(known["variants"], WORDS)
-    counts = CaseStarts(log_time).count(traces, {}, randomness())
-    known["starts"] = decide_starts(counts, grid.time, traces.n_cases, LITTLE, randomness())
-    known["periods"] = periods_of(known["starts"], 6)
-    counts = CaseSpans(log_time, 48).count(traces, {}, randomness())
-    spans = decide_spans(counts, 48, grid.n_ticks, LITTLE, randomness())
-    known["spans"] = spans
-    counts = StepDurations(log_time, 100, 10**9, UNITS).count(traces, known, randomness())
-    durations = decide_durations(counts, WORDS, classes, 100, grid.n_ticks, EXACT, randomness())
-    known["durations"] = durations
-    counts = LongestSteps(log_time).count(traces, known, randomness())
-    k = len(spans.reached)
-    known["longest steps"] = decide_longest(counts, n, k, LITTLE, randomness())
-    counts = CaseTables(log_time).count(traces, known, randomness())
-    sizes = classes.size, known["periods"].size, k + 1
-    known["tables"] = decide_tables(counts, sizes, LITTLE, randomness())
-    known |= tied(known, WORDS, randomness(3))
-    timing = Timing(
-        grid,
-        classes,
-        known["starts"],
-        known["periods"],
-        spans,
-        known["case times"],
-        durations,
-        known["step sums"],
-        known["propensities"],
-    )
+    timing = timing_of_log(traces, log_time, 6)
     made = timed(traces, np.arange(traces.n_cases), timing, randomness())
-    check(made, grid)
+    check(made, timing.grid)
     return made
 
 
@@ -446,6 +456,34 @@ def test_cases_last_as_long_though_their_steps_depend_on_each_other():
     steps = Steps.of(traces, np.arange(n), classes, classes.of_cases(traces))
     alone = sample_durations(durations, steps, randomness())
     assert abs(n_short(alone.reshape(n, 2) * 10**6) - n / 4) < 150
+
+
+@given(st.data())
+def test_stamps_of_a_decided_log_do_not_depend_on_the_pieces(data):
+    """With classes, periods, sums and propensities of all kinds; also of cases not seen before."""
+    timing = timing_of_mixed()
+    assert timing.periods.size == 4 and timing.classes.n_variants == 6
+    lengths = data.draw(lengths_of_cases)
+    traces, numbers = traces_of(lengths), 7 + 3 * np.arange(len(lengths))
+    whole = timed(traces, numbers, timing, randomness())
+    check(whole, timing.grid)
+    order = np.array(data.draw(st.permutations(range(len(lengths)))), np.int64)
+    for rows in np.split(order, sorted(data.draw(st.lists(st.integers(0, 12), max_size=3)))):
+        made = timed(traces.take(rows), numbers[rows], timing, randomness())
+        assert np.array_equal(made.times, whole.take(rows).times)
+
+
+@lru_cache(maxsize=1)
+def timing_of_mixed() -> Timing:
+    """Of cases of one to four events; the more they have the later they begin and the longer."""
+    log_time = LogTime(CALENDARS["office"], WEEKS, "minute")
+    time = log_time.working_time({})
+    rng = np.random.default_rng(2)
+    lengths = np.repeat([1, 2, 3, 4], 50)
+    begun = (lengths - 1) * time.total_us // 5 + rng.integers(0, time.total_us // 5, 200)
+    place = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    times = time.at_us(np.repeat(begun, lengths) + place * np.repeat(lengths, lengths) * HOUR_US)
+    return timing_of_log(replace(traces_of(lengths.tolist()), times=times), log_time, 4)
 
 
 def test_classes_keep_when_they_start_and_how_long_they_take():

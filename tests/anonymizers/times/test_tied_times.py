@@ -1,0 +1,306 @@
+"""Times that are tied to variants: logs whose classes differ come out as they were counted.
+
+Counts come from the real counters and have next to no noise, so that all of the error is that of
+the bins and of how the tables are completed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.support.keys import randomness
+from tests.support.logs import MINUTE
+from tests.support.timed_logs import decided_on, timing_from, variants_of
+from tracecloak.anonymizers.times import tied_times
+from tracecloak.anonymizers.times.case_classes import MOST_VARIANTS
+from tracecloak.anonymizers.times.generated_times import sums_of_cases, timed
+from tracecloak.anonymizers.times.longest_steps import Propensities, decide_propensities
+from tracecloak.anonymizers.times.tied_times import tied
+from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
+from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.events.working_time import WorkingCalendar
+from tracecloak.schemas.published.variants import ReleasedVariants
+
+DAY = 24 * 60 * MINUTE
+HOUR = 60 * MINUTE
+N_DAYS = 360
+LOG_TIME = LogTime(WorkingCalendar(), TimeRange(0, N_DAYS * DAY), "second")
+WORDS = ActivityVocabulary.of("ABC")
+N_PERIODS = 6
+
+# A case: its variant, its start and the times of its steps.
+Case = tuple[str, int, list[int]]
+
+
+def log_of(cases: list[Case]) -> TraceBatch:
+    """These cases."""
+    lengths = [len(variant) for variant, _, _ in cases]
+    codes = [WORDS.names.to_pylist().index(name) for variant, _, _ in cases for name in variant]
+    times = [time for _, begin, steps in cases for time in begin + np.cumsum([0, *steps])]
+    return TraceBatch(
+        pa.array([f"c{i}" for i in range(len(cases))], pa.string()),
+        np.append(0, np.cumsum(lengths)).astype(np.int64),
+        np.array(codes, np.int32),
+        np.array(times, np.int64),
+        WORDS,
+    )
+
+
+def timed_anew(
+    traces: TraceBatch, variants: ReleasedVariants | None = None, number: int = 3
+) -> TraceBatch:
+    """The same cases with drawn times."""
+    known = decided_on(traces, LOG_TIME, N_PERIODS, variants)
+    known |= tied(known, WORDS, randomness(number))
+    timing = timing_from(known, LOG_TIME, WORDS)
+    return timed(traces, np.arange(traces.n_cases), timing, randomness())
+
+
+def spans_of(traces: TraceBatch) -> np.ndarray:
+    """How long each case takes, in hours."""
+    return (traces.times[traces.offsets[1:] - 1] - traces.starts) / HOUR
+
+
+def rows_of(cases: list[Case], variant: str) -> np.ndarray:
+    return np.array([i for i, case in enumerate(cases) if case[0] == variant])
+
+
+def drifting(n: int) -> list[Case]:
+    """As many of each variant: A B is short and early, C B A long and late, A is in the middle.
+
+    B B A is anywhere, and takes days; C C too, and takes minutes early and weeks late.
+    """
+    rng = np.random.default_rng(8)
+    cases: list[Case] = []
+    for _ in range(n):
+        early, late, middle = (
+            int(rng.integers(a, a + 60 * DAY)) for a in (0, 240 * DAY, 150 * DAY)
+        )
+        anywhere = int(rng.integers(0, 300 * DAY))
+        hours = [int(x) for x in rng.uniform(1, 3, 6) * HOUR]
+        cases.append(("AB", early, [hours[0]]))
+        cases.append(("CBA", late, [200 * hours[1], 10 * hours[2]]))
+        cases.append(("A", middle, []))
+        cases.append(("BBA", anywhere, [20 * hours[3], 20 * hours[4]]))
+        is_late = anywhere > 150 * DAY
+        cases.append(("CC", anywhere, [hours[5] * 100 if is_late else hours[5] // 10]))
+    return cases
+
+
+def test_times_of_variants_come_out_as_counted():
+    """300 cases of each of 5 variants; the control is that variants differ by more than allowed.
+
+    A mean over 300 has a deviation of at most 2 days of starts within 60 days and 5 of any; those
+    of spans 2 %, and bins are wide as a factor of 1.4, of which the middle can be 10 % off.
+    """
+    cases = drifting(300)
+    traces = log_of(cases)
+    made = timed_anew(traces)
+    found, wanted = (
+        {
+            variant: (spans_of(log)[rows].mean(), log.starts[rows].mean() / DAY)
+            for variant in ("AB", "CBA", "A", "BBA", "CC")
+            for rows in [rows_of(cases, variant)]
+        }
+        for log in (made, traces)
+    )
+    for variant, (span, start) in wanted.items():
+        assert found[variant][0] == pytest.approx(span, rel=0.15), variant
+        assert found[variant][1] == pytest.approx(start, abs=20), variant
+    assert wanted["AB"][0] < 3 < 40 < wanted["BBA"][0] < 100 < 300 < wanted["CBA"][0]
+    assert wanted["AB"][1] < 60 < 150 < wanted["A"][1] < 210 < 240 < wanted["CBA"][1]
+
+
+def test_how_long_a_variant_takes_changes_with_the_periods():
+    """Of 400 cases C C that take minutes in the first five months and weeks in the others."""
+    cases = drifting(400)
+    traces = log_of(cases)
+    rows = rows_of(cases, "CC")
+    made = timed_anew(traces).take(rows)
+    is_late = made.starts > 150 * DAY
+    # The period about the border has both.
+    apart = np.abs(made.starts - 150 * DAY) > 60 * DAY
+    is_long = spans_of(made) > 24
+    assert apart.sum() > 150
+    assert (is_long == is_late)[apart].mean() > 0.9
+    assert is_long.mean() == pytest.approx((spans_of(traces)[rows] > 24).mean(), abs=0.08)
+
+
+def test_which_step_takes_longest_depends_on_the_time_of_the_case():
+    """Short cases A B A wait for B, long ones for A; the control is each other's share."""
+    rng = np.random.default_rng(9)
+    cases: list[Case] = []
+    for i in range(600):
+        unit = int(rng.uniform(1, 2) * HOUR)
+        steps = [200 * unit, 20 * unit] if i % 2 else [unit // 10, unit]
+        cases.append(("ABA", int(rng.integers(0, 300 * DAY)), steps))
+    traces = log_of(cases)
+    made = timed_anew(traces)
+    is_long = spans_of(made) > 24
+    first, second = np.diff(made.times.reshape(-1, 3)).T
+    assert is_long.mean() == pytest.approx(0.5, abs=0.06)
+    assert (first > second)[is_long].mean() > 0.9 > 0.1 > (first > second)[~is_long].mean()
+
+
+def test_rare_variants_are_as_others_that_end_alike():
+    """More variants than are classes: of the rare ones those that end with A are late."""
+    rng = np.random.default_rng(10)
+    frequent = [
+        f"C{'C' * (i // 8)}{i % 8:03b}".translate(str.maketrans("01", "AB")) for i in range(40)
+    ]
+    assert len(set(frequent)) == MOST_VARIANTS
+    cases: list[Case] = []
+    for variant in frequent:
+        for _ in range(6):
+            steps = [HOUR] * (len(variant) - 1)
+            cases.append((variant, int(rng.integers(0, 300 * DAY)), steps))
+    rare = [f"{a}{'B' * n}{b}" for a in "AB" for n in range(20) for b in "AB"]
+    for variant in rare * 5:
+        begin = int(rng.integers(0, 60 * DAY)) + 240 * DAY * (variant[-1] == "A")
+        steps = [(50 if variant[-1] == "A" else 1) * 10 * HOUR // len(variant)] * (len(variant) - 1)
+        cases.append((variant, begin, steps))
+    traces = log_of(cases)
+    made = timed_anew(traces)
+    for name, late, span in (("A", True, 500), ("B", False, 10)):
+        rows = np.array([i for i, (v, _, _) in enumerate(cases) if v[-1] == name and v[0] != "C"])
+        assert ((made.starts[rows] > 180 * DAY) == late).mean() > 0.85, name
+        assert np.median(spans_of(made)[rows]) == pytest.approx(
+            np.median(spans_of(traces)[rows]), rel=0.3
+        ), name
+        assert 0.5 * span < np.median(spans_of(traces)[rows]) < span
+
+
+@pytest.mark.parametrize("n_events", [300, 10**6])
+def test_of_a_large_log_some_cases_are_enough_and_of_a_small_one_they_repeat(monkeypatch, n_events):
+    """Of 1,500 cases with 3,300 events; spans come out alike."""
+    monkeypatch.setattr(tied_times, "_EVENTS", n_events)
+    asked: list[int] = []
+
+    def noting(taken: np.ndarray, traces: TraceBatch) -> np.ndarray:
+        asked.append(traces.n_events)
+        return sums_of_cases(taken, traces)
+
+    monkeypatch.setattr(tied_times, "sums_of_cases", noting)
+    cases = drifting(300)
+    traces = log_of(cases)
+    made = timed_anew(traces)
+    assert asked == [pytest.approx(n_events, rel=0.25)]
+    for variant in ("AB", "CBA", "BBA"):
+        rows = rows_of(cases, variant)
+        wanted = spans_of(traces)[rows].mean()
+        assert spans_of(made)[rows].mean() == pytest.approx(wanted, rel=0.2), variant
+
+
+def test_variants_that_the_log_does_not_have_get_times_too():
+    """Released variants carry noise: such a one has the times of its steps and of all cases."""
+    cases = drifting(100)
+    traces = log_of(cases)
+    own = variants_of(log_of([*cases, *[("BCA", 0, [0, 0])] * 50]))
+    known = decided_on(traces, LOG_TIME, N_PERIODS, own)
+    known |= tied(known, WORDS, randomness(3))
+    more = log_of([("BCA", 0, [0, 0])] * 200)
+    made = timed(more, np.arange(200), timing_from(known, LOG_TIME, WORDS), randomness())
+    assert (np.diff(made.times.reshape(-1, 3)) >= 0).all()
+    assert (
+        len(np.unique(spans_of(made))) > 20 and spans_of(made).max() <= spans_of(traces).max() * 1.5
+    )
+
+
+# --- what it is made of ---------------------------------------------------------------------------
+
+
+def tied_by(known: dict[str, Any], number: int) -> dict[str, bytes]:
+    found = tied(known, WORDS, randomness(number))
+    assert set(found) == {"step sums", "case times", "propensities"}
+    return {name: encode(part) for name, part in found.items()}
+
+
+def test_the_same_numbers_give_the_same_times_under_the_same_key():
+    known = decided_on(log_of(drifting(20)), LOG_TIME, N_PERIODS)
+    first = tied_by(known, 0)
+    assert tied_by(known, 0) == first
+    assert tied_by({name: decode(encode(part)) for name, part in known.items()}, 0) == first
+    others = tied_by(known, 1)
+    assert all(others[name] != part for name, part in first.items())
+
+
+def check_chances(found: dict[str, Any], n_classes: int, n_periods: int, k: int) -> None:
+    times = found["case times"]
+    assert times.periods.shape == (2 * n_classes, n_periods)
+    assert times.spans.shape == (n_classes, n_periods, k)
+    for reached in (times.periods, times.spans):
+        assert (reached[..., -1] == 1).all() and (np.diff(reached, prepend=0) >= -1e-12).all()
+    assert found["propensities"].logs.shape == (len(WORDS) ** 2, k)
+    assert np.isfinite(found["propensities"].logs).all()
+
+
+def test_propensities_are_those_of_released_cases_that_have_a_step(monkeypatch):
+    """Of 100 cases, of which 20 have one event, 2 of each variant with more are made."""
+    monkeypatch.setattr(tied_times, "_EVENTS", 22)
+    asked: list[tuple[int, int, int]] = []
+
+    def noting(*given: Any) -> Propensities:
+        _, _, _, steps, bins, n_cases = given
+        asked.append((n_cases, len(np.unique(steps.own)), len(bins)))
+        return decide_propensities(*given)
+
+    monkeypatch.setattr(tied_times, "decide_propensities", noting)
+    tied(decided_on(log_of(drifting(20)), LOG_TIME, N_PERIODS), WORDS, randomness())
+    assert asked == [(80, 8, 10)]
+
+
+def test_a_single_case_is_one_to_make_others_from():
+    cases: list[Case] = [("AB", 5 * DAY, [3 * HOUR])]
+    known = decided_on(log_of(cases), LOG_TIME, N_PERIODS)
+    found = tied(known, WORDS, randomness())
+    assert np.diff(found["step sums"].offsets)[0] == len(found["step sums"].sums) > 100
+    made = timed(
+        log_of(cases), np.arange(1), timing_from(known | found, LOG_TIME, WORDS), randomness()
+    )
+    assert spans_of(made)[0] == pytest.approx(3, rel=0.4)
+
+
+@pytest.mark.parametrize("n_cases", [0, 20])
+def test_without_a_variant_there_is_nothing_to_tie(n_cases):
+    """Such as where noise has left none, whatever the log has."""
+    empty = variants_of(log_of([]))
+    known = decided_on(log_of(drifting(n_cases)), LOG_TIME, N_PERIODS, empty)
+    found = tied(known, WORDS, randomness())
+    check_chances(found, len(WORDS), known["periods"].size, len(known["spans"].reached))
+    assert found["step sums"].offsets.tolist() == [0] * (len(WORDS) + 1)
+    timing = timing_from(known | found, LOG_TIME, WORDS)
+    assert timed(log_of([]), np.arange(0), timing, randomness()).n_events == 0
+    # A case of whatever class has times all the same.
+    more = timed(log_of(drifting(9)), np.arange(45), timing, randomness())
+    assert ((more.times >= 0) & (more.times < N_DAYS * DAY)).all()
+
+
+def test_cases_of_one_event_have_starts_by_variant_and_take_no_time():
+    rng = np.random.default_rng(11)
+    cases: list[Case] = [
+        (name, begin + int(rng.integers(0, 60 * DAY)), [])
+        for name, begin in (("A", 0), ("B", 240 * DAY), ("C", 120 * DAY))
+        for _ in range(300)
+    ]
+    traces = log_of(cases)
+    known = decided_on(traces, LOG_TIME, N_PERIODS)
+    found = tied(known, WORDS, randomness(3))
+    check_chances(found, 3 + len(WORDS), known["periods"].size, len(known["spans"].reached))
+    assert len(found["step sums"].sums) == 0
+    made = timed(traces, np.arange(900), timing_from(known | found, LOG_TIME, WORDS), randomness())
+    for name in "ABC":
+        rows = rows_of(cases, name)
+        assert made.starts[rows].mean() / DAY == pytest.approx(
+            traces.starts[rows].mean() / DAY, abs=10
+        )
+    # The numbers of cases decide, and their times do not matter.
+    again = replace(traces, times=traces.times[::-1].copy())
+    timing = timing_from(known | found, LOG_TIME, WORDS)
+    assert np.array_equal(timed(again, np.arange(900), timing, randomness()).times, made.times)
