@@ -185,15 +185,16 @@ def private_log(path: str, shards: int) -> Counts:
     """A generated log with times under one epsilon, likewise."""
     return _release(
         path, shards, "--method", "private-log", "--epsilon", "1", "--vocabulary", "VOCABULARY",
-        "--max_trace_length", "30",
+        "--max_trace_length", "30", "--release_id", "bench",
     )  # fmt: skip
 
 
 def process_tree(path: str, shards: int) -> Counts:
     """A process tree with an epsilon, likewise."""
     return _release(
-        path, shards, "--method", "process-tree", "--epsilon", "1", "--vocabulary", "VOCABULARY"
-    )
+        path, shards, "--method", "process-tree", "--epsilon", "1", "--vocabulary", "VOCABULARY",
+        "--release_id", "bench",
+    )  # fmt: skip
 
 
 WORK: dict[str, Callable[[str, int], Counts]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import pickle
 from fractions import Fraction
 from typing import Any
@@ -17,7 +18,7 @@ from tests.support.keys import randomness, release_key
 from tests.support.logs import MINUTE, Event, Log, cases_of, event_logs, trace_batch
 from tests.support.rounds import Recording
 from tests.support.silence import Noting
-from tracecloak.anonymizers.noise.sums import SumNoise
+from tracecloak.anonymizers.noise.sums import SumNoise, variance_of
 from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.anonymizers.times.case_spans import SpansDecision
 from tracecloak.anonymizers.times.longest_steps import (
@@ -94,6 +95,7 @@ def test_pieces_add_up(log, n_pieces):
         for i in range(n_pieces)
     ]
     merged = counter.kind.merge(pieces)
+    assert merged == counter.kind.merge([counter.kind.merge([]), *pieces[::-1]])
     assert merged == counter.count(traces, DECISIONS, randomness())
     assert decode(encode(merged)) == merged
 
@@ -140,6 +142,7 @@ def test_the_counts_get_the_noise_that_is_given_on_its_lattice(noise):
     assert (purpose, told) == ("longest step", noise)
     assert sums.tolist() == [x * noise.units for x in naive(log)]
     assert decided.counts.ravel().tolist() == naive(log)
+    assert decided.deviation == pytest.approx(math.sqrt(variance_of(noise)))
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), max_size=20))
@@ -191,6 +194,97 @@ def test_noise_alone_leaves_what_the_steps_say():
     assert np.isfinite(found).all()
     empty = decided_on(np.zeros((N * N, N_BINS)), 1.0, 0).logs
     assert np.isfinite(empty).all() and empty.shape == (N * N, N_BINS)
+
+
+def prior_of(shares: np.ndarray, begins: list[int], borders: list[int]) -> list[list[float]]:
+    """How much steps of each pair take about as long as cases do, by a loop.
+
+    Args:
+        shares: Of the bins of steps, for each pair.
+        begins: Where these bins begin.
+        borders: Of the bins of cases.
+    """
+    k = len(borders) + 1
+    found = []
+    for row in shares:
+        in_bins = [0.0] * k
+        for begin, share in zip(begins, row, strict=True):
+            in_bins[sum(begin >= border for border in borders)] += share
+        padded = [0.0, 0.0, *in_bins]
+        found.append([padded[i + 2] + padded[i + 1] + padded[i] / 2 for i in range(k)])
+    return found
+
+
+@pytest.mark.parametrize("borders", [BORDERS, BORDERS[1::2], BORDERS[:2]])
+def test_before_they_are_counted_steps_that_take_about_as_long_are_the_longest(borders):
+    """Where there is no case, and where there are cases but noise alone is known of them."""
+    rng = np.random.default_rng(3)
+    shares = rng.dirichlet(np.full(N_BINS, 0.4), N * N)
+    shares[1], shares[N] = np.eye(N_BINS)[[0, 3]]
+    k = len(borders) + 1
+    durations = DurationsDecision(BORDERS, np.cumsum(shares, axis=1), N, N_TICKS)
+    even = np.arange(1, k + 1) / k
+    spans = SpansDecision(borders, even, N_TICKS, even, 1.0)
+    expected = np.array(prior_of(shares, [0, *BORDERS.tolist()], borders.tolist())) + 1e-3
+    n = 50
+    own, bins = np.repeat(np.arange(n), 3), np.arange(n) % k
+    pairs = rng.integers(0, N * N, 3 * n)
+    steps = Steps(own, own, own, np.tile([1, 2, 3], n), pairs, np.full(3 * n, -1))
+    nothing = steps.take(np.zeros(0, np.int64))
+    for deviation, some, n_cases in ((1.0, nothing, n), (1.0, steps, 0), (1e9, steps, n)):
+        counts = rng.normal(0, deviation, (N * N, k))
+        decision = LongestDecision(counts, deviation)
+        found = decide_propensities(decision, durations, spans, some, bins, n_cases)
+        assert found.logs == pytest.approx(np.log(expected), abs=1e-3)
+
+
+def test_expected_numbers_are_the_counts_where_some_cases_stand_for_many():
+    """60 cases of two kinds stand for 6,000, whose counts follow given propensities.
+
+    Counts as the steps' times alone lead one to expect change nothing.
+    """
+    rng = np.random.default_rng(5)
+    n, n_cases, k = 60, 6000, N_BINS
+    kinds = [[0, 4], [4, 8, 8]]
+    cases = [kinds[i // 2 % 2] for i in range(n)]
+    lengths = np.array([len(case) for case in cases])
+    own, pairs = np.repeat(np.arange(n), lengths), np.concatenate(cases)
+    bins = np.where(np.arange(n) % 2, 1, 5)
+    steps = Steps(own, own, own, np.zeros(len(own), np.int64), pairs, np.full(len(own), -1))
+    shares = rng.dirichlet(np.ones(k), N * N)
+    durations = DurationsDecision(BORDERS, np.cumsum(shares, axis=1), N, N_TICKS)
+    even = np.arange(1, k + 1) / k
+    spans = SpansDecision(BORDERS, even, N_TICKS, even, 1.0)
+
+    def numbers(weights: np.ndarray) -> np.ndarray:
+        """Of longest steps, by pair and bin, in a loop."""
+        found = np.zeros((N * N, k))
+        for case, bin_ in zip(cases, bins.tolist(), strict=True):
+            for pair in case:
+                found[pair, bin_] += weights[pair, bin_] / weights[case, bin_].sum()
+        return found * (n_cases / n)
+
+    def decided(counts: np.ndarray, deviation: float) -> np.ndarray:
+        decision = LongestDecision(counts, deviation)
+        return decide_propensities(decision, durations, spans, steps, bins, n_cases).logs
+
+    prior = np.array(prior_of(shares, [0, *BORDERS.tolist()], BORDERS.tolist())) + 1e-3
+    counts = numbers(np.exp(rng.normal(0, 1, (N * N, k))))
+    assert numbers(np.exp(decided(counts, 1.0))) == pytest.approx(counts, rel=0.01, abs=1)
+    assert np.abs(numbers(prior) - counts).max() > 300
+    for deviation in (1.0, 30.0):
+        assert decided(numbers(prior), deviation) == pytest.approx(np.log(prior), abs=1e-6)
+
+
+def test_a_uniform_of_0_is_none_to_fail_at(monkeypatch):
+    n = 4
+    own = np.repeat(np.arange(n), 2)
+    steps = Steps(own, own, own, np.tile([1, 2], n), np.tile([0, 1], n), np.full(2 * n, -1))
+    monkeypatch.setattr(Steps, "uniforms", lambda *_: np.tile([0.0, 0.5], n))
+    found = sample_longest(
+        Propensities(np.zeros((4, 1))), steps, np.zeros(n, np.int64), randomness()
+    )
+    assert found.tolist() == [1, 3, 5, 7]
 
 
 def test_steps_are_drawn_by_their_propensities():
