@@ -28,6 +28,7 @@ EXTRAS = {
 CLOUDS = ("aws", "gcp")
 DEVELOPMENT = [
     *(need for extra, needs in EXTRAS.items() if extra not in CLOUDS for need in needs),
+    "axe-playwright-python>=0.1.4",
     "build>=1.2",
     "hypothesis>=6.100",
     "jsonschema>=4.20",
@@ -37,6 +38,7 @@ DEVELOPMENT = [
     "opendp>=0.12",
     "packaging>=24",
     "pandas>=2.2",
+    "playwright>=1.49",
     'pgserver>=0.1.4; python_version < "3.13"',  # has no wheels of later ones
     "polars>=1",  # pm4py reads XES through r4pm with it
     "pytest>=8",
@@ -87,6 +89,7 @@ setup(
         "": ["*.pyi"],
         "tracecloak": ["py.typed"],
         "tracecloak.schemas.files": ["*.avsc", "*.json", "*.xesext"],
+        "tracecloak.transforms.pages": ["templates/*.j2", "static/*", "vendor/*"],
         "tracecloak.transforms.publish": ["templates/*.j2"],
         "tracecloak.pipelines.demo": ["templates/*.j2"],
     },

@@ -29,6 +29,7 @@ from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.durations import DurationTable
 from tracecloak.schemas.statistics.k_follows import KFollows
 from tracecloak.schemas.statistics.lengths import TraceLengths
+from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.relations import ActivityRelations
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -112,6 +113,7 @@ STATISTICS = (
     InputDigest,
     KFollows,
     KnownCases,
+    LogTimes,
     StartRange,
     TraceLengths,
     VariantHistogram,

@@ -10,6 +10,7 @@ secret lie wrapped in it (`kept_secrets`).
 from __future__ import annotations
 
 import contextlib
+import datetime
 import fcntl
 import hashlib
 import hmac
@@ -63,6 +64,11 @@ class InputFile:
     digest: str
 
 
+def today() -> str:
+    """Returns the day in UTC, such as 2026-11-23."""
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
 @dataclass(frozen=True)
 class Receipt:
     """What is known of one release.
@@ -80,6 +86,8 @@ class Receipt:
         files: What it reads; None where nobody noted it, as version 0.1 did not.
         tool_version: The version that reserved it, whose mechanism it is; empty: 0.1.
         staging_area: Where it is built; None: beside the output.
+        reserved_on: The day in UTC on which it was reserved, such as 2026-11-23; empty where an
+            earlier version did not note it.
     """
 
     release_id: str
@@ -92,6 +100,7 @@ class Receipt:
     files: tuple[InputFile, ...] | None = None
     tool_version: str = ""
     staging_area: str | None = None
+    reserved_on: str = ""
 
     def is_same(self, input_fingerprint: str, config_digest: str) -> bool:
         """Returns whether a run is this release, and this version of tracecloak made it."""
@@ -456,9 +465,24 @@ class KeyStore:
                 files=tuple(files),
                 tool_version=TOOL_VERSION,
                 staging_area=staging_area,
+                reserved_on=today(),
             )
         )
         return self._reference(key_path, key.fingerprint)
+
+    def reserved(self, output: str, release_id: str) -> Receipt:
+        """Returns the receipt of a release that was reserved.
+
+        Raises:
+            KeyStoreError: There is none, or it cannot be read.
+        """
+        receipt = self.receipt(output, release_id)
+        if receipt is None:
+            raise KeyStoreError(
+                f"the receipt of release_id {release_id!r} in {output} is gone from the key store; "
+                "restore the key store from a backup"
+            )
+        return receipt
 
     def gate(
         self,

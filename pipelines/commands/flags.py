@@ -27,7 +27,7 @@ def add_release_flags(
         told: Help of flags that mean something else to this command, by name.
     """
     from tracecloak.anonymizers.registry import METHODS, method_named
-    from tracecloak.pipelines.release.config import ReleaseConfig, read_yaml
+    from tracecloak.pipelines.release.config import SECTIONS, About, ReleaseConfig, read_yaml
     from tracecloak.pipelines.release.flag_texts import key_help, parameter_help
 
     # The method decides which further flags there are, so it is looked for first.
@@ -39,13 +39,16 @@ def add_release_flags(
         method = read_yaml(config).get("method")
     add_reading_flags(parser)
     for name, field in ReleaseConfig.model_fields.items():
-        if name not in ("columns", "where", "params", *_READING):
+        if name not in (*SECTIONS, "where", "params", *_READING):
             choices = sorted(METHODS) if name == "method" else None
             text = help_text(told.get(name, key_help(field)))
             if field.annotation is bool:
                 parser.add_argument(f"--{name}", nargs="?", const="true", help=text)
             else:
                 parser.add_argument(f"--{name}", help=text, choices=choices)
+    said = parser.add_argument_group("what the release says of itself to its readers")
+    for name, field in About.model_fields.items():
+        said.add_argument(f"--{name}", help=help_text(key_help(field)))
     if method is not None:
         group = parser.add_argument_group(f"parameters of {method}")
         for name, field in method_named(method).Params.model_fields.items():

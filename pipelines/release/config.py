@@ -104,6 +104,25 @@ class Where(_Section):
     """The prefix that passes."""
 
 
+class About(_Section):
+    """What a release says of itself beside its numbers; its readers see all of it."""
+
+    title: Annotated[str, Field(max_length=200)] | None = None
+    """What is released, in a few words, as its readers will see it; by default the release's name
+    stands there."""
+    data_subjects: Annotated[str, Field(max_length=200)] | None = None
+    """Whose data it is, such as patients of a hospital; by default nothing is said."""
+    data_period: Annotated[str, Field(max_length=200)] | None = None
+    """Which time the log covers, as it is known without looking at it; by default nothing is
+    said."""
+    controller: Annotated[str, Field(max_length=200)] | None = None
+    """Who is responsible for the data and its release; by default nothing is said."""
+    contact: Annotated[str, Field(max_length=200)] | None = None
+    """Where questions about the release go; by default nothing is said."""
+    purpose: Annotated[str, Field(max_length=500)] | None = None
+    """What the release is for; by default nothing is said."""
+
+
 class SourceConfig(_Section):
     """Which files hold an event log, and how they are read."""
 
@@ -136,6 +155,9 @@ class SourceConfig(_Section):
         return SourceFormat(self.input_format, self.delimiter, self.encoding, self.header)
 
 
+SECTIONS: dict[str, type[pydantic.BaseModel]] = {"columns": Columns, "about": About}
+"""Keys with keys of their own, each of which is a flag."""
+
 _C = TypeVar("_C", bound=SourceConfig)
 
 
@@ -152,6 +174,8 @@ class ReleaseConfig(SourceConfig):
         tuple[Annotated[str, OneOf(formats_of_releases)], ...], pydantic.BeforeValidator(_listed)
     ] = ("parquet", "xes")
     """Forms of the released log; separated by commas as a flag."""
+    about: About = About()
+    """What the release says of itself: whose data it is, who is responsible, and why."""
     release_id: str | None = None
     """Name of the release. A rigorous one needs it; of others it is by default a keyed digest of
     input and configuration, which tells whether the log changed."""
@@ -255,7 +279,8 @@ class ReleaseConfig(SourceConfig):
         )
         made = json.dumps(self.method_params.resolved())
         written = self.model_dump_json(include={"formats", "parts"})
-        return text_digest(reading, self.method, made, written)
+        said = self.about.model_dump_json(exclude_none=True) if self.about != About() else ""
+        return text_digest(reading, self.method, made, written, *([said] if said else []))
 
 
 _D = TypeVar("_D", bound=pydantic.BaseModel)
@@ -341,11 +366,14 @@ def load_source(flags: Mapping[str, Any]) -> SourceConfig:
 
 
 def _checked(kind: type[_C], body: dict[str, Any], flags: Mapping[str, Any]) -> _C:
-    columns = {name: value for name, value in flags.items() if name in Columns.model_fields}
-    if columns:
-        body["columns"] = {**(body.get("columns") or {}), **columns}
+    parted: set[str] = set()
+    for section, part in SECTIONS.items():
+        values = {name: value for name, value in flags.items() if name in part.model_fields}
+        if values and section in kind.model_fields:
+            body[section] = {**(body.get(section) or {}), **values}
+            parted |= values.keys()
     for name, value in flags.items():
-        if name not in columns:
+        if name not in parted:
             body[name] = [parse_where(w) for w in value] if name == "where" else value
     try:
         return kind(**body)

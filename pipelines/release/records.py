@@ -10,7 +10,7 @@ from apache_beam.io.filesystems import FileSystems
 from tracecloak.anonymizers.accounting.composition import decimal_text, total
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.budget.books import Books, after_release
-from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.pipelines.budget.key_store import KeyStore, Receipt
 from tracecloak.pipelines.budget.ledger import Reservation
 from tracecloak.pipelines.release.config import ReleaseConfig, without_filters
 from tracecloak.pipelines.runners.names import IN_MEMORY, is_durable
@@ -25,9 +25,16 @@ from tracecloak.transforms.sources import EventSource
 
 
 def manifest_of(
-    config: ReleaseConfig, folder: ReleaseFolder, key_fingerprint: str
+    config: ReleaseConfig, folder: ReleaseFolder, key_fingerprint: str, released_on: str
 ) -> ReleaseManifest:
-    """Returns what a release says of itself."""
+    """Returns what a release says of itself.
+
+    Args:
+        config: Its configuration.
+        folder: Where it lies.
+        key_fingerprint: Tells release keys apart.
+        released_on: The day of its reservation; empty: not known.
+    """
     method = method_named(config.method)
     params = config.method_params
     in_memory_run = config.runner == IN_MEMORY
@@ -43,6 +50,8 @@ def manifest_of(
         exact_noise=method.exact_noise,
         unsafe_barrier=not in_memory_run and not is_durable(config.runner),
         beam_version=None if in_memory_run else version(),
+        about=config.about.model_dump(exclude_none=True),
+        released_on=released_on or None,
     )
 
 
@@ -82,7 +91,7 @@ def write_internal_statement(
     source: EventSource,
     books: Books,
     dead_letter: DeadLetter,
-    key_fingerprint: str,
+    receipt: Receipt,
 ) -> None:
     """Writes the operator's edition of the statement where only the operator reads.
 
@@ -103,11 +112,11 @@ def write_internal_statement(
             inputs=tuple(file.path for file in source.files) or config.input,
             runner=config.runner,
             config_digest=config.digest,
-            key_fingerprint=key_fingerprint,
+            key_fingerprint=receipt.key_fingerprint,
             dead_letter=dead_letter.folder if is_any_malformed else None,
             configuration=config.model_dump(mode="json"),
         )
-        manifest = manifest_of(config, folder, key_fingerprint)
+        manifest = manifest_of(config, folder, receipt.key_fingerprint, receipt.reserved_on)
         write_anew(
             internal_statement_path(books.store, folder),
             internal_statement(manifest, facts).encode(),

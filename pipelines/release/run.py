@@ -42,11 +42,11 @@ from tracecloak.schemas.errors import BudgetExhausted, RetryLater, TracecloakErr
 from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.counted import yield_of_log
 from tracecloak.schemas.published.manifest import TOOL_VERSION, OutputFile, ReleaseManifest
 from tracecloak.schemas.published.rows import parts_of
 from tracecloak.schemas.published.yields import Yield
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.batch.anonymize import Run
 from tracecloak.transforms.batch.case_sketches import SketchFile
@@ -69,6 +69,7 @@ from tracecloak.transforms.publish.release_files import (
     write_products,
 )
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
+from tracecloak.transforms.publish.report import LogCounts
 from tracecloak.transforms.sources import EventSource
 
 _LOG = logging.getLogger("tracecloak")
@@ -173,6 +174,7 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
                 store.forget(output, release_id)
                 folder.clear()
             raise
+        reserved = store.reserved(output, release_id)
         try:
             gate = store.gate(output, release_id, key.fingerprint, ledger.url, unchanged)
             folder.discard()
@@ -190,7 +192,8 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
                 place = books.sketch_path(key.fingerprint)
                 sketch = SketchFile(place, deployment, _kept_until(config))
             try:
-                _run(config, options, source, dead_letter, folder, key, draws, sketch)
+                manifest = manifest_of(config, folder, key.fingerprint, reserved.reserved_on)
+                _run(config, options, source, dead_letter, folder, manifest, key, draws, sketch)
             finally:
                 log_findings(source, dead_letter)
         except BaseException as error:
@@ -206,7 +209,7 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
                 changed,
             )
         books.finish(key.fingerprint)
-        write_internal_statement(config, source, books, dead_letter, key.fingerprint)
+        write_internal_statement(config, source, books, dead_letter, reserved)
     return Outcome(folder, False, dead_letter.folder, _came_out(folder))
 
 
@@ -239,7 +242,7 @@ def _there_already(
             source, files = _as_it_was(source, receipt, files)
     receipt.check_same(_fingerprint(config, books.store, files), config.digest)
     if not FileSystems.exists(internal_statement_path(books.store, folder)):
-        write_internal_statement(config, source, books, dead_letter, receipt.key_fingerprint)
+        write_internal_statement(config, source, books, dead_letter, receipt)
     return Outcome(folder, True, dead_letter.folder, _came_out(folder))
 
 
@@ -361,11 +364,11 @@ def _run(
     source: EventSource,
     dead_letter: DeadLetter,
     folder: ReleaseFolder,
+    manifest: ReleaseManifest,
     key: KeyReference,
     draws: KeptDraws,
     sketch: SketchFile | None,
 ) -> None:
-    manifest = manifest_of(config, folder, key.fingerprint)
     run = Run(
         config.method,
         config.method_params,
@@ -431,14 +434,21 @@ def _run_in_memory(
     )
     written: list[OutputFile] = []
     others = write_products(folder, manifest, made.products)
-    came_out = made.products.held
+    counted = None
     if method_named(run.method).log != "none":
         traces = [*made.traces, *run.columns]
-        written, of_log, more = _write_log(config, traces, folder, manifest)
-        came_out = of_log.beside(came_out)
+        written, counted, more = _write_log(config, traces, folder, manifest)
         others += more
-    manifest = replace(manifest, came_out=came_out)
-    commit(folder, manifest, run, PARTS in config.formats, written, others)
+    commit(
+        folder,
+        manifest,
+        run,
+        PARTS in config.formats,
+        written,
+        others,
+        made.products,
+        counted,
+    )
 
 
 def _write_log(
@@ -446,24 +456,25 @@ def _write_log(
     traces: list[TraceBatch],
     folder: ReleaseFolder,
     manifest: ReleaseManifest,
-) -> tuple[list[OutputFile], Yield, list[OutputFile]]:
-    """Returns the parts, what they hold, and what is written beside them or from them."""
+) -> tuple[list[OutputFile], LogCounts, list[OutputFile]]:
+    """Returns the parts, what was counted on them, and what is written beside or from them."""
     names = ActivityVocabulary.merge([batch.vocabulary for batch in traces])
     parts: dict[int, list[TraceBatch]] = {number: [] for number in range(config.parts)}
     graph, variants = Pieces(DirectlyFollows), Pieces(VariantHistogram)
+    times = Pieces(LogTimes)
     for batch in traces:
         graph.add(DirectlyFollows.from_traces(batch))
         variants.add(VariantHistogram.from_traces(batch))
+        times.add(LogTimes.from_traces(batch))
         for number, cases in parts_of(batch, config.parts):
             parts[number].append(cases)
     written = [write_part(folder, manifest, number, cases) for number, cases in parts.items()]
-    came_out = yield_of_log(graph.result(), variants.result().n_variants, names)
     others = [write_dfg(folder, graph.result(), names)]
     for kind in config.formats:
         if kind != PARTS:
             others.append(write_export(folder, manifest, kind, config.parts))
             _LOG.info("wrote %s", others[-1].path)
-    return written, came_out, others
+    return written, LogCounts(graph.result(), variants.result(), times.result(), names), others
 
 
 def _translated(error: Exception) -> TracecloakError:

@@ -1,14 +1,15 @@
 """The manifest: what was released, by which method, with which promise; safe to publish.
 
 It holds parameters, digests of released files, and versions. Nothing in it is counted on the input:
-no numbers of cases, no input file names, no digest of the input, no clock.
+no numbers of cases, no input file names, no digest of the input, and no time but the day on which
+the release was paid for.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from tracecloak.schemas.published.guarantee import Guarantee
@@ -73,6 +74,10 @@ class ReleaseManifest:
             may; with keyed noise a repetition gives the same bytes.
         beam_version: Of Apache Beam, or None for a release made without it.
         came_out: What the release holds, by its own numbers; None before it is known.
+        about: What whoever made it declares: title, data_subjects, data_period, controller, contact
+            and purpose, those that there are.
+        released_on: The day, in UTC, on which its budget was reserved, which a repetition keeps,
+            such as 2026-11-23; None where nobody noted it.
     """
 
     release_id: str
@@ -87,6 +92,8 @@ class ReleaseManifest:
     unsafe_barrier: bool
     beam_version: str | None
     came_out: Yield | None = None
+    about: dict[str, str] = field(default_factory=dict)
+    released_on: str | None = None
 
     def to_json(
         self, outputs: Sequence[OutputFile] | None = None, verified: bool = False
@@ -95,7 +102,8 @@ class ReleaseManifest:
 
         Args:
             outputs: The released files; None leaves them out, and with them what tells of the
-                runner: as in the metadata that the files carry, which are the same for all runners.
+                runner and of the occasion: as in the metadata that the files carry, which are the
+                same for all runners and on every day.
             verified: Whether the promise was checked on the released files.
         """
         body: dict[str, Any] = {
@@ -115,6 +123,8 @@ class ReleaseManifest:
             "config_digest": self.config_digest,
         }
         if outputs is not None:
+            body["about"] = dict(self.about)
+            body["released_on"] = self.released_on
             body["verified"] = verified
             body["came_out"] = (self.came_out or Yield()).to_json()
             body["tool"]["beam"] = self.beam_version

@@ -31,19 +31,27 @@ class DirectlyFollows:
     def from_traces(cls, traces: TraceBatch) -> DirectlyFollows:
         """Counts the pairs of all cases of a batch."""
         ones = np.ones(traces.n_cases, np.int64)
-        return cls._from_rows(traces.offsets, traces.activities, ones, traces.vocabulary)
+        return cls.from_rows(traces.offsets, traces.activities, ones, traces.vocabulary)
 
     @classmethod
     def from_variants(
         cls, variants: VariantHistogram, vocabulary: ActivityVocabulary
     ) -> DirectlyFollows:
         """Counts the pairs of all cases from their variants."""
-        return cls._from_rows(variants.offsets, variants.codes, variants.counts, vocabulary)
+        return cls.from_rows(variants.offsets, variants.codes, variants.counts, vocabulary)
 
     @classmethod
-    def _from_rows(
+    def from_rows(
         cls, offsets: np.ndarray, codes: np.ndarray, weights: np.ndarray, words: ActivityVocabulary
     ) -> DirectlyFollows:
+        """Counts the pairs of sequences in CSR form, each as often as its weight says.
+
+        Args:
+            offsets: int64[n+1].
+            codes: int32[n_positions].
+            weights: int64[n].
+            words: What the codes mean.
+        """
         if len(codes) == 0:
             return cls.merge(())
         # A row more a case than events: each event after its predecessor or START, then END.

@@ -26,6 +26,7 @@ import pytest
 import sqlalchemy as sa
 
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.pipelines.budget import key_store
 from tracecloak.pipelines.budget.balance import charges
 from tracecloak.pipelines.budget.ledger import Entry, Ledger
 from tracecloak.pipelines.commands import main as cli
@@ -37,7 +38,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def fix_key(monkeypatch: pytest.MonkeyPatch, secret: bytes = b"k" * 32) -> None:
-    """Makes every release reserved in this process use one key."""
+    """Makes every release reserved in this process use one key, and be reserved on one day."""
+    monkeypatch.setattr(key_store, "today", lambda: "2026-11-23")
     monkeypatch.setattr(ReleaseKey, "generate", classmethod(lambda cls: cls(secret)))
 
 
@@ -371,6 +373,7 @@ def _run_forked(log: int, arguments: list[str], at: str, secret: str) -> NoRetur
         os.dup2(log, 2)
         key = bytes.fromhex(secret)
         ReleaseKey.generate = classmethod(lambda cls: cls(key))  # type: ignore[method-assign]
+        key_store.today = lambda: "2026-11-23"
         if at:
             how, when, rest = at.split(" ", 2)
             name, _, number = rest.rpartition(" ")

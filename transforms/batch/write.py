@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import reduce
 from typing import Any
 
 import apache_beam as beam
@@ -19,11 +18,10 @@ from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.counted import yield_of_log
 from tracecloak.schemas.published.manifest import OutputFile, ReleaseManifest
 from tracecloak.schemas.published.rows import parts_of
-from tracecloak.schemas.published.yields import Yield
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.batch.anonymize import Run
 from tracecloak.transforms.batch.count import MergeStatistics
@@ -34,9 +32,11 @@ from tracecloak.transforms.publish.release_files import (
     write_export,
     write_part,
     write_products,
+    write_report,
     write_statement,
 )
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
+from tracecloak.transforms.publish.report import LogCounts
 
 _LOG = logging.getLogger("tracecloak")
 
@@ -87,8 +87,7 @@ class WriteRelease(beam.PTransform):
         products = self._products | "WriteProducts" >> beam.FlatMap(
             _write_products, self._folder, self._manifest
         )  # PCollection[OutputFile]
-        beside = self._products | "YieldOfProducts" >> beam.Map(_yield_of_products)
-        parts, of_log, others = self._write_log(released) if self._has_log else (None, None, [])
+        parts, counted, others = self._write_log(released) if self._has_log else (None, None, [])
         waited = [] if self._wait_on is None else [pvalue.AsIter(self._wait_on)]
         return (
             pipeline
@@ -102,8 +101,8 @@ class WriteRelease(beam.PTransform):
                 PARTS in self._formats,
                 *(waited or [()]),
                 [] if parts is None else pvalue.AsIter(parts),
-                [] if of_log is None else pvalue.AsIter(of_log),
-                pvalue.AsSingleton(beside),
+                None if counted is None else pvalue.AsSingleton(counted),
+                pvalue.AsSingleton(self._products),
                 *(pvalue.AsIter(files) for files in (products, *others)),
             )
         )  # PCollection[str]
@@ -111,9 +110,11 @@ class WriteRelease(beam.PTransform):
     def _write_log(
         self, released: beam.PCollection[TraceBatch]
     ) -> tuple[
-        beam.PCollection[OutputFile], beam.PCollection[Yield], list[beam.PCollection[OutputFile]]
+        beam.PCollection[OutputFile],
+        beam.PCollection[Statistics],
+        list[beam.PCollection[OutputFile]],
     ]:
-        """Returns the parts, what they hold, and what is written beside them or from them."""
+        """Returns the parts, what is counted on them, and what is written beside or from them."""
         pipeline = released.pipeline
         cases = released | "SplitByPart" >> beam.FlatMap(_split, self._n_parts).with_output_types(
             tuple[int, bytes]
@@ -132,10 +133,12 @@ class WriteRelease(beam.PTransform):
             | "CountReleased" >> beam.Map(_count_released).with_output_types(Statistics)
             | "Released"
             >> MergeStatistics(
-                graph=DirectlyFollows, variants=VariantHistogram, names=ActivityVocabulary
+                graph=DirectlyFollows,
+                variants=VariantHistogram,
+                times=LogTimes,
+                names=ActivityVocabulary,
             )
         )  # PCollection[Statistics], one element
-        came_out = counted | "CameOut" >> beam.Map(_yield_of_log)
         graph = counted | "WriteDfg" >> beam.Map(_write_dfg, self._folder)
         exports = (
             pipeline
@@ -150,7 +153,7 @@ class WriteRelease(beam.PTransform):
                 pvalue.AsIter(parts),
             )
         )  # PCollection[OutputFile]
-        return parts, came_out, [graph, exports]
+        return parts, counted, [graph, exports]
 
 
 _NO_CASES = b""
@@ -171,8 +174,14 @@ def _write_part(
 
 
 def _count_released(released: TraceBatch) -> Statistics:
-    graph, variants = DirectlyFollows.from_traces(released), VariantHistogram.from_traces(released)
-    return Statistics({"graph": graph, "variants": variants, "names": released.vocabulary})
+    return Statistics(
+        {
+            "graph": DirectlyFollows.from_traces(released),
+            "variants": VariantHistogram.from_traces(released),
+            "times": LogTimes.from_traces(released),
+            "names": released.vocabulary,
+        }
+    )
 
 
 def _write_dfg(counted: Statistics, folder: ReleaseFolder) -> OutputFile:
@@ -183,15 +192,6 @@ def _write_products(
     products: Products, folder: ReleaseFolder, manifest: ReleaseManifest
 ) -> list[OutputFile]:
     return write_products(folder, manifest, products)
-
-
-def _yield_of_products(products: Products) -> Yield:
-    return products.held
-
-
-def _yield_of_log(counted: Statistics) -> Yield:
-    by_name = counted.by_name
-    return yield_of_log(by_name["graph"], by_name["variants"].n_variants, by_name["names"])
 
 
 def _write_export(
@@ -214,14 +214,13 @@ def _commit(
     keeps_parts: bool,
     waited: Iterable[Any],
     parts: Iterable[OutputFile],
-    of_log: Iterable[Yield],
-    of_products: Yield,
+    counted: Statistics | None,
+    products: Products,
     *others: Iterable[OutputFile],
 ) -> str:
+    log = None if counted is None else LogCounts(**counted.by_name)
     others_found = [o for files in others for o in files]
-    came_out = reduce(Yield.beside, [*of_log, of_products])
-    whole = replace(manifest, came_out=came_out)
-    commit(folder, whole, run, keeps_parts, list(parts), others_found)
+    commit(folder, manifest, run, keeps_parts, list(parts), others_found, products, log)
     return release_id
 
 
@@ -232,10 +231,22 @@ def commit(
     keeps_parts: bool,
     parts: list[OutputFile],
     others: list[OutputFile],
+    products: Products,
+    log: LogCounts | None,
 ) -> None:
     """Commits the written files; a bundle that runs again finds the release and does nothing.
 
-    The statement is written here, as it says what came out.
+    The statement and the page are written here, as they say what came out.
+
+    Args:
+        folder: Where the files are.
+        manifest: What the release says of itself, but for what came out.
+        run: What is released.
+        keeps_parts: Whether the parts of the log are released.
+        parts: The parts of the log.
+        others: All other files.
+        products: What is released beside the log.
+        log: What was counted on the released log; None where there is none.
 
     Raises:
         UsageError: The release was given up meanwhile; nothing is committed.
@@ -257,8 +268,11 @@ def commit(
         _LOG.info("verified the log as written")
     if not keeps_parts:
         folder.remove([part.path for part in parts])
-    outputs = [*(parts if keeps_parts else []), *others, write_statement(folder, manifest)]
+    came_out = products.held if log is None else log.came_out.beside(products.held)
+    whole = replace(manifest, came_out=came_out)
+    outputs = [*(parts if keeps_parts else []), *others, write_statement(folder, whole)]
+    outputs.append(write_report(folder, whole, outputs, products, log))
     if run.check_open is not None:
         run.check_open()
-    folder.commit(manifest.to_json(outputs, method.verifies))
+    folder.commit(whole.to_json(outputs, method.verifies))
     _LOG.info("committed release %s", folder.release_id)

@@ -8,6 +8,7 @@ from tracecloak.transforms.formats.registry import FORMATS
 PARTS = "parquet"
 DFG_NAME = "dfg.json"
 STATEMENT_NAME = "statement.md"
+REPORT_NAME = "report.html"
 
 
 def part_name(number: int) -> str:

@@ -23,9 +23,17 @@ from tracecloak.schemas.published.manifest import OutputFile, ReleaseManifest
 from tracecloak.schemas.published.rows import merge_rows, part_rows, traces_of_rows
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.transforms.formats.registry import FORMATS, Format
-from tracecloak.transforms.publish.names import DFG_NAME, PARTS, STATEMENT_NAME, log_name, part_name
+from tracecloak.transforms.publish.names import (
+    DFG_NAME,
+    PARTS,
+    REPORT_NAME,
+    STATEMENT_NAME,
+    log_name,
+    part_name,
+)
 from tracecloak.transforms.publish.products import kind_of
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
+from tracecloak.transforms.publish.report import LogCounts, report_html
 from tracecloak.transforms.publish.statement import publishable_statement
 
 _READ_ROWS = 1 << 16
@@ -152,6 +160,19 @@ def write_statement(folder: ReleaseFolder, manifest: ReleaseManifest) -> OutputF
     """Writes the promise in words, the edition that may be published."""
     text = publishable_statement(manifest).encode()
     return folder.write(STATEMENT_NAME, partial(_write_all, text))
+
+
+def write_report(
+    folder: ReleaseFolder,
+    manifest: ReleaseManifest,
+    files: Sequence[OutputFile],
+    products: Products,
+    log: LogCounts | None,
+) -> OutputFile:
+    """Writes the page of the release, which lists the other files."""
+    of_release = [product for _, product in sorted(products.by_name.items())]
+    page = report_html(manifest, files, of_release, log)
+    return folder.write(REPORT_NAME, partial(_write_all, page))
 
 
 def _parquet(table: pa.Table, manifest: ReleaseManifest) -> bytes:

@@ -4,11 +4,7 @@ The publishable edition is a pure function of the manifest, so nothing on it was
 input. The internal one records what only the operator may know: account, inputs, configuration.
 Neither contains the other, and the publishable one does not mention the internal one.
 
-What an attacker can learn is said for both adjacencies. If two inputs are told apart with epsilon
-and delta, a release is as informative as one that tells the answer with probability delta and else
-keeps to epsilon (Kairouz, Oh, Viswanath 2015); under epsilon alone a guess of probability p rises
-to at most p e^epsilon / (p e^epsilon + 1 - p). Whoever is added or removed with (epsilon, delta) is
-replaced with (2 epsilon, (1 + e^epsilon) delta) (Dwork and Roth 2014). Every bound is rounded up.
+What an attacker can learn is said for both adjacencies; `promise.py` has the bounds.
 
 All that a page quotes is escaped: a name with Markdown in it stays a name.
 """
@@ -18,23 +14,25 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from decimal import ROUND_CEILING, Context, Decimal
-from fractions import Fraction
 from typing import Any
 
 import jinja2
 
-from tracecloak.anonymizers.accounting.composition import decimal_text, joint_sentence
-from tracecloak.anonymizers.accounting.guessing import guessing_advantage_of
-from tracecloak.anonymizers.accounting.intervals import Interval
-from tracecloak.schemas.published.guarantee import Guarantee
-from tracecloak.schemas.published.manifest import Operation, ReleaseManifest
+from tracecloak.anonymizers.accounting.composition import decimal_text
+from tracecloak.schemas.published.manifest import ReleaseManifest
+from tracecloak.transforms.publish.promise import PRIORS, Promise
+from tracecloak.transforms.publish.wording import (
+    STEERING,
+    operation_in_words,
+    printable,
+    protected_by,
+    shortened,
+    sum_of,
+    value_in_words,
+)
 
-_PRIORS = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 2))
-_LARGEST_SHOWN_FACTOR = 10**9
-_LONGEST_VALUE = 60
 _LONGEST_LINE = 300
 _MOST_INPUTS = 20
 
@@ -82,21 +80,11 @@ _LIST_NUMBER = re.compile(r"^(\d+)([.)])(?=\s|$)")
 _BLOCK_MARK = re.compile(r"^[-+=:]")
 
 
-# Categories of characters that steer instead of being seen, such as overrides of direction.
-_STEERING = ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp")
-
-
-def _printable(text: str) -> str:
-    """One line; characters that steer become U+FFFD."""
-    line = " ".join(text.split())
-    return "".join("\ufffd" if unicodedata.category(c) in _STEERING else c for c in line)
-
-
 def _escaped(value: Any) -> str:
     """Returns what a template prints for a value: itself, whatever Markdown it may look like."""
     if isinstance(value, _Markdown):
         return value
-    text = _ACTIVE.sub(r"\\\g<0>", _printable(str(value)))
+    text = _ACTIVE.sub(r"\\\g<0>", printable(str(value)))
     return _BLOCK_MARK.sub(r"\\\g<0>", _LIST_NUMBER.sub(r"\1\\\2", text))
 
 
@@ -114,159 +102,6 @@ _TEMPLATES = jinja2.Environment(
 def _render(template: str, context: Mapping[str, Any]) -> str:
     text = _TEMPLATES.get_template(template).render(context)
     return re.sub(r"\n{3,}", "\n\n", text).rstrip("\n") + "\n"
-
-
-# --- numbers --------------------------------------------------------------------------------------
-
-
-def _exact(value: float) -> Fraction:
-    """The number that a float is the shortest text of."""
-    return Fraction(repr(float(value)))
-
-
-def _ceiling(value: Decimal, n_digits: int) -> str:
-    rounded = Context(prec=n_digits, rounding=ROUND_CEILING).plus(value)
-    # Without the zeros that the precision adds to short numbers.
-    return f"{rounded.normalize():,f}"
-
-
-def _advantage(value: float) -> str:
-    return f"{Decimal(value).quantize(Decimal('0.0001'), rounding=ROUND_CEILING):f}"
-
-
-def _posterior(prior: Fraction, epsilon: Fraction) -> str:
-    """Largest probability of a guess after the release, in percent, rounded up to a tenth."""
-    decay = (-Interval.of(epsilon)).exp()
-    bound = Interval.of(1) / (Interval.of((1 - prior) / prior) * decay + 1)
-    percent = (bound.high * 100).quantize(Decimal("0.1"), rounding=ROUND_CEILING)
-    return "100 %" if percent >= 100 else f"{percent:f} %"
-
-
-@dataclass(frozen=True)
-class _Bound:
-    """How far a release answers one question of an attacker."""
-
-    epsilon: str
-    delta: str
-    advantage: str
-    posteriors: tuple[str, ...]
-
-    @classmethod
-    def of(cls, epsilon: Fraction, delta: str, advantage: float) -> _Bound:
-        return cls(
-            decimal_text(epsilon),
-            delta,
-            _advantage(advantage),
-            tuple(_posterior(prior, epsilon) for prior in _PRIORS),
-        )
-
-
-@dataclass(frozen=True)
-class _Promise:
-    """Epsilon and delta in numbers, and what follows for an attacker's two questions.
-
-    Attributes:
-        epsilon: As promised.
-        delta: As promised.
-        odds: n of "at most 1 in n"; empty for delta 0.
-        factor: e^epsilon, rounded up.
-        presence: Whether a unit is in the input at all, or None: no bound follows.
-        content: Which of two a unit is, or None: no bound follows.
-    """
-
-    epsilon: str
-    delta: str
-    odds: str
-    factor: str
-    presence: _Bound | None
-    content: _Bound | None
-
-    @classmethod
-    def of(cls, guarantee: Guarantee) -> _Promise | None:
-        """Returns None where no finite epsilon holds."""
-        if guarantee.epsilon is None or guarantee.kind == "syntactic":
-            return None
-        epsilon, delta = _exact(guarantee.epsilon), _exact(guarantee.delta or 0.0)
-        gained = guessing_advantage_of(epsilon, delta, guarantee.adjacency)
-        grown = Interval.of(epsilon).exp()
-        presence: _Bound | None = None
-        content: _Bound | None
-        if guarantee.adjacency == "replace_one":
-            content = _Bound.of(epsilon, decimal_text(delta), gained.any_prior)
-        else:
-            presence = _Bound.of(epsilon, decimal_text(delta), gained.membership)
-            # Replacing is removing and adding.
-            of_replacing = ((grown + 1) * Interval.of(delta)).high
-            shown = f"at most {_ceiling(of_replacing, 3)}" if delta else "0"
-            is_bounded = of_replacing < 1
-            content = _Bound.of(2 * epsilon, shown, gained.any_prior) if is_bounded else None
-        is_shown = grown.high <= _LARGEST_SHOWN_FACTOR
-        return cls(
-            epsilon=decimal_text(epsilon),
-            delta=decimal_text(delta),
-            odds=f"{1 // delta:,}" if delta else "",
-            factor=_ceiling(grown.high, 4) if is_shown else f"e^{decimal_text(epsilon)}",
-            presence=presence,
-            content=content,
-        )
-
-
-# --- what was done --------------------------------------------------------------------------------
-
-_DONE = {
-    "suppression": "left out",
-    "addition": "added",
-    "substitution": "replaced",
-    "condensation": "summed up",
-    "swapping": "swapped",
-    "generalization": "made coarser",
-    "cryptography": "encrypted",
-}
-_MECHANISMS = {
-    "discrete_laplace": "discrete Laplace noise",
-    "discrete_gaussian": "discrete Gaussian noise",
-    "joint": "one Gaussian mechanism, with choices",
-    "pure": "noise or a choice with this epsilon",
-    "approximate": "noise or a choice with these",
-}
-_TARGETS = {"concept:name": "activities", "time:timestamp": "times", "org:resource": "resources"}
-
-
-def _operation(operation: Operation) -> str:
-    done = _DONE.get(operation.type, operation.type)
-    if operation.target == operation.level:
-        return f"whole {operation.level}s {done}"
-    return f"{_TARGETS.get(operation.target, operation.target)} of {operation.level}s {done}"
-
-
-def _shortened(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[:limit]}… ({len(text):,} characters)"
-
-
-def _value(name: str, value: Any) -> str:
-    """A parameter's value in a few words; long lists by their length."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float) and Decimal(str(value)).is_finite():
-        return decimal_text(_exact(value))
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        if name == "vocabulary":
-            return f"{len(value):,} public activity name{'s' if len(value) != 1 else ''}"
-        listed = ", ".join(_value("", item) for item in value)
-        return listed if 0 < len(listed) <= _LONGEST_VALUE else f"a list of {len(value):,}"
-    if isinstance(value, Mapping):
-        listed = ", ".join(f"{key}: {_value('', item)}" for key, item in value.items())
-        return listed if 0 < len(listed) <= _LONGEST_VALUE else f"{len(value):,} entries"
-    return _shortened(_printable(str(value)), _LONGEST_VALUE)
-
-
-def _protected_by(part: Mapping[str, Any]) -> str:
-    kind = _MECHANISMS.get(part["mechanism"], part["mechanism"])
-    return f"{kind}. {joint_sentence(part)}" if "blocks" in part else kind
-
-
-def _sum_of(spends: Sequence[Mapping[str, Any]], name: str) -> str:
-    return decimal_text(sum((Fraction(part[name]) for part in spends), Fraction(0)))
 
 
 def publishable_statement(manifest: ReleaseManifest) -> str:
@@ -294,18 +129,22 @@ def publishable_statement(manifest: ReleaseManifest) -> str:
             "release_id": manifest.release_id,
             "method": manifest.method,
             "came_out": "" if manifest.came_out is None else manifest.came_out.sentence,
-            "operations": "; ".join(_operation(operation) for operation in manifest.operations),
-            "given": "; ".join(f"{name} = {_value(name, value)}" for name, value in given.items()),
+            "operations": "; ".join(
+                operation_in_words(operation) for operation in manifest.operations
+            ),
+            "given": "; ".join(
+                f"{name} = {value_in_words(name, value)}" for name, value in given.items()
+            ),
             "kind": guarantee.kind,
             "unit": guarantee.unit,
             "is_add_remove": guarantee.adjacency == "add_remove",
             "claim": guarantee.claim,
             "reality": guarantee.reality,
             "not_covered": guarantee.not_covered,
-            "promise": _Promise.of(guarantee),
-            "priors": [f"{decimal_text(prior * 100)} %" for prior in _PRIORS],
-            "parts": [{**part, "mechanism": _protected_by(part)} for part in manifest.spends],
-            "parts_sum": {name: _sum_of(manifest.spends, name) for name in ("epsilon", "delta")},
+            "promise": Promise.of(guarantee),
+            "priors": [f"{decimal_text(prior * 100)} %" for prior in PRIORS],
+            "parts": [{**part, "mechanism": protected_by(part)} for part in manifest.spends],
+            "parts_sum": {name: sum_of(manifest.spends, name) for name in ("epsilon", "delta")},
             "exact_noise": manifest.exact_noise,
             "has_clipped_sums": any(
                 block["what"].endswith(" beyond")
@@ -342,8 +181,8 @@ def _configuration_lines(configuration: Mapping[str, Any]) -> list[_Markdown]:
     lines = []
     for name, value in _without_secrets(configuration).items():
         text = f"{name}: {json.dumps(value, ensure_ascii=False)}"
-        line = "".join(_in_json(c) if unicodedata.category(c) in _STEERING else c for c in text)
-        lines.append(_Markdown(_shortened(line, _LONGEST_LINE)))
+        line = "".join(_in_json(c) if unicodedata.category(c) in STEERING else c for c in text)
+        lines.append(_Markdown(shortened(line, _LONGEST_LINE)))
     return lines
 
 

@@ -183,7 +183,7 @@ def test_a_manifest_says_whether_the_barrier_before_the_noise_is_kept(
     tmp_path: Path, runner: str, unsafe: bool, local: bool
 ) -> None:
     config = load(None, {**of_release(tmp_path, ["log.csv"]), "runner": runner})
-    manifest = manifest_of(config, ReleaseFolder(config.output, "r"), "fingerprint")
+    manifest = manifest_of(config, ReleaseFolder(config.output, "r"), "fingerprint", "2026-11-23")
     assert manifest.unsafe_barrier is unsafe
     assert is_local(runner) is local
 
@@ -265,7 +265,7 @@ def build_batch(pipeline: beam.Pipeline, tmp_path: Path) -> None:
         DeadLetter(str(tmp_path / "rejects"), config.max_error_ratio),
         Run(config.method, config.method_params, "r", KEY, config.digest),
         folder,
-        manifest_of(config, folder, "fingerprint"),
+        manifest_of(config, folder, "fingerprint", "2026-11-23"),
         config.formats,
         config.shards,
         config.parts,

@@ -35,6 +35,7 @@ from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.durations import DurationTable
 from tracecloak.schemas.statistics.k_follows import KFollows
 from tracecloak.schemas.statistics.lengths import TraceLengths
+from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.relations import ActivityRelations
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.schemas.streams.stream_cases import ClosedCases
@@ -86,6 +87,7 @@ COUNTS: dict[type, Callable[[TraceBatch], Any]] = {
     DurationTable: lambda traces: DurationTable.from_events(traces.activities, traces.durations),
     KFollows: KFollows.from_traces,
     KnownCases: _known_cases,
+    LogTimes: LogTimes.from_traces,
     ReadTally: _tally,
     StartRange: lambda traces: StartRange.of(traces.starts),
     TraceLengths: TraceLengths.from_traces,
@@ -178,6 +180,9 @@ def test_weight_is_the_number_of_elements(kind, drawn):
         assert value.weight == 1
         return
     columns = [part for part in vars(value).values() if hasattr(part, "__len__")]
+    if kind is LogTimes:  # four tables of keys and counts
+        assert value.weight == sum(len(column) for column in columns[1::2])
+        return
     assert value.weight == len(columns[0])
 
 

@@ -119,7 +119,7 @@ def test_the_manifest_lists_every_file_with_its_digest(histogram: Path, graph: P
         assert listed == digests(folder)
     assert {path.name for path in graph.iterdir()} == {
         *("dfg.parquet", "dfg.json", "dfg.dot", "dfg.svg", "durations.parquet", "durations.json"),
-        *("manifest.json", "statement.md"),
+        *("manifest.json", "statement.md", "report.html"),
     }
     assert {"variants.parquet", "variants.json", "log.xes.gz", "log.csv.gz", "log"} <= {
         path.name for path in histogram.iterdir()
@@ -301,12 +301,13 @@ def test_what_is_not_released_is_in_no_byte_of_the_output(
     if name == "variants":
         assert found == {
             *("variants.json", "variants.parquet", "dfg.json", "log.xes.gz", "log.csv.gz"),
+            "report.html",
             *("log/part-00000.parquet", "log/part-00001.parquet"),
         }
     elif name == "graph, bought names":
         assert found == {
             *("dfg.json", "dfg.parquet", "dfg.dot", "dfg.svg"),
-            *("durations.json", "durations.parquet"),
+            *("durations.json", "durations.parquet", "report.html"),
         }
     else:
         assert found

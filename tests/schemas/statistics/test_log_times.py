@@ -1,0 +1,79 @@
+"""Times of a log: each case against a count by hand, medians against sorted durations."""
+
+import datetime
+import statistics
+from collections import Counter, defaultdict
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.logs import trace_batch
+from tracecloak.schemas.statistics.log_times import BIN_EDGES_US, LogTimes, middle_of
+
+SECOND, HOUR, DAY = 1_000_000, 3_600_000_000, 86_400_000_000
+MONDAY = 4 * DAY  # 1970-01-05
+
+
+def test_a_case_is_counted_by_its_steps_its_span_its_day_and_its_hours() -> None:
+    traces = trace_batch(
+        [
+            ("one", "A", MONDAY),
+            ("one", "B", MONDAY + 2 * HOUR),
+            ("one", "C", MONDAY + 2 * HOUR),
+            ("two", "A", MONDAY + DAY + 5 * HOUR),
+        ]
+    )
+    times = LogTimes.from_traces(traces)
+    code = {name: i for i, name in enumerate(traces.vocabulary.names.to_pylist())}
+    medians = times.medians_s()
+    assert medians.keys() == {(code["A"], code["B"]), (code["B"], code["C"])}
+    assert medians[code["A"], code["B"]] == pytest.approx(7200, rel=0.05)
+    assert medians[code["B"], code["C"]] == 0
+    assert times.span_counts.tolist() == [1, 1]
+    assert (times.days.tolist(), times.day_counts.tolist()) == ([4, 5], [1, 1])
+    assert (times.hours.tolist(), times.hour_counts.tolist()) == ([0, 2, 29], [1, 2, 1])
+
+
+moments = st.integers(-2000 * DAY, 40_000 * DAY)
+cases = st.lists(st.lists(st.tuples(st.sampled_from("ABC"), moments), min_size=1, max_size=5))
+
+
+@given(cases)
+def test_counts_are_those_of_a_loop(drawn: list[list[tuple[str, int]]]) -> None:
+    log = {f"c{i}": sorted(events, key=lambda e: e[1]) for i, events in enumerate(drawn)}
+    traces = trace_batch([(case, *event) for case, events in log.items() for event in events])
+    times = LogTimes.from_traces(traces)
+    labels = traces.vocabulary.names.to_pylist()
+    waits: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for events in log.values():
+        for (a, before), (b, after) in pairwise(events):
+            waits[a, b].append(after - before)
+    found = {(labels[a], labels[b]): s for (a, b), s in times.medians_s().items()}
+    assert found.keys() == waits.keys()
+    for pair, lasted in waits.items():
+        median_s = statistics.median_low(lasted) / SECOND
+        assert found[pair] == pytest.approx(median_s, rel=0.05, abs=1)
+    epoch = datetime.datetime(1970, 1, 1)
+    stamps = [epoch + datetime.timedelta(microseconds=t) for es in log.values() for _, t in es]
+    hours = Counter(24 * stamp.weekday() + stamp.hour for stamp in stamps)
+    assert dict(zip(times.hours.tolist(), times.hour_counts.tolist(), strict=True)) == hours
+    days = Counter(events[0][1] // DAY for events in log.values())
+    assert dict(zip(times.days.tolist(), times.day_counts.tolist(), strict=True)) == days
+    assert times.span_counts.sum() == len(log)
+
+
+def test_bins_have_one_ratio_and_their_middles_lie_in_them() -> None:
+    ratios = BIN_EDGES_US[1:] / BIN_EDGES_US[:-1]
+    assert np.allclose(ratios, 2 ** (1 / 8), rtol=1e-6)
+    for duration_bin in (1, 7, len(BIN_EDGES_US) - 1):
+        middle = middle_of(np.array([duration_bin]), np.array([3]))
+        assert BIN_EDGES_US[duration_bin - 1] <= middle * SECOND < BIN_EDGES_US[duration_bin]
+
+
+def test_the_median_is_of_all_counts() -> None:
+    bins = np.array([1, 40, 80])
+    assert middle_of(bins, np.array([1, 1, 8])) == middle_of(bins[2:], np.array([1]))
+    assert middle_of(bins, np.array([8, 1, 1])) == middle_of(bins[:1], np.array([1]))

@@ -1,0 +1,336 @@
+"""Pages in a real browser: nothing is asked of a server, everything moves, and everybody reads it.
+
+They need Chromium, and say that they were skipped where it is not there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.releasing import csv_log, fix_key, tracecloak
+
+playwright_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the PATH")
+
+Page = Any
+WORDS = ("RTD", "RTPD", "RTPXPD", "RTLPD", "RTPLLPAD", "RTNG", "RTNPD", "RTPG")
+NAMES = {
+    "R": "Registration", "T": "Triage", "P": "Physician examination", "D": "Discharge home",
+    "X": "X-ray", "L": "Leucocytes", "A": "Admission", "N": 'Nurse & "others"', "G": "To the <GP>",
+}  # fmt: skip
+KINDS = {
+    "log": ("--method", "private-log", "--epsilon", 4, "--max_trace_length", 10,
+            "--first_date", "2026-01-01", "--last_date", "2026-06-30"),
+    "graph": ("--method", "private-dfg", "--epsilon", 0.5, "--durations"),
+    "tree": ("--method", "process-tree", "--epsilon", 4),
+    "variants": ("--method", "prefix-tree", "--epsilon", 2),
+    "syntactic": ("--method", "k-anonymous-variants", "--k", 3),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("releases")
+    rows = [
+        (
+            f"c{case}",
+            NAMES[word],
+            f"2026-0{1 + case % 5}-{1 + case % 28:02d}T{6 + place:02d}:0{place}:00Z",
+        )
+        for case in range(800)
+        for place, word in enumerate(WORDS[case % 7 if case % 11 else 7])
+    ]
+    log = csv_log(
+        folder / "log.csv", [(c, '"' + a.replace('"', '""') + '"', t) for c, a, t in rows]
+    )
+    (folder / "names.txt").write_text("\n".join(NAMES.values()) + "\n", encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        fix_key(patch)  # the same noise, and the same doubtful paths, each time
+        for name, flags in KINDS.items():
+            bought = ("k-anonymous-variants",)
+            names = () if flags[1] in bought else ("--vocabulary", folder / "names.txt")
+            assert tracecloak(
+                "release", "--input", log, "--output", folder / "out",
+                "--key_store", folder / "keys", "--release_id", name, "--runner", "InMemory",
+                "--title", f"A page of a {name}", "--controller", "A hospital", *flags, *names,
+            ) == 0  # fmt: skip
+    return folder / "out"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright_api.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+Open = Callable[..., Page]
+
+
+@pytest.fixture
+def opened(browser: Any, pages: Path) -> Iterator[Open]:
+    """Opens the page of a release; what it logs or asks for fails the test at its end."""
+    wrong: list[str] = []
+    with contextlib.ExitStack() as stack:
+
+        def open_page(name: str, **context: Any) -> Page:
+            window = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **context})
+            stack.callback(window.close)
+            page = window.new_page()
+            page.on("console", lambda said: wrong.append(said.text))
+            page.on("pageerror", lambda error: wrong.append(str(error)))
+            page.on("request", lambda sent: asked(sent.url))
+            page.goto((pages / f"run_id={name}" / "report.html").as_uri())
+            if context.get("java_script_enabled", True) and page.locator("#map").count():
+                page.wait_for_selector("#map svg")
+            return page
+
+        def asked(url: str) -> None:
+            if not url.startswith(("file:", "data:", "blob:")):
+                wrong.append(f"asked for {url}")
+
+        yield open_page
+    assert wrong == []
+
+
+def n_paths(page: Page) -> int:
+    return int(page.locator("#map g.edge").count())
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_page_opens_without_a_word_in_the_console(opened: Open, name: str) -> None:
+    """Catches a script that fails, one that the page's own policy refuses, and any request."""
+    page = opened(name)
+    assert page.title() == f"A page of a {name}"
+    shown = {"log": 3, "graph": 1, "tree": 1, "variants": 0, "syntactic": 3}[name]
+    assert page.locator(".chart svg").count() >= shown
+    if name == "tree":
+        page.wait_for_selector("#tree svg")
+        assert page.locator("#tree g.node").count() >= 3
+
+
+def test_sliders_show_more_and_less_and_keep_activities_on_their_ways(opened: Open) -> None:
+    page = opened("log")
+    data = json.loads(page.locator("#data").text_content())
+    sliders = page.locator("#paths"), page.locator("#activities")
+    sliders[0].fill(sliders[0].get_attribute("max"))
+    assert n_paths(page) == len(data["map"]["edges"])
+    sliders[0].fill(sliders[0].get_attribute("min"))
+    fewest = n_paths(page)
+    assert fewest < len(data["map"]["edges"])
+    for n in (3, 5, len(data["map"]["nodes"]) - 2):
+        sliders[1].fill(str(n))
+        nodes = ids_of(page, "node")
+        assert len(nodes) == n + 2
+        edges = data["map"]["edges"]
+        pairs = {(e["source"], e["target"]) for e in (edges[i] for i in ids_of(page, "edge"))}
+        possible = {(e["source"], e["target"]) for e in edges} & set(product(nodes, nodes))
+        for end, way in ((data["map"]["start"], 1), (data["map"]["end"], -1)):
+            shown, there = ({pair[::way] for pair in some} for some in (pairs, possible))
+            assert reached(end, shown) == reached(end, there)
+        assert (
+            page.locator("#n-activities").text_content()
+            == f"{n} of {len(data['map']['nodes']) - 2}"
+        )
+
+
+def ids_of(page: Page, kind: str) -> set[int]:
+    ids = page.locator(f"#map g.{kind}").evaluate_all("found => found.map((g) => g.id)")
+    return {int(text.split("-")[1]) for text in ids}
+
+
+def reached(start: int, pairs: set[tuple[int, int]]) -> set[int]:
+    found = {start}
+    while new := {b for a, b in pairs if a in found} - found:
+        found |= new
+    return found
+
+
+def test_a_path_tells_its_numbers_and_whether_it_is_doubtful(opened: Open) -> None:
+    page = opened("graph")
+    data = json.loads(page.locator("#data").text_content())["map"]
+    page.locator("#paths").fill(page.locator("#paths").get_attribute("max"))
+    for i in sorted(ids_of(page, "edge")):
+        edge, g = data["edges"][i], page.locator(f"#edge-{i}")
+        g.focus()
+        told = page.locator(".tip").text_content()
+        assert f"{edge['count']:,} times" in told
+        assert f"95 % interval {edge['low']:,} to {edge['high']:,}" in told
+        assert ("doubtful" in told) == edge["doubtful"] == (edge["low"] <= 0)
+        dashes = g.locator("path").evaluate("path => getComputedStyle(path).strokeDasharray")
+        assert (dashes != "none") == edge["doubtful"]
+        assert g.get_attribute("aria-label") == told
+    assert any(edge["doubtful"] for edge in data["edges"])
+
+
+def test_times_take_the_place_of_counts(opened: Open) -> None:
+    page = opened("log")
+    counts = page.locator("#map g.edge text").all_text_contents()
+    page.locator("#metric-time").click()
+    assert page.locator("#metric-time").get_attribute("aria-pressed") == "true"
+    times = [text for text in page.locator("#map g.edge text").all_text_contents() if text.strip()]
+    assert times
+    assert all(re.search(r"second|minute|hour|day|month|year|at once", text) for text in times)
+    page.locator("#metric-count").click()
+    assert page.locator("#map g.edge text").all_text_contents() == counts
+
+
+def test_an_activity_is_found_and_what_is_around_it_stands_out(opened: Open) -> None:
+    page = opened("log")
+    page.locator("#search").fill("physician")
+    assert page.locator("#found").text_content() == "1 found"
+    on = page.locator("#map g.node.on").evaluate_all("found => found.map((g) => g.textContent)")
+    assert len(on) == 1
+    assert "Physician" in on[0]
+    page.locator("#search").fill("")
+    assert page.locator("#map.chosen").count() == 0
+    page.locator("#map g.node").nth(2).focus()
+    page.keyboard.press("Enter")
+    assert page.locator("#map.chosen").count() == 1
+    page.keyboard.press("Escape")
+    assert page.locator("#map.chosen").count() == 0
+
+
+def test_variants_are_found_shown_and_followed(opened: Open) -> None:
+    page = opened("log")
+    rows = json.loads(page.locator("#data").text_content())["variants"]["rows"]
+    first = page.locator("#variants li").first
+    assert f"{rows[0]['count']:,}" in first.text_content()
+    page.locator("#variant-search").fill("x-ray")
+    for steps in page.locator("#variants .steps").all_text_contents():
+        assert "X-ray" in steps
+    page.locator("#variant-search").fill("")
+    first.locator("button").click()
+    page.wait_for_selector("#map.chosen")
+    assert page.locator("#map g.node.on").count() == len(set(rows[0]["codes"])) + 2
+
+
+def saved(page: Page, button: str) -> tuple[str, str]:
+    with page.expect_download() as download:
+        page.locator(button).click()
+    return download.value.suggested_filename, Path(download.value.path()).read_text("utf-8")
+
+
+def test_the_map_is_saved_as_a_picture_as_dot_and_as_bpmn(opened: Open) -> None:
+    page = opened("log")
+    data = json.loads(page.locator("#data").text_content())["map"]
+    shown = [data["edges"][i] for i in sorted(ids_of(page, "edge"))]
+
+    name, svg = saved(page, "#save-svg")
+    assert name == "log.svg"
+    drawing = ET.fromstring(svg)
+    texts = re.sub(r"\s+", " ", " ".join(drawing.itertext()))
+    assert "To the <GP>" in texts
+    assert 'Nurse & "others"' in texts
+    assert "var(" not in svg
+
+    name, dot = saved(page, "#save-dot")
+    assert name == "log.dot"
+    assert dot.count(" -> ") == len(shown)
+
+    name, bpmn = saved(page, "#save-bpmn")
+    assert name == "log.bpmn"
+    check_bpmn(bpmn, {(e["source"], e["target"]) for e in shown}, data)
+
+
+def check_bpmn(text: str, pairs: set[tuple[int, int]], data: dict[str, Any]) -> None:
+    """Every reference is to something, everything is drawn, and ways are those of the map."""
+    root = ET.fromstring(text)
+    model = "{http://www.omg.org/spec/BPMN/20100524/MODEL}"
+    drawn = "{http://www.omg.org/spec/BPMN/20100524/DI}"
+    [process] = root.findall(f"{model}process")
+    flows = {
+        f.get("id"): (f.get("sourceRef"), f.get("targetRef"))
+        for f in process.iter(f"{model}sequenceFlow")
+    }
+    nodes = {n.get("id"): n for n in process if n.tag != f"{model}sequenceFlow"}
+    assert {end for flow in flows.values() for end in flow} <= nodes.keys()
+    for key, node in nodes.items():
+        into = {f.text for f in node.findall(f"{model}incoming")}
+        out_of = {f.text for f in node.findall(f"{model}outgoing")}
+        assert into == {f for f, (_, to) in flows.items() if to == key}
+        assert out_of == {f for f, (of, _) in flows.items() if of == key}
+    shapes = {s.get("bpmnElement") for s in root.iter(f"{drawn}BPMNShape")}
+    edges = {e.get("bpmnElement"): len(e) for e in root.iter(f"{drawn}BPMNEdge")}
+    assert shapes == nodes.keys()
+    assert edges.keys() == flows.keys()
+    assert min(edges.values()) >= 2
+    names = {n.get("name") for n in nodes.values() if n.tag == f"{model}task"}
+    inner = {i for pair in pairs for i in pair} - {data["start"], data["end"]}
+    assert names == {data["nodes"][i]["name"] for i in inner}
+    ways = set()
+    for key, node in nodes.items():
+        if "Gateway" in node.tag:
+            continue
+        seen, todo = set(), [to for of, to in flows.values() if of == key]
+        while todo:
+            to = todo.pop()
+            if "Gateway" not in nodes[to].tag:
+                ways.add((int(key[1:]), int(to[1:])))
+            elif to not in seen:
+                seen.add(to)
+                todo += [after for of, after in flows.values() if of == to]
+    assert ways == pairs
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_phone_needs_no_scrolling_sideways(opened: Open, name: str) -> None:
+    page = opened(name, viewport={"width": 375, "height": 740}, is_mobile=True, has_touch=True)
+    width = page.evaluate("document.documentElement.scrollWidth")
+    assert width <= 375
+
+
+@pytest.mark.parametrize(
+    ("name", "scheme"),
+    [
+        ("log", "light"),
+        ("log", "dark"),
+        ("graph", "light"),
+        ("tree", "dark"),
+        ("variants", "light"),
+    ],
+)
+def test_everybody_can_read_it(opened: Open, name: str, scheme: str) -> None:
+    """Catches a contrast too low, a control without a name, a heading out of order."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe")
+    page = opened(name, color_scheme=scheme)
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (ground == "rgb(255, 255, 255)") == (scheme == "light")
+    found = axe.Axe().run(
+        page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "best-practice"]}
+    )
+    assert [(v["id"], v["nodes"][0]["html"][:200]) for v in found.response["violations"]] == []
+
+
+def test_the_button_changes_light_to_dark(opened: Open) -> None:
+    page = opened("tree", color_scheme="light")
+    page.locator("#theme").click()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 24, 31)"
+
+
+def test_it_prints_without_its_controls(opened: Open) -> None:
+    page = opened("log", color_scheme="dark")
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert not page.locator("#paths").is_visible()
+    assert page.locator("#map svg").is_visible()
+    assert page.pdf()[:5] == b"%PDF-"
+
+
+def test_without_scripts_the_numbers_are_there(opened: Open) -> None:
+    page = opened("log", java_script_enabled=False)
+    assert page.locator(".without-script table").is_visible()
+    assert not page.locator("#paths").is_visible()
+    assert "Registration → Triage" in page.locator("ol.variants.without-script").text_content()

@@ -1,0 +1,111 @@
+"""The frame of pages: what they carry is what the packages have, and nothing ends a script."""
+
+import base64
+import hashlib
+import importlib.resources
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from tracecloak.transforms.pages import Page, rendered
+
+VENDOR = importlib.resources.files("tracecloak.transforms.pages").joinpath("vendor")
+LIBRARIES = json.loads(VENDOR.joinpath("libraries.json").read_text())
+NASTY = "</script><script>alert(1)</script><!-- \u2028 & \" '"
+
+
+class _Scripts(HTMLParser):
+    """Collects what the scripts of a page hold, as a browser would find them."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.found: list[tuple[dict[str, str | None], str]] = []
+        self._open = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "script":
+            self.found.append((dict(attrs), ""))
+            self._open = True
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open = self._open and tag != "script"
+
+    def handle_data(self, data: str) -> None:
+        if self._open:
+            attributes, text = self.found[-1]
+            self.found[-1] = attributes, text + data
+
+
+def scripts_of(page: bytes) -> list[tuple[dict[str, str | None], str]]:
+    parser = _Scripts()
+    parser.feed(page.decode())
+    return parser.found
+
+
+def page(**changes: object) -> bytes:
+    given = {"template": "page.html.j2", "title": "A page", "sections": (("a", "A"),)}
+    return rendered(Page(**{**given, "context": {}, **changes}))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library["name"])
+def test_a_library_is_as_its_digest_says(library: dict[str, str]) -> None:
+    """Catches a bundle that was changed, or renewed without its version."""
+    data = VENDOR.joinpath(library["file"]).read_bytes()
+    assert hashlib.sha256(data).hexdigest() == library["sha256"]
+    assert b"</script" not in data.lower()
+    assert library["version"].encode() in data[:400] or library["file"] == "plot.umd.min.js"
+    assert all(library[key] for key in ("name", "licence", "package", "path", "use", "notice"))
+
+
+def test_no_bundle_is_there_that_is_not_listed() -> None:
+    assert {file.name for file in VENDOR.iterdir()} == {
+        *(library["file"] for library in LIBRARIES),
+        "libraries.json",
+    }
+
+
+def test_data_come_back_whatever_is_in_them() -> None:
+    """Catches a name of the data that ends the script element it stands in."""
+    data = {"name": NASTY, "rows": [1, None, 2.5]}
+    found = scripts_of(page(data=data))
+    assert json.loads(found[0][1]) == data
+    assert found[0][0] == {"type": "application/json", "id": "data"}
+    assert len(found) == 2  # and that of every page
+
+
+def test_titles_and_sections_are_escaped() -> None:
+    text = page(title=NASTY, sections=(('"><script>', NASTY),)).decode()
+    assert "<script>alert" not in text
+    assert len(scripts_of(text.encode())) == 2
+
+
+def test_the_policy_allows_the_scripts_of_the_page_and_no_others() -> None:
+    """Catches a script that the browser would refuse, and a policy that allows more than these."""
+    names = tuple(library["name"] for library in LIBRARIES)
+    made = page(scripts=("charts.js",), libraries=names)
+    policy = re.search(rb'Content-Security-Policy" content="([^"]*)"', made)
+    assert policy is not None
+    allowed = set(re.findall(r"sha256-[^&']+", policy[1].decode().replace("&#39;", "'")))
+    run = [text for attributes, text in scripts_of(made) if "type" not in attributes]
+    digests = {
+        "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        for text in run
+    }
+    assert allowed == digests
+    assert len(digests) == len(LIBRARIES) + 2
+    assert b"default-src &#39;none&#39;" in policy[1]
+    assert b"connect-src" not in policy[1]
+
+
+def test_a_page_carries_the_notices_of_its_libraries_alone() -> None:
+    text = page(libraries=("D3",)).decode()
+    assert "Mike Bostock" in text
+    assert "Daines" not in text
+    assert "carries" not in page().decode()
+
+
+def test_numbers_that_json_has_not_are_refused() -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        page(data={"n": float("nan")})

@@ -1,0 +1,172 @@
+"""The page of a release: made for every kind of release, equal to its files, and of no secrets."""
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.golden.releases import data_of
+from tests.support.releasing import csv_log, fix_key, manifest, tracecloak
+from tracecloak.anonymizers.registry import METHODS
+from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.manifest import Operation, OutputFile, ReleaseManifest
+from tracecloak.transforms.publish.report import report_html
+
+ROWS = [
+    (f"case-{case}", name, f"2026-01-{1 + case % 28:02d}T{6 + place:02d}:00:00Z")
+    for case in range(300)
+    for place, name in enumerate(("ABC", "ABBC", "AC")[case % 3])
+]
+ABOUT = {
+    "title": "Orders <of> a shop",
+    "data_subjects": "customers",
+    "data_period": "January 2026",
+    "controller": "A shop",
+    "contact": "privacy@example.org",
+    "purpose": "research & teaching",
+}
+MAX_BYTES = 3_000_000
+
+
+def release(folder: Path, name: str, *flags: object) -> Path:
+    log = csv_log(folder / "log.csv", ROWS)
+    given = [part for key, text in ABOUT.items() for part in (f"--{key}", text)]
+    assert tracecloak(
+        "release", "--input", log, "--output", folder / "out", "--key_store", folder / "keys",
+        "--release_id", name, "--runner", "InMemory", "--parts", 2, *flags, *given,
+    ) == 0  # fmt: skip
+    return folder / "out" / f"run_id={name}"
+
+
+def told(manifest_of_it: ReleaseManifest, n_files: int = 0) -> str:
+    files = [OutputFile(f"file-{i}.json", "0" * 64, 10) for i in range(n_files)]
+    return report_html(manifest_of_it, files, (), None).decode()
+
+
+def made_up(**changes: Any) -> ReleaseManifest:
+    guarantee = Guarantee("rigorous", "case", "add_remove", 1.0, 1e-6, "claimed", "why", ("not",))
+    base = ReleaseManifest(
+        "r", "private-dfg", {}, guarantee, (Operation("addition", "case", "case"),), (), "", "",
+        True, False, None,
+    )  # fmt: skip
+    return dataclasses.replace(base, **changes)
+
+
+# Of each kind of release one; golden/ has the data of the pages of all methods.
+@pytest.mark.parametrize(
+    "name", ["private-log", "private-dfg", "process-tree", "variant-histogram", "tlkc", "sapa"]
+)
+def test_a_release_has_a_small_page_of_its_numbers(tmp_path: Path, name: str) -> None:
+    """Catches a release without a page, a large one, or one of other numbers."""
+    (tmp_path / "names.txt").write_text("A\nB\nC\n")
+    method = METHODS[name]
+    example = dict(method.examples[0])
+    example.pop("attributes", None)
+    known = method.Params.model_fields
+    if "vocabulary" in known:
+        example["vocabulary"] = tmp_path / "names.txt"
+    flags = [part for key, value in example.items() for part in (f"--{key}", flag(value))]
+    folder = release(tmp_path, "r", "--method", name, *flags)
+    page = (folder / "report.html").read_bytes()
+    assert len(page) < MAX_BYTES
+    text = page.decode()
+    for said in ("Orders &lt;of&gt; a shop", "customers", "research &amp; teaching"):
+        assert said in text
+    data = json.loads(data_of(page))
+    graph = next(folder.glob("*dfg*.json"), None)
+    if graph is None:
+        assert data["tree"] or not (folder / "log").exists()
+        return
+    edges = json.loads(graph.read_text())["edges"]
+    if not edges:
+        assert data["map"] is None
+        return
+    names = [node["name"] for node in data["map"]["nodes"]]
+    shown = {(names[e["source"]], names[e["target"]], e["count"]) for e in data["map"]["edges"]}
+    assert shown == {(e["source"], e["target"], e["count"]) for e in edges}
+
+
+def flag(value: Any) -> str:
+    return str(value) if isinstance(value, str | int | float | Path) else json.dumps(value)
+
+
+def test_a_release_is_the_same_page_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fix_key(monkeypatch)
+    pages = []
+    for runner in ("InMemory", "FnApiRunner"):
+        (tmp_path / runner).mkdir()
+        flags = ("--method", "private-log", "--epsilon", 2, "--runner", runner, "--shards", 3)
+        (tmp_path / runner / "names.txt").write_text("A\nB\nC\n")
+        folder = release(
+            tmp_path / runner, "r", *flags, "--vocabulary", tmp_path / runner / "names.txt",
+            "--max_trace_length", 5, "--first_date", "2026-01-01", "--last_date", "2026-02-01",
+        )  # fmt: skip
+        pages.append((folder / "report.html").read_bytes())
+        assert manifest(folder)["released_on"] == "2026-11-23"
+        assert manifest(folder)["about"] == ABOUT
+    assert pages[0] == pages[1]
+
+
+def test_the_page_lists_every_other_file_and_how_to_open_it(tmp_path: Path) -> None:
+    flags = ("--method", "amun", "--guessing_advantage", 0.3)
+    folder = release(tmp_path, "r", *flags)
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    for file in manifest(folder)["outputs"]:
+        if file["path"] != "report.html":
+            assert file["sha256"] in text
+            assert f'href="{file["path"]}"' in text
+    for tool in ("pandas", "polars", "DuckDB", "pm4py", "ProM"):
+        assert f"<h3>{tool}" in text
+
+
+def test_nothing_that_the_files_do_not_have_is_on_the_page(tmp_path: Path) -> None:
+    """Catches a case id, or a number of the input, that only the page would tell."""
+    (tmp_path / "names.txt").write_text("A\nB\nC\n")
+    flags = ("--method", "private-dfg", "--epsilon", 1, "--vocabulary", tmp_path / "names.txt")
+    text = (release(tmp_path, "r", *flags) / "report.html").read_text(encoding="utf-8")
+    assert "case-" not in text
+    assert str(tmp_path) not in text
+    assert "log.csv" not in text
+
+
+def test_guesses_are_those_of_the_promise() -> None:
+    text = told(made_up())
+    rows = re.findall(r'<td class="number">([\d.]+ %)</td><td class="number">([\d.]+ %)</td>', text)
+    # p e / (p e + 1 - p) for e = 2.718…, rounded up
+    assert rows == [("1 %", "2.7 %"), ("10 %", "23.2 %"), ("50 %", "73.2 %"), ("90 %", "96.1 %")]
+    assert "1 in 1,000,000" in text
+    curve = json.loads(data_of(text.encode()))["guess"]
+    assert curve[50] == {"prior": 0.5, "posterior": 0.7311}
+
+
+def test_references_stand_in_order_with_the_release_among_them() -> None:
+    for epsilon in (0.5, 3.0, 40.0):
+        guarantee = Guarantee("rigorous", "case", "add_remove", epsilon, 0.0, "", "")
+        text = told(made_up(guarantee=guarantee))
+        table = text.split("Is an epsilon of")[1].split("</table>")[0]
+        values = [float(v) for v in re.findall(r'<td class="number">([\d.]+)</td>', table)]
+        assert values == sorted(values)
+        assert epsilon in values
+        assert table.count('class="own"') == 1
+
+
+def test_a_release_without_epsilon_shows_no_guesses() -> None:
+    syntactic = Guarantee("syntactic", "case", "add_remove", None, None, "k is 3.", "")
+    published = Guarantee("published", "case", "add_remove", None, None, "epsilon 1.", "No.")
+    for guarantee in (syntactic, published):
+        text = told(made_up(guarantee=guarantee))
+        assert "Is an epsilon" not in text
+        assert "becomes at most" not in text
+        assert json.loads(data_of(text.encode()))["guess"] is None
+        assert "promise weak" in text
+
+
+def test_what_was_declared_is_escaped_and_what_was_not_is_left_out() -> None:
+    text = told(made_up(about={"title": "<b>bold</b>", "purpose": '"><script>'}))
+    assert "&lt;b&gt;bold" in text
+    assert '"><script>' not in text
+    assert "Whose data" not in text
+    assert "declared" not in told(made_up())

@@ -1,0 +1,199 @@
+"""What a page shows of a log: counts that are those of the files, cut where there is too much."""
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.support.logs import trace_batch
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.durations import ReleasedDurations
+from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.schemas.published.tree import ReleasedTree
+from tracecloak.schemas.published.variants import ReleasedVariants
+from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.schemas.statistics.log_times import LogTimes
+from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.transforms.publish import report_data
+from tracecloak.transforms.publish.report_data import (
+    graph_of_log,
+    graph_of_variants,
+    map_data,
+    medians_of,
+    times_data,
+    tree_data,
+    variants_data,
+    variants_of_log,
+)
+
+HOUR, DAY = 3_600_000_000, 86_400_000_000
+
+
+def log(*cases: tuple[str, int]) -> TraceBatch:
+    """Cases of one-letter activities, an hour apart, from a day on."""
+    return trace_batch(
+        [
+            (f"c{i}", name, day * DAY + place * HOUR)
+            for i, (word, day) in enumerate(cases)
+            for place, name in enumerate(word)
+        ]
+    )
+
+
+def graph(*rows: tuple[str, str, int, int, int]) -> ReleasedGraph:
+    keys = ("source", "target", "count", "low", "high")
+    return ReleasedGraph.of_edges([dict(zip(keys, row, strict=True)) for row in rows])
+
+
+def test_the_map_of_a_log_has_its_counts_and_its_medians() -> None:
+    traces = log(("AB", 0), ("AB", 1), ("AAB", 2))
+    times = LogTimes.from_traces(traces)
+    shown = map_data(
+        graph_of_log(DirectlyFollows.from_traces(traces), traces.vocabulary), times.medians_s()
+    )
+    names = [node["name"] for node in shown["nodes"]]
+    assert names[shown["start"]] == "▶"
+    assert names[shown["end"]] == "■"
+    edges = {(names[e["source"]], names[e["target"]]): e for e in shown["edges"]}
+    assert {pair: e["count"] for pair, e in edges.items()} == {
+        ("▶", "A"): 3, ("A", "B"): 3, ("A", "A"): 1, ("B", "■"): 3,
+    }  # fmt: skip
+    assert edges["A", "B"]["median_s"] == pytest.approx(3600, rel=0.05)
+    assert edges["▶", "A"]["median_s"] is None
+    # A log's numbers have no intervals, so nothing of it is doubtful.
+    assert {(e["low"], e["high"], e["doubtful"]) for e in edges.values()} == {(None, None, False)}
+    assert dict(zip(names, (n["count"] for n in shown["nodes"]), strict=True)) == {
+        "▶": 3, "A": 4, "B": 3, "■": 3,
+    }  # fmt: skip
+
+
+def test_a_path_is_doubtful_if_its_interval_reaches_nought() -> None:
+    shown = map_data(graph(("▶", "A", 9, 5, 13), ("A", "■", 3, 0, 7)), {})
+    assert [(e["low"], e["high"], e["doubtful"]) for e in shown["edges"]] == [
+        (5, 13, False),
+        (0, 7, True),
+    ]
+
+
+def test_rare_paths_are_left_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_data, "MAX_PATHS", 2)
+    shown = map_data(
+        graph(("▶", "A", 9, 9, 9), ("A", "B", 1, 1, 1), ("A", "■", 8, 8, 8), ("B", "■", 1, 1, 1)),
+        {},
+    )
+    assert [edge["count"] for edge in shown["edges"]] == [9, 8]
+    assert shown["n_left_out"] == 2
+    assert sorted(node["name"] for node in shown["nodes"]) == sorted("▶A■")
+
+
+def test_names_in_a_page_are_plain() -> None:
+    """Catches a name that turns the direction of the text after it."""
+    shown = map_data(graph(("▶", "A\u202eB\nC", 2, 2, 2), ("A\u202eB\nC", "■", 2, 2, 2)), {})
+    assert {node["name"] for node in shown["nodes"]} == {"▶", "A\ufffdB C", "■"}
+
+
+def test_variants_have_the_codes_of_the_map() -> None:
+    traces = log(("AB", 0), ("AB", 0), ("B", 0))
+    shown = variants_data(
+        variants_of_log(VariantHistogram.from_traces(traces), traces.vocabulary), ["", "B", ""]
+    )
+    assert shown["names"] == ["", "B", "", "A"]
+    assert shown["rows"] == [
+        {"codes": [3, 1], "n_events": 2, "count": 2, "low": None, "high": None},
+        {"codes": [1], "n_events": 1, "count": 1, "low": None, "high": None},
+    ]
+    assert shown["n_cases"] == 3
+
+
+def test_long_and_rare_variants_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_data, "MAX_VARIANTS", 1)
+    monkeypatch.setattr(report_data, "_MAX_EVENTS", 3)
+    traces = log(("ABABAB", 0), ("ABABAB", 0), ("B", 0))
+    variants = variants_of_log(VariantHistogram.from_traces(traces), traces.vocabulary)
+    [row] = variants_data(variants, [])["rows"]
+    assert (row["codes"], row["n_events"], row["count"]) == ([0, 1, 0], 6, 2)
+
+
+def test_the_graph_of_variants_is_that_of_their_cases() -> None:
+    variants = ReleasedVariants(
+        pa.array(["A", "B"]), np.array([0, 2, 3]), np.array([0, 1, 0]), np.array([5, 2]), None, None
+    )
+    made = graph_of_variants(variants)
+    labels = made.labels
+    found = {
+        (labels[a], labels[b]): n
+        for a, b, n in zip(made.sources, made.targets, made.counts, strict=True)
+    }
+    assert found == {("▶", "A"): 7, ("A", "B"): 5, ("A", "■"): 2, ("B", "■"): 5}
+
+
+@pytest.mark.parametrize(
+    ("days", "period", "names"),
+    [
+        ([0, 1, 61], "day", ["1970-01-01", "1970-01-02", "1970-03-03"]),
+        ([0, 4, 5, 100], "week", ["1970-W01", "1970-W02", "1970-W15"]),
+        ([0, 30, 31, 500], "month", ["1970-01", "1970-02", "1971-05"]),
+        ([0, 364, 365, 5000], "year", ["1970", "1971", "1983"]),
+    ],
+)
+def test_beginnings_are_summed_by_a_fitting_period(
+    days: list[int], period: str, names: list[str]
+) -> None:
+    shown = times_data(LogTimes.from_traces(log(*(("A", day) for day in days))))
+    assert shown["period"] == period
+    assert [row["name"] for row in shown["starts"]] == names
+    assert sum(row["count"] for row in shown["starts"]) == len(days)
+    for row in shown["starts"]:
+        held = [day for day in days if row["first_day"] <= day < row["last_day"]]
+        assert len(held) == row["count"]
+
+
+def test_days_beyond_the_calendar_are_shown_as_numbers() -> None:
+    shown = times_data(LogTimes.from_traces(log(("A", 4_000_000), ("A", 0))))
+    assert [row["name"] for row in shown["starts"]] == ["1970", "day 4000000 of 1970"]
+
+
+def test_hours_of_a_log_of_dates_are_not_shown() -> None:
+    assert times_data(LogTimes.from_traces(log(("A", 3), ("A", 9))))["week"] is None
+    week = times_data(LogTimes.from_traces(log(("AB", 4))))["week"]
+    assert week[:3] == [1, 1, 0]
+    assert sum(week) == 2
+
+
+def test_durations_of_cases_are_in_few_bars_that_hold_all() -> None:
+    rng = np.random.default_rng(1)
+    lasted = np.round(np.exp(rng.uniform(-2, 19, 500)) * 1e6).astype(np.int64).tolist()
+    traces = trace_batch([(f"c{i}", "A", t) for i, s in enumerate(lasted) for t in (0, s)])
+    spans = times_data(LogTimes.from_traces(traces))["spans"]
+    assert len(spans) <= report_data._MAX_BARS + 1
+    assert all(a["to_s"] <= b["from_s"] for a, b in itertools.pairwise(spans))
+    for bar in spans:
+        n_in = sum(bar["from_s"] <= s / 1e6 < bar["to_s"] for s in lasted)
+        assert abs(n_in - bar["count"]) <= 1  # a border is shown to six digits
+
+
+def test_medians_of_released_durations_lie_in_their_bin() -> None:
+    durations = ReleasedDurations(
+        pa.array(["A", "B"]),
+        np.array([60, 3600, 86400]) * 1_000_000,
+        np.array([0, 0, 0, 1]),
+        np.array([1, 1, 1, 0]),
+        np.array([0, 1, 2, 3]),
+        np.array([1, 5, 2, 4]),
+        *(np.array([0, 0, 0, 0]), np.array([9, 9, 9, 9])),
+    )
+    found = medians_of(durations)
+    assert 60 <= found[0, 1] < 3600
+    assert found[1, 0] == 86400
+
+
+def test_a_tree_is_shown_by_its_nodes() -> None:
+    tree = ReleasedTree(pa.array(["a", "b"]), "->( 'a', X( 'b', tau ) )", True, None)
+    assert tree_data(tree) == [
+        {"parent": None, "kind": "sequence", "activity": None},
+        {"parent": 0, "kind": "activity", "activity": "a"},
+        {"parent": 0, "kind": "exclusive", "activity": None},
+        {"parent": 2, "kind": "activity", "activity": "b"},
+        {"parent": 2, "kind": "silent", "activity": None},
+    ]

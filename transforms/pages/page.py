@@ -1,0 +1,118 @@
+"""The frame of every page: one file with its style, its scripts, its data and its libraries.
+
+A page asks no server for anything, and its policy lets it ask none: scripts run that have the
+digests in its head, and no others. The libraries are kept as their packages have them
+(`vendor/libraries.json` says which, with version, licence and digest). A page is a pure function of
+what it is given, so equal releases have equal pages.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import importlib.metadata
+import importlib.resources
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jinja2
+
+try:
+    _VERSION = importlib.metadata.version("tracecloak")
+except importlib.metadata.PackageNotFoundError:  # run from a checkout that is not installed
+    _VERSION = "0+checkout"
+
+_HERE = importlib.resources.files("tracecloak.transforms.pages")
+_TEMPLATES = jinja2.Environment(
+    loader=jinja2.PackageLoader("tracecloak.transforms.pages"),
+    undefined=jinja2.StrictUndefined,
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a page is made of.
+
+    Attributes:
+        template: Name of its template, which extends the frame.
+        title: In the bar of the browser.
+        sections: The sections that one can go to: anchors and names.
+        context: What the template prints; texts are escaped.
+        data: What the scripts read, as JSON values.
+        scripts: Names of its own scripts, in their order, after `page.js`.
+        libraries: Names of the libraries that these need.
+    """
+
+    template: str
+    title: str
+    sections: tuple[tuple[str, str], ...]
+    context: Mapping[str, Any]
+    data: Mapping[str, Any] = field(default_factory=dict)
+    scripts: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+
+
+def rendered(page: Page) -> bytes:
+    """Returns the page as UTF-8."""
+    libraries = [library for library in _libraries() if library["name"] in page.libraries]
+    scripts = [_read("vendor", library["file"]) for library in libraries]
+    scripts += [_read("static", name) for name in ("page.js", *page.scripts)]
+    policy = "; ".join(
+        [
+            "default-src 'none'",
+            f"script-src {' '.join(map(_digest, scripts))} 'wasm-unsafe-eval'",
+            "style-src 'unsafe-inline'",  # charts and the map style what they draw
+            "img-src data: blob:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
+    )
+    text = _TEMPLATES.get_template(page.template).render(
+        {
+            **page.context,
+            "title": page.title,
+            "sections": page.sections,
+            "version": _VERSION,
+            "policy": policy,
+            "style": _read("static", "page.css"),
+            "data": _json(page.data),
+            "scripts": scripts,
+            "libraries": [_described(library) for library in libraries],
+        }
+    )
+    return text.encode()
+
+
+def _described(library: Mapping[str, str]) -> dict[str, str]:
+    source = f"the package {library['package']} {library['version']}, file {library['path']}"
+    return {**library, "source": source}
+
+
+@functools.cache
+def _libraries() -> tuple[dict[str, str], ...]:
+    return tuple(json.loads(_read("vendor", "libraries.json")))
+
+
+@functools.cache
+def _read(folder: str, name: str) -> str:
+    return _HERE.joinpath(folder, name).read_text(encoding="utf-8")
+
+
+@functools.cache
+def _digest(script: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    """JSON that ends no script element, whatever texts are in it."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text

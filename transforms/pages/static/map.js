@@ -1,0 +1,282 @@
+// The process map: sliders, frequency or time, search, what a path is, and files to save.
+"use strict";
+
+tracecloak.mapReady = (async () => {
+  const { data, element, number, duration, save } = tracecloak;
+  const map = data.map;
+  const place = document.getElementById("map");
+  if (!map || !place) return null;
+  const viz = await Viz.instance();
+  const byId = (id) => document.getElementById(id);
+  const [activities, paths] = [byId("activities"), byId("paths")];
+  const first = tracecloak.firstPart(map);
+  const nInner = map.nodes.length - 2;
+  const state = { ...first, metric: "count", chosen: null, part: null };
+  const tip = element("div", { class: "tip", hidden: true, role: "status" });
+  const hasTimes = map.edges.some((edge) => edge.median_s !== null);
+
+  const nameOf = (i) => (i === map.start ? "Start" : i === map.end ? "End" : map.nodes[i].name);
+  const interval = (thing) =>
+    thing.low === null ? "" : `, 95 % interval ${number(thing.low)} to ${number(thing.high)}`;
+  const about = {
+    node: (i) => {
+      const node = map.nodes[i];
+      return `${nameOf(i)}\n${number(node.count)} times`;
+    },
+    edge: (i) => {
+      const edge = map.edges[i];
+      const lines = [
+        `${nameOf(edge.source)} → ${nameOf(edge.target)}`,
+        `${number(edge.count)} times${interval(edge)}`,
+      ];
+      if (edge.median_s !== null) lines.push(`median time between them: ${duration(edge.median_s)}`);
+      if (edge.doubtful) lines.push("doubtful: noise alone could have made this path");
+      return lines.join("\n");
+    },
+  };
+  const labelOf = {
+    node: (node) => (state.metric === "count" ? [number(node.count)] : []),
+    edge: (edge) => {
+      if (state.metric === "count") return number(edge.count);
+      return edge.median_s === null ? "" : duration(edge.median_s);
+    },
+  };
+
+  const showTip = (text, event) => {
+    tip.textContent = text;
+    tip.hidden = false;
+    const box = place.getBoundingClientRect();
+    const at = event.clientX
+      ? [event.clientX - box.left + 14, event.clientY - box.top + 14]
+      : [12, 12];
+    tip.style.left = `${Math.max(4, Math.min(at[0], box.width - tip.offsetWidth - 8))}px`;
+    tip.style.top = `${Math.max(4, Math.min(at[1], box.height - tip.offsetHeight - 8))}px`;
+  };
+
+  // What is around an activity or a path, or on the way of a variant, stands out.
+  const choose = (edges, nodes) => {
+    const svg = place.querySelector("svg");
+    place.classList.toggle("chosen", edges !== null);
+    for (const g of svg.querySelectorAll(".node, .edge")) {
+      const [kind, i] = g.id.split("-");
+      g.classList.toggle("on", edges !== null && (kind === "node" ? nodes : edges).has(Number(i)));
+    }
+  };
+  const chooseNode = (i) => {
+    if (state.chosen === i) {
+      state.chosen = null;
+      return choose(null);
+    }
+    state.chosen = i;
+    const edges = state.part.edges.filter((e) => [map.edges[e].source, map.edges[e].target].includes(i));
+    const nodes = new Set([i, ...edges.flatMap((e) => [map.edges[e].source, map.edges[e].target])]);
+    return choose(new Set(edges), nodes);
+  };
+
+  const zoom = d3
+    .zoom()
+    .scaleExtent([0.2, 6])
+    // The wheel scrolls the page, as everywhere; with Ctrl or Cmd it zooms.
+    .filter((event) => (event.type === "wheel" ? event.ctrlKey || event.metaKey : !event.button));
+
+  const LEAST_READABLE = 0.8; // pixels for a point of the drawing
+
+  // The whole map where its words can be read then, else its upper part.
+  const begin = (svg) => {
+    const [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
+    const fitted = Math.min(place.clientWidth / width, place.clientHeight / height);
+    const factor = LEAST_READABLE / fitted;
+    if (factor <= 1) return d3.zoomIdentity;
+    const fits = LEAST_READABLE * height <= place.clientHeight;
+    const down = fits ? (height / 2) * (1 - factor) : (height - place.clientHeight / fitted) / 2;
+    return d3.zoomIdentity.translate((width / 2) * (1 - factor), down).scale(factor);
+  };
+
+  const draw = () => {
+    state.part = tracecloak.part(map, state.nActivities, state.nPaths);
+    const { part } = state;
+    activities.max = nInner;
+    activities.value = Math.min(state.nActivities, nInner);
+    paths.min = part.nNeeded;
+    paths.max = part.nPossible;
+    paths.value = part.edges.length;
+    byId("n-activities").textContent = `${Math.min(state.nActivities, nInner)} of ${nInner}`;
+    byId("n-paths").textContent = `${part.edges.length} of ${part.nPossible}`;
+
+    const svg = viz.renderSVGElement(tracecloak.graphOf(map, part, labelOf));
+    svg.querySelectorAll("title").forEach((title) => title.remove());
+    svg.setAttribute("role", "group");
+    svg.setAttribute("aria-label", "Process map");
+    svg.removeAttribute("width");
+    svg.removeAttribute("height");
+    const busiest = Math.max(...part.nodes.map((i) => map.nodes[i].count), 1);
+    const slowest = part.edges
+      .map((i) => map.edges[i].median_s)
+      .filter((s) => s !== null)
+      .sort((a, b) => b - a)[Math.floor(part.edges.length / 10)];
+    for (const g of svg.querySelectorAll(".node, .edge")) {
+      const [kind, text] = g.id.split("-");
+      const i = Number(text);
+      g.setAttribute("tabindex", "0");
+      g.setAttribute("role", "button");
+      g.setAttribute("aria-label", about[kind](i));
+      if (kind === "node") g.style.setProperty("--share", map.nodes[i].count / busiest);
+      if (kind === "edge" && state.metric === "time" && map.edges[i].median_s >= slowest && slowest > 0)
+        g.classList.add("slow");
+      g.addEventListener("pointerenter", (event) => showTip(about[kind](i), event));
+      g.addEventListener("pointermove", (event) => showTip(about[kind](i), event));
+      g.addEventListener("pointerleave", () => (tip.hidden = true));
+      g.addEventListener("focus", (event) => showTip(about[kind](i), event));
+      g.addEventListener("blur", () => (tip.hidden = true));
+      const act = () =>
+        kind === "node"
+          ? chooseNode(i)
+          : choose(new Set([i]), new Set([map.edges[i].source, map.edges[i].target]));
+      g.addEventListener("click", (event) => {
+        event.stopPropagation();
+        act();
+      });
+      g.addEventListener("keydown", (event) => {
+        if (event.key === "Enter" || event.key === " ") {
+          event.preventDefault();
+          act();
+        } else if (event.key === "Escape") {
+          state.chosen = null;
+          choose(null);
+        }
+      });
+    }
+    place.replaceChildren(svg, tip);
+    state.chosen = null;
+    place.classList.remove("chosen");
+    const drawing = svg.querySelector("g");
+    const inner = document.createElementNS("http://www.w3.org/2000/svg", "g");
+    drawing.parentNode.insertBefore(inner, drawing);
+    inner.append(drawing);
+    zoom.on("zoom", ({ transform }) => inner.setAttribute("transform", transform));
+    d3.select(svg).call(zoom).on("click", () => {
+      state.chosen = null;
+      choose(null);
+    });
+    d3.select(svg).call(zoom.transform, begin(svg));
+    fillTable();
+    const query = byId("search").value;
+    if (query) search(query);
+  };
+
+  const fillTable = () => {
+    const rows = [...state.part.edges].sort((a, b) => map.edges[b].count - map.edges[a].count);
+    byId("map-table").replaceChildren(
+      ...rows.map((i) => {
+        const edge = map.edges[i];
+        return element(
+          "tr",
+          {},
+          element("td", {}, nameOf(edge.source)),
+          element("td", {}, nameOf(edge.target)),
+          element("td", { class: "number" }, number(edge.count)),
+          element("td", {}, edge.low === null ? "" : `${number(edge.low)} to ${number(edge.high)}`),
+          element("td", {}, edge.median_s === null ? "" : duration(edge.median_s)),
+        );
+      }),
+    );
+  };
+
+  const search = (query) => {
+    const wanted = query.trim().toLowerCase();
+    if (!wanted) return choose(null);
+    const nodes = new Set(state.part.nodes.filter((i) => nameOf(i).toLowerCase().includes(wanted)));
+    const edges = new Set(
+      state.part.edges.filter((e) => nodes.has(map.edges[e].source) || nodes.has(map.edges[e].target)),
+    );
+    byId("found").textContent = nodes.size
+      ? `${nodes.size} found`
+      : map.nodes.some((_, i) => nameOf(i).toLowerCase().includes(wanted))
+        ? "hidden: show more activities"
+        : "none found";
+    return choose(edges, nodes);
+  };
+
+  // What the style sheet gives is written into a copy, so that the file needs nothing else.
+  const svgText = () => {
+    const svg = place.querySelector("svg");
+    const copy = svg.cloneNode(true);
+    copy.querySelector("g").removeAttribute("transform");
+    const names = ["fill", "stroke", "stroke-width", "stroke-dasharray", "font-size"];
+    const [from, to] = [svg, copy].map((s) => [...s.querySelectorAll("path, polygon, ellipse, text")]);
+    from.forEach((shape, k) => {
+      const style = getComputedStyle(shape);
+      for (const name of names) to[k].setAttribute(name, style.getPropertyValue(name));
+      if (shape.tagName === "text") to[k].setAttribute("font-family", "Helvetica, Arial, sans-serif");
+    });
+    const [, , width, height] = svg.getAttribute("viewBox").split(" ");
+    copy.setAttribute("width", `${width}pt`);
+    copy.setAttribute("height", `${height}pt`);
+    const ground = getComputedStyle(document.body).backgroundColor;
+    copy.style.background = ground;
+    return `<?xml version="1.0" encoding="UTF-8"?>\n${new XMLSerializer().serializeToString(copy)}\n`;
+  };
+
+  activities.addEventListener("input", () => {
+    state.nActivities = Number(activities.value);
+    // More activities come with paths of their own.
+    const all = tracecloak.part(map, state.nActivities, Infinity);
+    state.nPaths = Math.max(all.nNeeded, Math.min(state.nPaths, all.nPossible));
+    draw();
+  });
+  paths.addEventListener("input", () => {
+    state.nPaths = Number(paths.value);
+    draw();
+  });
+  for (const metric of ["count", "time"]) {
+    const button = byId(`metric-${metric}`);
+    if (metric === "time" && !hasTimes) button.hidden = true;
+    button.addEventListener("click", () => {
+      state.metric = metric;
+      for (const other of ["count", "time"])
+        byId(`metric-${other}`).setAttribute("aria-pressed", String(other === metric));
+      draw();
+    });
+  }
+  byId("search").addEventListener("input", (event) => {
+    byId("found").textContent = "";
+    search(event.target.value);
+  });
+  const scaled = (factor) => d3.select(place.querySelector("svg")).call(zoom.scaleBy, factor);
+  byId("zoom-in").addEventListener("click", () => scaled(1.3));
+  byId("zoom-out").addEventListener("click", () => scaled(1 / 1.3));
+  byId("zoom-fit").addEventListener("click", () =>
+    d3.select(place.querySelector("svg")).call(zoom.transform, d3.zoomIdentity),
+  );
+  const file = data.file_name;
+  byId("save-svg").addEventListener("click", () => save(`${file}.svg`, svgText(), "image/svg+xml"));
+  byId("save-dot").addEventListener("click", () =>
+    save(
+      `${file}.dot`,
+      viz.renderString(tracecloak.graphOf(map, state.part, labelOf), { format: "canon" }),
+      "text/vnd.graphviz",
+    ),
+  );
+  byId("save-bpmn").addEventListener("click", () =>
+    save(`${file}.bpmn`, tracecloak.bpmnOf(map, state.part, viz), "application/xml"),
+  );
+
+  draw();
+  return {
+    viz,
+    // Shows the way of a variant, given as codes, with all its activities and paths.
+    follow: (codes) => {
+      const way = [map.start, ...codes, map.end];
+      const pairs = new Set(way.slice(1).map((code, k) => `${way[k]} ${code}`));
+      const edges = new Set(
+        state.part.edges.filter((e) => pairs.has(`${map.edges[e].source} ${map.edges[e].target}`)),
+      );
+      choose(edges, new Set(way));
+      const nMissing = pairs.size - edges.size;
+      byId("found").textContent = nMissing
+        ? `${nMissing} of its ${pairs.size} paths are hidden: show more paths`
+        : "";
+      place.scrollIntoView({ block: "center" });
+    },
+  };
+})();

@@ -1,0 +1,117 @@
+"""Epsilon and delta in numbers that somebody can judge: what an attacker's guess can rise to.
+
+If two inputs are told apart with epsilon and delta, a release is as informative as one that tells
+the answer with probability delta and else keeps to epsilon (Kairouz, Oh, Viswanath 2015); under
+epsilon alone a guess of probability p rises to at most p e^epsilon / (p e^epsilon + 1 - p). Whoever
+is added or removed with (epsilon, delta) is replaced with (2 epsilon, (1 + e^epsilon) delta)
+(Dwork and Roth 2014). Every bound is rounded up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
+
+from tracecloak.anonymizers.accounting.composition import decimal_text
+from tracecloak.anonymizers.accounting.guessing import guessing_advantage_of
+from tracecloak.anonymizers.accounting.intervals import Interval
+from tracecloak.schemas.published.guarantee import Guarantee
+
+PRIORS = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 2))
+"""Guesses of which pages say to what they can rise."""
+
+_LARGEST_SHOWN_FACTOR = 10**9
+
+
+def exact(value: float) -> Fraction:
+    """The number that a float is the shortest text of."""
+    return Fraction(repr(float(value)))
+
+
+def _ceiling(value: Decimal, n_digits: int) -> str:
+    rounded = Context(prec=n_digits, rounding=ROUND_CEILING).plus(value)
+    # Without the zeros that the precision adds to short numbers.
+    return f"{rounded.normalize():,f}"
+
+
+def _advantage(value: float) -> str:
+    return f"{Decimal(value).quantize(Decimal('0.0001'), rounding=ROUND_CEILING):f}"
+
+
+def posterior(prior: Fraction, epsilon: Fraction) -> str:
+    """Largest probability of a guess after the release, in percent, rounded up to a tenth."""
+    decay = (-Interval.of(epsilon)).exp()
+    bound = Interval.of(1) / (Interval.of((1 - prior) / prior) * decay + 1)
+    percent = (bound.high * 100).quantize(Decimal("0.1"), rounding=ROUND_CEILING)
+    return "100 %" if percent >= 100 else f"{percent:f} %"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """How far a release answers one question of an attacker."""
+
+    epsilon: str
+    delta: str
+    advantage: str
+    posteriors: tuple[str, ...]
+
+    @classmethod
+    def of(cls, epsilon: Fraction, delta: str, advantage: float) -> Bound:
+        """Returns the bound with its guesses."""
+        return cls(
+            decimal_text(epsilon),
+            delta,
+            _advantage(advantage),
+            tuple(posterior(prior, epsilon) for prior in PRIORS),
+        )
+
+
+@dataclass(frozen=True)
+class Promise:
+    """Epsilon and delta in numbers, and what follows for an attacker's two questions.
+
+    Attributes:
+        epsilon: As promised.
+        delta: As promised.
+        odds: n of "at most 1 in n"; empty for delta 0.
+        factor: e^epsilon, rounded up.
+        presence: Whether a unit is in the input at all, or None: no bound follows.
+        content: Which of two a unit is, or None: no bound follows.
+    """
+
+    epsilon: str
+    delta: str
+    odds: str
+    factor: str
+    presence: Bound | None
+    content: Bound | None
+
+    @classmethod
+    def of(cls, guarantee: Guarantee) -> Promise | None:
+        """Returns None where no finite epsilon holds."""
+        if guarantee.epsilon is None or guarantee.kind == "syntactic":
+            return None
+        epsilon, delta = exact(guarantee.epsilon), exact(guarantee.delta or 0.0)
+        gained = guessing_advantage_of(epsilon, delta, guarantee.adjacency)
+        grown = Interval.of(epsilon).exp()
+        presence: Bound | None = None
+        content: Bound | None
+        if guarantee.adjacency == "replace_one":
+            content = Bound.of(epsilon, decimal_text(delta), gained.any_prior)
+        else:
+            presence = Bound.of(epsilon, decimal_text(delta), gained.membership)
+            # Replacing is removing and adding.
+            of_replacing = ((grown + 1) * Interval.of(delta)).high
+            shown = f"at most {_ceiling(of_replacing, 3)}" if delta else "0"
+            is_bounded = of_replacing < 1
+            content = Bound.of(2 * epsilon, shown, gained.any_prior) if is_bounded else None
+        is_shown = grown.high <= _LARGEST_SHOWN_FACTOR
+        return cls(
+            epsilon=decimal_text(epsilon),
+            delta=decimal_text(delta),
+            odds=f"{1 // delta:,}" if delta else "",
+            factor=_ceiling(grown.high, 4) if is_shown else f"e^{decimal_text(epsilon)}",
+            presence=presence,
+            content=content,
+        )

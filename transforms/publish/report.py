@@ -1,0 +1,365 @@
+"""The page of a release, `report.html`: what was released, its pictures, and what it promises.
+
+It is made of the manifest and of what is released beside it, so nothing on it was counted on the
+input. A repetition gives the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from tracecloak.anonymizers.accounting.composition import decimal_text
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.counted import yield_of_log
+from tracecloak.schemas.published.durations import ReleasedDurations
+from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.schemas.published.manifest import MANIFEST_NAME, OutputFile, ReleaseManifest
+from tracecloak.schemas.published.product import ReleasedProduct
+from tracecloak.schemas.published.tree import ReleasedTree
+from tracecloak.schemas.published.variants import ReleasedVariants
+from tracecloak.schemas.published.yields import Yield
+from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.schemas.statistics.log_times import LogTimes
+from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.transforms.pages import Page, rendered
+from tracecloak.transforms.publish.file_words import openings_of, what_is
+from tracecloak.transforms.publish.promise import Bound, Promise, exact, posterior
+from tracecloak.transforms.publish.references import references_beside
+from tracecloak.transforms.publish.report_data import (
+    graph_of_log,
+    graph_of_variants,
+    map_data,
+    medians_of,
+    times_data,
+    tree_data,
+    variants_data,
+    variants_of_log,
+)
+from tracecloak.transforms.publish.wording import (
+    operation_in_words,
+    printable,
+    protected_by,
+    value_in_words,
+)
+
+_PRIORS = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 2), Fraction(9, 10))
+_N_CURVE = 100
+_N_FIRST = 20  # paths and variants of the page without scripts
+
+
+@dataclass(frozen=True)
+class LogCounts:
+    """What is counted on a released log, for its page and its graph.
+
+    Attributes:
+        graph: Its directly-follows counts.
+        variants: Its variants.
+        times: When its cases begin, and how long they and their steps take.
+        names: What the codes mean.
+    """
+
+    graph: DirectlyFollows
+    variants: VariantHistogram
+    times: LogTimes
+    names: ActivityVocabulary
+
+    @property
+    def came_out(self) -> Yield:
+        """What the log holds."""
+        return yield_of_log(self.graph, self.variants.n_variants, self.names)
+
+
+def report_html(
+    manifest: ReleaseManifest,
+    files: Sequence[OutputFile],
+    products: Iterable[ReleasedProduct],
+    log: LogCounts | None,
+) -> bytes:
+    """Returns the page.
+
+    Args:
+        manifest: The release's, with what came out.
+        files: The released files but this one and the manifest.
+        products: What is released beside a log or in place of one.
+        log: What was counted on the released log; None where there is none.
+    """
+    shown = _Shown.of(list(products), log)
+    guarantee = manifest.guarantee
+    about = manifest.about
+    sections = [
+        ("process", "Process", shown.map),
+        ("tree-of-process", "Tree", shown.tree),
+        ("ways", "Variants", shown.variants),
+        ("times", "Times", shown.times),
+        ("promise", "Promise", True),
+        ("making", "How it was made", True),
+        ("files", "Files", True),
+    ]
+    needs_map = shown.map is not None or shown.tree is not None
+    names = [] if shown.map is None else shown.map["nodes"]
+    context = {
+        "release_id": manifest.release_id,
+        "method": manifest.method,
+        "about": {"title": about.get("title", "")},
+        "declared": [(label, about[key]) for key, label in _DECLARED.items() if about.get(key)],
+        "released_on": manifest.released_on,
+        "kind": guarantee.kind,
+        "sentence": guarantee.sentence,
+        "came_out": "" if manifest.came_out is None else manifest.came_out.sentence,
+        "cards": _cards(manifest),
+        "has_map": shown.map is not None,
+        "map_told": shown.map_told,
+        "first_paths": _first_paths(shown.map),
+        "has_tree": shown.tree is not None,
+        "tree_told": shown.tree_told,
+        "tree_text": shown.tree_text,
+        "has_variants": shown.variants is not None,
+        "variants_told": shown.variants_told,
+        "first_variants": _first_variants(shown.variants),
+        "has_times": shown.times is not None,
+        "times_told": shown.times_told,
+        "has_week": shown.times is not None and shown.times["week"] is not None,
+        "claim": _claim(manifest),
+        "reality": guarantee.reality,
+        "unit": guarantee.unit,
+        "question": "is in the input" if guarantee.adjacency == "add_remove" else "is this one",
+        "bound": _bound(manifest),
+        "references": references_beside(manifest),
+        "not_covered": guarantee.not_covered,
+        "made": _made(manifest),
+        "parts": [
+            {
+                "what": part["what"],
+                "epsilon": part["epsilon"],
+                "delta": part["delta"],
+                "by": protected_by(part),
+            }
+            for part in manifest.spends
+        ],
+        "params": [
+            (name, value_in_words(name, value))
+            for name, value in manifest.params.items()
+            if value not in (None, [], {}) and value is not False
+        ],
+        "files": [
+            {
+                "path": file.path,
+                "link": quote(file.path),
+                "what": what_is(file.path),
+                "n_bytes": file.n_bytes,
+                "sha256": file.sha256,
+            }
+            for file in sorted(files, key=lambda file: file.path)
+        ],
+        "openings": openings_of([file.path for file in files]),
+    }
+    data = {
+        "file_name": manifest.release_id,
+        "map": shown.map,
+        "variants": shown.variants,
+        "times": shown.times,
+        "tree": shown.tree,
+        "guess": _curve(manifest),
+    }
+    is_charted = shown.times is not None or data["guess"] is not None
+    scripts = [
+        *(["layout.js"] if needs_map else []),
+        *(["bpmn.js", "map.js"] if names else []),
+        *(["tree.js"] if shown.tree is not None else []),
+        *(["variants.js"] if shown.variants is not None else []),
+        *(["charts.js"] if is_charted else []),
+    ]
+    needs_d3 = is_charted or shown.map is not None or shown.variants is not None
+    return rendered(
+        Page(
+            "release.html.j2",
+            printable(about.get("title") or manifest.release_id),
+            tuple((anchor, name) for anchor, name, there in sections if there),
+            context,
+            data,
+            tuple(scripts),
+            (
+                *(["Viz.js"] if needs_map else []),
+                *(["D3"] if needs_d3 else []),
+                *(["Observable Plot"] if is_charted else []),
+            ),
+        )
+    )
+
+
+_DECLARED = {
+    "data_subjects": "Whose data",
+    "data_period": "Period",
+    "controller": "Responsible",
+    "contact": "Contact",
+    "purpose": "Purpose",
+}
+
+
+@dataclass
+class _Shown:
+    """What a page shows of a release, each with a sentence that says what it is."""
+
+    map: dict[str, Any] | None = None
+    map_told: str = ""
+    variants: dict[str, Any] | None = None
+    variants_told: str = ""
+    times: dict[str, Any] | None = None
+    times_told: str = ""
+    tree: list[dict[str, Any]] | None = None
+    tree_told: str = ""
+    tree_text: str = ""
+
+    @classmethod
+    def of(cls, products: list[ReleasedProduct], log: LogCounts | None) -> _Shown:
+        shown = cls()
+        graph = next((p for p in products if isinstance(p, ReleasedGraph)), None)
+        variants = next((p for p in products if isinstance(p, ReleasedVariants)), None)
+        tree = next((p for p in products if isinstance(p, ReleasedTree)), None)
+        durations = next((p for p in products if isinstance(p, ReleasedDurations)), None)
+        medians = {} if durations is None else medians_of(durations)
+        if graph is not None:
+            shown.map_told = (
+                "The numbers carry noise. A dashed path is doubtful: noise alone could have made "
+                "it."
+            )
+        elif log is not None:
+            graph = graph_of_log(log.graph, log.names)
+            medians = log.times.medians_s()
+            shown.map_told = "The numbers are those of the released log."
+        elif variants is not None:
+            graph = graph_of_variants(variants)
+            shown.map_told = "The numbers are summed up from the released variants."
+        if graph is not None and len(graph.counts):
+            shown.map = map_data(graph, medians)
+            if shown.map["n_left_out"]:
+                shown.map_told += (
+                    f" {shown.map['n_left_out']:,} rarer paths are in the files and not on this "
+                    "page."
+                )
+        if variants is None and log is not None:
+            variants = variants_of_log(log.variants, log.names)
+        if variants is not None and variants.n_variants:
+            shown._show_variants(variants)
+        if log is not None and len(log.times.spans):
+            shown.times = times_data(log.times)
+            shown.times_told = "All of these are numbers of the released log; its times are in UTC."
+        if tree is not None:
+            shown.tree = tree_data(tree)
+            shown.tree_text = tree.text
+            shown.tree_told = "" if tree.is_found else _NOT_FOUND
+        return shown
+
+    def _show_variants(self, variants: ReleasedVariants) -> None:
+        names = []
+        if self.map is not None:
+            ends = (self.map["start"], self.map["end"])
+            nodes = self.map["nodes"]
+            names = ["" if i in ends else node["name"] for i, node in enumerate(nodes)]
+        self.variants = variants_data(variants, names)
+        told = f"The release has {variants.n_variants:,} of them, the most frequent first."
+        n_shown = len(self.variants["rows"])
+        if n_shown < variants.n_variants:
+            told += f" This page has the first {n_shown}."
+        if variants.lows is not None:
+            told += (
+                " The number that the original has lies in the interval with a probability of 95 %."
+            )
+        self.variants_told = told
+
+
+_NOT_FOUND = (
+    "No tree was found that is good enough, so this one follows from the names of the activities "
+    "alone."
+)
+
+
+def _claim(manifest: ReleaseManifest) -> str:
+    guarantee = manifest.guarantee
+    if guarantee.kind == "published":
+        return f"What was published about this method: {guarantee.claim} What really holds:"
+    return guarantee.claim or guarantee.sentence
+
+
+def _asked(manifest: ReleaseManifest) -> Bound | None:
+    """The bound on the question that the promise answers."""
+    promise = Promise.of(manifest.guarantee)
+    if promise is None:
+        return None
+    is_presence = manifest.guarantee.adjacency == "add_remove"
+    return promise.presence if is_presence else promise.content
+
+
+def _bound(manifest: ReleaseManifest) -> dict[str, Any] | None:
+    asked, promise = _asked(manifest), Promise.of(manifest.guarantee)
+    if asked is None or promise is None or manifest.guarantee.epsilon is None:
+        return None
+    epsilon = exact(manifest.guarantee.epsilon)
+    rows = [(f"{decimal_text(prior * 100)} %", posterior(prior, epsilon)) for prior in _PRIORS]
+    return {"rows": rows, "odds": promise.odds, "epsilon": promise.epsilon}
+
+
+def _curve(manifest: ReleaseManifest) -> list[dict[str, float]] | None:
+    """The guesses before and after, for a picture: not rounded up as the table's are."""
+    if _asked(manifest) is None:
+        return None
+    epsilon = manifest.guarantee.epsilon or 0.0
+    priors = np.arange(_N_CURVE + 1) / _N_CURVE
+    decay = float(np.exp(-epsilon))
+    after = np.divide(priors, priors + (1 - priors) * decay)
+    return [
+        {"prior": round(float(before), 4), "posterior": round(float(to), 4)}
+        for before, to in zip(priors, after, strict=True)
+    ]
+
+
+def _cards(manifest: ReleaseManifest) -> list[tuple[str, str]]:
+    guarantee, came_out = manifest.guarantee, manifest.came_out
+    cards = []
+    if guarantee.kind != "syntactic":
+        epsilon = "none holds" if guarantee.epsilon is None else f"{guarantee.epsilon:g}"
+        cards.append((f"epsilon for each {guarantee.unit}", epsilon))
+    if came_out is not None:
+        counted = {
+            "cases": came_out.n_cases,
+            "activities": came_out.n_activities,
+            "variants": came_out.n_variants,
+            "paths": came_out.n_edges,
+        }
+        cards += [(name, f"{n:,}") for name, n in counted.items() if n is not None]
+    return cards
+
+
+def _first_paths(shown: dict[str, Any] | None) -> list[tuple[str, str, int]]:
+    if shown is None:
+        return []
+    names = [node["name"] for node in shown["nodes"]]
+    edges = sorted(shown["edges"], key=lambda edge: -edge["count"])[:_N_FIRST]
+    return [(names[edge["source"]], names[edge["target"]], edge["count"]) for edge in edges]
+
+
+def _first_variants(shown: dict[str, Any] | None) -> list[tuple[int, list[str]]]:
+    if shown is None:
+        return []
+    names = shown["names"]
+    return [
+        (row["count"], [names[code] for code in row["codes"]]) for row in shown["rows"][:_N_FIRST]
+    ]
+
+
+def _made(manifest: ReleaseManifest) -> list[tuple[str, str]]:
+    facts = [("Method", manifest.method)]
+    if manifest.operations:
+        facts.append(("Done to the log", "; ".join(map(operation_in_words, manifest.operations))))
+    if manifest.released_on:
+        facts.append(("Paid for on", manifest.released_on))
+    noise = "exact samplers" if manifest.exact_noise else "floating-point numbers"
+    if manifest.guarantee.kind != "syntactic":
+        facts.append(("Noise", f"from {noise}, keyed: a repetition gives the same bytes"))
+    return [*facts, ("Described in", MANIFEST_NAME)]

@@ -1,0 +1,84 @@
+"""What a method does and is given, in words of a line: for statements and pages."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from tracecloak.anonymizers.accounting.composition import decimal_text, joint_sentence
+from tracecloak.schemas.published.manifest import Operation
+from tracecloak.transforms.publish.promise import exact
+
+_LONGEST_VALUE = 60
+
+STEERING = ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp")
+"""Categories of characters that steer instead of being seen, such as overrides of direction."""
+
+
+def printable(text: str) -> str:
+    """One line; characters that steer become U+FFFD."""
+    line = " ".join(text.split())
+    return "".join("\ufffd" if unicodedata.category(c) in STEERING else c for c in line)
+
+
+_DONE = {
+    "suppression": "left out",
+    "addition": "added",
+    "substitution": "replaced",
+    "condensation": "summed up",
+    "swapping": "swapped",
+    "generalization": "made coarser",
+    "cryptography": "encrypted",
+}
+_MECHANISMS = {
+    "discrete_laplace": "discrete Laplace noise",
+    "discrete_gaussian": "discrete Gaussian noise",
+    "joint": "one Gaussian mechanism, with choices",
+    "pure": "noise or a choice with this epsilon",
+    "approximate": "noise or a choice with these",
+}
+_TARGETS = {"concept:name": "activities", "time:timestamp": "times", "org:resource": "resources"}
+
+
+def operation_in_words(operation: Operation) -> str:
+    """What is done to a log, such as `times of events made coarser`."""
+    done = _DONE.get(operation.type, operation.type)
+    if operation.target == operation.level:
+        return f"whole {operation.level}s {done}"
+    return f"{_TARGETS.get(operation.target, operation.target)} of {operation.level}s {done}"
+
+
+def shortened(text: str, limit: int) -> str:
+    """The text, or its beginning and its length."""
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text):,} characters)"
+
+
+def value_in_words(name: str, value: Any) -> str:
+    """A parameter's value in a few words; long lists by their length."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float) and Decimal(str(value)).is_finite():
+        return decimal_text(exact(value))
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        if name == "vocabulary":
+            return f"{len(value):,} public activity name{'s' if len(value) != 1 else ''}"
+        listed = ", ".join(value_in_words("", item) for item in value)
+        return listed if 0 < len(listed) <= _LONGEST_VALUE else f"a list of {len(value):,}"
+    if isinstance(value, Mapping):
+        listed = ", ".join(f"{key}: {value_in_words('', item)}" for key, item in value.items())
+        return listed if 0 < len(listed) <= _LONGEST_VALUE else f"{len(value):,} entries"
+    return shortened(printable(str(value)), _LONGEST_VALUE)
+
+
+def protected_by(part: Mapping[str, Any]) -> str:
+    """What protects a part of the budget: its mechanism, and what a joint one has counted."""
+    kind = _MECHANISMS.get(part["mechanism"], part["mechanism"])
+    return f"{kind}. {joint_sentence(part)}" if "blocks" in part else kind
+
+
+def sum_of(spends: Sequence[Mapping[str, Any]], name: str) -> str:
+    """The sum of `epsilon` or `delta` of all parts."""
+    return decimal_text(sum((Fraction(part[name]) for part in spends), Fraction(0)))
