@@ -257,7 +257,8 @@ def commit(
         _LOG.info("verified the log as written")
     if not keeps_parts:
         folder.remove([part.path for part in parts])
-    outputs = [*(parts if keeps_parts else []), *others, write_statement(folder, manifest)]
+    statement = write_statement(folder, manifest, method.has_error_bars)
+    outputs = [*(parts if keeps_parts else []), *others, statement]
     if run.check_open is not None:
         run.check_open()
     folder.commit(manifest.to_json(outputs, method.verifies))

@@ -77,7 +77,11 @@ class _Markdown(str):
     __slots__ = ()
 
 
-_ACTIVE = re.compile(r"[\\`*_\[\]<>|~&$#@{}]|:(?=//)|(?<=\bwww)\.", re.IGNORECASE)
+# An underscore within a word is no markup (CommonMark 0.31, rules 2 and 6 of emphasis), and whoever
+# reads the plain file would see the backslashes of every parameter's name.
+_ACTIVE = re.compile(
+    r"[\\`*\[\]<>|~&$#@{}]|(?<![^\W_])_|_(?![^\W_])|:(?=//)|(?<=\bwww)\.", re.IGNORECASE
+)
 _LIST_NUMBER = re.compile(r"^(\d+)([.)])(?=\s|$)")
 _BLOCK_MARK = re.compile(r"^[-+=:]")
 
@@ -213,30 +217,39 @@ class _Promise:
 
 # --- what was done --------------------------------------------------------------------------------
 
-_DONE = {
-    "suppression": "left out",
-    "addition": "added",
-    "substitution": "replaced",
-    "condensation": "summed up",
-    "swapping": "swapped",
-    "generalization": "made coarser",
-    "cryptography": "encrypted",
+_DOES = {
+    "suppression": "leaves out",
+    "addition": "adds",
+    "substitution": "replaces",
+    "condensation": "sums up",
+    "swapping": "swaps",
+    "generalization": "makes coarser",
+    "cryptography": "encrypts",
 }
 _MECHANISMS = {
     "discrete_laplace": "discrete Laplace noise",
     "discrete_gaussian": "discrete Gaussian noise",
     "joint": "one Gaussian mechanism, with choices",
     "pure": "noise or a choice with this epsilon",
-    "approximate": "noise or a choice with these",
+    "approximate": "noise or a choice with this epsilon and delta",
 }
 _TARGETS = {"concept:name": "activities", "time:timestamp": "times", "org:resource": "resources"}
 
 
-def _operation(operation: Operation) -> str:
-    done = _DONE.get(operation.type, operation.type)
-    if operation.target == operation.level:
-        return f"whole {operation.level}s {done}"
-    return f"{_TARGETS.get(operation.target, operation.target)} of {operation.level}s {done}"
+def _operations(operations: Sequence[Operation]) -> str:
+    """What was done to the log in a sentence, or nothing."""
+    done: dict[str, list[str]] = {}
+    for operation in operations:
+        what = f"{_TARGETS.get(operation.target, operation.target)} of {operation.level}s"
+        if operation.target == operation.level:
+            what = f"whole {operation.level}s"
+        done.setdefault(_DOES.get(operation.type, operation.type), []).append(what)
+    told = [f"it {does} {_together(whats)}" for does, whats in done.items()]
+    return f"Of the log, {'; '.join(told)}." if told else ""
+
+
+def _together(parts: Sequence[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def _shortened(text: str, limit: int) -> str:
@@ -269,7 +282,7 @@ def _sum_of(spends: Sequence[Mapping[str, Any]], name: str) -> str:
     return decimal_text(sum((Fraction(part[name]) for part in spends), Fraction(0)))
 
 
-def publishable_statement(manifest: ReleaseManifest) -> str:
+def publishable_statement(manifest: ReleaseManifest, has_error_bars: bool) -> str:
     """Returns the statement that may lie beside the release, as Markdown.
 
     It depends on the manifest alone, what came out included, and shows neither its digests nor its
@@ -278,6 +291,8 @@ def publishable_statement(manifest: ReleaseManifest) -> str:
 
     Args:
         manifest: The release's; nothing in it was counted on the input.
+        has_error_bars: Whether numbers of the release stand with `low` and `high`, as its method,
+            which the manifest names, says of itself.
 
     Raises:
         UsageError: Epsilon is finite, but not in (0, 10^6].
@@ -294,7 +309,7 @@ def publishable_statement(manifest: ReleaseManifest) -> str:
             "release_id": manifest.release_id,
             "method": manifest.method,
             "came_out": "" if manifest.came_out is None else manifest.came_out.sentence,
-            "operations": "; ".join(_operation(operation) for operation in manifest.operations),
+            "operations": _operations(manifest.operations),
             "given": "; ".join(f"{name} = {_value(name, value)}" for name, value in given.items()),
             "kind": guarantee.kind,
             "unit": guarantee.unit,
@@ -307,6 +322,7 @@ def publishable_statement(manifest: ReleaseManifest) -> str:
             "parts": [{**part, "mechanism": _protected_by(part)} for part in manifest.spends],
             "parts_sum": {name: _sum_of(manifest.spends, name) for name in ("epsilon", "delta")},
             "exact_noise": manifest.exact_noise,
+            "has_error_bars": has_error_bars,
             "has_clipped_sums": any(
                 block["what"].endswith(" beyond")
                 for part in manifest.spends
