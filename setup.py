@@ -105,6 +105,7 @@ setup(
         "pydantic>=2.7,<3",
         "PyYAML>=6",
         "rapidfuzz>=3.9",
+        "rich>=13.7,<16",
         "scipy>=1.12",
         "SQLAlchemy>=2.0,<3",
         "tqdm>=4.66",

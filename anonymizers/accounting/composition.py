@@ -212,17 +212,19 @@ def joint_sentence(part: Mapping[str, Any]) -> str:
         + (" times the clip" if block["is_per_clip"] else "")
         for block in part["blocks"]
     ]
-    sentence = f"Standard deviations of the noise: {', '.join(blocks)}."
+    sentence = f"The noise has these standard deviations: {', '.join(blocks)}."
     if part["choices"]:
         chosen = [f"{choice['what']} {choice['epsilon']}" for choice in part["choices"]]
-        sentence += f" Chosen, or private by itself, with epsilon: {', '.join(chosen)}."
+        sentence += f" This was chosen, or is private by itself, with epsilon: {', '.join(chosen)}."
     if part["instead"]:
         ways = []
         for way in part["instead"]:
             epsilon = sum((Fraction(own["epsilon"]) for own in way["parts"]), Fraction(0))
             passing = f" and delta {way['delta']}" * (way["delta"] != "0")
             ways.append(f"{way['what']}, with epsilon {decimal_text(epsilon)}{passing}")
-        sentence += f" Or in place of all these, if that was chosen: {'; '.join(ways)}."
+        sentence += (
+            f" If one of these was chosen, it stands in place of the others: {'; '.join(ways)}."
+        )
     return sentence
 
 

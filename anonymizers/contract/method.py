@@ -110,6 +110,8 @@ class Anonymizer(Protocol):
         exact_noise: Whether all noise comes from exact samplers.
         verifies: Whether the promise is one of the released log, which `verify` checks on the files
             before they are committed.
+        has_error_bars: Whether the numbers of its products stand with `low` and `high`, between
+            which the log's lie with probability about 95 %.
         sums: What all that is released follows from: sums of directly-follows `pairs` or of `cells`
             of histograms, of which the `Noise` is told, so that audits look at them before anything
             is made of them; sums that are `released` as they are; or `none`.
@@ -124,6 +126,7 @@ class Anonymizer(Protocol):
     operations: ClassVar[tuple[Operation, ...]]
     exact_noise: ClassVar[bool]
     verifies: ClassVar[bool] = False
+    has_error_bars: ClassVar[bool] = False
     sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "none"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
 

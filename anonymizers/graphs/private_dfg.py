@@ -345,6 +345,7 @@ class PrivateDfg(contract.Anonymizer):
         Operation("condensation", "event", "concept:name"),
     )
     exact_noise: ClassVar[bool] = True
+    has_error_bars: ClassVar[bool] = True
     sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "pairs"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"epsilon": "1", "vocabulary": ("A", "B", "C"), "l2_clip": "4"},

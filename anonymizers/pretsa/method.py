@@ -153,12 +153,12 @@ class _Sanitised(contract.Anonymizer):
                 "depends on every case."
             ),
             not_covered=(
-                "An attacker who knows other parts of a case than its beginning, such as its times "
+                "An attacker may know other parts of a case than its beginning, such as its times "
                 "or activities out of order.",
-                "Several releases of the same log, or of logs that share cases.",
-                "Several cases of one individual, which can make up all k cases of a variant.",
-                "What the method itself tells: an attacker who knows it and most of the log can "
-                "work out more than from the release alone.",
+                "Several releases of the same log, or of logs that share cases, add up.",
+                "All k cases of a variant can be those of one individual.",
+                "The method itself tells something: an attacker who knows it and most of the log "
+                "can work out more than from the release alone.",
                 "The activity names are the input's own.",
                 *open_ends,
                 *starts,

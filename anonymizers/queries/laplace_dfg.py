@@ -48,6 +48,7 @@ class LaplaceDfg(contract.Anonymizer):
         Operation("condensation", "event", "concept:name"),
     )
     exact_noise: ClassVar[bool] = True
+    has_error_bars: ClassVar[bool] = True
     sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "pairs"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"epsilon": "1"},

@@ -42,6 +42,7 @@ class LaplaceLevels:
     name: ClassVar[str] = "laplace-levels"
     summary: ClassVar[str] = "the Laplace trace-variant query, epsilon divided among its levels"
     is_pure: ClassVar[bool] = True
+    has_error_bars: ClassVar[bool] = True
     most_names: ClassVar[int | None] = None
     reality: ClassVar[str] = (
         "A case is in one candidate of each level, up to the length at which cases are cut; exact "

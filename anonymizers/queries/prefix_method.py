@@ -130,6 +130,7 @@ class LevelMethod(contract.Anonymizer):
         Operation("suppression", "event", "time:timestamp"),
     )
     exact_noise: ClassVar[bool] = True
+    has_error_bars: ClassVar[bool] = True
 
     def bounds(self, params: LevelParams) -> ContributionBounds:
         """Returns the public caps; cases may have any length."""

@@ -93,7 +93,7 @@ class KAnonymous(contract.Anonymizer):
         )
         return syntactic(
             f"Every released case has its sequence of {what}{times} in common with at least "
-            f"{params.k - 1} others.",
+            f"{params.k - 1} other{'s' if params.k > 2 else ''}.",
             ("Cases that are alike may share a secret, which is then known of each of them.",),
             params,
             params.knowledge_kind,

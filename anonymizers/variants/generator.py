@@ -45,6 +45,8 @@ class Domain:
 class VariantGenerator(Protocol):
     """One way from exact counts of variants to published ones.
 
+    One whose counts have `lows` and `highs` says so by `has_error_bars = True`.
+
     Attributes:
         name: As in the configuration.
         summary: What it does, in a line.

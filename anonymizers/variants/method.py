@@ -130,6 +130,7 @@ class VariantLog(contract.Anonymizer):
         self._generator = generator
         self.name = generator.name
         self.summary = generator.summary
+        self.has_error_bars = getattr(generator, "has_error_bars", False)  # type: ignore[misc]
         pure: dict[str, Any] = {
             "epsilon": "1",
             "delta": "0" if generator.is_pure else "1e-6",

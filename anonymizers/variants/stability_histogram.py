@@ -89,6 +89,7 @@ class VariantHistogramMethod(contract.Anonymizer):
         Operation("suppression", "event", "time:timestamp"),
     )
     exact_noise: ClassVar[bool] = True
+    has_error_bars: ClassVar[bool] = True
     sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "released"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"epsilon": "1"},

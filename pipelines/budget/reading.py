@@ -40,36 +40,48 @@ class Verification:
     is_sound: bool
 
 
-def show(ledger: Ledger, account: str | None = None, as_json: bool = False) -> str:
+def show_json(ledger: Ledger, account: str | None = None) -> dict[str, Any]:
+    """Returns what `show` does as JSON values, in which numbers are exact decimals as text."""
+    entries, names, shown = _asked_for(ledger, account)
+    balances = [ledger.balance_in(entries, name) for name in names]
+    datasets = [
+        {"dataset": name, "account": owner, "also_paid_by": _others(entries, name, owner)}
+        for name, owner in bound_datasets(entries).items()
+        if account in (None, owner)
+    ]
+    return {
+        "accounts": [_as_json(ledger, entries, balance) for balance in balances],
+        "datasets": datasets,
+        "entries": [asdict(entry) for entry in shown],
+        "forgotten": ledger.complaints(),
+    }
+
+
+def _asked_for(
+    ledger: Ledger, account: str | None
+) -> tuple[Sequence[Entry], list[str], list[Entry]]:
+    """(all entries, the accounts to show, their entries)."""
+    entries = ledger.entries()
+    names = [account] if account is not None else list(dict.fromkeys([
+        *ledger.accounts, *(entry.account for entry in entries if entry.account),
+    ]))  # fmt: skip
+    return entries, names, [e for e in entries if account is None or e.account == account]
+
+
+def show(ledger: Ledger, account: str | None = None) -> str:
     """Returns what the accounts may spend, what they spent, and on what.
 
     Args:
         ledger: The ledger, with the accounts whose caps are compared.
         account: The one account to show; None: all of the accounts file and of the ledger.
-        as_json: Whether to return one JSON object, in which numbers are exact decimals as text.
 
     Raises:
         UsageError: The account is not known.
         LedgerError: The ledger cannot be read, or holds what no ledger writes.
     """
     forgotten = ledger.complaints()
-    entries = ledger.entries()
-    names = [account] if account is not None else list(dict.fromkeys([
-        *ledger.accounts, *(entry.account for entry in entries if entry.account),
-    ]))  # fmt: skip
+    entries, names, shown = _asked_for(ledger, account)
     balances = [ledger.balance_in(entries, name) for name in names]
-    shown = [entry for entry in entries if account is None or entry.account == account]
-    if as_json:
-        accounts = [_as_json(ledger, entries, balance) for balance in balances]
-        rows = [asdict(entry) for entry in shown]
-        bound = bound_datasets(entries)
-        datasets = [
-            {"dataset": name, "account": owner, "also_paid_by": _others(entries, name, owner)}
-            for name, owner in bound.items()
-            if account in (None, owner)
-        ]
-        said = {"accounts": accounts, "datasets": datasets, "entries": rows}
-        return json.dumps({**said, "forgotten": forgotten}, indent=2)
     if not names and not shown and not forgotten:
         return "The ledger is empty, and no account is declared.\n"
     parts = [f"{_upper(complaint)}.\n" for complaint in forgotten]

@@ -7,7 +7,8 @@ look at none.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from tracecloak.pipelines.commands.flags import (
@@ -16,7 +17,8 @@ from tracecloak.pipelines.commands.flags import (
     file_to_write,
     listed,
 )
-from tracecloak.pipelines.commands.table import Given
+from tracecloak.pipelines.commands.screen import Result, show
+from tracecloak.pipelines.commands.table import Form, Given
 from tracecloak.schemas.errors import GuaranteeError, UsageError
 
 
@@ -140,15 +142,15 @@ def run(given: Given) -> int:
     """
     flags = dict(given.flags)
     if flags.pop("checks", False):
-        return _check(given.config, flags)
+        return _check(given.config, flags, given.form)
     if not flags.pop("linkage", False):
-        return _audit(given.config, flags)
+        return _audit(given.config, flags, given.form)
     if given.config is not None:
         raise UsageError(f"unknown argument {given.config!r}; attack --linkage has only flags")
-    return _link(flags)
+    return _link(flags, given.form)
 
 
-def _audit(config_path: str | None, flags: dict[str, Any]) -> int:
+def _audit(config_path: str | None, flags: dict[str, Any], form: Form) -> int:
     """Audits a release's configuration; raises GuaranteeError where its claim is refuted."""
     from tracecloak.pipelines.attack.report import summary_lines, write_report
     from tracecloak.pipelines.attack.run import DEFAULT_RELEASES, attack_configuration
@@ -159,17 +161,16 @@ def _audit(config_path: str | None, flags: dict[str, Any]) -> int:
     n_releases = flags.pop("releases", DEFAULT_RELEASES)
     # Nothing is released, so it does not matter where to.
     config = load(config_path, {**flags, "output": "nowhere"})
-    with showing_progress(with_runner=False):
+    with showing_progress(form):
         report = attack_configuration(config, n_releases)
     written = write_report(report, path)
-    print("\n".join(summary_lines(report)))
-    print(f"report     {' and '.join(map(str, written))}")
+    _show(summary_lines(report), written, form, report.verdict)
     if report.is_refuted:
         raise GuaranteeError(report.verdict)
     return 0
 
 
-def _check(config_path: str | None, flags: dict[str, Any]) -> int:
+def _check(config_path: str | None, flags: dict[str, Any], form: Form) -> int:
     """Tries ways round the budget; raises GuaranteeError where one is open."""
     from tracecloak.pipelines.checks.report import summary_lines, write_report
     from tracecloak.pipelines.checks.run import check_configuration
@@ -181,17 +182,16 @@ def _check(config_path: str | None, flags: dict[str, Any]) -> int:
     with_declared = flags.pop("declared", False)
     runner = flags.pop("runner", IN_MEMORY)
     config = load(config_path, {**flags, "output": "nowhere"})
-    with showing_progress(with_runner=False):
+    with showing_progress(form):
         report = check_configuration(config, runner, with_declared)
     written = write_report(report, path)
-    print("\n".join(summary_lines(report)))
-    print(f"report     {' and '.join(map(str, written))}")
+    _show(summary_lines(report), written, form, report.verdict)
     if report.is_refuted:
         raise GuaranteeError(report.verdict)
     return 0
 
 
-def _link(flags: dict[str, Any]) -> int:
+def _link(flags: dict[str, Any], form: Form) -> int:
     """Attacks finished releases by what somebody may know of a case."""
     from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
     from tracecloak.pipelines.commands.progress import showing_progress
@@ -215,7 +215,7 @@ def _link(flags: dict[str, Any]) -> int:
     sensitive = linkage_logs.sensitive_columns(flags.pop("sensitive", ""))
     paths = flags.pop("released")
     source = source_of(load_source({"input": flags.pop("original"), **flags}))
-    with showing_progress(with_runner=False):
+    with showing_progress(form):
         names = [RESOURCE, *sensitive]
         releases = [linkage_logs.read_released(released, names) for released in paths]
         original = linkage_logs.read_original(source, sensitive)
@@ -224,9 +224,18 @@ def _link(flags: dict[str, Any]) -> int:
         found = tuple(linkage.link(*logs, randomness, settings))
     report = linkage_report.LinkageReport(*logs, tuple(sensitive), settings, found)
     written = linkage_report.write_report(report, path)
-    print("\n".join(linkage_report.summary_lines(report)))
-    print(f"report     {' and '.join(map(str, written))}")
+    _show(linkage_report.summary_lines(report), written, form)
     return 0
+
+
+def _show(
+    lines: Iterable[str], written: Iterable[Path], form: Form, verdict: str | None = None
+) -> None:
+    """Shows what a report says in short, and where it is; what failed is told by the exit code."""
+    paths = list(map(str, written))
+    said = {} if verdict is None else {"verdict": verdict}
+    below = [f"report     {' and '.join(paths)}"]
+    show(Result((), {**said, "report": paths}, above=list(lines), below=below), form)
 
 
 def _whole_number(text: str) -> int:

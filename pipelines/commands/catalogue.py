@@ -23,11 +23,10 @@ _KINDS = {
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
-    """Adds the method and the form."""
+    """Adds the method."""
     parser.add_argument(
         "method", metavar="METHOD", nargs="?", help="show this one in full; by default list all"
     )
-    parser.add_argument("--json", action="store_true", default=None, help="as JSON")
 
 
 def run(given: Given) -> int:
@@ -41,14 +40,12 @@ def run(given: Given) -> int:
     with without_collections():
         asked = given.flags.get("method")
         names = _names() if asked is None else [_known(asked)]
-        if given.flags.get("json"):
+        if given.form == "json":
             entries = list(map(_entry, names))
-            lines = [json.dumps(entries if asked is None else entries[0], indent=2)]
-        elif asked is None:
-            lines = list(_list(names))
-        else:
-            lines = list(_in_full(names[0]))
-    print("\n".join(lines))
+            print(json.dumps(entries if asked is None else entries[0], indent=2))
+        elif given.form == "table":
+            lines = _list(names) if asked is None else _in_full(names[0])
+            print("\n".join(lines))
     return 0
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tracecloak.pipelines.commands.flags import add_reading_flags, file_to_write, listed
+from tracecloak.pipelines.commands.screen import Result, show
 from tracecloak.pipelines.commands.table import Given
 
 
@@ -81,10 +82,13 @@ def run(given: Given) -> int:
         for path in inputs
     )
     comparison = compare.Comparison(originals, chosen, **settings)
-    with showing_progress(with_runner=False):
+    with showing_progress(given.form):
         made = compare.run(comparison, rows)
         lines = compare_report.markdown_lines(comparison, made, command)
         page.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    print(f"page  {page} (not private: for the operator only)")
-    print(f"rows  {rows}")
+    shown = [
+        ("page", f"{page} (not private: for the operator only)"),
+        ("rows", f"{rows}, one a release and measure"),
+    ]
+    show(Result(shown, {"page": str(page), "rows": str(rows)}), given.form)
     return 0

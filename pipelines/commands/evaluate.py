@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from tracecloak.pipelines.commands.flags import add_reading_flags, file_to_write
+from tracecloak.pipelines.commands.screen import Result, show
 from tracecloak.pipelines.commands.table import Given
 
 
@@ -41,8 +42,11 @@ def run(given: Given) -> int:
     noted = share_noted_in(store_at(flags.pop("key_store", None)), flags.pop("ledger", None))
     original = load_source({"input": flags.pop("original"), **flags})
     report = evaluate(source_of(original), released, noted)
-    for line in summary_lines(report):
-        print(line)
-    for path in write_both(output, report, markdown_lines(report)):
-        print(f"evaluation  {path} (not private: for the operator only)")
+    numbers, page = write_both(output, report, markdown_lines(report))
+    rows = [
+        ("report", f"{page}, to read; {numbers} has all numbers"),
+        ("not private", "both were computed on the original log: for the operator only"),
+    ]
+    data = {"report": str(page), "numbers": str(numbers)}
+    show(Result(rows, data, above=[*summary_lines(report), ""]), given.form)
     return 0

@@ -12,6 +12,7 @@ from tracecloak.pipelines.commands.flags import (
     help_text,
     listed,
 )
+from tracecloak.pipelines.commands.screen import Result, show
 from tracecloak.pipelines.commands.table import Given
 
 
@@ -88,12 +89,22 @@ def run(given: Given) -> int:
     )
     wanted = experiment.Experiment(grid, logs, **settings)
     file_to_write("output", str(folder / experiment.ROWS))
-    with showing_progress(with_runner=False):
+    with showing_progress(given.form):
         rows = experiment.run(wanted, folder / experiment.ROWS)
         experiment.write_parquet(rows, folder / experiment.TABLE)
         page, *images = experiment_report.write_report(wanted, rows, command, folder)
+    shown = [
+        ("page", f"{page}, with {len(images)} charts (not private: for the operator only)"),
+        ("rows", f"{folder / experiment.TABLE}, {folder / experiment.ROWS}"),
+    ]
     if wanted.left_out:
-        print(f"left out  {', '.join(wanted.left_out)} (not in this installation)")
-    print(f"page  {page}, with {len(images)} charts (not private: for the operator only)")
-    print(f"rows  {folder / experiment.TABLE}, {folder / experiment.ROWS}")
+        shown.insert(0, ("left out", f"{', '.join(wanted.left_out)} (not in this installation)"))
+    data = {
+        "page": str(page),
+        "charts": list(map(str, images)),
+        "rows": str(folder / experiment.ROWS),
+        "table": str(folder / experiment.TABLE),
+        "left_out": list(wanted.left_out),
+    }
+    show(Result(shown, data), given.form)
     return 0

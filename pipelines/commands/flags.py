@@ -6,7 +6,9 @@ import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
+from tracecloak.pipelines.commands.table import Form
 from tracecloak.schemas.errors import UsageError
 
 _READING = ("input_format", "delimiter", "encoding", "header")
@@ -106,6 +108,34 @@ def add_reading_flags(parser: argparse.ArgumentParser) -> None:
         help="row filter 'column = value' or 'column ^= prefix'; may be repeated, by default all "
         "records are read",
     )
+
+
+def add_form_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags that say how a result is shown."""
+    parser.add_argument(
+        "--quiet",
+        action="store_true",
+        default=None,
+        help="show nothing but errors; the exit code says how it ended",
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        default=None,
+        help="print the result as JSON; everything else goes to standard error",
+    )
+
+
+def form_of(flags: dict[str, Any]) -> Form:
+    """Takes these flags out of others and returns the form that they ask for.
+
+    Raises:
+        UsageError: Both were given.
+    """
+    quiet, as_json = flags.pop("quiet", None), flags.pop("json", None)
+    if quiet and as_json:
+        raise UsageError("--quiet and --json exclude each other; give one of them")
+    return "quiet" if quiet else "json" if as_json else "table"
 
 
 def help_text(text: str | None) -> str:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tracecloak.pipelines.commands.flags import add_form_flags
+from tracecloak.pipelines.commands.screen import Result, show
 from tracecloak.pipelines.commands.table import Given
 
 Flags = Mapping[str, Any]
@@ -23,12 +25,12 @@ class Action:
     Attributes:
         help: What it does, in a line.
         flags: Its flags, with what argparse is told of each.
-        run: Does it, and prints what came of it.
+        run: Does it, and returns what came of it.
     """
 
     help: str
     flags: Mapping[str, Mapping[str, Any]]
-    run: Callable[[Flags], None]
+    run: Callable[[Flags], Result]
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
@@ -44,32 +46,35 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         )
         for flag, told in action.flags.items():
             own.add_argument(flag, **told)
+        add_form_flags(own)
 
 
 def run(given: Given) -> int:
     """Does what is asked for."""
-    ACTIONS[given.flags["action"]].run(given.flags)
+    show(ACTIONS[given.flags["action"]].run(given.flags), given.form)
     return 0
 
 
-def _new(flags: Flags) -> None:
+def _new(flags: Flags) -> Result:
     from tracecloak.pipelines.budget.key_store import new_key_file
 
     path = Path(flags["output"])
     new_key_file(path)
-    print(f"key  {path} (whoever has it can subtract the noise of its release)")
+    row = ("key", f"{path} (whoever has it can subtract the noise of its release)")
+    return Result([row], {"key": str(path)})
 
 
-def _rewrap(flags: Flags) -> None:
+def _rewrap(flags: Flags) -> Result:
     from tracecloak.pipelines.budget.opening import store_at
 
     n_wrapped = store_at(flags.get("key_store")).rewrap(flags["from"], flags["to"])
-    print(
+    told = (
         f"{n_wrapped} encrypted anew; every key of this key store is under the key of --to now, "
         "which commands find by key_encryption_key or TRACECLOAK_KEY_ENCRYPTION_KEY. Keep the old "
         "key until jobs that run elsewhere have ended; copies of the folder that were made before "
         "stay under it"
     )
+    return Result((), {"encrypted_anew": n_wrapped}, [told])
 
 
 ACTIONS: Mapping[str, Action] = {

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from tracecloak.pipelines.commands.flags import add_form_flags
+from tracecloak.pipelines.commands.screen import Result, show
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.schemas.errors import TracecloakError, UsageError
 
@@ -37,7 +39,6 @@ _FLAGS: Mapping[str, Mapping[str, Any]] = {
         "help": "YAML file with caps that hold beside those of the ledger; by default only those do"
     },
     "--account": {"help": "this account only; by default all"},
-    "--json": {"action": "store_true", "default": None, "help": "show as JSON"},
     "--epsilon": {"required": True, "help": "cap on the sum of epsilons, a decimal, or none"},
     "--delta": {"required": True, "help": "cap on the sum of deltas, a decimal, or none"},
     "--unit": {
@@ -67,13 +68,13 @@ class Action:
     Attributes:
         help: What it does, in a line.
         flags: Its arguments beside those of the place; names without dashes are flags.
-        run: Does it, prints what came of it, and returns the exit code.
+        run: Does it, and returns what came of it.
         told: What is other about its flags than `_FLAGS` says, by name.
     """
 
     help: str
     flags: Sequence[str]
-    run: Callable[[Flags], int]
+    run: Callable[[Flags], Result]
     told: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
@@ -91,11 +92,18 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         for flag in (*action.flags, *_PLACES):
             known = f"--{flag}" if f"--{flag}" in _FLAGS else flag
             own.add_argument(known, **{**_FLAGS[known], **action.told.get(flag, {})})
+        add_form_flags(own)
 
 
 def run(given: Given) -> int:
-    """Does what is asked for."""
-    return ACTIONS[given.flags["action"]].run(given.flags)
+    """Does what is asked for; a ledger that is not sound ends with an exit code."""
+    action = given.flags["action"]
+    result = ACTIONS[action].run(given.flags)
+    if action == "export" and given.form == "json":  # its lines are JSON already
+        show(result, "table")
+    else:
+        show(result, given.form)
+    return 0 if result.data.get("is_sound", True) else TracecloakError.exit_code
 
 
 def _store(flags: Flags) -> KeyStore:
@@ -119,38 +127,44 @@ def _opened(flags: Flags, new: bool = False, after_loss: bool = False) -> Ledger
     )
 
 
-def _show(flags: Flags) -> int:
-    from tracecloak.pipelines.budget.reading import show
-
-    print(show(_opened(flags), flags.get("account"), bool(flags.get("json"))), end="")
-    return 0
+def _show(flags: Flags) -> Result:
+    ledger, account = _opened(flags), flags.get("account")
+    return _shown(ledger, account)
 
 
-def _verify(flags: Flags) -> int:
+def _shown(ledger: Ledger, account: str | None) -> Result:
+    from tracecloak.pipelines.budget.reading import show, show_json
+
+    return Result((), show_json(ledger, account), _lines(show(ledger, account)))
+
+
+def _lines(text: str) -> list[str]:
+    return text.rstrip("\n").split("\n")
+
+
+def _verify(flags: Flags) -> Result:
     from tracecloak.pipelines.budget.reading import verify
 
     found = verify(_opened(flags))
-    print(found.text, end="")
-    return 0 if found.is_sound else TracecloakError.exit_code
+    return Result((), {"is_sound": found.is_sound, "said": found.text}, _lines(found.text))
 
 
-def _export(flags: Flags) -> int:
+def _export(flags: Flags) -> Result:
     from tracecloak.pipelines.budget.reading import export
 
-    print(export(_opened(flags)), end="")
-    return 0
+    text = export(_opened(flags))
+    return Result((), {}, _lines(text) if text else [])
 
 
-def _new(flags: Flags) -> int:
+def _new(flags: Flags) -> Result:
     ledger = _opened(flags, new=True)
     n = len(ledger.entries())
-    print(f"{ledger.place} has {n} entries" if n else f"{ledger.place}: nothing is spent in it")
-    return 0
+    told = f"{ledger.place} has {n} entries" if n else f"{ledger.place}: nothing is spent in it"
+    return Result((), {"ledger": ledger.place, "entries": n}, [told])
 
 
-def _account(flags: Flags) -> int:
+def _account(flags: Flags) -> Result:
     from tracecloak.pipelines.budget.accounts import Account
-    from tracecloak.pipelines.budget.reading import show
 
     ledger = _opened(flags)
     account = Account(
@@ -162,8 +176,7 @@ def _account(flags: Flags) -> int:
         flags.get("note", ""),
     )
     ledger.declare_account(account, flags["by"], flags["reason"])
-    print(show(ledger, account.name), end="")
-    return 0
+    return _shown(ledger, account.name)
 
 
 def _cap(flags: Flags, name: str) -> Fraction | None:
@@ -177,36 +190,39 @@ def _cap(flags: Flags, name: str) -> Fraction | None:
         raise UsageError(f"{name}: {error}, or none for no cap") from None
 
 
-def _dataset(flags: Flags) -> int:
+def _dataset(flags: Flags) -> Result:
     from tracecloak.pipelines.budget.reading import dataset_text
 
     ledger = _opened(flags)
     ledger.bind_dataset(flags["name"], flags["account"], flags["by"], flags["reason"])
-    print(dataset_text(ledger.entries(), flags["name"]), end="")
-    return 0
+    said = dataset_text(ledger.entries(), flags["name"])
+    return Result((), {"dataset": flags["name"], "account": flags["account"]}, _lines(said))
 
 
-def _accept(flags: Flags) -> int:
+def _accept(flags: Flags) -> Result:
     from tracecloak.pipelines.budget.reading import accepted_text
 
     ledger = _opened(flags, after_loss=True)
-    print(accepted_text(ledger.accept(flags["by"], flags["reason"])), end="")
-    return 0
+    accepted = ledger.accept(flags["by"], flags["reason"])
+    data = {"complaints": list(accepted.complaints), "entries_again": len(accepted.again)}
+    return Result((), data, _lines(accepted_text(accepted)))
 
 
-def _migrate(flags: Flags) -> int:
+def _migrate(flags: Flags) -> Result:
     from tracecloak.pipelines.budget.table import migrate
 
     is_changed = migrate(flags.get("ledger") or _store(flags).ledger_url)
-    print("migrated from version 0.1" if is_changed else "nothing to migrate")
-    return _verify(flags)
+    told = "migrated from version 0.1" if is_changed else "nothing to migrate"
+    verified = _verify(flags)
+    data = {"is_migrated": is_changed, **verified.data}
+    return Result((), data, [told, *verified.above])
 
 
-def _resume(flags: Flags) -> int:
+def _resume(flags: Flags) -> Result:
     from tracecloak.pipelines.budget.unfinished import resume_text
 
-    print(resume_text(_store(flags), _opened(flags)), end="")
-    return 0
+    said = resume_text(_store(flags), _opened(flags))
+    return Result((), {"said": said}, _lines(said))
 
 
 def _ended(flags: Flags, end: Callable[..., Any]) -> str:
@@ -215,45 +231,42 @@ def _ended(flags: Flags, end: Callable[..., Any]) -> str:
     return str(end(_store(flags), _opened(flags), *named))
 
 
-def _forfeit(flags: Flags) -> int:
+def _forfeit(flags: Flags) -> Result:
     from tracecloak.pipelines.budget.unfinished import forfeit
 
     place = _ended(flags, forfeit)
-    print(f"given up  {place}")
-    print("What it reserved stays spent, and its key is destroyed.")
-    return 0
+    told = "What it reserved stays spent, and its key is destroyed."
+    return Result([("given up", place)], {"folder": place}, below=[told])
 
 
-def _withdraw(flags: Flags) -> int:
+def _withdraw(flags: Flags) -> Result:
     from tracecloak.pipelines.budget.withdrawing import withdraw
 
     place = _ended(flags, withdraw)
-    print(f"withdrawn  {place}")
-    print("What it spent stays spent, and whoever has a copy of it has it still.")
-    return 0
+    told = "What it spent stays spent, and whoever has a copy of it has it still."
+    return Result([("withdrawn", place)], {"folder": place}, below=[told])
 
 
-def _cases(flags: Flags) -> int:
+def _cases(flags: Flags) -> Result:
     from tracecloak.pipelines.budget.noted_cases import NotedCases, cases_text
 
     ledger = _opened(flags)
-    print(cases_text(ledger.entries(), NotedCases(ledger.url).all()), end="")
-    return 0
+    said = cases_text(ledger.entries(), NotedCases(ledger.url).all())
+    return Result((), {"said": said}, _lines(said))
 
 
-def _erase(flags: Flags) -> int:
+def _erase(flags: Flags) -> Result:
     from tracecloak.pipelines.budget.noted_cases import erase
 
     which = flags.get("output"), flags.get("release_id"), flags.get("before")
     n = erase(_opened(flags), *which, flags["by"], flags["reason"])
-    print(f"erased what was noted of the cases of {n} releases")
-    return 0
+    return Result((), {"releases": n}, [f"erased what was noted of the cases of {n} releases"])
 
 
 ACTIONS: Mapping[str, Action] = {
     "show": Action(
         "show what the accounts may spend and spent, on what, and how many more releases fit",
-        ("accounts", "account", "json"),
+        ("accounts", "account"),
         _show,
     ),
     "verify": Action("check the chain of entries, and that nothing was forgotten", (), _verify),

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
+from tracecloak.pipelines.commands.flags import add_form_flags, form_of
 from tracecloak.pipelines.commands.table import COMMANDS, Given, command_named
 from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.pipelines.runners.memory import without_collections
@@ -66,6 +67,8 @@ def _run(argv: list[str], wants_traceback: bool) -> int:
     with without_collections():
         command = command_named(asked)
         command.add_flags(parsers[asked], argv[1:], config)
+        if not line.has_actions:
+            add_form_flags(parsers[asked])
     known, rest = parser.parse_known_args(argv)
     values = {name: value for name, value in vars(known).items() if name != "command"}
     hint = ""
@@ -82,7 +85,8 @@ def _run(argv: list[str], wants_traceback: bool) -> int:
 
         refuse_unknown(rest, [f"--{name}" for name in values], hint)
     flags = {name: value for name, value in values.items() if value is not None}
-    return command.run(Given(config, flags, rest, wants_traceback))
+    form = form_of(flags)
+    return command.run(Given(config, flags, rest, wants_traceback, form))
 
 
 def _quiet_beam_import() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tracecloak.pipelines.commands.flags import file_to_write
+from tracecloak.pipelines.commands.screen import Result, show
 from tracecloak.pipelines.commands.table import Given
 
 
@@ -30,7 +31,12 @@ def run(given: Given) -> int:
     file_to_write("output", str(folder / "tree.json"))
     mined = mine(flags.pop("released"), **flags)
     mined.write(folder)
-    print(f"tree      {mined.tree.text}")
-    print(f"promise   {mined.guarantee}")
-    print(f"files     {folder}/tree.json, .tree, .ptml, .pnml, .bpmn, .svg")
+    rows = [
+        ("tree", mined.tree.text),
+        ("promise", mined.guarantee),
+        ("files", f"{folder}/tree.json, .tree, .ptml, .pnml, .bpmn, .svg"),
+        ("open first", f"{folder}/tree.svg, a picture of the tree"),
+    ]
+    data = {"tree": mined.tree.text, "promise": mined.guarantee, "folder": str(folder)}
+    show(Result(rows, data), given.form)
     return 0

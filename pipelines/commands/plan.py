@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from tracecloak.pipelines.commands.flags import add_release_flags, listed
+from tracecloak.pipelines.commands.screen import Result, show
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.schemas.errors import UsageError
 
@@ -30,7 +31,8 @@ def run(given: Given) -> int:
 
     flags = dict(given.flags)
     sizes = _sizes(flags.pop("cases", ""))
-    print("\n".join(plan_lines(load(given.config, flags), sizes)))
+    lines = list(plan_lines(load(given.config, flags), sizes))
+    show(Result((), {"plan": lines}, lines), given.form)
     return 0
 
 

@@ -12,6 +12,8 @@ from typing import TextIO
 
 from tqdm import tqdm
 
+from tracecloak.pipelines.commands.table import Form
+
 _FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 
@@ -59,18 +61,21 @@ def _ours_alone() -> Iterator[TextIO]:
 
 
 @contextlib.contextmanager
-def showing_progress(with_runner: bool) -> Iterator[None]:
+def showing_progress(form: Form = "table", with_runner: bool = False) -> Iterator[None]:
     """Shows our own log while the block runs.
 
     Args:
+        form: How the result is shown; `quiet` shows no progress and no warning, either.
         with_runner: Show the runner's log too. It quotes the errors of stages with their tracebacks
             and thereby, perhaps, data.
     """
-    watched = sys.stderr.isatty()
+    watched = sys.stderr.isatty() and form != "quiet"
     with contextlib.ExitStack() as stack:
         stream = sys.stderr if with_runner else stack.enter_context(_ours_alone())
         handler = _BarHandler(stream) if watched else logging.StreamHandler(stream)
         stack.callback(handler.close)
+        if form == "quiet":
+            handler.setLevel(logging.ERROR)
         yield from _showing(handler, watched, with_runner)
 
 

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
 from tracecloak.pipelines.commands.flags import add_release_flags
+from tracecloak.pipelines.commands.screen import Result, duration, quantity, show
 from tracecloak.pipelines.commands.table import Given
 
+if TYPE_CHECKING:
+    from tracecloak.pipelines.budget.balance import Balance
+    from tracecloak.pipelines.release.config import ReleaseConfig
+    from tracecloak.pipelines.release.run import Outcome
+
 _WORTH_LITTLE = (
-    "advice    `tracecloak plan` with the same flags says beforehand what a release will be worth; "
+    "`tracecloak plan` with the same flags says beforehand what a release will be worth; "
     "more epsilon, fewer parts, a shorter vocabulary or another method may be worth more"
 )
 
@@ -24,6 +33,7 @@ def run(given: Given) -> int:
     """Makes the release, unless it is there already."""
     from tracecloak.pipelines.release.config import load
 
+    began = time.monotonic()
     config = load(given.config, given.flags)
     # With all of Beam, which a wrong configuration should not wait for.
     from tracecloak.pipelines.commands.progress import showing_progress
@@ -31,14 +41,122 @@ def run(given: Given) -> int:
     from tracecloak.pipelines.runners.memory import keep_freed_memory
 
     keep_freed_memory()
-    with showing_progress(with_runner=given.wants_traceback):
+    with showing_progress(given.form, with_runner=given.wants_traceback):
         outcome = run_release(config, given.of_beam)
-    done = "already released" if outcome.was_released_before else "released"
-    print(f"{done}  {outcome.folder.final}")
-    print(f"manifest  {outcome.folder.final}/manifest.json")
-    held = outcome.came_out
-    if held.sentence:
-        print(f"holds     {held.sentence}")
-    if not outcome.was_released_before and (held.is_empty or held.is_poor):
-        print(_WORTH_LITTLE)
+    elapsed_s = time.monotonic() - began
+    data = _data(config, outcome, elapsed_s)
+    show(Result(list(_rows(config, outcome, elapsed_s)), data), given.form)
     return 0
+
+
+def _rows(config: ReleaseConfig, outcome: Outcome, elapsed_s: float) -> Iterator[tuple[str, str]]:
+    """What the operator is told, who alone reads the screen."""
+    is_new, held = not outcome.was_released_before, outcome.came_out
+    folder = outcome.folder.final
+    yield "released" if is_new else "already released", folder
+    yield "method", config.method
+    if held.sentence:
+        yield "holds", held.sentence
+    if is_new and (held.is_empty or held.is_poor):
+        yield "advice", _WORTH_LITTLE
+    yield "promise", config.guarantee.short
+    epsilon, delta = _spent(config)
+    if not is_new:
+        yield "cost", "nothing, as it was released before"
+    elif epsilon is None:
+        yield "cost", f"no finite epsilon, which account {config.account} bears"
+    else:
+        yield "cost", f"epsilon {epsilon} and delta {delta} of account {config.account}"
+    if outcome.balance is not None:
+        yield "remains", _remains(outcome.balance)
+    if is_new and outcome.malformed is not None:
+        n_malformed, n_records = outcome.malformed
+        yield (
+            "left out",
+            f"{n_malformed:,} of {quantity(n_records, 'record')}, as they are malformed; "
+            f"{outcome.dead_letter} says where each one is",
+        )
+    yield "open first", f"{folder}/{open_first(outcome.outputs)}"
+    yield "took", duration(elapsed_s)
+
+
+def _spent(config: ReleaseConfig) -> tuple[str | None, str | None]:
+    """Epsilon and delta of a release as exact decimals, or None: none is finite."""
+    from tracecloak.anonymizers.accounting.composition import decimal_text, total
+    from tracecloak.anonymizers.registry import method_named
+
+    spends = method_named(config.method).spends(config.method_params)
+    if not spends:
+        return None, None
+    epsilon, delta = total(spends)
+    return decimal_text(epsilon), decimal_text(delta)
+
+
+def _remains(balance: Balance) -> str:
+    from tracecloak.anonymizers.accounting.composition import decimal_text
+
+    left = [
+        f"{name} {decimal_text(value)}"
+        for name, value in (
+            ("epsilon", balance.remaining_epsilon), ("delta", balance.remaining_delta),
+        )
+        if value is not None
+    ]  # fmt: skip
+    if not left:
+        return (
+            f"as much as you like: no cap is declared for account {balance.account}; `tracecloak "
+            "ledger account` declares one"
+        )
+    return f"{' and '.join(left)} in account {balance.account}"
+
+
+# What a newcomer looks at, the best first: the whole report, a picture, a log, or the promise.
+_FIRST = ("report.html", ".svg", ".xes.gz", ".csv.gz", "statement.md")
+
+
+def open_first(outputs: Sequence[str]) -> str:
+    """Returns which file of a release to look at first."""
+    for ending in _FIRST:
+        for path in sorted(outputs):
+            if path.endswith(ending):
+                return path
+    return "manifest.json"
+
+
+def _data(config: ReleaseConfig, outcome: Outcome, elapsed_s: float) -> dict[str, Any]:
+    """What programs are told: nothing that was counted on the input.
+
+    A scheduler may keep it where others read, so how many records were left out is not in it.
+    """
+    from tracecloak.anonymizers.accounting.composition import decimal_text
+
+    guarantee, balance = config.guarantee, outcome.balance
+    epsilon, delta = _spent(config)
+    folder = outcome.folder.final
+
+    def text(value: Fraction | None) -> str | None:
+        return None if value is None else decimal_text(value)
+
+    return {
+        "status": "already_released" if outcome.was_released_before else "released",
+        "release_id": outcome.folder.release_id,
+        "folder": folder,
+        "manifest": f"{folder}/manifest.json",
+        "open_first": f"{folder}/{open_first(outcome.outputs)}",
+        "method": config.method,
+        "guarantee": {
+            "kind": guarantee.kind,
+            "unit": guarantee.unit,
+            "adjacency": guarantee.adjacency,
+            "epsilon": guarantee.epsilon,
+            "delta": guarantee.delta,
+            "sentence": guarantee.sentence,
+        },
+        "came_out": outcome.came_out.to_json(),
+        "account": config.account,
+        "charged": {"epsilon": epsilon, "delta": delta},
+        "remaining": None
+        if balance is None
+        else {"epsilon": text(balance.remaining_epsilon), "delta": text(balance.remaining_delta)},
+        "elapsed_s": round(elapsed_s, 3),
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from tracecloak.pipelines.commands.screen import Result, quantity, show
 from tracecloak.pipelines.commands.table import Given
 
 
@@ -34,8 +35,10 @@ def run(given: Given) -> int:
 
     path, vocabulary = given.flags["output"], given.flags.get("vocabulary")
     write_sample(given.flags["cases"], path)
-    print(f"sample  {path}")
+    rows = [("sample", f"{path} ({quantity(given.flags['cases'], 'made-up case')})")]
     if vocabulary is not None:
         write_vocabulary(vocabulary)
-        print(f"vocabulary  {vocabulary}")
+        rows.append(("vocabulary", f"{vocabulary} (its activities, which are public)"))
+    data = {"sample": path, "cases": given.flags["cases"], "vocabulary": vocabulary}
+    show(Result(rows, data), given.form)
     return 0

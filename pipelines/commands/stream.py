@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracecloak.pipelines.commands.flags import help_text
+from tracecloak.pipelines.commands.screen import Result, show
 from tracecloak.pipelines.commands.table import Given
 
 
@@ -44,7 +45,10 @@ def run(given: Given) -> int:
     from tracecloak.pipelines.commands.progress import showing_progress
     from tracecloak.pipelines.stream.run import run_stream
 
-    with showing_progress(with_runner=given.wants_traceback):
+    with showing_progress(given.form, with_runner=given.wants_traceback):
         outcome = run_stream(config, given.of_beam)
-    print(f"{'spent' if outcome.is_spent else 'stopped'}  {outcome.folder}")
+    status = "spent" if outcome.is_spent else "stopped"
+    show(
+        Result([(status, outcome.folder)], {"status": status, "folder": outcome.folder}), given.form
+    )
     return 0

@@ -10,7 +10,10 @@ import argparse
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Literal, Protocol, cast
+
+Form = Literal["table", "json", "quiet"]
+"""How a result is shown: for people, for programs, or not at all."""
 
 
 @dataclass(frozen=True)
@@ -21,11 +24,13 @@ class Line:
         help: What it does, in a line.
         takes_config: Whether a configuration file may come first.
         takes_beam_flags: Whether what it does not know is Beam's.
+        has_actions: Whether a word after its name says what it does, with flags of its own.
     """
 
     help: str
     takes_config: bool = False
     takes_beam_flags: bool = False
+    has_actions: bool = False
 
 
 COMMANDS: dict[str, Line] = {
@@ -39,8 +44,12 @@ COMMANDS: dict[str, Line] = {
     "compare": Line("compare methods at the same true epsilon on logs (for the operator only)"),
     "experiment": Line("run a paper's evaluation on logs (for the operator only)"),
     "sample": Line("write a synthetic hospital log of any size"),
-    "key": Line("make a release key for pipelines of your own, or encrypt kept keys anew"),
-    "ledger": Line("read the ledger of privacy budgets, declare caps, withdraw releases"),
+    "key": Line(
+        "make a release key for pipelines of your own, or encrypt kept keys anew", has_actions=True
+    ),
+    "ledger": Line(
+        "read the ledger of privacy budgets, declare caps, withdraw releases", has_actions=True
+    ),
     "catalogue": Line("list the methods and what they promise, or show one in full"),
 }
 
@@ -54,12 +63,14 @@ class Given:
         flags: The command's own flags that were given, by name.
         of_beam: Flags of Beam, as typed.
         wants_traceback: Whether errors of the runner may be shown, which can hold data.
+        form: How to show what came of it.
     """
 
     config: str | None
     flags: dict[str, Any]
     of_beam: Sequence[str]
     wants_traceback: bool
+    form: Form = "table"
 
 
 class Command(Protocol):

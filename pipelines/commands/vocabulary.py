@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from tracecloak.pipelines.commands.flags import add_reading_flags, file_to_write
+from tracecloak.pipelines.commands.screen import Result, quantity, show
 from tracecloak.pipelines.commands.table import Given
 
 
@@ -35,12 +36,19 @@ def run(given: Given) -> int:
             f"{found.n_broken} names of activities hold a line break and cannot be in a list of "
             "one name a line; they are left out\n"
         )
+    names = list(found.names)
     if path is None:
-        sys.stdout.write(text)
+        data = {"names": names, "names_left_out": found.n_broken}
+        show(Result((), data, text.splitlines()), given.form)
         return 0
     path.touch(mode=0o600)
     path.chmod(0o600)  # one that was there may have been open to others
     path.write_text(text, encoding="utf-8")
-    print(f"names     {path}  ({len(found.names)}, private until you have read them)")
-    print("next      strike out what is not public, then: --vocabulary", path)
+    rows = [
+        ("names", f"{path} ({quantity(len(names), 'activity', 'activities')} of the log)"),
+        ("private", "until you have read them: a name can tell of a person"),
+        ("next", f"strike out what is not public, then release with --vocabulary {path}"),
+    ]
+    data = {"names": names, "names_left_out": found.n_broken, "file": str(path)}
+    show(Result(rows, data), given.form)
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import logging
 import os
@@ -14,6 +15,7 @@ from apache_beam.io.filesystems import FileSystems
 from tracecloak.anonymizers.contract import in_memory
 from tracecloak.anonymizers.contract.case_sketch import CaseSketch
 from tracecloak.anonymizers.registry import method_named
+from tracecloak.pipelines.budget.balance import Balance
 from tracecloak.pipelines.budget.books import (
     Books,
     after_release,
@@ -84,12 +86,19 @@ class Outcome:
         was_released_before: Whether this run found the release there and did nothing.
         dead_letter: Where malformed records are listed, if there were any.
         came_out: What the release holds, by its own numbers.
+        outputs: Paths of its files in the folder, without the manifest.
+        malformed: For the operator: records that were left out as malformed, and all that were
+            read; None: there is none, or nobody can tell.
+        balance: What its account has spent with it and has left; None: nobody can tell now.
     """
 
     folder: ReleaseFolder
     was_released_before: bool
     dead_letter: str
     came_out: Yield
+    outputs: tuple[str, ...]
+    malformed: tuple[int, int] | None
+    balance: Balance | None
 
 
 def run_release(config: ReleaseConfig, beam_arguments: Sequence[str] = ()) -> Outcome:
@@ -210,7 +219,7 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
             )
         books.finish(key.fingerprint)
         write_internal_statement(config, source, books, dead_letter, reserved)
-    return Outcome(folder, False, dead_letter.folder, _came_out(folder))
+    return _outcome(config, books, dead_letter, was_released_before=False)
 
 
 def _there_already(
@@ -243,7 +252,7 @@ def _there_already(
     receipt.check_same(_fingerprint(config, books.store, files), config.digest)
     if not FileSystems.exists(internal_statement_path(books.store, folder)):
         write_internal_statement(config, source, books, dead_letter, receipt)
-    return Outcome(folder, True, dead_letter.folder, _came_out(folder))
+    return _outcome(config, books, dead_letter, was_released_before=True)
 
 
 def _deployment_key(config: ReleaseConfig, store: KeyStore) -> KeyReference | None:
@@ -310,9 +319,28 @@ def _as_it_was(
     return replace(source, files=ranked), kept
 
 
-def _came_out(folder: ReleaseFolder) -> Yield:
-    manifest = folder.committed() or {}
-    return Yield(**manifest.get("came_out", {}))
+def _outcome(
+    config: ReleaseConfig, books: Books, dead_letter: DeadLetter, was_released_before: bool
+) -> Outcome:
+    """Returns what there is to tell; a release that is complete does not fail for it."""
+    manifest = books.folder.committed() or {}
+    malformed: tuple[int, int] | None = None
+    balance: Balance | None = None
+    with contextlib.suppress(Exception):  # whatever a file system does
+        n_records, findings = dead_letter.told()
+        n_malformed = sum(found.n_records for found in findings if found.is_malformed)
+        malformed = (n_malformed, n_records) if n_malformed else None
+    with contextlib.suppress(Exception):  # whatever a database does
+        balance = books.ledger.balance_in(books.ledger.entries(), config.account)
+    return Outcome(
+        books.folder,
+        was_released_before,
+        dead_letter.folder,
+        Yield(**manifest.get("came_out", {})),
+        tuple(output["path"] for output in manifest.get("outputs", ())),
+        malformed,
+        balance,
+    )
 
 
 def _settled(error: BaseException, books: Books, key_fingerprint: str) -> BaseException:

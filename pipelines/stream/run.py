@@ -329,7 +329,7 @@ def _write_manifest(
             "runner_facts": list(RUNNERS.get(config.runner, ())),
         },
     }
-    statement = publishable_statement(manifest).encode()
+    statement = publishable_statement(manifest, has_error_bars=False).encode()
     write_whole(FileSystems.join(folder, STATEMENT_NAME), statement, workplace)
     text = json.dumps(body, indent=2, ensure_ascii=False) + "\n"
     write_whole(path, text.encode(), workplace)

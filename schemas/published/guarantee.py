@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from decimal import Decimal
 from typing import Any, Literal
 
 from tracecloak.schemas.errors import UsageError
@@ -51,6 +52,22 @@ class Guarantee:
     def __post_init__(self) -> None:
         if self.kind == "rigorous" and (self.epsilon is None or self.delta is None):
             raise UsageError("a rigorous guarantee needs epsilon and delta")
+
+    @property
+    def short(self) -> str:
+        """What holds, in a line for a screen."""
+        if self.kind == "syntactic":
+            return f"{self.claim} No epsilon holds."
+        if self.epsilon is None:
+            return "No finite epsilon holds: what was published about the method is not kept."
+        epsilon, delta = (
+            f"{Decimal(repr(float(value or 0))).normalize():f}"
+            for value in (self.epsilon, self.delta)
+        )
+        holds = f"epsilon {epsilon} and delta {delta} hold for {_UNITS[self.unit]}"
+        if self.kind == "published":
+            return f"Not what was published, but {holds}."
+        return f"Differential privacy: {holds}."
 
     @property
     def sentence(self) -> str:

@@ -270,7 +270,8 @@ def commit(
         folder.remove([part.path for part in parts])
     came_out = products.held if log is None else log.came_out.beside(products.held)
     whole = replace(manifest, came_out=came_out)
-    outputs = [*(parts if keeps_parts else []), *others, write_statement(folder, whole)]
+    statement = write_statement(folder, whole, method.has_error_bars)
+    outputs = [*(parts if keeps_parts else []), *others, statement]
     outputs.append(write_report(folder, whole, outputs, products, log))
     if run.check_open is not None:
         run.check_open()

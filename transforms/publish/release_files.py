@@ -156,9 +156,11 @@ def write_products(
     return written
 
 
-def write_statement(folder: ReleaseFolder, manifest: ReleaseManifest) -> OutputFile:
+def write_statement(
+    folder: ReleaseFolder, manifest: ReleaseManifest, has_error_bars: bool
+) -> OutputFile:
     """Writes the promise in words, the edition that may be published."""
-    text = publishable_statement(manifest).encode()
+    text = publishable_statement(manifest, has_error_bars).encode()
     return folder.write(STATEMENT_NAME, partial(_write_all, text))
 
 

@@ -42,7 +42,7 @@ from tracecloak.transforms.publish.report_data import (
     variants_of_log,
 )
 from tracecloak.transforms.publish.wording import (
-    operation_in_words,
+    operations_in_words,
     printable,
     protected_by,
     value_in_words,
@@ -356,7 +356,7 @@ def _first_variants(shown: dict[str, Any] | None) -> list[tuple[int, list[str]]]
 def _made(manifest: ReleaseManifest) -> list[tuple[str, str]]:
     facts = [("Method", manifest.method)]
     if manifest.operations:
-        facts.append(("Done to the log", "; ".join(map(operation_in_words, manifest.operations))))
+        facts.append(("What it does", operations_in_words(manifest.operations)))
     if manifest.released_on:
         facts.append(("Paid for on", manifest.released_on))
     noise = "exact samplers" if manifest.exact_noise else "floating-point numbers"

@@ -25,7 +25,7 @@ from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.transforms.publish.promise import PRIORS, Promise
 from tracecloak.transforms.publish.wording import (
     STEERING,
-    operation_in_words,
+    operations_in_words,
     printable,
     protected_by,
     shortened,
@@ -75,7 +75,11 @@ class _Markdown(str):
     __slots__ = ()
 
 
-_ACTIVE = re.compile(r"[\\`*_\[\]<>|~&$#@{}]|:(?=//)|(?<=\bwww)\.", re.IGNORECASE)
+# An underscore within a word is no markup (CommonMark 0.31, rules 2 and 6 of emphasis), and whoever
+# reads the plain file would see the backslashes of every parameter's name.
+_ACTIVE = re.compile(
+    r"[\\`*\[\]<>|~&$#@{}]|(?<![^\W_])_|_(?![^\W_])|:(?=//)|(?<=\bwww)\.", re.IGNORECASE
+)
 _LIST_NUMBER = re.compile(r"^(\d+)([.)])(?=\s|$)")
 _BLOCK_MARK = re.compile(r"^[-+=:]")
 
@@ -104,7 +108,7 @@ def _render(template: str, context: Mapping[str, Any]) -> str:
     return re.sub(r"\n{3,}", "\n\n", text).rstrip("\n") + "\n"
 
 
-def publishable_statement(manifest: ReleaseManifest) -> str:
+def publishable_statement(manifest: ReleaseManifest, has_error_bars: bool) -> str:
     """Returns the statement that may lie beside the release, as Markdown.
 
     It depends on the manifest alone, what came out included, and shows neither its digests nor its
@@ -113,6 +117,8 @@ def publishable_statement(manifest: ReleaseManifest) -> str:
 
     Args:
         manifest: The release's; nothing in it was counted on the input.
+        has_error_bars: Whether numbers of the release stand with `low` and `high`, as its method,
+            which the manifest names, says of itself.
 
     Raises:
         UsageError: Epsilon is finite, but not in (0, 10^6].
@@ -129,9 +135,7 @@ def publishable_statement(manifest: ReleaseManifest) -> str:
             "release_id": manifest.release_id,
             "method": manifest.method,
             "came_out": "" if manifest.came_out is None else manifest.came_out.sentence,
-            "operations": "; ".join(
-                operation_in_words(operation) for operation in manifest.operations
-            ),
+            "operations": operations_in_words(manifest.operations),
             "given": "; ".join(
                 f"{name} = {value_in_words(name, value)}" for name, value in given.items()
             ),
@@ -146,6 +150,7 @@ def publishable_statement(manifest: ReleaseManifest) -> str:
             "parts": [{**part, "mechanism": protected_by(part)} for part in manifest.spends],
             "parts_sum": {name: sum_of(manifest.spends, name) for name in ("epsilon", "delta")},
             "exact_noise": manifest.exact_noise,
+            "has_error_bars": has_error_bars,
             "has_clipped_sums": any(
                 block["what"].endswith(" beyond")
                 for part in manifest.spends

@@ -24,31 +24,39 @@ def printable(text: str) -> str:
     return "".join("\ufffd" if unicodedata.category(c) in STEERING else c for c in line)
 
 
-_DONE = {
-    "suppression": "left out",
-    "addition": "added",
-    "substitution": "replaced",
-    "condensation": "summed up",
-    "swapping": "swapped",
-    "generalization": "made coarser",
-    "cryptography": "encrypted",
+_DOES = {
+    "suppression": "leaves out",
+    "addition": "adds",
+    "substitution": "replaces",
+    "condensation": "sums up",
+    "swapping": "swaps",
+    "generalization": "makes coarser",
+    "cryptography": "encrypts",
 }
 _MECHANISMS = {
     "discrete_laplace": "discrete Laplace noise",
     "discrete_gaussian": "discrete Gaussian noise",
     "joint": "one Gaussian mechanism, with choices",
     "pure": "noise or a choice with this epsilon",
-    "approximate": "noise or a choice with these",
+    "approximate": "noise or a choice with this epsilon and delta",
 }
 _TARGETS = {"concept:name": "activities", "time:timestamp": "times", "org:resource": "resources"}
 
 
-def operation_in_words(operation: Operation) -> str:
-    """What is done to a log, such as `times of events made coarser`."""
-    done = _DONE.get(operation.type, operation.type)
-    if operation.target == operation.level:
-        return f"whole {operation.level}s {done}"
-    return f"{_TARGETS.get(operation.target, operation.target)} of {operation.level}s {done}"
+def operations_in_words(operations: Sequence[Operation]) -> str:
+    """What was done to the log in a sentence, or nothing."""
+    done: dict[str, list[str]] = {}
+    for operation in operations:
+        what = f"{_TARGETS.get(operation.target, operation.target)} of {operation.level}s"
+        if operation.target == operation.level:
+            what = f"whole {operation.level}s"
+        done.setdefault(_DOES.get(operation.type, operation.type), []).append(what)
+    told = [f"it {does} {_together(whats)}" for does, whats in done.items()]
+    return f"Of the log, {'; '.join(told)}." if told else ""
+
+
+def _together(parts: Sequence[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def shortened(text: str, limit: int) -> str:

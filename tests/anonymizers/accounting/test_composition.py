@@ -175,11 +175,11 @@ def test_a_joint_part_is_written_exactly_with_its_blocks_and_choices() -> None:
     }
     assert "blocks" not in pure("1").to_json()
     assert joint_sentence(part.to_json()) == (
-        "Standard deviations of the noise: edges 42.3, names 2.5 times the clip. Chosen, or "
-        "private by itself, with epsilon: clip 0.02, length 0.01."
+        "The noise has these standard deviations: edges 42.3, names 2.5 times the clip. This was "
+        "chosen, or is private by itself, with epsilon: clip 0.02, length 0.01."
     )
     alone = replace(part, blocks=(BLOCK,), choices=())
-    assert joint_sentence(alone.to_json()) == "Standard deviations of the noise: edges 42.3."
+    assert joint_sentence(alone.to_json()) == "The noise has these standard deviations: edges 42.3."
     tree = Way("tree", (("splits", exact("0.6")), ("leaves", exact("0.4"))))
     histogram = Way("histogram", (("cases", exact("1")),), exact("5e-7"))
     chosen_way = replace(alone, instead=(tree, histogram)).to_json()
@@ -199,8 +199,9 @@ def test_a_joint_part_is_written_exactly_with_its_blocks_and_choices() -> None:
         },
     ]
     assert joint_sentence(chosen_way) == (
-        "Standard deviations of the noise: edges 42.3. Or in place of all these, if that was "
-        "chosen: tree, with epsilon 1; histogram, with epsilon 1 and delta 0.0000005."
+        "The noise has these standard deviations: edges 42.3. If one of these was chosen, it "
+        "stands in place of the others: tree, with epsilon 1; histogram, with epsilon 1 and delta "
+        "0.0000005."
     )
     with pytest.raises(UsageError, match="tree has more epsilon than the choices leave"):
         replace(alone, choices=chosen, instead=(tree,))

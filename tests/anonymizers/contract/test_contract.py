@@ -305,6 +305,12 @@ def test_statistics_and_decisions_survive_the_wire(method: Anonymizer, params: P
     made = run(method, params, traces)
     assert encode(method.products(wired.decisions, params)) == encode(made.products)
     assert set(made.products.by_name) == set(method.writes(params))
+    # What the statement says of error bars.
+    with_bars = {
+        {"low", "high"} <= set(product.to_table().column_names)
+        for product in made.products.by_name.values()
+    }
+    assert with_bars <= {method.has_error_bars}
     if method.log == "none":
         assert not made.traces
         return

@@ -138,7 +138,10 @@ def test_a_rigorous_report_sets_claim_account_and_audit_side_by_side(log: Path) 
     assert [block["what"] for block in joint["blocks"]] == [
         "vocabulary", "edges clip", "edges", "edges beyond"
     ]  # fmt: skip
-    assert "\n- all: epsilon 20, delta 0.00001\n  Standard deviations of the noise: vocab" in text
+    assert (
+        "\n- all: epsilon 20, delta 0.00001\n  The noise has these standard deviations: vocab"
+        in text
+    )
     assert found["log"]["support"] is None
     # The family of bounds has the confidence that was asked for.
     each = [pair["confidence"] for pair in found["audited"]["pairs"]]

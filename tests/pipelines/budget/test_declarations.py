@@ -55,7 +55,7 @@ def test_once_an_account_is_declared_no_other_pays(ledger: Ledger) -> None:
     text = reading.show(ledger, "b")
     assert "Account b (not declared, so it pays no more): 1 release" in text
     assert "Releases like the last one that still fit: 0" in text
-    shown = json.loads(reading.show(ledger, "b", as_json=True))["accounts"][0]
+    shown = reading.show_json(ledger, "b")["accounts"][0]
     assert shown["releases_like_the_last_left"] == 0
     ledger.declare_account(account(None, None, name="b"), *OFFICER)
     ledger.reserve(reservation(1, "1000", account="b"))
@@ -83,7 +83,7 @@ def test_a_cap_below_what_is_spent_is_shown_as_exceeded(ledger: Ledger) -> None:
     assert "  epsilon  1.5      2      2           exceeded" in lines
     assert "  delta    0.00001  0      0           0.00001" in lines
     assert "  Exceeded: more is spent than the caps allow; nothing more can be released." in lines
-    shown = json.loads(reading.show(ledger, as_json=True))["accounts"][0]
+    shown = reading.show_json(ledger)["accounts"][0]
     assert (shown["is_exceeded"], shown["epsilon_cap"]) == (True, "1.5")
     with pytest.raises(BudgetExhausted):
         ledger.reserve(reservation(1, "0"))
@@ -156,7 +156,7 @@ def test_a_second_account_is_refused_for_a_bound_data_set(ledger: Ledger) -> Non
         text
     )
     assert "dataset claims; the officer: file 17" in text
-    shown = json.loads(reading.show(ledger, as_json=True))["datasets"]
+    shown = reading.show_json(ledger)["datasets"]
     assert shown == [{"dataset": "claims", "account": "a", "also_paid_by": ["b"]}]
     ledger.bind_dataset("claims", "b", *OFFICER)
     ledger.reserve(reservation(4, account="b", dataset="claims"))

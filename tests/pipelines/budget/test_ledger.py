@@ -950,7 +950,7 @@ def test_show_says_what_is_spent_open_and_left(path: Path) -> None:
 
 def test_show_as_json_is_exact(ledger: Ledger) -> None:
     filled(ledger)
-    shown = json.loads(reading.show(ledger, "a", as_json=True))
+    shown = reading.show_json(ledger, "a")
     assert shown["accounts"] == [
         {
             "account": "a", "unit": "case", "epsilon_cap": "1", "delta_cap": "0.00001",

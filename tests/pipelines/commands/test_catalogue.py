@@ -91,7 +91,10 @@ def test_its_example_works_and_spends_what_it_says(
     assert [f"  {part}" for part in parts] == [
         line
         for line in planned.splitlines()
-        if re.fullmatch(r"  .*: epsilon [\d.]+, delta [\d.]+| {4}Standard deviations of .*", line)
+        if re.fullmatch(
+            r"  .*: epsilon [\d.]+, delta [\d.]+| {4}The noise has these standard deviations: .*",
+            line,
+        )
     ]
     for sentence in section(text, "Does"):
         assert f"  {sentence}\n" in planned

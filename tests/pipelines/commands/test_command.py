@@ -53,8 +53,8 @@ def test_a_release_has_the_promised_files_and_nothing_else(
     }
     assert json.loads((out / "latest.json").read_text()) == {"run_id": "r1", "path": "run_id=r1"}
     printed = capsys.readouterr().out
-    assert str(out / "run_id=r1") in printed
-    assert "manifest.json" in printed
+    assert f"released    {out / 'run_id=r1'}\n" in printed
+    assert f"open first  {out / 'run_id=r1' / 'log.xes.gz'}\n" in printed
 
 
 def test_the_parquet_has_three_columns_and_the_privacy_block(

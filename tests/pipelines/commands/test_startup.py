@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.support.releasing import csv_log, small_rows
 from tracecloak.anonymizers.registry import METHODS
 
-HEAVY = ("apache_beam", "scipy", "numpy", "pyarrow", "pydantic", "sqlalchemy")
+HEAVY = ("rich", "apache_beam", "scipy", "numpy", "pyarrow", "pydantic", "sqlalchemy")
 # Runs command lines one after the other in a process of its own, and tells after each how it ended
 # and what is loaded so far; so what is light has to come first.
 _RUN = """

@@ -30,8 +30,8 @@ from tracecloak.transforms.publish.names import STATEMENT_NAME
 from tracecloak.transforms.publish.statement import (
     InternalFacts,
     internal_statement,
-    publishable_statement,
 )
+from tracecloak.transforms.publish.statement import publishable_statement as statement_with
 
 PAGE_LINES, PAGE_COLUMNS = 80, 100
 
@@ -93,6 +93,11 @@ FACTS = InternalFacts(
     configuration={"output": "/open/claims", "shards": 64},
 )
 
+
+def publishable_statement(manifest: ReleaseManifest, has_error_bars: bool = False) -> str:
+    return statement_with(manifest, has_error_bars)
+
+
 READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
@@ -137,14 +142,15 @@ def with_numbers(epsilon: float, delta: float, adjacency: Any = "add_remove") ->
 # --- what is there --------------------------------------------------------------------------------
 
 ALWAYS = ["What was released", "What is protected, and against whom", "What is not covered"]
-ALWAYS += ["How to read error bars", "How the noise was made"]
+NOISE = "How the noise was made"
+BARS = "How to read error bars"
 
 
 @pytest.mark.parametrize(
     ("manifest", "others"),
     [
-        (MANIFEST, ["What an attacker can learn at most", "Parts of the budget"]),
-        (OF_PAPER, ["What was published, and what holds"]),
+        (MANIFEST, ["What an attacker can learn at most", "Parts of the budget", NOISE]),
+        (OF_PAPER, ["What was published, and what holds", NOISE]),
         (CHECKED, ["What was verified"]),
     ],
     ids=["rigorous", "published", "syntactic"],
@@ -175,7 +181,7 @@ def test_what_came_out_is_said_if_it_is_known():
 def test_what_was_released_and_with_which_parameters():
     said = " ".join(sections(publishable_statement(MANIFEST))["What was released"])
     assert "The method is private-dfg." in said
-    assert "activities of events summed up; whole cases left out." in said
+    assert "Of the log, it sums up activities of events; it leaves out whole cases." in said
     assert "epsilon = 1; vocabulary = 2 public activity names; share = 0.000001." in said
     assert "l2_clip" not in said
     assert "register" not in said
@@ -227,6 +233,26 @@ def test_how_the_noise_was_made(change, present, absent):
     assert present in said
     assert absent not in said
     assert "Whoever has the key can subtract the noise" in said
+
+
+def test_error_bars_are_explained_where_there_are_some():
+    assert BARS not in sections(publishable_statement(MANIFEST))
+    (said,) = sections(publishable_statement(MANIFEST, has_error_bars=True))[BARS]
+    assert "within the limits on what one case may count, lies between them" in said
+    (of_paper,) = sections(publishable_statement(OF_PAPER, has_error_bars=True))[BARS]
+    assert "what was counted on the input lies between them" in of_paper
+
+
+def test_nothing_is_said_of_noise_and_keys_where_nothing_rests_on_them():
+    text = publishable_statement(CHECKED)
+    assert re.search(r"noise|random|\bkey\b|AES", text) is None
+
+
+def test_names_of_parameters_have_no_backslashes():
+    params = {"max_trace_length": 4, "_edge": 1, "edge_": 2, "a__b": 3}
+    text = publishable_statement(replace(MANIFEST, params=params))
+    assert "max_trace_length = 4; \\_edge = 1; edge\\_ = 2; a\\_\\_b = 3." in text
+    assert "max_trace_length = 4; _edge = 1; edge_ = 2; a__b = 3." in " ".join(paragraphs(text))
 
 
 def test_the_page_is_the_same_whatever_the_runner():
@@ -285,12 +311,11 @@ def test_a_published_method_without_a_finite_epsilon_says_so_first_and_in_bold()
     text = publishable_statement(OF_PAPER)
     assert plain(first_block(text)).startswith("No finite epsilon holds for this release")
     assert is_bold(first_block(text))
-    rows = table(sections(text)["What was published, and what holds"], 2, "What was published")
-    assert rows == [
-        ["What was published", "What really holds"],
-        ["An advantage of 0.3.", "The set of variants is the input's own."],
+    assert sections(text)["What was published, and what holds"] == [
+        "The method was published with this claim: An advantage of 0.3.",
+        "This is what really holds: The set of variants is the input's own.",
     ]
-    assert "No bound on what an attacker can learn follows." in text
+    assert "No bound on what an attacker can learn of one of them follows." in text
     assert "keeps" not in " ".join(sections(text)["What is protected, and against whom"])
     assert "%" not in text.replace("95 %", "")
 
@@ -302,7 +327,7 @@ def test_a_published_method_with_a_finite_epsilon_shows_it_beside_the_claim():
     assert "epsilon = 26 and delta = 0 for one case, which is not what was published" in plain(
         first_block(text)
     )
-    assert "An advantage of 0.3." in sections(text)["What was published, and what holds"]
+    assert "An advantage of 0.3." in sections(text)["What was published, and what holds"][0]
     assert "What an attacker can learn at most" in sections(text)
 
 
@@ -310,8 +335,12 @@ def test_a_syntactic_property_is_no_differential_privacy():
     text = publishable_statement(CHECKED)
     assert is_bold(first_block(text))
     assert "not differentially private" in plain(first_block(text))
-    assert "Verified: Each variant has 5 cases." in sections(text)["What was verified"]
-    assert "No bound on what an attacker can learn follows." in text
+    assert sections(text)["What was verified"] == [
+        "The released files were checked after they were made, and this is true of them: Each "
+        "variant has 5 cases.",
+        "Counted.",
+    ]
+    assert "No bound on what an attacker can learn of one of them follows." in text
     # Even if one came with numbers, they would not be shown as a promise.
     with_epsilon = replace(SYNTACTIC, epsilon=1.0, delta=0.0)
     assert publishable_statement(replace(CHECKED, guarantee=with_epsilon)) == text
@@ -341,10 +370,11 @@ EPSILONS = [0.001, 0.1, 0.405, 1.0, 2.5, 5.0, 9.0, 13.81]
 @pytest.mark.parametrize("delta", [0.0, 1e-9, 1e-6])
 def test_bounds_of_adding_and_removing(epsilon, delta):
     found = sections(publishable_statement(with_numbers(epsilon, delta)))
-    presence, content, *rest = found["What an attacker can learn at most"]
+    presence, content, _, *rest = found["What an attacker can learn at most"]
 
     of_presence = re.fullmatch(
-        r".*\(add/remove: epsilon (\S+), delta (\S+)\) .* (\S+), the .*", presence
+        r".*\(The unit is added or removed: epsilon (\S+), delta (\S+)\.\) .* (\S+), the .*",
+        presence,
     )
     assert of_presence
     assert Fraction(of_presence[1]) == Fraction(str(epsilon))
@@ -354,7 +384,8 @@ def test_bounds_of_adding_and_removing(epsilon, delta):
     assert_rounded_up(float(of_presence[3]), membership, 1e-4)
 
     of_content = re.fullmatch(
-        r".*\(replace-one: epsilon (\S+), delta (?:at most )?(\S+)\) .* (\S+), the .*", content
+        r".*by another: epsilon (\S+), delta (?:at most )?(\S+)\.\) .* (\S+), the .*",
+        content,
     )
     assert of_content
     assert Fraction(of_content[1]) == 2 * Fraction(str(epsilon))
@@ -362,7 +393,7 @@ def test_bounds_of_adding_and_removing(epsilon, delta):
     assert_rounded_up(float(of_content[2]), doubled, 0.01 * doubled)
     assert_rounded_up(float(of_content[3]), math.tanh(2 * epsilon / 4), 1e-4)
 
-    head, *rows = table(rest, 4, "If the attacker's prior guess is")
+    head, *rows = table(rest, 4, "If a guess is right with this probability before the release,")
     assert head[1:] == ["1 %", "10 %", "50 %"]
     for row, loss in zip(rows, (epsilon, 2 * epsilon), strict=True):
         for cell, prior in zip(row[1:], (0.01, 0.1, 0.5), strict=True):
@@ -372,19 +403,22 @@ def test_bounds_of_adding_and_removing(epsilon, delta):
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_bounds_of_replacing_say_nothing_of_presence(epsilon):
     text = publishable_statement(with_numbers(epsilon, 1e-6, "replace_one"))
-    presence, content, *rest = sections(text)["What an attacker can learn at most"]
+    presence, content, _, *rest = sections(text)["What an attacker can learn at most"]
     assert "No bound follows" in presence
     found = re.fullmatch(
-        r".*\(replace-one: epsilon (\S+), delta 0.000001\) .* (\S+), the .*", content
+        r".*\(The unit is replaced by another: epsilon (\S+), delta 0.000001\.\) .* (\S+), the .*",
+        content,
     )
     assert found
     assert Fraction(found[1]) == Fraction(str(epsilon))
     assert_rounded_up(float(found[2]), math.tanh(epsilon / 4), 1e-4)
-    _, of_presence, of_content = table(rest, 4, "If the attacker's prior guess is")
+    _, of_presence, of_content = table(
+        rest, 4, "If a guess is right with this probability before the release,"
+    )
     assert of_presence[1:] == ["no bound"] * 3
     for cell, prior in zip(of_content[1:], (0.01, 0.1, 0.5), strict=True):
         assert_rounded_up(*numbers_in(cell), 100 * naive_posterior(prior, epsilon), 0.1)
-    assert "How many there are is taken to be known." in text
+    assert "how many there are is taken to be known." in text
 
 
 def test_nothing_is_bounded_where_the_delta_of_replacing_reaches_one():
@@ -409,8 +443,8 @@ def test_nothing_is_bounded_where_the_delta_of_replacing_reaches_one():
     ("epsilon", "delta", "said"),
     [
         # e = 2.71828…, e^20 = 485165195.4…, e^0.1 = 1.10517…
-        (1.0, 1e-6, ["factor 2.719 (e", "Delta = 0.000001 (at most 1 in 1,000,000)"]),
-        (20.0, 0.0, ["factor 485,200,000 (e", "Delta = 0: this holds without exception."]),
+        (1.0, 1e-6, ["factor 2.719 (e", "Delta = 0.000001 (at most 1 in 1,000,000) means"]),
+        (20.0, 0.0, ["factor 485,200,000 (e", "Delta = 0 means: this holds without exception."]),
         (0.1, 3e-7, ["factor 1.106 (e", "Delta = 0.0000003 (at most 1 in 3,333,333)"]),
         (1000.0, 0.0, ["factor e^1000 (e"]),
     ],
@@ -610,8 +644,9 @@ def test_a_hostile_name_stays_a_name(name, kind):
     assert f"The method is {seen(name)}." in " ".join(found["What was released"])
     assert found["What is not covered"][:2] == [seen(name), f"See {seen(name)}."]
     if kind == "published":
-        claims = table(found["What was published, and what holds"], 2, "What was published")
-        assert claims[1] == [seen(name)] * 2
+        claim, reality = found["What was published, and what holds"]
+        assert claim.removeprefix("The method was published with this claim: ") == seen(name)
+        assert reality.removeprefix("This is what really holds: ") == seen(name)
     if kind == "rigorous":
         parts = table(found["Parts of the budget"], 4, "Part")
         assert parts[1:] == [[seen(name), seen(name), "1", "0"]]
@@ -690,8 +725,9 @@ def test_every_method_fits_a_page(name, number):
         unsafe_barrier=True,
         beam_version=None,
     )
-    text = publishable_statement(manifest)
+    text = publishable_statement(manifest, method.has_error_bars)
     assert n_lines(text) <= PAGE_LINES
+    assert "\\" not in text  # whoever reads the plain file would see it
     shown = [part["what"] for part in spends]
     rows = table(sections(text).get("Parts of the budget", ["Part"]), 4, "Part")[1:]
     assert [row[0] for row in rows if row[0] != "Sum of the parts"] == shown

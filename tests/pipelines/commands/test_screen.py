@@ -1,0 +1,202 @@
+"""What commands show when they are done: tables, JSON with the keys that it has, or nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.releasing import csv_log, small_rows, tracecloak
+from tracecloak.pipelines.commands.screen import Result, duration, quantity, show
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    csv_log(tmp_path / "log.csv", [*small_rows(), ("c99", "A", "no stamp")])
+    monkeypatch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path / "keys"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+RELEASE = [
+    "release", "--input", "log.csv", "--output", "out", "--release_id", "r1", "--runner",
+    "InMemory", "--method", "laplace-dfg", "--epsilon", "1", "--max_error_ratio", "1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0.04, "0.0 seconds"),
+        (9.94, "9.9 seconds"),
+        (9.96, "10 seconds"),
+        (61, "1 minute 1 second"),
+        (3600, "1 hour"),
+        (3661, "1 hour 1 minute"),
+    ],
+)
+def test_durations_have_units(seconds: float, said: str) -> None:
+    assert duration(seconds) == said
+
+
+def test_numbers_have_separators_and_things() -> None:
+    assert quantity(1, "record") == "1 record"
+    assert quantity(20_000, "activity", "activities") == "20,000 activities"
+
+
+def test_a_release_says_what_it_promises_costs_leaves_and_where_to_look(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        tracecloak(*RELEASE, "--method", "private-dfg", "--buy_vocabulary", "--delta", "1e-6") == 0
+    )
+    out = folder / "out" / "run_id=r1"
+    printed = capsys.readouterr().out.splitlines()
+    rows = {line[:12].strip(): line[12:] for line in printed}
+    assert rows["released"] == str(out)
+    assert rows["promise"] == (
+        "Differential privacy: epsilon 1 and delta 0.000001 hold for any one case."
+    )
+    assert rows["cost"] == "epsilon 1 and delta 0.000001 of account default"
+    assert "no cap is declared for account default" in rows["remains"]
+    assert rows["left out"].startswith("1 of 39 records, as they are malformed; ")
+    assert rows["open first"] == f"{out}/dfg.svg"
+    assert rows["took"].endswith("seconds")
+    cap = ["--epsilon", "3", "--delta", "1e-5", "--unit", "case", "--by", "me", "--reason", "why"]
+    assert tracecloak("ledger", "account", "default", *cap) == 0
+    capsys.readouterr()
+    assert (
+        tracecloak(*RELEASE, "--method", "private-dfg", "--buy_vocabulary", "--delta", "1e-6") == 0
+    )
+    printed = capsys.readouterr().out.splitlines()
+    rows = {line[:18].strip(): line[18:] for line in printed}
+    assert rows["already released"] == str(out)
+    assert rows["cost"] == "nothing, as it was released before"
+    assert rows["remains"] == "epsilon 2 and delta 0.000009 in account default"
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_quiet_shows_nothing_and_errors_all_the_same(
+    folder: Path, quiet: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["--quiet"] if quiet else []
+    assert tracecloak(*RELEASE, *asked) == 0
+    told = capfd.readouterr()
+    assert (told.out + told.err == "") == quiet
+    assert tracecloak(*RELEASE, *asked, "--epsilon", "2") == 2
+    assert "the configuration changed" in capfd.readouterr().err
+
+
+def test_the_two_forms_exclude_each_other(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tracecloak("catalogue", "--json", "--quiet") == 2
+    assert "--quiet and --json exclude each other" in capsys.readouterr().err
+
+
+# What the JSON of a command has: keys are added, and never removed or renamed.
+KEYS: Mapping[str, tuple[list[str], set[str]]] = {
+    "sample": (["--cases", "20", "--output", "s.csv"], {"sample", "cases", "vocabulary"}),
+    "vocabulary": (["--input", "log.csv"], {"names", "names_left_out"}),
+    "plan": ([*RELEASE[1:]], {"plan"}),
+    "release": (
+        [*RELEASE[1:]],
+        {
+            "status", "release_id", "folder", "manifest", "open_first", "method", "guarantee",
+            "came_out", "account", "charged", "remaining", "elapsed_s",
+        },
+    ),
+    "evaluate": (
+        ["--original", "log.csv", "--released", "out", "--output", "e.json"], {"report", "numbers"}
+    ),
+    "mine": (["--released", "out", "--output", "tree"], {"tree", "promise", "folder"}),
+    "attack": (
+        ["--linkage", "--original", "log.csv", "--released", "log.csv", "--report", "l.json"],
+        {"report"},
+    ),
+    "ledger show": ([], {"accounts", "datasets", "entries", "forgotten"}),
+    "ledger verify": ([], {"is_sound", "said"}),
+    "ledger new": ([], {"ledger", "entries"}),
+    "ledger resume": ([], {"said"}),
+    "ledger cases": ([], {"said"}),
+    "ledger erase": (["--by", "me", "--reason", "why"], {"releases"}),
+    "ledger withdraw": (
+        ["--output", "out", "--release_id", "r1", "--by", "me", "--reason", "why"], {"folder"}
+    ),
+    "key new": (["--output", "release.key"], {"key"}),
+    "catalogue": (["tlkc"], {"name", "summary", "guarantee", "statement", "example", "params"}),
+}  # fmt: skip
+
+
+def test_json_has_its_keys_and_nothing_else_is_on_standard_output(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The commands in an order in which each finds what it needs."""
+    for command, (flags, keys) in KEYS.items():
+        assert tracecloak(*command.split(), *flags, "--json") == 0, command
+        found = json.loads(capfd.readouterr().out)
+        assert set(found) == keys, command
+        if command == "release":
+            check_release(found, folder)
+
+
+def check_release(found: dict[str, Any], folder: Path) -> None:
+    assert found["status"] == "released"
+    assert found["folder"] == str(folder / "out" / "run_id=r1")
+    assert set(found["guarantee"]) == {
+        "kind", "unit", "adjacency", "epsilon", "delta", "sentence",
+    }  # fmt: skip
+    assert set(found["charged"]) == set(found["remaining"]) == {"epsilon", "delta"}
+    # How many records were read or left out is the operator's alone.
+    assert "39" not in json.dumps(found).replace(str(folder), "").split('"elapsed_s"')[0]
+
+
+_SHOW = """
+from tracecloak.pipelines.commands.screen import Result, show
+show(Result([("label", "text [red]of[/red] /a/path"), ("longer label", "x")], {}), "table")
+"""
+
+
+def on_a_terminal(**environment: str) -> str:
+    """What a result looks like where standard output is a terminal."""
+    own, other = pty.openpty()
+    given = {**os.environ, "TERM": "xterm", "COLUMNS": "80", **environment}
+    if "NO_COLOR" not in environment:
+        given.pop("NO_COLOR", None)
+    subprocess.run([sys.executable, "-c", _SHOW], stdout=other, env=given, timeout=60, check=True)
+    os.close(other)
+    shown = b""
+    while True:
+        try:
+            part = os.read(own, 4096)
+        except OSError:  # Linux tells the end so
+            break
+        if not part:
+            break
+        shown += part
+    os.close(own)
+    return shown.decode()
+
+
+def test_a_terminal_has_colour_unless_it_is_not_wanted() -> None:
+    coloured = on_a_terminal()
+    assert "\x1b[1;36m" in coloured
+    assert "36m" not in on_a_terminal(NO_COLOR="1")
+    assert "\x1b" not in on_a_terminal(TERM="dumb")
+    # Nothing of a path is markup.
+    assert "text [red]of[/red] /a/path" in coloured
+
+
+def test_elsewhere_columns_are_aligned_and_rich_is_not_loaded(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show(Result([("a", "one"), ("longer", "two")], {}, ["above"], ["below"]), "table")
+    assert capsys.readouterr().out == "above\na       one\nlonger  two\nbelow\n"
+    code = f"import sys\n{_SHOW}\nassert 'rich' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
