@@ -1,4 +1,4 @@
-"""`tracecloak key`: fresh release keys, and another key that encrypts those of a key store.
+"""`tracecloak key`: fresh keys, and another key that encrypts those of a key store.
 
 One action, one entry of `ACTIONS`: its help, its flags, and what it does.
 """
@@ -60,6 +60,17 @@ def _new(flags: Flags) -> None:
     print(f"key  {path} (whoever has it can subtract the noise of its release)")
 
 
+def _sign_pair(flags: Flags) -> None:
+    from tracecloak.transforms.keys.signing import new_pair
+
+    private = Path(flags["output"])
+    public = Path(flags.get("public") or f"{private}.pub")
+    fingerprint = new_pair(private, public).fingerprint
+    print(f"private key  {private} (signs releases by --sign; whoever has it can sign as you)")
+    print(f"public key   {public} (for recipients: tracecloak verify RELEASE --key {public})")
+    print(f"fingerprint  {fingerprint} (tell it to recipients on another way than the releases)")
+
+
 def _rewrap(flags: Flags) -> None:
     from tracecloak.pipelines.budget.opening import store_at
 
@@ -77,6 +88,17 @@ ACTIONS: Mapping[str, Action] = {
         "make a release key for pipelines of your own",
         {"--output": {"required": True, "help": "file to write; it must not exist"}},
         _new,
+    ),
+    "sign-pair": Action(
+        "make a pair of keys that signs releases (ed25519): a private and a public one",
+        {
+            "--output": {
+                "required": True,
+                "help": "file of the private key, which only its owner reads; it must not exist",
+            },
+            "--public": {"help": "file of the public key; by default that name with .pub"},
+        },
+        _sign_pair,
     ),
     "rewrap": Action(
         "encrypt the keys of a key store by another key; run it again where it was cut off",

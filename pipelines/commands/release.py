@@ -29,6 +29,7 @@ def run(given: Given) -> int:
     from tracecloak.pipelines.commands.progress import showing_progress
     from tracecloak.pipelines.release.run import run_release
     from tracecloak.pipelines.runners.memory import keep_freed_memory
+    from tracecloak.schemas.published.manifest import SIGNATURE_NAMES
 
     keep_freed_memory()
     with showing_progress(with_runner=given.wants_traceback):
@@ -36,6 +37,13 @@ def run(given: Given) -> int:
     done = "already released" if outcome.was_released_before else "released"
     print(f"{done}  {outcome.folder.final}")
     print(f"manifest  {outcome.folder.final}/manifest.json")
+    place = f"{outcome.folder.final}/{SIGNATURE_NAMES[0]}"
+    if outcome.signature == "there":
+        print(f"signature {place}")
+    elif outcome.signature == "by another key":
+        print(f"signature {place} is by another key than that of sign, and stays")
+    elif config.sign is not None:
+        print("signature missing: the release was made without sign, and stays as it is")
     held = outcome.came_out
     if held.sentence:
         print(f"holds     {held.sentence}")

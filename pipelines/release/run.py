@@ -32,6 +32,7 @@ from tracecloak.pipelines.release.records import (
     reservation_of,
     write_internal_statement,
 )
+from tracecloak.pipelines.release.signing import Signature, check_signer, signature_of
 from tracecloak.pipelines.release.source import source_of
 from tracecloak.pipelines.runners.failures import own_error, reason_of
 from tracecloak.pipelines.runners.names import IN_MEMORY, is_local
@@ -83,12 +84,14 @@ class Outcome:
         was_released_before: Whether this run found the release there and did nothing.
         dead_letter: Where malformed records are listed, if there were any.
         came_out: What the release holds, by its own numbers.
+        signature: Whether it is signed: `none`, `there`, or `by another key` than that of `sign`.
     """
 
     folder: ReleaseFolder
     was_released_before: bool
     dead_letter: str
     came_out: Yield
+    signature: Signature
 
 
 def run_release(config: ReleaseConfig, beam_arguments: Sequence[str] = ()) -> Outcome:
@@ -136,6 +139,7 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
     if options is not None:
         check_ready(options)
     deployment = _deployment_key(config, store)
+    check_signer(config)
     with store.alone(output, release_id):
         books = Books(store, ledger, folder)
         if folder.committed() is not None:
@@ -207,7 +211,8 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
             )
         books.finish(key.fingerprint)
         write_internal_statement(config, source, books, dead_letter, key.fingerprint)
-    return Outcome(folder, False, dead_letter.folder, _came_out(folder))
+    signature: Signature = "none" if config.sign is None else "there"
+    return Outcome(folder, False, dead_letter.folder, _came_out(folder), signature)
 
 
 def _there_already(
@@ -240,7 +245,9 @@ def _there_already(
     receipt.check_same(_fingerprint(config, books.store, files), config.digest)
     if not FileSystems.exists(internal_statement_path(books.store, folder)):
         write_internal_statement(config, source, books, dead_letter, receipt.key_fingerprint)
-    return Outcome(folder, True, dead_letter.folder, _came_out(folder))
+    return Outcome(
+        folder, True, dead_letter.folder, _came_out(folder), signature_of(config, folder)
+    )
 
 
 def _deployment_key(config: ReleaseConfig, store: KeyStore) -> KeyReference | None:
@@ -375,6 +382,7 @@ def _run(
         draws,
         sketch,
         draws.before and draws.before.check_open,
+        config.signer,
     )
     if options is None:
         _run_in_memory(config, source, dead_letter, run, folder, manifest)

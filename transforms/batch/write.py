@@ -260,5 +260,6 @@ def commit(
     outputs = [*(parts if keeps_parts else []), *others, write_statement(folder, manifest)]
     if run.check_open is not None:
         run.check_open()
-    folder.commit(manifest.to_json(outputs, method.verifies))
+    sign = None if run.signer is None else run.signer.sign
+    folder.commit(manifest.to_json(outputs, method.verifies), sign)
     _LOG.info("committed release %s", folder.release_id)
