@@ -13,4 +13,6 @@ from .composition import total as total
 from .guessing import epsilon_of_guessing_advantage as epsilon_of_guessing_advantage
 from .guessing import guessing_advantage_of as guessing_advantage_of
 from .intervals import Interval as Interval
+from .reaccounting import is_accounted_for as is_accounted_for
+from .reaccounting import spend_of_json as spend_of_json
 from .sensitivity import Sensitivity as Sensitivity

@@ -1,4 +1,4 @@
-"""`tracecloak key`: fresh release keys, and another key that encrypts those of a key store.
+"""`tracecloak key`: fresh keys, and another key that encrypts those of a key store.
 
 One action, one entry of `ACTIONS`: its help, its flags, and what it does.
 """
@@ -64,6 +64,21 @@ def _new(flags: Flags) -> Result:
     return Result([row], {"key": str(path)})
 
 
+def _sign_pair(flags: Flags) -> Result:
+    from tracecloak.transforms.keys.signing import new_pair
+
+    private = Path(flags["output"])
+    public = Path(flags.get("public") or f"{private}.pub")
+    fingerprint = new_pair(private, public).fingerprint
+    rows = [
+        ("private key", f"{private} (signs releases by --sign; whoever has it can sign as you)"),
+        ("public key", f"{public} (for recipients: tracecloak verify RELEASE --key {public})"),
+        ("fingerprint", f"{fingerprint} (tell it to recipients on another way than the releases)"),
+    ]
+    data = {"private_key": str(private), "public_key": str(public), "fingerprint": fingerprint}
+    return Result(rows, data)
+
+
 def _rewrap(flags: Flags) -> Result:
     from tracecloak.pipelines.budget.opening import store_at
 
@@ -82,6 +97,17 @@ ACTIONS: Mapping[str, Action] = {
         "make a release key for pipelines of your own",
         {"--output": {"required": True, "help": "file to write; it must not exist"}},
         _new,
+    ),
+    "sign-pair": Action(
+        "make a pair of keys that signs releases (ed25519): a private and a public one",
+        {
+            "--output": {
+                "required": True,
+                "help": "file of the private key, which only its owner reads; it must not exist",
+            },
+            "--public": {"help": "file of the public key; by default that name with .pub"},
+        },
+        _sign_pair,
     ),
     "rewrap": Action(
         "encrypt the keys of a key store by another key; run it again where it was cut off",

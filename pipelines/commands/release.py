@@ -51,6 +51,8 @@ def run(given: Given) -> int:
 
 def _rows(config: ReleaseConfig, outcome: Outcome, elapsed_s: float) -> Iterator[tuple[str, str]]:
     """What the operator is told, who alone reads the screen."""
+    from tracecloak.schemas.published.manifest import SIGNATURE_NAMES
+
     is_new, held = not outcome.was_released_before, outcome.came_out
     folder = outcome.folder.final
     yield "released" if is_new else "already released", folder
@@ -76,6 +78,12 @@ def _rows(config: ReleaseConfig, outcome: Outcome, elapsed_s: float) -> Iterator
             f"{n_malformed:,} of {quantity(n_records, 'record')}, as they are malformed; "
             f"{outcome.dead_letter} says where each one is",
         )
+    if outcome.signature == "there":
+        yield "signature", f"{folder}/{SIGNATURE_NAMES[0]}"
+    elif outcome.signature == "by another key":
+        yield "signature", f"{folder}/{SIGNATURE_NAMES[0]} is by another key than sign, and stays"
+    elif config.sign is not None:
+        yield "signature", "missing: the release was made without sign, and stays as it is"
     yield "open first", f"{folder}/{open_first(outcome.outputs)}"
     yield "took", duration(elapsed_s)
 

@@ -39,13 +39,15 @@ COMMANDS: dict[str, Line] = {
     "vocabulary": Line("list the activities of a log, to read and to declare (for the operator)"),
     "attack": Line("audit a release's configuration by attacks (for the operator only)", True),
     "stream": Line("publish what closes in a stream of events, step by step", True, True),
+    "verify": Line("check a release that you received: files, promise, data, signature"),
     "evaluate": Line("compare a release with its original (for the operator only)"),
     "mine": Line("mine a process tree of a release, at no cost to privacy"),
     "compare": Line("compare methods at the same true epsilon on logs (for the operator only)"),
     "experiment": Line("run a paper's evaluation on logs (for the operator only)"),
     "sample": Line("write a synthetic hospital log of any size"),
     "key": Line(
-        "make a release key for pipelines of your own, or encrypt kept keys anew", has_actions=True
+        "make keys: for pipelines of your own, or to sign; or encrypt kept keys anew",
+        has_actions=True,
     ),
     "ledger": Line(
         "read the ledger of privacy budgets, declare caps, withdraw releases", has_actions=True

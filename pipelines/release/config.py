@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tracecloak.anonymizers.contract.method import Params
     from tracecloak.schemas.events.columns import ColumnMapping
     from tracecloak.schemas.published.guarantee import Guarantee
+    from tracecloak.transforms.keys.signing import SigningReference
 
 DEFAULT_PARTS = 8
 
@@ -218,6 +219,10 @@ class ReleaseConfig(SourceConfig):
     this machine."""
     cases_kept_days: int = Field(1095, ge=0, le=36500)
     """Days for which the ledger keeps the sketch of this release's cases; with 0 none is made."""
+    sign: str | None = None
+    """Private key of ed25519 in PEM that signs the manifest, whose recipients can check it: a file,
+    or env:NAME or command:WORDS, which prints it. Workers elsewhere ask there too, as one of them
+    commits. By default nobody signs."""
     runner: str = "FnApiRunner"
     """Beam runner, or InMemory: one process without Beam."""
     shards: int = Field(DEFAULT_SHARDS, ge=1, le=1 << 16)
@@ -249,6 +254,17 @@ class ReleaseConfig(SourceConfig):
             "whether there is a release tells whether there are so many."
         )
         return replace(found, not_covered=(*found.not_covered, told))
+
+    @property
+    def signer(self) -> SigningReference | None:
+        """Where the key is that signs the manifest; None: nobody signs.
+
+        Raises:
+            UsageError: It is the key itself.
+        """
+        from tracecloak.transforms.keys.signing import SigningReference
+
+        return None if self.sign is None else SigningReference.given(self.sign)
 
     @property
     def largest_error_ratio(self) -> float:

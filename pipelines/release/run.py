@@ -34,6 +34,7 @@ from tracecloak.pipelines.release.records import (
     reservation_of,
     write_internal_statement,
 )
+from tracecloak.pipelines.release.signing import Signature, check_signer, signature_of
 from tracecloak.pipelines.release.source import source_of
 from tracecloak.pipelines.runners.failures import own_error, reason_of
 from tracecloak.pipelines.runners.names import IN_MEMORY, is_local
@@ -90,6 +91,7 @@ class Outcome:
         malformed: For the operator: records that were left out as malformed, and all that were
             read; None: there is none, or nobody can tell.
         balance: What its account has spent with it and has left; None: nobody can tell now.
+        signature: Whether it is signed: `none`, `there`, or `by another key` than that of `sign`.
     """
 
     folder: ReleaseFolder
@@ -99,6 +101,7 @@ class Outcome:
     outputs: tuple[str, ...]
     malformed: tuple[int, int] | None
     balance: Balance | None
+    signature: Signature
 
 
 def run_release(config: ReleaseConfig, beam_arguments: Sequence[str] = ()) -> Outcome:
@@ -146,6 +149,7 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
     if options is not None:
         check_ready(options)
     deployment = _deployment_key(config, store)
+    check_signer(config)
     with store.alone(output, release_id):
         books = Books(store, ledger, folder)
         if folder.committed() is not None:
@@ -219,7 +223,8 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
             )
         books.finish(key.fingerprint)
         write_internal_statement(config, source, books, dead_letter, reserved)
-    return _outcome(config, books, dead_letter, was_released_before=False)
+    signature: Signature = "none" if config.sign is None else "there"
+    return _outcome(config, books, dead_letter, signature, was_released_before=False)
 
 
 def _there_already(
@@ -252,7 +257,8 @@ def _there_already(
     receipt.check_same(_fingerprint(config, books.store, files), config.digest)
     if not FileSystems.exists(internal_statement_path(books.store, folder)):
         write_internal_statement(config, source, books, dead_letter, receipt)
-    return _outcome(config, books, dead_letter, was_released_before=True)
+    signature = signature_of(config, folder)
+    return _outcome(config, books, dead_letter, signature, was_released_before=True)
 
 
 def _deployment_key(config: ReleaseConfig, store: KeyStore) -> KeyReference | None:
@@ -320,7 +326,11 @@ def _as_it_was(
 
 
 def _outcome(
-    config: ReleaseConfig, books: Books, dead_letter: DeadLetter, was_released_before: bool
+    config: ReleaseConfig,
+    books: Books,
+    dead_letter: DeadLetter,
+    signature: Signature,
+    was_released_before: bool,
 ) -> Outcome:
     """Returns what there is to tell; a release that is complete does not fail for it."""
     manifest = books.folder.committed() or {}
@@ -340,6 +350,7 @@ def _outcome(
         tuple(output["path"] for output in manifest.get("outputs", ())),
         malformed,
         balance,
+        signature,
     )
 
 
@@ -406,6 +417,7 @@ def _run(
         draws,
         sketch,
         draws.before and draws.before.check_open,
+        config.signer,
     )
     if options is None:
         _run_in_memory(config, source, dead_letter, run, folder, manifest)

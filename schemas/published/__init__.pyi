@@ -7,6 +7,7 @@ from .guarantee import Adjacency as Adjacency
 from .guarantee import Guarantee as Guarantee
 from .guarantee import Unit as Unit
 from .manifest import MANIFEST_NAME as MANIFEST_NAME
+from .manifest import SIGNATURE_NAMES as SIGNATURE_NAMES
 from .manifest import TOOL_VERSION as TOOL_VERSION
 from .manifest import Operation as Operation
 from .manifest import OutputFile as OutputFile

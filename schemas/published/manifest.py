@@ -8,8 +8,8 @@ the release was paid for.
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from tracecloak.schemas.published.guarantee import Guarantee
@@ -17,6 +17,8 @@ from tracecloak.schemas.published.yields import Yield
 
 SCHEMA_VERSION = 1
 MANIFEST_NAME = "manifest.json"
+SIGNATURE_NAMES = (f"{MANIFEST_NAME}.sig", f"{MANIFEST_NAME}.pub")
+"""The signature of the manifest's bytes, and the public key of who signed; optional."""
 
 try:
     TOOL_VERSION = importlib.metadata.version("tracecloak")
@@ -131,3 +133,26 @@ class ReleaseManifest:
             body["randomness"]["unsafe_barrier"] = self.unsafe_barrier
             body["outputs"] = [asdict(o) for o in sorted(outputs, key=lambda o: o.path)]
         return body
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> ReleaseManifest:
+        """Returns the manifest that `to_json` wrote with its outputs, which are not kept.
+
+        Args:
+            body: Valid by the JSON Schema of manifests.
+        """
+        given = {name: body["guarantee"][name] for name in (f.name for f in fields(Guarantee))}
+        return cls(
+            release_id=body["release_id"],
+            method=body["method"],
+            params=body["params"],
+            guarantee=Guarantee(**{**given, "not_covered": tuple(given["not_covered"])}),
+            operations=tuple(Operation(**operation) for operation in body["operations"]),
+            spends=tuple(body["spends"]),
+            config_digest=body["config_digest"],
+            key_fingerprint=body["randomness"]["key_fingerprint"],
+            exact_noise=body["randomness"]["exact"],
+            unsafe_barrier=body["randomness"]["unsafe_barrier"],
+            beam_version=body["tool"]["beam"],
+            came_out=Yield(**body["came_out"]),
+        )

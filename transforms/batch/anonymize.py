@@ -31,7 +31,7 @@ from tracecloak.transforms.batch.case_sketches import SketchFile
 from tracecloak.transforms.batch.count import MergeStatistics
 from tracecloak.transforms.batch.shards import DEFAULT_SHARDS
 from tracecloak.transforms.batch.traces import GroupIntoTraces
-from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.keys import KeyReference, SigningReference
 
 _LOG = logging.getLogger("tracecloak")
 
@@ -51,6 +51,7 @@ class Run:
         sketch: Where the sketch of the cases goes; None: none is made.
         check_open: Called before the release appears; raises where it was given up meanwhile. None:
             whoever gives it up ends the run's key, and that must do.
+        signer: Where the key is that signs the manifest; None: nobody signs.
     """
 
     method: str
@@ -61,6 +62,7 @@ class Run:
     draws: Draws = field(default_factory=Unkept)
     sketch: SketchFile | None = None
     check_open: Callable[[], None] | None = None
+    signer: SigningReference | None = None
 
     @property
     def by_individual(self) -> bool:

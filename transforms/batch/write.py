@@ -275,5 +275,6 @@ def commit(
     outputs.append(write_report(folder, whole, outputs, products, log))
     if run.check_open is not None:
         run.check_open()
-    folder.commit(whole.to_json(outputs, method.verifies))
+    sign = None if run.signer is None else run.signer.sign
+    folder.commit(whole.to_json(outputs, method.verifies), sign)
     _LOG.info("committed release %s", folder.release_id)

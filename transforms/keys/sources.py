@@ -20,6 +20,8 @@ Its own errors are a UsageError that says the mend, or a RetryLater where waitin
 other error no more than the class is told, as its text may quote the secret.
 """
 
+_USUAL = "key of 64 hex digits"
+
 MOST_BYTES = 4096
 """No key is longer: what is, is something else, and is not read to its end."""
 
@@ -94,8 +96,12 @@ def first_word(command: str) -> str:
     return command.split(maxsplit=1)[0].partition("=")[0]
 
 
-def text_at(reference: str) -> str:
+def text_at(reference: str, what: str = _USUAL) -> str:
     """Returns what a reference leads to.
+
+    Args:
+        reference: Where to look.
+        what: What should be there, for errors.
 
     Raises:
         UsageError: There is nothing, or its source failed.
@@ -107,9 +113,9 @@ def text_at(reference: str) -> str:
     except TracecloakError:
         raise
     except Exception as error:  # each file system and each service has its own
-        raise no_key(reference, type(error).__name__) from None
+        raise no_key(reference, type(error).__name__, what) from None
 
 
-def no_key(reference: str, reason: str) -> UsageError:
+def no_key(reference: str, reason: str, what: str = _USUAL) -> UsageError:
     """Returns the error that a reference leads to no key."""
-    return UsageError(f"no key of 64 hex digits at {shown(reference)} ({reason})")
+    return UsageError(f"no {what} at {shown(reference)} ({reason})")

@@ -17,6 +17,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -24,11 +25,14 @@ from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.published.manifest import MANIFEST_NAME, OutputFile
-from tracecloak.transforms.files import is_on_this_machine, require_writable
+from tracecloak.schemas.published.manifest import MANIFEST_NAME, SIGNATURE_NAMES, OutputFile
+from tracecloak.transforms.files import is_on_this_machine, read_if_there, require_writable
 from tracecloak.transforms.publish.places import holds_releases, is_within, release_around
 
 LATEST_NAME = "latest.json"
+
+Sign = Callable[[bytes], tuple[bytes, bytes]]
+_SIGNED_AND_SIGNATURE = (MANIFEST_NAME, SIGNATURE_NAMES[0])
 
 
 @dataclass(frozen=True)
@@ -164,12 +168,22 @@ class ReleaseFolder:
         if names:
             FileSystems.delete([FileSystems.join(self.staging, name) for name in names])
 
-    def commit(self, manifest: dict[str, Any]) -> None:
-        """Makes the staged files and the manifest appear as the release."""
+    def commit(self, manifest: dict[str, Any], sign: Sign | None = None) -> None:
+        """Makes the staged files and the manifest appear as the release.
+
+        Args:
+            manifest: As JSON values.
+            sign: Returns the signature of the manifest's bytes and the public key of who signs,
+                each a file of its own beside it; None: nobody does.
+        """
         names = [output["path"] for output in manifest["outputs"]]
         text = _json(manifest)
+        signed = {} if sign is None else dict(zip(SIGNATURE_NAMES, sign(text), strict=True))
+        for name, data in signed.items():
+            self.write(name, partial(_write_all, data))
+        names.extend(signed)
         if FileSystems.get_scheme(self.output) is None:
-            self.write(MANIFEST_NAME, lambda stream: _write_all(stream, text))
+            self.write(MANIFEST_NAME, partial(_write_all, text))
             os.makedirs(self.output, exist_ok=True)
             FileSystems.rename([self.staging], [self.final])
         else:
@@ -177,6 +191,11 @@ class ReleaseFolder:
             FileSystems.rename(sources, [FileSystems.join(self.final, name) for name in names])
             with contextlib.closing(_create(FileSystems.join(self.final, MANIFEST_NAME))) as stream:
                 stream.write(text)
+
+    def read_signature(self) -> tuple[bytes, bytes] | None:
+        """Returns (the manifest's bytes, its signature) of this release; None: it has none."""
+        found = [read_if_there(FileSystems.join(self.final, n)) for n in _SIGNED_AND_SIGNATURE]
+        return None if found[0] is None or found[1] is None else (found[0], found[1])
 
     def point_latest(self) -> None:
         """Points `latest.json` at this release."""
@@ -319,5 +338,5 @@ def _json(value: dict[str, Any]) -> bytes:
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def _write_all(stream: BinaryIO, data: bytes) -> None:
+def _write_all(data: bytes, stream: BinaryIO) -> None:
     stream.write(data)

@@ -1,0 +1,45 @@
+"""`tracecloak verify`: checks a release for who received it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from tracecloak.pipelines.commands.screen import Result, show
+from tracecloak.pipelines.commands.table import Given
+from tracecloak.schemas.errors import GuaranteeError
+
+_MARKS = {"ok": "ok", "failed": "FAILED", "not applicable": "n/a"}
+
+
+def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
+    """Adds the release, the key and the report."""
+    parser.add_argument(
+        "release", metavar="RELEASE", help="folder of a release, or of releases, or of an epoch"
+    )
+    parser.add_argument(
+        "--key",
+        help="public key (PEM file, env:NAME or command:WORDS) of who must have signed; by default "
+        "nobody must, and a signature is checked by the key beside it",
+    )
+
+
+def run(given: Given) -> int:
+    """Shows a row for each check; the exit code is 5 if one fails."""
+    from tracecloak.pipelines.verification.verify import verify
+
+    found = verify(given.flags["release"], given.flags.get("key"))
+    rows = [
+        (f"{_MARKS[finding.state]:<7}{finding.check}", finding.sentence)
+        for finding in found.findings
+    ]
+    if found.sentence is not None:
+        rows.append(("promise", found.sentence))
+    show(Result(rows, found.to_json(), below=[_VERDICT[found.holds]]), given.form)
+    return 0 if found.holds else GuaranteeError.exit_code
+
+
+_VERDICT = {
+    True: "Nothing speaks against this release.",
+    False: "Something does not hold: do not use this release before you know why.",
+}

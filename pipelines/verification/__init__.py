@@ -1,0 +1,12 @@
+"""`verify`: what somebody can check who received a release, and has nothing but its folder.
+
+Here: reading a folder that may be hostile, and what must hold of it: its files, what it says of
+itself, its data, its signature. Nothing here needs keys, ledger or the original log, and nothing is
+trusted: whatever is wrong with a file is a finding. Not here: how a signature is made
+(transforms/keys), what parts of a budget come to (anonymizers/accounting), and how good a release
+is (pipelines/evaluation).
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

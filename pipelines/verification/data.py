@@ -1,0 +1,304 @@
+"""Whether the data of a release can be read, and whether all that it holds agrees."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from xml.parsers import expat
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tracecloak.pipelines.verification.findings import NotApplicable, Wrong, shown
+from tracecloak.pipelines.verification.log_forms import LogForm, check_same, forms_of
+from tracecloak.pipelines.verification.received import Received
+from tracecloak.schemas.arrays.merging import Pieces
+from tracecloak.schemas.errors import GuaranteeError, TracecloakError
+from tracecloak.schemas.events.events import ACTIVITY, RELEASED_SCHEMA
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.models.process_tree import parse_tree
+from tracecloak.schemas.published.counted import yield_of_log
+from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.schemas.published.manifest import MANIFEST_NAME
+from tracecloak.schemas.published.rows import traces_of_rows
+from tracecloak.schemas.published.tree import ReleasedTree
+from tracecloak.schemas.published.yields import Yield
+from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.transforms.publish.names import DFG_NAME
+
+_XML = (".svg", ".pnml", ".bpmn", ".ptml", ".html.xml")
+_PART = re.compile(r"log/part-([0-9]{5,})\.parquet")
+_ROUNDING = 1e-4  # of the shares in a manifest, which have four decimals
+_PIECE_BYTES = 1 << 18
+_BATCH_ROWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The data of a release whose files are those of its manifest.
+
+    Attributes:
+        received: The release.
+    """
+
+    received: Received
+
+    @cached_property
+    def logs(self) -> list[LogForm]:
+        """The forms of its log, Parquet first; none of a release without a log."""
+        return forms_of(self.received.folder, self.received.paths)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns of its log.
+
+        Raises:
+            Wrong: They are not those that the method's parameters declare.
+            NotApplicable: There is no Parquet, and the method is not known.
+        """
+        found = self.logs[0].schema()
+        try:
+            declared = self._declared()
+        except NotApplicable:
+            if found is None:
+                raise
+            return found
+        if found is None:
+            return declared
+        if [(f.name, f.type) for f in found] != [(f.name, f.type) for f in declared]:
+            raise Wrong(
+                f"{self.logs[0].name} has other columns than the parameters in {MANIFEST_NAME} "
+                "declare."
+            )
+        return found
+
+    def _declared(self) -> pa.Schema:
+        method, params = self.received.method_and_params()
+        attributes = [pa.field(a.name, a.arrow_type) for a in method.attributes(params)]
+        return pa.schema([*RELEASED_SCHEMA, *attributes])
+
+    @cached_property
+    def vocabulary(self) -> ActivityVocabulary:
+        """The activities of the log."""
+        names: set[str] = set()
+        for rows in self.logs[0].rows(self.schema):
+            names.update(rows.column(ACTIVITY).unique().to_pylist())
+        return ActivityVocabulary.of(pa.array(sorted(names), pa.string()))
+
+    def traces(self) -> Iterator[TraceBatch]:
+        """Yields the cases of the log, in one vocabulary."""
+        for rows in self.logs[0].rows(self.schema):
+            yield traces_of_rows(rows).recode(self.vocabulary)
+
+    @cached_property
+    def counted(self) -> tuple[DirectlyFollows, int]:
+        """The graph of the log, and its number of variants."""
+        graph, variants = Pieces(DirectlyFollows), Pieces(VariantHistogram)
+        for batch in self.traces():
+            graph.add(DirectlyFollows.from_traces(batch))
+            variants.add(VariantHistogram.from_traces(batch))
+        return graph.result(), variants.result().n_variants
+
+    # --- the checks -------------------------------------------------------------------------------
+
+    def check_readable(self) -> str:
+        """Every file can be read as what its name says, and logs have the columns that they must.
+
+        Raises:
+            Wrong: One cannot.
+        """
+        paths = self.received.paths
+        numbers = sorted(int(match[1]) for p in paths if (match := _PART.fullmatch(p)))
+        if numbers != list(range(len(numbers))):
+            raise Wrong("The parts of the log are not numbered from 0 on: one is missing.")
+        if self.logs:
+            for form in self.logs:
+                for _ in form.rows(self.schema):
+                    pass
+        of_logs = {path for form in self.logs for path in form.paths}
+        for path in paths:
+            if path not in of_logs:
+                _check_readable(self.received, path)
+        kinds = "The log has the columns that it must have, and" if self.logs else "Every table,"
+        return f"{kinds} every other file is of the format that its name says."
+
+    def check_forms(self) -> str:
+        """All forms of the same log, graph, tree or table say the same.
+
+        Raises:
+            Wrong: Two do not.
+            NotApplicable: There is nothing in two forms.
+        """
+        told = []
+        for form in self.logs[1:]:
+            check_same(self.logs[0], form, self.schema)
+        if len(self.logs) > 1:
+            told.append(f"the log in {' and '.join(form.kind for form in self.logs)}")
+        for name in self._products():
+            _check_product(self.received, name)
+            told.append(f"{name} in Parquet and JSON")
+        if self.logs and DFG_NAME in self.received.paths:
+            self._check_graph_of_log()
+            told.append(f"the log and its graph, {DFG_NAME}")
+        if not told:
+            raise NotApplicable("Nothing is there in two forms.")
+        return f"The same is said by {'; '.join(told)}."
+
+    def check_numbers(self) -> str:
+        """What the manifest says came out is what the files hold.
+
+        Raises:
+            Wrong: It is not.
+            NotApplicable: There is neither a log nor a graph nor a tree.
+        """
+        found = self._came_out()
+        stated = self.received.body["came_out"]
+        numbers = {name: n for name, n in vars(found).items() if n is not None}
+        if not numbers:
+            raise NotApplicable("There is neither a log nor a graph nor a tree to count.")
+        wrong = [n for n, number in numbers.items() if not _is_close(number, stated[n])]
+        if wrong:
+            raise Wrong(f"came_out.{wrong[0]} in {MANIFEST_NAME} is not what the files hold.")
+        return f"What {MANIFEST_NAME} says came out is what the files hold."
+
+    def check_property(self) -> str:
+        """The log has the property that a syntactic method promises.
+
+        Raises:
+            Wrong: It has not.
+            NotApplicable: None is promised, or this installation does not know the method.
+        """
+        if not self.received.body["verified"]:
+            raise NotApplicable(
+                "The method promises nothing that could be seen in the files alone: what it adds "
+                "at random cannot be told from the log."
+            )
+        method, params = self.received.method_and_params()
+        if not method.verifies or not self.logs:
+            raise Wrong(f"{MANIFEST_NAME} says that a property of the log was verified: none is.")
+        try:
+            method.verify(list(self.traces()), params)
+        except GuaranteeError as error:
+            raise Wrong(f"The log does not keep what {method.name} promises: {error}.") from None
+        return f"The log keeps what {method.name} promises: that was counted anew on its files."
+
+    # --- what they need ---------------------------------------------------------------------------
+
+    def _products(self) -> list[str]:
+        paths = set(self.received.paths)
+        stems = (p.removesuffix(".parquet") for p in paths if "/" not in p and p != "log.parquet")
+        return sorted(stem for stem in stems if {f"{stem}.parquet", f"{stem}.json"} <= paths)
+
+    def _check_graph_of_log(self) -> None:
+        graph, _ = self.counted
+        labels = self.vocabulary.labels
+        ends = (graph.sources.tolist(), graph.targets.tolist())
+        rows = zip(*ends, graph.counts.tolist(), strict=True)
+        expected = {(labels[s], labels[t]): n for s, t, n in rows}
+        body = self.received.folder.json(DFG_NAME)
+        try:
+            edges = body["edges"]
+            found = {(e["source"], e["target"]): e["count"] for e in edges}
+            is_same = found == expected and len(edges) == len(expected)
+        except (TypeError, KeyError):
+            is_same = False
+        if not is_same:
+            raise Wrong(f"{DFG_NAME} is not the graph of {self.logs[0].name}.")
+
+    def _came_out(self) -> Yield:
+        if self.logs:
+            graph, n_variants = self.counted
+            return yield_of_log(graph, n_variants, self.vocabulary)
+        found = Yield()
+        products = self._products()
+        try:
+            if "dfg" in products:
+                edges = self.received.folder.json(DFG_NAME)["edges"]
+                if edges:
+                    found = ReleasedGraph.of_edges(edges).came_out()
+            if "tree" in products:
+                found = found.beside(_tree(self.received.folder.json("tree.json")).came_out())
+        except (TypeError, KeyError, ValueError, TracecloakError, pa.ArrowException):
+            raise Wrong("A graph or a tree is not as releases have it.") from None
+        return found
+
+
+def _check_readable(received: Received, path: str) -> None:
+    folder = received.folder
+    if path.endswith(".json"):
+        folder.json(path)
+    elif path.endswith(".parquet"):
+        _table(received, path, is_kept=False)
+    elif path.endswith(_XML):
+        parser = expat.ParserCreate()
+        parser.StartDoctypeDeclHandler = _refuse_doctype
+        try:
+            with folder.open(path) as stream:
+                while piece := stream.read(_PIECE_BYTES):
+                    parser.Parse(piece, False)
+            parser.Parse(b"", True)
+        except (expat.ExpatError, ValueError):
+            raise Wrong(f"{shown([path])} is no XML, or declares a DOCTYPE.") from None
+    elif path.endswith((".md", ".dot", ".tree", ".html")):
+        try:
+            folder.read(path).decode()
+        except UnicodeDecodeError:
+            raise Wrong(f"{shown([path])} is no text in UTF-8.") from None
+
+
+def _refuse_doctype(*_: object) -> None:
+    raise ValueError("a DOCTYPE")
+
+
+def _table(received: Received, path: str, is_kept: bool = True) -> pa.Table | None:
+    """Returns a small table, or only looks whether it can be read.
+
+    Raises:
+        Wrong: It cannot.
+    """
+    kept = []
+    try:
+        with received.folder.open(path) as stream:
+            file = pq.ParquetFile(stream, page_checksum_verification=True)
+            for rows in file.iter_batches(_BATCH_ROWS):
+                rows.validate(full=True)
+                kept += [rows] if is_kept else []
+            schema = file.schema_arrow.remove_metadata()
+    except (pa.ArrowException, OSError, ValueError):
+        raise Wrong(f"{shown([path])} is no Parquet file that can be read.") from None
+    return pa.Table.from_batches([r.cast(schema) for r in kept], schema) if is_kept else None
+
+
+def _check_product(received: Received, name: str) -> None:
+    """Makes sure that the Parquet and the JSON file of a product have the same rows."""
+    table = _table(received, f"{name}.parquet")
+    assert table is not None
+    body = received.folder.json(f"{name}.json")
+    if name == "tree":
+        try:
+            is_same = _tree(body).to_table().to_pylist() == body["nodes"]
+        except (TypeError, KeyError, ValueError, TracecloakError):
+            is_same = False
+        if not is_same:
+            raise Wrong("The nodes in tree.json are not those of the tree in it.")
+    rows = table.to_pylist()
+    lists = [v for v in body.values() if isinstance(v, list)] if isinstance(body, dict) else []
+    if rows not in lists:
+        raise Wrong(f"{name}.json says something else than {name}.parquet.")
+
+
+def _tree(body: dict[str, Any]) -> ReleasedTree:
+    parse_tree(body["tree"])
+    names = pa.array(body["activities"], pa.string())
+    return ReleasedTree(names, body["tree"], body["is_found"], body["fitness"])
+
+
+def _is_close(found: float, stated: float | None) -> bool:
+    if isinstance(found, int) or stated is None:
+        return found == stated
+    return abs(found - stated) <= _ROUNDING

@@ -1,0 +1,48 @@
+"""What a check found: that something holds, that it does not, or that it is not applicable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+State = Literal["ok", "failed", "not applicable"]
+
+_SHOWN_NAMES = 3
+_SHOWN_CHARACTERS = 80
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found.
+
+    Attributes:
+        check: Its name.
+        state: How it ended.
+        sentence: What was found; it names files, and never quotes what is in them.
+    """
+
+    check: str
+    state: State
+    sentence: str
+
+
+class Wrong(Exception):  # noqa: N818 - becomes a finding, and is no fault of the program
+    """Something does not hold; the text says what."""
+
+
+class NotApplicable(Exception):  # noqa: N818 - likewise
+    """There is nothing to check; the text says why."""
+
+
+def shown(names: Iterable[str]) -> str:
+    """Returns names for a sentence: the first few, without characters that steer a terminal."""
+    listed = list(names)
+    told = ", ".join(_printable(name) for name in listed[:_SHOWN_NAMES])
+    n_more = len(listed) - _SHOWN_NAMES
+    return f"{told} and {n_more:,} more" if n_more > 0 else told
+
+
+def _printable(name: str) -> str:
+    plain = "".join(c if c.isprintable() else "\ufffd" for c in name)
+    return plain if len(plain) <= _SHOWN_CHARACTERS else f"{plain[:_SHOWN_CHARACTERS]}…"

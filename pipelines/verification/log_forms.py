@@ -1,0 +1,265 @@
+"""The forms of a released log: each read as rows in bounded memory, and compared with the others.
+
+A log is Parquet in one file or in parts, and any of the formats of releases. Its cases come in one
+order, by their start and then by their id, so forms are compared row by row as they are read.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tracecloak.pipelines.verification.findings import Wrong, shown
+from tracecloak.pipelines.verification.folder import ReceivedFolder
+from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, RELEASED_SCHEMA, TIMESTAMP
+from tracecloak.schemas.published.rows import case_offsets, merge_rows
+from tracecloak.transforms.formats.registry import FORMATS, SourceFormat
+from tracecloak.transforms.formats.xes_writer import sanitise
+
+_ROWS = 1 << 16
+_LONGEST_CASE = 1 << 24
+_XES_NAMES = {
+    CASE_ID: "case:concept:name",
+    ACTIVITY: "concept:name",
+    TIMESTAMP: "time:timestamp",
+}
+_ATTRIBUTE_TYPES = (pa.string(), pa.int64(), pa.float64())
+
+
+@dataclass(frozen=True)
+class LogForm:
+    """One form of a released log.
+
+    Attributes:
+        folder: Where its files are.
+        kind: A name of FORMATS.
+        paths: Its files: one, or the parts in Parquet.
+    """
+
+    folder: ReceivedFolder
+    kind: str
+    paths: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """What sentences call it."""
+        return shown(self.paths)
+
+    def schema(self) -> pa.Schema | None:
+        """Returns the columns of its Parquet; None: its files declare no types.
+
+        Raises:
+            Wrong: The files cannot be read, differ, or lack a column that every log has.
+        """
+        if self.kind != "parquet":
+            return None
+        schemas = []
+        for path in self.paths:
+            with self._reading(path), self.folder.open(path) as stream:
+                schemas.append(pq.ParquetFile(stream).schema_arrow.remove_metadata())
+        first = schemas[0]
+        for path, found in zip(self.paths, schemas, strict=True):
+            if not found.equals(first):
+                raise Wrong(f"{shown([path])} has other columns than {shown(self.paths[:1])}.")
+        leading = [(field.name, field.type) for field in list(first)[: len(RELEASED_SCHEMA)]]
+        if leading != [(field.name, field.type) for field in RELEASED_SCHEMA]:
+            raise Wrong(
+                f"{self.name}: a log begins with the columns {', '.join(RELEASED_SCHEMA.names)}, "
+                "which are two of text and one of times in UTC."
+            )
+        others = list(first)[len(RELEASED_SCHEMA) :]
+        if len(set(first.names)) < len(first.names) or any(
+            field.type not in _ATTRIBUTE_TYPES for field in others
+        ):
+            raise Wrong(f"{self.name} has a column of a type or name that no release has.")
+        return first
+
+    def rows(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yields its rows, whole cases to a batch, in the order of a release.
+
+        Args:
+            schema: The columns that it must have.
+
+        Raises:
+            Wrong: It cannot be read, is in another order, or lacks a value.
+        """
+        streams = [in_order(self._rows_of(path, schema), path) for path in self.paths]
+        if len(streams) == 1:
+            yield from streams[0]
+        else:
+            yield from in_order(merge_rows(streams, schema), self.name)
+
+    def _rows_of(self, path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        read = _parquet_rows if self.kind == "parquet" else _text_rows
+        with self._reading(path), self.folder.open(path) as stream:
+            for rows in read(stream, path, self.kind, schema):
+                rows.validate(full=True)
+                if any(rows.column(name).null_count for name in RELEASED_SCHEMA.names):
+                    raise Wrong(f"{shown([path])} has an event without case, activity or time.")
+                yield rows
+
+    def _reading(self, path: str) -> _Reading:
+        return _Reading(path)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Makes a finding of whatever a damaged file makes a reader raise; nothing of it is quoted."""
+
+    path: str
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        if isinstance(error, (Wrong, GeneratorExit, KeyboardInterrupt)) or error is None:
+            return
+        raise Wrong(f"{shown([self.path])} cannot be read as a log ({type(error).__name__}).")
+
+
+def _parquet_rows(
+    stream: BinaryIO, path: str, kind: str, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    file = pq.ParquetFile(stream, page_checksum_verification=True)
+    for rows in file.iter_batches(_ROWS):
+        yield rows.cast(schema)
+
+
+def _text_rows(
+    stream: BinaryIO, path: str, kind: str, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    form = FORMATS.named(kind)
+    names = [(_XES_NAMES if form.has_xes_names else {}).get(n, n) for n in schema.names]
+    required = names[: len(RELEASED_SCHEMA)]
+    source = stream if form.is_packed else cast(BinaryIO, gzip.GzipFile(fileobj=stream))
+    reader = SourceFormat(kind).reader_of(path)
+    for batch in reader.read(source, names, required, _ROWS):
+        if len(batch.malformed):
+            raise Wrong(f"{shown([path])} has records that cannot be read.")
+        there = dict(zip(batch.columns.schema.names, batch.columns.columns, strict=True))
+        n_rows = batch.columns.num_rows
+        columns = [
+            _cast(there[name], field.type) if name in there else pa.nulls(n_rows, field.type)
+            for name, field in zip(names, schema, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if kind != pa.string() and pa.types.is_string(values.type):
+        values = pc.if_else(pc.equal(values, ""), None, values)
+    return values.cast(kind)
+
+
+def in_order(stream: Iterator[pa.RecordBatch], name: str) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of a stream with whole cases to a batch.
+
+    Raises:
+        Wrong: Its cases are not in the order of a release, or one stands there twice.
+    """
+    held: pa.RecordBatch | None = None
+    last: tuple[int, str] | None = None
+    for rows in stream:
+        rows = rows if held is None else _joined(held, rows)
+        offsets = case_offsets(rows)
+        end = int(offsets[-2]) if len(offsets) > 1 else 0
+        if rows.num_rows - end > _LONGEST_CASE:
+            raise Wrong(f"{shown([name])} has a case of more than {_LONGEST_CASE:,} events.")
+        if end:
+            last = _check_order(rows.slice(0, end), offsets[:-1], last, name)
+            yield rows.slice(0, end)
+        held = rows.slice(end)
+    if held is not None and held.num_rows:
+        _check_order(held, case_offsets(held), last, name)
+        yield held
+
+
+def _check_order(
+    rows: pa.RecordBatch, offsets: np.ndarray, last: tuple[int, str] | None, name: str
+) -> tuple[int, str]:
+    heads = pa.array(offsets[:-1])
+    starts = np.asarray(rows.column(TIMESTAMP).take(heads).cast(pa.int64()))
+    ids = rows.column(CASE_ID).take(heads)
+    n = len(ids)
+    ascends = np.asarray(pc.less(ids.slice(0, n - 1), ids.slice(1)), bool)
+    in_turn = (starts[:-1] < starts[1:]) | ((starts[:-1] == starts[1:]) & ascends)
+    first = (int(starts[0]), ids[0].as_py())
+    if not in_turn.all() or (last is not None and not last < first):
+        raise Wrong(f"{shown([name])}: the cases are not in the order of a release, or come twice.")
+    return int(starts[-1]), ids[n - 1].as_py()
+
+
+def check_same(left: LogForm, right: LogForm, schema: pa.Schema) -> None:
+    """Makes sure that two forms of a log have the same rows.
+
+    What XML cannot hold is compared as it is written there, and a text that is empty is none.
+
+    Raises:
+        Wrong: They do not.
+    """
+    streams = [_pieces(form.rows(schema)) for form in (left, right)]
+    while True:
+        rows = [next(stream, None) for stream in streams]
+        if rows == [None, None]:
+            return
+        if rows[0] is None or rows[1] is None or not rows[0].equals(rows[1]):
+            raise Wrong(f"{right.name} holds another log than {left.name}.")
+
+
+def _pieces(stream: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of one size, with the texts that every form can hold."""
+    held: list[pa.RecordBatch] = []
+    n_held = 0
+    for rows in stream:
+        held.append(_comparable(rows))
+        n_held += rows.num_rows
+        while n_held >= _ROWS:
+            whole = _joined(*held)
+            yield whole.slice(0, _ROWS)
+            held, n_held = [whole.slice(_ROWS)], n_held - _ROWS
+    if n_held:
+        yield _joined(*held)
+
+
+def _comparable(rows: pa.RecordBatch) -> pa.RecordBatch:
+    columns = []
+    for values in rows.columns:
+        if pa.types.is_string(values.type):
+            coded = pc.fill_null(values, "").dictionary_encode()
+            plain = pa.array(map(sanitise, coded.dictionary.to_pylist()), pa.string())
+            values = plain.take(coded.indices)
+        columns.append(values)
+    return pa.RecordBatch.from_arrays(columns, rows.schema.names)
+
+
+def _joined(*batches: pa.RecordBatch) -> pa.RecordBatch:
+    [whole] = pa.Table.from_batches(batches).combine_chunks().to_batches() or [batches[0]]
+    return whole
+
+
+def forms_of(folder: ReceivedFolder, paths: Sequence[str], under: str = "") -> list[LogForm]:
+    """Returns the forms of a log among some files, Parquet first.
+
+    Args:
+        folder: Where the files are.
+        paths: The files.
+        under: What the paths of the log begin with.
+    """
+    found = []
+    parts = tuple(sorted(p for p in paths if p.startswith(f"{under}log/part-")))
+    if parts:
+        found.append(LogForm(folder, "parquet", parts))
+    for kind, form in FORMATS.items():
+        path = f"{under}log{form.log_ending}"
+        if path in paths and form.is_of_releases:
+            found.append(LogForm(folder, kind, (path,)))
+    return sorted(found, key=lambda form: form.kind != "parquet")

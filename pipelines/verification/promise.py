@@ -1,0 +1,221 @@
+"""Whether everything in a release that says what it promises says the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+from xml.parsers import expat
+
+from tracecloak.anonymizers.accounting.composition import decimal_text, total
+from tracecloak.anonymizers.accounting.reaccounting import is_accounted_for, spend_of_json
+from tracecloak.anonymizers.registry import METHODS
+from tracecloak.pipelines.verification.findings import NotApplicable, Wrong, shown
+from tracecloak.pipelines.verification.folder import strict_json
+from tracecloak.pipelines.verification.received import Received
+from tracecloak.pipelines.verification.xes_head import log_attributes
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.published.manifest import MANIFEST_NAME
+from tracecloak.transforms.publish.names import STATEMENT_NAME
+
+_IN_PARQUET = b"tracecloak.release"
+# What a file must say that says anything.
+_SAID = ("release_id", "method", "params", "guarantee", "spends")
+
+
+def check_statement(received: Received) -> str:
+    """The statement says what the manifest says.
+
+    It is a function of the manifest, so that by this version is compared with what this version
+    makes of it. Of another one the name, the method, epsilon and delta must stand in it.
+
+    Raises:
+        Wrong: It does not.
+    """
+    from tracecloak.transforms.publish.statement import publishable_statement
+
+    try:
+        text = received.folder.read(STATEMENT_NAME).decode()
+    except UnicodeDecodeError:
+        raise Wrong(f"{STATEMENT_NAME} is no text in UTF-8.") from None
+    if received.is_by_this_version:
+        manifest = received.manifest
+        # What a stream publishes is of no method in the table, and its steps have no such numbers.
+        has_error_bars = manifest.method in METHODS and METHODS[manifest.method].has_error_bars
+        if text != publishable_statement(manifest, has_error_bars):
+            raise Wrong(f"{STATEMENT_NAME} is not what follows from {MANIFEST_NAME}.")
+        return f"{STATEMENT_NAME} is, word for word, what follows from {MANIFEST_NAME}."
+    guarantee = received.body["guarantee"]
+    plain = " ".join(text.replace("\\", "").split())
+    wanted = [received.body["release_id"], received.body["method"]]
+    if guarantee["kind"] == "rigorous":
+        wanted += [
+            f"epsilon = {_decimal(guarantee['epsilon'])}",
+            f"delta = {_decimal(guarantee['delta'])}",
+        ]
+    elif "differential privacy with epsilon =" in plain:
+        raise Wrong(f"{STATEMENT_NAME} promises an epsilon, and {MANIFEST_NAME} does not.")
+    if not all(words in plain for words in wanted):
+        raise Wrong(
+            f"{STATEMENT_NAME} does not have the release's name, method, epsilon and delta of "
+            f"{MANIFEST_NAME}."
+        )
+    return (
+        f"{STATEMENT_NAME} has the name, method, epsilon and delta of {MANIFEST_NAME}; it is by "
+        "another version of tracecloak, whose other words are not known here."
+    )
+
+
+def check_copies(received: Received) -> str:
+    """The data files that carry the promise carry that of the manifest.
+
+    Raises:
+        Wrong: One does not, or cannot be read.
+        NotApplicable: No file carries it.
+    """
+    n_read = 0
+    for path in _data_files(received):
+        if path.endswith(".parquet"):
+            _check_parquet(received, path)
+        elif path.endswith((".xes", ".xes.gz")):
+            _check_xes(received, path)
+        else:
+            continue
+        n_read += 1
+    if not n_read:
+        raise NotApplicable("There is no Parquet or XES file, and no other form carries a promise.")
+    return f"All {n_read:,} Parquet and XES files carry the promise of {MANIFEST_NAME}."
+
+
+def check_method(received: Received) -> str:
+    """The promise is the one that the method makes with the parameters of the manifest.
+
+    Raises:
+        Wrong: It is not.
+        NotApplicable: This installation does not know the method as it was then.
+    """
+    method, params = received.method_and_params()
+    if not received.is_by_this_version:
+        raise NotApplicable(
+            "The release is by another version of tracecloak, whose methods may promise otherwise."
+        )
+    found, stated = method.guarantee(params).to_json(), received.body["guarantee"]
+    for name in ("kind", "unit", "adjacency", "epsilon", "delta", "claim", "reality", "sentence"):
+        if found[name] != stated[name]:
+            raise Wrong(
+                f"guarantee.{name} in {MANIFEST_NAME} is not what {method.name} promises with "
+                "these parameters."
+            )
+    if not set(found["not_covered"]) <= set(stated["not_covered"]):
+        raise Wrong(
+            f"guarantee.not_covered in {MANIFEST_NAME} leaves out something that {method.name} "
+            "does not cover."
+        )
+    spends = json.loads(json.dumps([part.to_json() for part in method.spends(params)]))
+    if spends != received.body["spends"]:
+        raise Wrong(f"The parts of the budget are not those of {method.name}.")
+    if received.body["verified"] != method.verifies:
+        raise Wrong(f"verified in {MANIFEST_NAME} is not as {method.name} does it.")
+    return f"The promise is what {method.name} promises with the parameters of {MANIFEST_NAME}."
+
+
+def check_budget(received: Received) -> str:
+    """The parts of the budget add up to the promise, and their noise is enough for each.
+
+    Raises:
+        Wrong: They do not, or it is not.
+        NotApplicable: There is no finite epsilon, so there are no parts.
+    """
+    guarantee = received.body["guarantee"]
+    if guarantee["epsilon"] is None or guarantee["kind"] == "syntactic":
+        raise NotApplicable("No finite epsilon is promised, so there is none to account for.")
+    if not received.body["spends"]:
+        raise Wrong("An epsilon is promised, and no part of the budget is listed.")
+    try:
+        parts = [spend_of_json(part) for part in received.body["spends"]]
+        found = [is_accounted_for(part) for part in parts]
+    except (UsageError, ValueError, TypeError, ArithmeticError):
+        raise Wrong(
+            "A part of the budget cannot be what it says: its numbers contradict each other."
+        ) from None
+    stated = tuple(Fraction(repr(float(guarantee[n] or 0))) for n in ("epsilon", "delta"))
+    if total(parts) != stated:
+        raise Wrong(
+            "The parts of the budget do not add up to the epsilon and delta of the promise."
+        )
+    if False in found:
+        raise Wrong("The noise of a part of the budget is too little for its epsilon and delta.")
+    n_open = found.count(None)
+    told = "the noise of each is enough for its epsilon and delta"
+    if n_open == len(found):
+        told = "of none the scale of the noise is listed, so that is not accounted for anew"
+    elif n_open:
+        told = f"the noise is enough in {len(found) - n_open:,} of {len(found):,} (of the others "
+        told += "no scale is listed)"
+    return f"The parts of the budget add up to the promise, and {told}."
+
+
+def _data_files(received: Received) -> Iterator[str]:
+    yield from received.paths
+    if received.is_stream:
+        yield from (path for _, forms in received.steps() for path in forms.values())
+
+
+def _check_parquet(received: Received, path: str) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with received.folder.open(path) as stream:
+            found = (pq.read_metadata(stream).metadata or {}).get(_IN_PARQUET)
+    except (pa.ArrowException, OSError, ValueError):
+        raise Wrong(f"{shown([path])} is no Parquet file that can be read.") from None
+    try:
+        body = strict_json(found or b"")
+    except Wrong:
+        body = None
+    if not isinstance(body, dict) or not set(_SAID) <= set(body):
+        raise Wrong(f"{shown([path])} carries no promise.")
+    if not _is_part_of(body, received.body):
+        raise Wrong(f"{shown([path])} carries another promise than {MANIFEST_NAME}.")
+
+
+def _is_part_of(said: Any, whole: Any) -> bool:
+    """Whether everything that is said is said in the whole, too; objects there can have more."""
+    if isinstance(said, Mapping) and isinstance(whole, Mapping):
+        return all(name in whole and _is_part_of(v, whole[name]) for name, v in said.items())
+    return type(said) is type(whole) and bool(said == whole)
+
+
+def _check_xes(received: Received, path: str) -> None:
+    from tracecloak.transforms.formats.xes_writer import release_attributes, sanitise
+
+    try:
+        with received.folder.open(path) as stream:
+            found = log_attributes(stream, path.endswith(".gz"))
+    except (expat.ExpatError, OSError, EOFError, ValueError):
+        raise Wrong(f"The head of {shown([path])} is no XES that can be read.") from None
+    expected = {a.key: a.value for a in release_attributes(received.body)}
+    more = [key for key in found if key.startswith("tracecloak:") and key not in expected]
+    if more and received.is_by_this_version:
+        raise Wrong(f"{shown([path])} says more than {MANIFEST_NAME}: {shown(more)}.")
+    for key, value in expected.items():
+        said = found.get(key)
+        if isinstance(value, float):
+            same = said is not None and _number(said) == value
+        else:
+            same = said == sanitise(str(value))
+        if not same:
+            raise Wrong(f"{shown([path])} says something else than {MANIFEST_NAME} under {key}.")
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _decimal(value: float) -> str:
+    return decimal_text(Fraction(repr(float(value))))

@@ -1,0 +1,130 @@
+"""A release as it was received: its folder, and its manifest once that is known to be sound."""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, cast
+
+from tracecloak.anonymizers.registry import METHODS, method_named
+from tracecloak.pipelines.verification.findings import NotApplicable, Wrong, shown
+from tracecloak.pipelines.verification.folder import ReceivedFolder
+from tracecloak.schemas.published.manifest import MANIFEST_NAME, TOOL_VERSION, ReleaseManifest
+
+_SHOWN_PLACES = 3
+
+
+@dataclass(frozen=True)
+class Received:
+    """A release whose manifest is valid.
+
+    Attributes:
+        folder: Where it is.
+        body: The manifest as JSON values.
+    """
+
+    folder: ReceivedFolder
+    body: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, folder: ReceivedFolder) -> Received:
+        """Reads and checks the manifest.
+
+        Raises:
+            Wrong: It is not valid, or not the same for every reader.
+        """
+        body = folder.json(MANIFEST_NAME)
+        faults = [
+            f"{shown([error.json_path])} ({error.validator})"
+            for error in _validator().iter_errors(body)
+        ]
+        if faults:
+            made_by = body.get("tool") if isinstance(body, dict) else None
+            version = made_by.get("version") if isinstance(made_by, dict) else None
+            hint = (
+                ""
+                if version == TOOL_VERSION
+                else f" This is tracecloak {TOOL_VERSION}, and it may be by another version."
+            )
+            told = ", ".join(faults[:_SHOWN_PLACES])
+            raise Wrong(f"{MANIFEST_NAME} is not as its schema asks: {told}.{hint}")
+        return cls(folder, body)
+
+    @property
+    def outputs(self) -> list[dict[str, Any]]:
+        """The listed files: path, sha256, n_bytes."""
+        return cast(list[dict[str, Any]], self.body["outputs"])
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of the listed files."""
+        return [output["path"] for output in self.outputs]
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether it is an epoch of a stream."""
+        return "stream" in self.body
+
+    @property
+    def manifest(self) -> ReleaseManifest:
+        """The manifest as a value."""
+        return ReleaseManifest.from_json(self.body)
+
+    @property
+    def is_by_this_version(self) -> bool:
+        """Whether this version of tracecloak made it, so that its words are ours."""
+        return bool(self.body["tool"]["version"] == TOOL_VERSION)
+
+    def method_and_params(self) -> tuple[Any, Any]:
+        """Returns the method and its parameters.
+
+        Raises:
+            NotApplicable: It is a stream, or the method is none of this installation.
+            Wrong: The parameters cannot be those of the method.
+        """
+        name = self.body["method"]
+        if self.is_stream:
+            raise NotApplicable("What a stream promises follows from more than its manifest has.")
+        if name not in METHODS:
+            raise NotApplicable(f"This installation does not know the method {shown([name])}.")
+        method = method_named(name)
+        try:
+            return method, method.Params(**self.body["params"])
+        except ValueError:
+            if not self.is_by_this_version:
+                raise NotApplicable(
+                    "The parameters are of another version of the method than this one knows."
+                ) from None
+            raise Wrong(
+                f"The parameters in {MANIFEST_NAME} are none that method {name} can have."
+            ) from None
+
+    def steps(self) -> Iterator[tuple[int, dict[str, str]]]:
+        """Yields the steps of an epoch in order: (number, path by what follows the number)."""
+        pattern = self.step_pattern()
+        found: dict[int, dict[str, str]] = {}
+        for path in self.folder.sizes:
+            if match := pattern.fullmatch(path):
+                found.setdefault(int(match["step"]), {})[match["form"]] = path
+        yield from sorted(found.items())
+
+    def step_pattern(self) -> re.Pattern[str]:
+        """Returns what the paths of an epoch's steps look like."""
+        params = self.body["params"]
+        folder = f"product={params.get('product')}/view={params.get('view')}/step-"
+        return re.compile(
+            re.escape(folder) + r"(?P<step>[0-9]{6,9})"
+            r"(?P<form>\.json|\.parquet|/step\.json|/log\.[a-z]+(\.gz)?)"
+        )
+
+
+@cache
+def _validator() -> Any:
+    import jsonschema
+
+    place = importlib.resources.files("tracecloak.schemas.files") / "manifest.schema.json"
+    return jsonschema.Draft202012Validator(json.loads(place.read_text(encoding="utf-8")))

@@ -1,0 +1,144 @@
+"""All checks of a received release, one after the other: none stands in the way of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tracecloak.pipelines.verification.findings import Finding, NotApplicable, State, Wrong
+from tracecloak.pipelines.verification.folder import ReceivedFolder
+from tracecloak.pipelines.verification.listed import check_files, check_leftovers
+from tracecloak.pipelines.verification.received import Received
+from tracecloak.pipelines.verification.signature import check_signature
+from tracecloak.schemas.published.manifest import MANIFEST_NAME
+from tracecloak.transforms.keys.signing import PublicKey
+
+_OF_MANIFEST = (
+    "files",
+    "leftovers",
+    "statement",
+    "copies",
+    "method",
+    "budget",
+    "data",
+    "forms",
+    "numbers",
+    "property",
+)
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was found of a release.
+
+    Attributes:
+        folder: Where it is.
+        findings: Of each check, in their order.
+        sentence: The promise of the release, as its manifest has it; None: that is not valid.
+    """
+
+    folder: str
+    findings: tuple[Finding, ...]
+    sentence: str | None
+
+    @property
+    def holds(self) -> bool:
+        """Whether no check failed."""
+        return all(finding.state != "failed" for finding in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns it as JSON values."""
+        return {
+            "release": self.folder,
+            "holds": self.holds,
+            "promise": self.sentence,
+            "checks": [asdict(finding) for finding in self.findings],
+        }
+
+
+def verify(path: str, key: str | None = None) -> Verification:
+    """Checks a release.
+
+    Args:
+        path: Its folder, or one of releases, whose latest is meant; on any Beam file system.
+        key: The public key of who must have signed it: a file in PEM, or a reference; None: nobody
+            is trusted, and nobody must have signed.
+
+    Raises:
+        InputSchemaError: There is no release.
+        UsageError: The key is none, or nobody knows the file system.
+        RetryLater: The source of the key does not answer now.
+    """
+    trusted = None if key is None else PublicKey.given(key)
+    folder = ReceivedFolder.at(path)
+    found: list[Finding] = []
+
+    def look(check: str, does: Callable[[], str]) -> State:
+        finding = _found(check, does)
+        found.append(finding)
+        return finding.state
+
+    received: list[Received] = []
+
+    def manifest() -> str:
+        received.append(Received.of(folder))
+        return f"{MANIFEST_NAME} is as its schema asks."
+
+    look("manifest", manifest)
+    look("signature", lambda: check_signature(folder, trusted))
+    if not received:
+        reason = f"{MANIFEST_NAME} cannot be relied on."
+        found += [Finding(check, "not applicable", reason) for check in _OF_MANIFEST]
+        return Verification(folder.path, tuple(found), None)
+    release = received[0]
+    files = look("files", lambda: check_files(release))
+    look("leftovers", lambda: check_leftovers(release))
+    of_files = _checks_of_files(release)
+    for check, does in of_files.items():
+        if files == "failed" and check not in ("method", "budget"):
+            found.append(
+                Finding(check, "not applicable", "The files are not those that were released.")
+            )
+        else:
+            look(check, does)
+    return Verification(folder.path, tuple(found), release.body["guarantee"]["sentence"])
+
+
+def _checks_of_files(release: Received) -> dict[str, Callable[[], str]]:
+    from tracecloak.pipelines.verification import promise
+    from tracecloak.pipelines.verification.data import Contents
+    from tracecloak.pipelines.verification.steps import check_steps
+
+    of_promise: dict[str, Callable[[], str]] = {
+        "statement": lambda: promise.check_statement(release),
+        "copies": lambda: promise.check_copies(release),
+        "method": lambda: promise.check_method(release),
+        "budget": lambda: promise.check_budget(release),
+    }
+    if release.is_stream:
+        return {**of_promise, "data": lambda: check_steps(release)}
+    contents = Contents(release)
+    return {
+        **of_promise,
+        "data": contents.check_readable,
+        "forms": contents.check_forms,
+        "numbers": contents.check_numbers,
+        "property": contents.check_property,
+    }
+
+
+def _found(check: str, does: Callable[[], str]) -> Finding:
+    try:
+        return Finding(check, "ok", does())
+    except Wrong as wrong:
+        return Finding(check, "failed", _sentence(str(wrong)))
+    except NotApplicable as reason:
+        return Finding(check, "not applicable", str(reason))
+    except Exception as error:  # of a file that was made to break readers; its text may quote it
+        told = f"The check ended with {type(error).__name__}: a file is not as releases have it."
+        return Finding(check, "failed", told)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] if text.startswith("is ") else text
