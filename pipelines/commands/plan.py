@@ -27,12 +27,13 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 def run(given: Given) -> int:
     """Prints the plan."""
     from tracecloak.pipelines.release.config import load
-    from tracecloak.pipelines.release.plan import plan_lines
+    from tracecloak.pipelines.release.plan import plan_of
 
     flags = dict(given.flags)
     sizes = _sizes(flags.pop("cases", ""))
-    lines = list(plan_lines(load(given.config, flags), sizes))
-    show(Result((), {"plan": lines}, lines), given.form)
+    plan = plan_of(load(given.config, flags), sizes)
+    judged = [verdict.to_json() for verdict in plan.verdicts]
+    show(Result((), {"plan": plan.lines, "verdicts": judged}, plan.lines), given.form)
     return 0
 
 

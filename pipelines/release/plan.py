@@ -6,6 +6,7 @@ Of values it reads the first records alone, to say whether the configuration fit
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from tracecloak.anonymizers.accounting.composition import decimal_text, joint_sentence
 from tracecloak.anonymizers.registry import method_named
@@ -13,7 +14,8 @@ from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.release.findings import finding_lines
 from tracecloak.pipelines.release.flag_texts import shown
 from tracecloak.pipelines.release.source import source_of
-from tracecloak.pipelines.release.worth import SIZES, worth_lines
+from tracecloak.pipelines.release.verdict import Verdict, verdicts
+from tracecloak.pipelines.release.worth import SIZES
 from tracecloak.transforms.publish.names import DFG_NAME, PARTS, STATEMENT_NAME, log_name, part_name
 from tracecloak.transforms.sources import EventSource
 
@@ -22,8 +24,27 @@ _TRIED_RECORDS = 1_000
 _TRIED_FILES = 5
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What a release would do.
+
+    Attributes:
+        lines: All of it for a reader, the verdict at the end.
+        verdicts: Whether it would be worth it, for each number of cases; none where no noise is
+            drawn that could be foretold.
+    """
+
+    lines: tuple[str, ...]
+    verdicts: tuple[Verdict, ...]
+
+
 def plan_lines(config: ReleaseConfig, sizes: Sequence[int] = ()) -> Iterator[str]:
-    """Yields the plan, a line at a time.
+    """Yields the plan, a line at a time; see `plan_of`."""
+    yield from plan_of(config, sizes).lines
+
+
+def plan_of(config: ReleaseConfig, sizes: Sequence[int] = ()) -> Plan:
+    """Returns the plan.
 
     Args:
         config: What would be released.
@@ -34,9 +55,28 @@ def plan_lines(config: ReleaseConfig, sizes: Sequence[int] = ()) -> Iterator[str
         InputSchemaError: An input is not there, or does not have the mapped columns, or its first
             records cannot be read.
     """
+    read = list(_read(config))
+    method, params = method_named(config.method), config.method_params
+    found: tuple[Verdict, ...] = ()
+    if config.guarantee.kind == "rigorous":
+        found = tuple(verdicts(method, params, tuple(sizes) or SIZES))
+    told = [*read, *_done(config, found), "", "Verdict"]
+    told += [f"  {verdict.sentence}" for verdict in found]
+    if found:
+        told.append(
+            "  This was tried on logs that are made up of the names: a process that is more "
+            "regular than theirs comes out better, one that is less so worse."
+        )
+    else:
+        told.append(
+            "  Not judged: what comes out depends on your log, at which a plan does not look. "
+            "Make the release, and compare it with the log by `tracecloak evaluate`."
+        )
+    return Plan(tuple(told), found)
+
+
+def _read(config: ReleaseConfig) -> Iterator[str]:
     source = source_of(config)
-    method = method_named(config.method)
-    params = config.method_params
     yield "Reads"
     if not source.files:
         yield f"  {', '.join(config.input)}: no file, so a log without cases"
@@ -60,6 +100,10 @@ def plan_lines(config: ReleaseConfig, sizes: Sequence[int] = ()) -> Iterator[str
     else:
         yield "  leaves malformed records out, however many they are, and says so"
     yield ""
+
+
+def _done(config: ReleaseConfig, found: Sequence[Verdict]) -> Iterator[str]:
+    method, params = method_named(config.method), config.method_params
     yield f"Does ({method.name}: {method.summary})"
     for name, value in params.resolved().items():
         yield from shown(name, value, "  ")
@@ -79,10 +123,10 @@ def plan_lines(config: ReleaseConfig, sizes: Sequence[int] = ()) -> Iterator[str
     for sentence in guarantee.not_covered:
         yield f"  Not covered: {sentence}"
     yield ""
-    if guarantee.kind == "rigorous":
+    if found:
         yield "Is worth (released from logs that are made up of the names; yours is not looked at)"
-        for line in worth_lines(method, params, tuple(sizes) or SIZES):
-            yield f"  {line}"
+        for verdict in found:
+            yield f"  {verdict.worth.sentence}"
         yield ""
     ledger = config.ledger or "the ledger in the key store"
     yield f"Charges account {config.account} of {ledger}"

@@ -11,7 +11,6 @@ worse.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -122,14 +121,13 @@ def worth_of(method: Anonymizer, params: Any, n_cases: int) -> Worth:
     return Worth(n_cases, held, len(names), share, _error(true, _pairs(released)))
 
 
-def worth_lines(method: Anonymizer, params: Any, sizes: tuple[int, ...] = SIZES) -> Iterator[str]:
-    """Yields a line for each size."""
-    for n_cases in sizes:
-        runs = [worth_of(method, params, n_cases)]
-        if runs[0].graph_error is not None:
-            runs += [worth_of(method, params, n_cases) for _ in range(_RUNS - 1)]
-            runs.sort(key=lambda run: run.graph_error or 0.0)
-        yield runs[len(runs) // 2].sentence
+def worth_at(method: Anonymizer, params: Any, n_cases: int) -> Worth:
+    """Runs the method a few times on a made-up log of so many cases; returns the middle one."""
+    runs = [worth_of(method, params, n_cases)]
+    if runs[0].graph_error is not None:
+        runs += [worth_of(method, params, n_cases) for _ in range(_RUNS - 1)]
+        runs.sort(key=lambda run: run.graph_error or 0.0)
+    return runs[len(runs) // 2]
 
 
 def made_up_log(

@@ -19,6 +19,7 @@ from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
 from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.release.flag_texts import as_json
 from tracecloak.pipelines.release.flag_values import given_value
+from tracecloak.pipelines.release.plan import Plan
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.run import StreamOutcome
 
@@ -123,7 +124,8 @@ def planned(
     log = csv_log(tmp_path / "log.csv", list(small_rows()))
     seen: list[ReleaseConfig] = []
     monkeypatch.setattr(
-        "tracecloak.pipelines.release.plan.plan_lines", lambda config, _: seen.append(config) or []
+        "tracecloak.pipelines.release.plan.plan_of",
+        lambda config, _: seen.append(config) or Plan((), ()),
     )
 
     def run(flags: list[str]) -> ReleaseConfig:

@@ -103,7 +103,7 @@ def test_the_two_forms_exclude_each_other(folder: Path, capsys: pytest.CaptureFi
 KEYS: Mapping[str, tuple[list[str], set[str]]] = {
     "sample": (["--cases", "20", "--output", "s.csv"], {"sample", "cases", "vocabulary"}),
     "vocabulary": (["--input", "log.csv"], {"names", "names_left_out"}),
-    "plan": ([*RELEASE[1:]], {"plan"}),
+    "plan": ([*RELEASE[1:]], {"plan", "verdicts"}),
     "release": (
         [*RELEASE[1:]],
         {

@@ -1,0 +1,227 @@
+"""Whether a release is worth its budget, in words: from what `worth` foretells, and what to change.
+
+Nothing here depends on an input: the numbers of cases are those that somebody names, the logs are
+made up of public names, and the noise is that of the configuration. Three answers are given, by
+these bounds:
+
+* A graph, or a log of whose graph the counts are compared, is worth it if the errors of its counts
+  add up to a third of the counts at most. Then, of two counts of which one is twice the other, the
+  larger one stays the larger: 2 (1 - x) > 1 + x as long as x < 1/3.
+* Variants are worth it, too, if those that come out are the variants of half of the cases: with
+  less, most of what happened is not in the release.
+* A tree has no counts to compare. It is made of noisy counts of pairs, and a step that every case
+  takes is counted once a case. It is worth it if the deviation of the noise is a tenth of the cases
+  at most: then a step that three cases in ten take stands out by three deviations. If it is a third
+  or more, not even a step that all cases take stands out by more than three.
+* Of any of them, at least half of the activities must come out by name.
+
+It is not worth it if nobody could do anything with what comes out (`Worth.is_useless`), and hardly
+if it lies between.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+import pydantic
+
+from tracecloak.anonymizers.accounting.composition import decimal_text
+from tracecloak.anonymizers.contract.method import Anonymizer
+from tracecloak.pipelines.release.worth import Worth, worth_at, worth_of
+from tracecloak.schemas.errors import TracecloakError
+
+Grade = Literal["worth it", "hardly", "no"]
+
+_READABLE_ERROR = 1 / 3
+_HALF = 0.5
+_CLEAR_NOISE, _DROWNING_NOISE = 1 / 10, 1 / 3
+# A case of 15 different steps has 16 pairs, so a vector of this norm, to which a bought clip comes
+# near in logs of such cases.
+_USUAL_CLIP = 4.0
+# What is tried to mend a verdict, and the largest log that is made up for it.
+_MORE_CASES, _MORE_EPSILON, _LARGEST_TRIED = 10, 4, 100_000
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a release of so many cases is worth it.
+
+    Attributes:
+        worth: What came out of a made-up log of that size.
+        grade: The answer.
+        noise_share: Deviation of the noise of the pairs of a tree to the number of cases; None:
+            what is released has counts to compare, or nobody can tell.
+        mends: What would make it better, in sentences.
+    """
+
+    worth: Worth
+    grade: Grade
+    noise_share: float | None
+    mends: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in words, for somebody who sees such numbers for the first time."""
+        size = f"{self.worth.n_cases:,} case{'s' if self.worth.n_cases != 1 else ''}"
+        answer = {"worth it": "Worth it", "hardly": "Hardly", "no": "No"}[self.grade]
+        return " ".join([f"{answer}, with {size}: {self._why()}.", *self.mends])
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns it as JSON values."""
+        worth = self.worth
+        return {
+            "cases": worth.n_cases,
+            "verdict": self.grade.replace(" ", "_"),
+            "graph_error": _rounded(worth.graph_error),
+            "case_share": _rounded(worth.case_share),
+            "noise_share": _rounded(self.noise_share),
+            "sentence": self.sentence,
+        }
+
+    @property
+    def in_short(self) -> str:
+        """The number that it follows from."""
+        if self.noise_share is not None:
+            return f"noise of {_percent(self.noise_share)} of the cases"
+        if self.worth.graph_error is not None:
+            return f"counts off by about {_percent(self.worth.graph_error)}"
+        return "something comes out"
+
+    def _why(self) -> str:
+        worth = self.worth
+        if worth.refusal:
+            return f"the method refuses, {worth.refusal}"
+        if worth.held.is_empty:
+            return "the noise is larger than what there is to count, so nothing comes out"
+        if self.noise_share is not None:
+            return (
+                "the noise on each pair of steps that the tree is made of is as large as "
+                f"{_percent(self.noise_share)} of the cases"
+            )
+        told = []
+        if worth.graph_error is not None:
+            told.append(_of_error(worth.graph_error))
+        if worth.case_share is not None:
+            told.append(
+                f"the variants that come out have {_percent(worth.case_share)} of the cases"
+            )
+        if _names_share(worth) < _HALF:
+            told.append(
+                f"only {worth.held.n_activities} of {worth.n_names} activities come out by name"
+            )
+        return ", and ".join(told) or "what comes out has no numbers to compare"
+
+
+def verdicts(method: Anonymizer, params: Any, sizes: Sequence[int]) -> Iterator[Verdict]:
+    """Yields a verdict for each number of cases, with what would mend it; none is of any input.
+
+    Args:
+        method: A rigorous method.
+        params: Its parameters.
+        sizes: Numbers of cases.
+    """
+    for n_cases in sizes:
+        found = _judged(method, params, worth_at(method, params, n_cases))
+        mends = () if found.grade == "worth it" else tuple(_mends(method, params, found))
+        yield Verdict(found.worth, found.grade, found.noise_share, mends)
+
+
+def grade_of(worth: Worth, noise_share: float | None = None) -> Grade:
+    """Returns the answer; see the module for the bounds."""
+    if worth.is_useless or worth.refusal:
+        return "no"
+    if noise_share is not None and noise_share >= _DROWNING_NOISE:
+        return "no"
+    error, share = worth.graph_error, worth.case_share
+    if noise_share is not None:
+        is_good = noise_share <= _CLEAR_NOISE
+    else:
+        is_good = (error is not None and error <= _READABLE_ERROR) or (
+            share is not None and share >= _HALF
+        )
+    return "worth it" if is_good and _names_share(worth) >= _HALF else "hardly"
+
+
+def _judged(method: Anonymizer, params: Any, worth: Worth) -> Verdict:
+    noise_share = None
+    if worth.graph_error is None and not worth.refusal:
+        noise = _noise_of_pairs(method, params)
+        noise_share = None if noise is None else noise / worth.n_cases
+    return Verdict(worth, grade_of(worth, noise_share), noise_share)
+
+
+_ORDER: tuple[Grade, ...] = ("no", "hardly", "worth it")
+
+
+def _mends(method: Anonymizer, params: Any, found: Verdict) -> Iterator[str]:
+    """What was tried in its place, once each, and what came of it."""
+    more = found.worth.n_cases * _MORE_CASES
+    tried = []
+    if more <= _LARGEST_TRIED:
+        then = _judged(method, params, worth_of(method, params, more))
+        tried.append((f"{_MORE_CASES} times the cases", then))
+    raised = _with_more_epsilon(params)
+    if raised is not None:
+        changed, epsilon = raised
+        then = _judged(method, changed, worth_of(method, changed, found.worth.n_cases))
+        tried.append((f"epsilon {epsilon}", then))
+    better = [
+        (what, then) for what, then in tried if _ORDER.index(then.grade) > _ORDER.index(found.grade)
+    ]
+    for what, then in better:
+        answer = "would be worth it" if then.grade == "worth it" else "would hardly be worth it"
+        yield f"With {what} it {answer} ({then.in_short})."
+    if not better:
+        names = " or ".join(what for what, _ in tried)
+        yield (
+            f"{'With ' + names + ' that stays so: take' if names else 'Take'} fewer activities, or "
+            "another method (`tracecloak catalogue` lists them)."
+        )
+
+
+def _with_more_epsilon(params: Any) -> tuple[Any, str] | None:
+    """Returns the parameters with four times the epsilon, and that; None: they cannot have it."""
+    given = params.model_dump(exclude_unset=True)
+    if "epsilon" not in given:
+        return None
+    epsilon = decimal_text(Fraction(str(params.epsilon)) * _MORE_EPSILON)
+    try:
+        return type(params)(**{**given, "epsilon": epsilon}), epsilon
+    except (pydantic.ValidationError, TracecloakError):
+        return None
+
+
+def _noise_of_pairs(method: Anonymizer, params: Any) -> float | None:
+    """Returns the deviation of the noise on each directly-follows pair; None: it is not known."""
+    for part in method.spends(params):
+        for block in part.blocks:
+            if block.what == "pairs":
+                deviation = float(Fraction(*block.scale) / block.units)
+                return deviation * (_USUAL_CLIP if block.is_per_clip else 1.0)
+    return None
+
+
+def _names_share(worth: Worth) -> float:
+    n = worth.held.n_activities
+    return 1.0 if n is None else n / worth.n_names
+
+
+def _of_error(error: float) -> str:
+    if error >= 1:
+        return "the errors of the graph's counts are as large as the counts"
+    return f"the counts of the graph will be off by about {_percent(error)}"
+
+
+def _percent(share: float) -> str:
+    """A share in percent, with as many digits as somebody would say: 0.4 %, 3 %, 28 %."""
+    percent = 100 * share
+    digits = 0 if percent >= 1 or percent == 0 else 1 - math.floor(math.log10(percent)) - 1
+    return f"{percent:.{digits}f} %"
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)

@@ -1,0 +1,129 @@
+"""The verdict of a plan: its bounds, its words, and that it is right for each family of methods."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.releasing import csv_log, small_rows, tracecloak
+from tracecloak.anonymizers.registry import METHODS
+from tracecloak.pipelines.release.verdict import Verdict, grade_of, verdicts
+from tracecloak.pipelines.release.worth import Worth
+from tracecloak.schemas.published.yields import Yield
+
+NAMES = tuple(f"step {i}" for i in range(10))
+GRAPH = Worth(1_000, Yield(1_000, None, 10, 20), 10, None, 0.1)
+TREE = replace(GRAPH, graph_error=None)
+
+
+@pytest.mark.parametrize(
+    ("worth", "noise_share", "grade"),
+    [
+        (GRAPH, None, "worth it"),
+        (replace(GRAPH, graph_error=0.333), None, "worth it"),
+        (replace(GRAPH, graph_error=0.334), None, "hardly"),
+        (replace(GRAPH, graph_error=0.91), None, "no"),
+        (replace(GRAPH, graph_error=0.8, case_share=0.5), None, "worth it"),
+        (replace(GRAPH, graph_error=0.8, case_share=0.49), None, "hardly"),
+        (replace(GRAPH, held=Yield(1_000, None, 4, 20)), None, "hardly"),
+        (replace(GRAPH, held=Yield(1_000, None, 5, 20)), None, "worth it"),
+        (replace(GRAPH, held=Yield(0, None, 0, 0)), None, "no"),
+        (TREE, 0.1, "worth it"),
+        (TREE, 0.11, "hardly"),
+        (TREE, 0.34, "no"),
+        (replace(GRAPH, held=Yield(), graph_error=None, refusal="too much"), None, "no"),
+    ],
+)
+def test_the_bounds(worth: Worth, noise_share: float | None, grade: str) -> None:
+    assert grade_of(worth, noise_share) == grade
+
+
+def test_counts_at_the_bound_keep_their_order() -> None:
+    """Two counts, one twice the other, each off by what is called readable."""
+    error = 0.333
+    assert 2 * (1 - error) > 1 + error and grade_of(replace(GRAPH, graph_error=error)) == "worth it"
+
+
+def test_the_words() -> None:
+    assert Verdict(GRAPH, "worth it", None).sentence == (
+        "Worth it, with 1,000 cases: the counts of the graph will be off by about 10 %."
+    )
+    one = replace(GRAPH, n_cases=1, graph_error=1.2, case_share=0.004)
+    assert Verdict(one, "no", None, ("Take more.",)).sentence == (
+        "No, with 1 case: the errors of the graph's counts are as large as the counts, and the "
+        "variants that come out have 0.4 % of the cases. Take more."
+    )
+    empty = replace(GRAPH, held=Yield(0, None, 0, 0))
+    assert "nothing comes out" in Verdict(empty, "no", None).sentence
+    assert Verdict(TREE, "hardly", 0.25).sentence == (
+        "Hardly, with 1,000 cases: the noise on each pair of steps that the tree is made of is as "
+        "large as 25 % of the cases."
+    )
+
+
+# One method of each family, with the number of cases at which an ordinary epsilon is worth it.
+FAMILIES = ["private-dfg", "process-tree", "variant-histogram", "prefix-tree", "markov-log"]
+
+
+@pytest.mark.parametrize("method", [*FAMILIES, "private-log", "laplace-levels", "sparse-histogram"])
+def test_each_family_is_worth_much_epsilon_and_not_little(method: str) -> None:
+    def judged(epsilon: str, n_cases: int) -> Verdict:
+        given: dict[str, Any] = {"epsilon": epsilon, "vocabulary": NAMES, "max_trace_length": 10}
+        [found] = verdicts(METHODS[method], METHODS[method].Params(**given), [n_cases])
+        return found
+
+    assert judged("200", 3_000).grade == "worth it"
+    little = judged("0.01", 30)
+    assert little.grade == "no"
+    assert little.mends and "stays so" in little.mends[0]
+
+
+def test_what_would_mend_it_is_tried() -> None:
+    method = METHODS["private-dfg"]
+    params = method.Params(epsilon="1", vocabulary=NAMES, l2_clip="4")
+    [hardly] = verdicts(method, params, [100])
+    assert hardly.grade != "worth it"
+    assert [mend.split(" it would ")[0] for mend in hardly.mends] == [
+        "With 10 times the cases", "With epsilon 4",
+    ]  # fmt: skip
+    assert "be worth it (counts off by about" in hardly.mends[0]
+    # The epsilon that follows from an advantage is not raised.
+    amun = METHODS["amun-rigorous"]
+    given = {**amun.examples[0]}
+    assert "guessing_advantage" in given
+    [of_advantage] = verdicts(amun, amun.Params(**given), [30])
+    assert not any("epsilon" in mend for mend in of_advantage.mends)
+
+
+def test_no_verdict_depends_on_the_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two logs, one of them a hundred times as large, under one key."""
+    from tests.support.releasing import fix_key
+
+    fix_key(monkeypatch)
+    names = tmp_path / "names.txt"
+    names.write_text("A\nB\n")
+    said = []
+    rows = list(small_rows())
+    for number, log in enumerate((rows, [(f"{i}{c}", *r) for i in range(100) for c, *r in rows])):
+        path = csv_log(tmp_path / f"log{number}.csv", log)
+        assert tracecloak(
+            "plan", "--input", path, "--output", tmp_path / "o", "--method", "private-dfg",
+            "--epsilon", "1", "--vocabulary", names, "--cases", "50,500",
+        ) == 0  # fmt: skip
+        said.append(capsys.readouterr().out.partition("\nVerdict\n")[2])
+    assert said[0] == said[1] and ", with 50 cases: " in said[0]
+
+
+def test_a_published_method_gets_no_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tracecloak(
+        "plan", "--input", csv_log(tmp_path / "log.csv", small_rows()), "--output", tmp_path / "o",
+        "--method", "pretsa", "--k", "2", "--t", "1",
+    ) == 0  # fmt: skip
+    assert "\nVerdict\n  Not judged: " in capsys.readouterr().out
