@@ -27,7 +27,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     parser.add_argument(
         "--json",
         metavar="FILE",
-        help="file to write what was found to as JSON, - to print it; by default a line for each check",
+        help="file to write what was found to, - to print it; by default nothing is written",
     )
 
 
