@@ -48,13 +48,13 @@ def test_a_release_has_the_promised_files_and_nothing_else(
     assert files(out) == {
         "latest.json",
         *(f"run_id=r1/{name}" for name in ("dfg.json", "log.xes.gz")),
-        *(f"run_id=r1/{name}" for name in ("manifest.json", "statement.md")),
+        *(f"run_id=r1/{name}" for name in ("manifest.json", "statement.md", "report.html")),
         *(f"run_id=r1/log/part-0000{i}.parquet" for i in (0, 1)),
     }
     assert json.loads((out / "latest.json").read_text()) == {"run_id": "r1", "path": "run_id=r1"}
     printed = capsys.readouterr().out
     assert f"released    {out / 'run_id=r1'}\n" in printed
-    assert f"open first  {out / 'run_id=r1' / 'log.xes.gz'}\n" in printed
+    assert f"open first  {out / 'run_id=r1' / 'report.html'}\n" in printed
 
 
 def test_the_parquet_has_three_columns_and_the_privacy_block(
@@ -95,7 +95,7 @@ def test_the_dfg_counts_the_released_log(common: list[object], out: Path) -> Non
 def test_without_parquet_no_part_is_left(common: list[object], out: Path) -> None:
     assert tracecloak(*common, "--release_id", "r1", "--formats", "csv") == 0
     assert files(out / "run_id=r1") == {
-        *("log.csv.gz", "dfg.json", "manifest.json", "statement.md")
+        *("log.csv.gz", "dfg.json", "manifest.json", "statement.md", "report.html")
     }
     frame = pd.read_csv(out / "run_id=r1" / "log.csv.gz")
     assert list(frame.columns) == ["case_id", "activity", "timestamp"]
