@@ -439,17 +439,16 @@ def test_the_command_prints_a_line_a_check_and_its_exit_code_says_whether_all_ho
 ) -> None:
     assert as_typed("verify", log_release.parent) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[1] for line in lines[: len(CHECKS)]] == [
-        "manifest", "signature", "files", "leftovers", *CHECKS[4:]
-    ]  # fmt: skip
+    assert tuple(line.split()[1] for line in lines[: len(CHECKS)]) == CHECKS
     assert lines[-1] == "Nothing speaks against this release."
     release = copied(log_release, tmp_path)
     (release / "dfg.json").write_text("{}")
-    assert as_typed("verify", release, "--json", tmp_path / "r" / "found.json") == 5
-    assert "FAILED  files" in capsys.readouterr().out
-    assert as_typed("verify", release, "--json", "-") == 5
+    assert as_typed("verify", release) == 5
+    assert "FAILED files" in capsys.readouterr().out
+    assert as_typed("verify", release, "--quiet") == 5
+    assert capsys.readouterr().out == ""
+    assert as_typed("verify", release, "--json") == 5
     printed = json.loads(capsys.readouterr().out)
-    assert printed == json.loads((tmp_path / "r" / "found.json").read_text())
     assert printed["holds"] is False and printed["release"] == str(release)
     assert [check["check"] for check in printed["checks"] if check["state"] == "failed"] == [
         "files"
