@@ -155,4 +155,6 @@ class ReleaseManifest:
             unsafe_barrier=body["randomness"]["unsafe_barrier"],
             beam_version=body["tool"]["beam"],
             came_out=Yield(**body["came_out"]),
+            about=dict(body.get("about", {})),
+            released_on=body.get("released_on"),
         )

@@ -164,9 +164,14 @@ class ReleaseFolder:
             yield stream
 
     def remove(self, names: Sequence[str]) -> None:
-        """Removes files or folders of the staging folder that are not to be released."""
-        if names:
-            FileSystems.delete([FileSystems.join(self.staging, name) for name in names])
+        """Removes files of the staging folder that are not to be released, and emptied folders."""
+        paths = [FileSystems.join(self.staging, name) for name in names]
+        if paths:
+            FileSystems.delete(paths)
+        if is_on_this_machine(self.staging):
+            for folder in {os.path.dirname(path) for path in paths}:
+                with contextlib.suppress(OSError):  # more is in it
+                    os.rmdir(folder)
 
     def commit(self, manifest: dict[str, Any], sign: Sign | None = None) -> None:
         """Makes the staged files and the manifest appear as the release.

@@ -5,22 +5,7 @@
   const { data, element, number, percent, duration } = tracecloak;
   const accent = "var(--accent)";
 
-  const put = (id, options, label) => {
-    const place = document.getElementById(id);
-    if (!place) return;
-    const drawn = Plot.plot({
-      width: Math.max(300, Math.min(640, place.clientWidth)),
-      marginLeft: 48,
-      style: { background: "transparent", color: "currentColor", fontSize: "12px" },
-      ariaLabel: label,
-      ...options,
-    });
-    // The picture has one name; the groups in it are no controls.
-    const svg = drawn.matches("svg") ? drawn : [...drawn.querySelectorAll(":scope > svg")].at(-1);
-    svg.setAttribute("role", "img");
-    for (const group of drawn.querySelectorAll("g[aria-label]")) group.removeAttribute("aria-label");
-    place.append(element("div", { class: "chart" }, drawn));
-  };
+  const put = tracecloak.chart;
 
   const table = (id, head, rows) =>
     document.getElementById(id)?.append(
@@ -40,6 +25,23 @@
         ),
       ),
     );
+
+  // What the original has stands as a line around the bar of the release.
+  const besideOf = (rows, ends) =>
+    rows.some((row) => row.original !== undefined)
+      ? [
+          Plot.rectY(rows, {
+            ...ends,
+            y: "original",
+            fill: "none",
+            stroke: "var(--warm)",
+            strokeWidth: 1.6,
+            inset: 0.3,
+          }),
+        ]
+      : [];
+  const alsoOf = (row) =>
+    row.original === undefined ? "" : `, ${number(row.original)} in the original`;
 
   const { times, guess } = data;
   if (times?.spans.length) {
@@ -68,8 +70,10 @@
             fill: accent,
             inset: 0.3,
             tip: true,
-            title: (d) => `${duration(d.from_s)} to ${duration(d.to_s)}: ${number(d.count)} cases`,
+            title: (d) =>
+              `${duration(d.from_s)} to ${duration(d.to_s)}: ${number(d.count)} cases${alsoOf(d)}`,
           }),
+          ...besideOf(times.spans, { x1: (d) => log(d.from_s), x2: (d) => log(d.to_s) }),
           Plot.ruleY([0]),
         ],
       },
@@ -97,8 +101,9 @@
             fill: accent,
             inset: 0.3,
             tip: true,
-            title: (d) => `${d.name}: ${number(d.count)} cases`,
+            title: (d) => `${d.name}: ${number(d.count)} cases${alsoOf(d)}`,
           }),
+          ...besideOf(times.starts, { x1: (d) => day(d.first_day), x2: (d) => day(d.last_day) }),
           Plot.ruleY([0]),
         ],
       },

@@ -1,6 +1,9 @@
 // Which part of a directly-follows graph is shown: activities and paths, the most frequent first.
 "use strict";
 
+// How much goes through a path or an activity: in the release, or in the original if that is more.
+tracecloak.weight = (thing) => Math.max(thing.count, thing.original ?? 0);
+
 // The paths are numbered as in the data. A part that hangs together has for each of its activities
 // a way from the start and a way to the end; of all such ways those whose rarest path is the most
 // frequent.
@@ -8,12 +11,12 @@ tracecloak.part = (map, nActivities, nPaths) => {
   const order = map.nodes
     .map((_, i) => i)
     .filter((i) => i !== map.start && i !== map.end)
-    .sort((a, b) => map.nodes[b].count - map.nodes[a].count || a - b);
+    .sort((a, b) => tracecloak.weight(map.nodes[b]) - tracecloak.weight(map.nodes[a]) || a - b);
   const shown = new Set([...order.slice(0, nActivities), map.start, map.end]);
   const paths = map.edges
     .map((_, i) => i)
     .filter((i) => shown.has(map.edges[i].source) && shown.has(map.edges[i].target))
-    .sort((a, b) => map.edges[b].count - map.edges[a].count || a - b);
+    .sort((a, b) => tracecloak.weight(map.edges[b]) - tracecloak.weight(map.edges[a]) || a - b);
 
   const kept = new Set();
   const grow = (from, here, there) => {
@@ -49,9 +52,9 @@ tracecloak.firstPart = (map) => {
     return n;
   };
   const inner = map.nodes.filter((_, i) => i !== map.start && i !== map.end);
-  const nActivities = inner.length <= 20 ? inner.length : most(inner.map((n) => n.count), 0.95, 20);
+  const nActivities = inner.length <= 20 ? inner.length : most(inner.map(tracecloak.weight), 0.95, 20);
   const all = tracecloak.part(map, nActivities, Infinity);
-  const nPaths = most(all.edges.map((i) => map.edges[i].count), 0.75, 30);
+  const nPaths = most(all.edges.map((i) => tracecloak.weight(map.edges[i])), 0.75, 30);
   return { nActivities, nPaths: Math.max(nPaths, all.nNeeded) };
 };
 
@@ -71,7 +74,7 @@ tracecloak.lines = (name, width = 18) => {
 
 // The part as a graph for Graphviz. Attributes `class` and `id` are kept in the SVG.
 tracecloak.graphOf = (map, part, labelOf) => {
-  const most = Math.max(...part.edges.map((i) => map.edges[i].count), 1);
+  const most = Math.max(...part.edges.map((i) => labelOf.width(map.edges[i])), 1);
   return {
     directed: true,
     graphAttributes: { rankdir: "TB", nodesep: 0.3, ranksep: 0.35, bgcolor: "transparent", pad: 0.2 },
@@ -110,8 +113,8 @@ tracecloak.graphOf = (map, part, labelOf) => {
           id: `edge-${i}`,
           class: edge.doubtful ? "doubtful" : "sure",
           label: _text(` ${labelOf.edge(edge)} `),
-          penwidth: (0.8 + 4.2 * Math.sqrt(edge.count / most)).toFixed(2),
-          weight: 1 + Math.round((9 * edge.count) / most),
+          penwidth: (0.8 + 4.2 * Math.sqrt(labelOf.width(edge) / most)).toFixed(2),
+          weight: 1 + Math.round((9 * labelOf.width(edge)) / most),
         },
       };
     }),

@@ -18,27 +18,42 @@ tracecloak.mapReady = (async () => {
   const nameOf = (i) => (i === map.start ? "Start" : i === map.end ? "End" : map.nodes[i].name);
   const interval = (thing) =>
     thing.low === null ? "" : `, 95 % interval ${number(thing.low)} to ${number(thing.high)}`;
+  const beside = (thing) =>
+    thing.original === undefined ? "" : `\n${number(thing.original)} times in the original`;
+  const difference = (thing) => {
+    const more = thing.count - thing.original;
+    return `${more > 0 ? "+" : ""}${number(more)}`;
+  };
   const about = {
     node: (i) => {
       const node = map.nodes[i];
-      return `${nameOf(i)}\n${number(node.count)} times`;
+      return `${nameOf(i)}\n${number(node.count)} times${beside(node)}`;
     },
     edge: (i) => {
       const edge = map.edges[i];
       const lines = [
         `${nameOf(edge.source)} → ${nameOf(edge.target)}`,
-        `${number(edge.count)} times${interval(edge)}`,
+        `${number(edge.count)} times${interval(edge)}${beside(edge)}`,
       ];
       if (edge.median_s !== null) lines.push(`median time between them: ${duration(edge.median_s)}`);
       if (edge.doubtful) lines.push("doubtful: noise alone could have made this path");
       return lines.join("\n");
     },
   };
+  const SAID = {
+    count: (thing) => number(thing.count),
+    original: (thing) => number(thing.original),
+    difference,
+  };
   const labelOf = {
-    node: (node) => (state.metric === "count" ? [number(node.count)] : []),
+    node: (node) => (state.metric === "time" ? [] : [SAID[state.metric](node)]),
     edge: (edge) => {
-      if (state.metric === "count") return number(edge.count);
+      if (state.metric !== "time") return SAID[state.metric](edge);
       return edge.median_s === null ? "" : duration(edge.median_s);
+    },
+    width: (edge) => {
+      if (state.metric === "original") return edge.original;
+      return state.metric === "difference" ? Math.abs(edge.count - edge.original) : edge.count;
     },
   };
 
@@ -123,6 +138,8 @@ tracecloak.mapReady = (async () => {
       if (kind === "node") g.style.setProperty("--share", map.nodes[i].count / busiest);
       if (kind === "edge" && state.metric === "time" && map.edges[i].median_s >= slowest && slowest > 0)
         g.classList.add("slow");
+      if (kind === "edge" && state.metric === "difference")
+        g.classList.add(map.edges[i].count < map.edges[i].original ? "slow" : "more");
       g.addEventListener("pointerenter", (event) => showTip(about[kind](i), event));
       g.addEventListener("pointermove", (event) => showTip(about[kind](i), event));
       g.addEventListener("pointerleave", () => (tip.hidden = true));
@@ -165,7 +182,8 @@ tracecloak.mapReady = (async () => {
   };
 
   const fillTable = () => {
-    const rows = [...state.part.edges].sort((a, b) => map.edges[b].count - map.edges[a].count);
+    const weight = (i) => tracecloak.weight(map.edges[i]);
+    const rows = [...state.part.edges].sort((a, b) => weight(b) - weight(a));
     byId("map-table").replaceChildren(
       ...rows.map((i) => {
         const edge = map.edges[i];
@@ -175,6 +193,9 @@ tracecloak.mapReady = (async () => {
           element("td", {}, nameOf(edge.source)),
           element("td", {}, nameOf(edge.target)),
           element("td", { class: "number" }, number(edge.count)),
+          ...(edge.original === undefined
+            ? []
+            : [element("td", { class: "number" }, number(edge.original))]),
           element("td", {}, edge.low === null ? "" : `${number(edge.low)} to ${number(edge.high)}`),
           element("td", {}, edge.median_s === null ? "" : duration(edge.median_s)),
         );
@@ -228,13 +249,15 @@ tracecloak.mapReady = (async () => {
     state.nPaths = Number(paths.value);
     draw();
   });
-  for (const metric of ["count", "time"]) {
+  const buttons = ["count", "time", "original", "difference"].flatMap((metric) => {
     const button = byId(`metric-${metric}`);
+    return button ? [[metric, button]] : [];
+  });
+  for (const [metric, button] of buttons) {
     if (metric === "time" && !hasTimes) button.hidden = true;
     button.addEventListener("click", () => {
       state.metric = metric;
-      for (const other of ["count", "time"])
-        byId(`metric-${other}`).setAttribute("aria-pressed", String(other === metric));
+      for (const [other, of] of buttons) of.setAttribute("aria-pressed", String(other === metric));
       draw();
     });
   }

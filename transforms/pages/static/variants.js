@@ -6,6 +6,7 @@
   const list = document.getElementById("variants");
   if (!data.variants || !list) return;
   const { names, rows, n_cases: nCases } = data.variants;
+  const most = Math.max(...rows.map((row) => row.count));
   const more = document.getElementById("more-variants");
   const query = document.getElementById("variant-search");
   const told = document.getElementById("variants-told");
@@ -32,6 +33,10 @@
       row.low === null
         ? []
         : [element("span", { class: "quiet" }, ` (${number(row.low)} to ${number(row.high)})`)];
+    const beside =
+      row.original === undefined
+        ? []
+        : [element("span", { class: "quiet" }, ` of ${number(row.original)} in the original`)];
     const counted = element(
       "button",
       {
@@ -41,11 +46,12 @@
       },
       element("strong", {}, number(row.count)),
       ...interval,
+      ...beside,
       element("span", { class: "quiet" }, ` ${percent(row.count / nCases)}`),
       element("span", {
         class: "share",
         "aria-hidden": "true",
-        style: { width: `${(100 * row.count) / rows[0].count}%` },
+        style: { width: `${(100 * row.count) / most}%` },
       }),
     );
     return element("li", {}, counted, element("div", { class: "steps" }, ...steps));

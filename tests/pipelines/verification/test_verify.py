@@ -1,0 +1,549 @@
+"""`tracecloak verify`: what was released holds, whatever it is; what was changed is found."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.golden.releases import example_config, log_file
+from tests.support.object_store import ObjectStore
+from tests.support.releasing import as_typed, tracecloak
+from tests.support.stream_runs import in_time, random_messages, run, stream_config
+from tests.support.tiers import at_night
+from tracecloak.anonymizers.registry import METHODS
+from tracecloak.pipelines.verification.findings import Finding
+from tracecloak.pipelines.verification.verify import Verification, verify
+from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.transforms.keys.signing import new_pair
+
+Change = Callable[[Path], None]
+CHECKS = (
+    "manifest", "signature", "files", "leftovers", "statement", "copies", "method", "budget",
+    "data", "forms", "numbers", "property",
+)  # fmt: skip
+
+
+def made(folder: Path, method: str, number: int, **changes: Any) -> Path:
+    """A release of an example of a method."""
+    body = example_config(folder, method, METHODS[method].examples[number], log_file(folder))
+    (folder / "release.yaml").write_text(yaml.safe_dump({**body, **changes}), encoding="utf-8")
+    assert tracecloak("release", folder / "release.yaml") == 0
+    return folder / "out" / "run_id=golden"
+
+
+@pytest.fixture(scope="module")
+def log_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log with an attribute that a syntactic method released."""
+    return made(tmp_path_factory.mktemp("log"), "pretsa", 2)
+
+
+@pytest.fixture(scope="module")
+def graph_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A graph with a true epsilon, signed."""
+    folder = tmp_path_factory.mktemp("graph")
+    new_pair(folder / "sign.pem", folder / "sign.pub")
+    return made(folder, "private-dfg", 3, sign=str(folder / "sign.pem"))
+
+
+@pytest.fixture(scope="module")
+def stream_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An epoch of a stream of graphs."""
+    folder = tmp_path_factory.mktemp("stream")
+    run(stream_config(folder), in_time(random_messages(40), 80))
+    return folder / "out" / "run_id=ward" / "epoch=1"
+
+
+def states(found: Verification) -> dict[str, str]:
+    return {finding.check: finding.state for finding in found.findings}
+
+
+def failed(found: Verification) -> dict[str, str]:
+    return {f.check: f.sentence for f in found.findings if f.state == "failed"}
+
+
+def copied(release: Path, folder: Path) -> Path:
+    return Path(shutil.copytree(release, folder / "copy"))
+
+
+# --- What was released holds ----------------------------------------------------------------------
+
+_QUICK = ("amun", "private-log", "process-tree", "tlkc", "variant-histogram")
+_ALL = [(name, n) for name, method in METHODS.items() for n in range(len(method.examples))]
+
+
+@pytest.mark.parametrize(
+    ("method", "number"),
+    [case if case in {(name, 0) for name in _QUICK} else at_night(*case) for case in _ALL],
+)
+def test_every_kind_of_release_holds(tmp_path: Path, method: str, number: int) -> None:
+    found = verify(str(made(tmp_path, method, number)))
+    assert failed(found) == {} and found.holds
+    assert tuple(states(found)) == CHECKS
+    expected = "ok" if METHODS[method].verifies else "not applicable"
+    assert states(found)["property"] == expected
+    for check in ("manifest", "files", "leftovers", "statement", "copies", "method", "data"):
+        assert states(found)[check] == "ok"
+
+
+@pytest.mark.parametrize("form", ["xes", "csv", "parquet"])
+def test_a_log_in_one_form_alone_is_looked_at_as_closely(tmp_path: Path, form: str) -> None:
+    found = verify(str(made(tmp_path, "pretsa", 2, formats=[form])))
+    assert failed(found) == {}
+    assert {states(found)[c] for c in ("data", "forms", "numbers", "property")} == {"ok"}
+
+
+def test_an_epoch_of_a_stream_holds(stream_release: Path) -> None:
+    found = verify(str(stream_release))
+    assert failed(found) == {}
+    assert states(found)["files"] == "not applicable"
+    assert {states(found)[c] for c in ("leftovers", "statement", "copies", "budget", "data")} == {
+        "ok"
+    }
+
+
+def test_a_release_in_an_object_store_holds(
+    log_release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ObjectStore, "root", tmp_path)
+    shutil.copytree(log_release.parent, tmp_path / "o")
+    assert failed(verify("objects://o")) == {}
+    (tmp_path / "o" / "run_id=golden" / ".more").write_text("x")
+    assert set(failed(verify("objects://o/run_id=golden"))) == {"leftovers"}
+
+
+def test_folders_of_this_machine_are_read_without_beam(log_release: Path) -> None:
+    code = (
+        "import sys; from tracecloak.pipelines.commands.main import main;"
+        f"code = main(['verify', {str(log_release)!r}]);"
+        "assert 'apache_beam' not in sys.modules; sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+# --- What was changed is found --------------------------------------------------------------------
+
+
+def rewritten(release: Path, name: str, data: bytes) -> None:
+    """Writes a file, and the manifest as if it had been released so."""
+    (release / name).write_bytes(data)
+    edited(
+        release,
+        lambda body: [
+            output.update(sha256=hashlib.sha256(data).hexdigest(), n_bytes=len(data))
+            for output in body["outputs"]
+            if output["path"] == name
+        ],
+    )
+
+
+def edited(release: Path, edit: Callable[[Any], object]) -> None:
+    """Changes the manifest."""
+    path = release / "manifest.json"
+    body = json.loads(path.read_text())
+    edit(body)
+    path.write_text(json.dumps(body))
+
+
+def xes(release: Path, old: bytes, new: bytes) -> None:
+    data = gzip.decompress((release / "log.xes.gz").read_bytes())
+    assert old in data
+    rewritten(release, "log.xes.gz", gzip.compress(data.replace(old, new, 1)))
+
+
+def table(release: Path, name: str, change: Callable[[pa.Table], pa.Table]) -> None:
+    """Changes a table, and keeps what it says of the release."""
+    read = pq.read_table(release / name)
+    sink = pa.BufferOutputStream()
+    pq.write_table(change(read).replace_schema_metadata(read.schema.metadata), sink)
+    rewritten(release, name, sink.getvalue().to_pybytes())
+
+
+def in_json(release: Path, name: str, edit: Callable[[Any], object]) -> None:
+    body = json.loads((release / name).read_text())
+    edit(body)
+    rewritten(release, name, json.dumps(body).encode())
+
+
+def unlisted(release: Path, name: str) -> None:
+    (release / name).unlink()
+    edited(
+        release,
+        lambda b: b.update(outputs=[o for o in b["outputs"] if o["path"] != name]),
+    )
+
+
+PART = "log/part-00000.parquet"
+LOG_CHANGES: dict[str, tuple[Change, set[str]]] = {
+    "a byte of a part": (lambda r: (r / PART).write_bytes(b"x"), {"files"}),
+    "a file less": (lambda r: (r / "log.csv.gz").unlink(), {"files"}),
+    "a hidden file": (lambda r: (r / ".DS_Store").write_text(""), {"leftovers"}),
+    "a temporary folder": (lambda r: (r / "_incomplete").mkdir(), {"leftovers"}),
+    "a link beside": (lambda r: (r / "more").symlink_to("/etc/hosts"), {"leftovers"}),
+    "a pipe": (lambda r: os.mkfifo(r / "pipe"), {"leftovers"}),
+    "a link in place of a file": (
+        lambda r: (shutil.move(r / "dfg.json", r / "x"), (r / "dfg.json").symlink_to("x")),
+        {"files", "leftovers"},
+    ),
+    "a link in place of the manifest": (
+        lambda r: (
+            shutil.move(r / "manifest.json", r.parent / "m"),
+            (r / "manifest.json").symlink_to(r.parent / "m"),
+        ),
+        {"manifest"},
+    ),
+    "a path that leads out": (
+        lambda r: edited(r, lambda b: b["outputs"][0].update(path="../../golden.csv")),
+        {"files", "leftovers"},
+    ),
+    "a file twice": (
+        lambda r: edited(r, lambda b: b["outputs"].append(b["outputs"][0])),
+        {"files"},
+    ),
+    "no statement": (lambda r: unlisted(r, "statement.md"), {"files"}),
+    "a part less": (lambda r: unlisted(r, PART), {"data", "forms", "numbers"}),
+    "other words": (
+        lambda r: rewritten(r, "statement.md", (r / "statement.md").read_bytes() + b"Safe.\n"),
+        {"statement"},
+    ),
+    "another claim in XES": (
+        lambda r: xes(
+            r, b'tracecloak:guarantee" value="syntactic"', b'tracecloak:guarantee" value="rigorous"'
+        ),
+        {"copies"},
+    ),
+    "an epsilon in XES alone": (
+        lambda r: xes(r, b"\t<trace>", b'\t<float key="tracecloak:epsilon" value="1"/>\n\t<trace>'),
+        {"copies"},
+    ),
+    "an entity in XES": (
+        lambda r: xes(r, b"<log ", b'<!DOCTYPE log [<!ENTITY a "b">]>\n<log '),
+        {"copies", "data", "forms"},
+    ),
+    "an event in XES alone": (
+        lambda r: xes(r, b"</event>", b"</event><event/>"),
+        {"data", "forms"},
+    ),
+    "a name in XES": (
+        lambda r: xes(r, b'"concept:name" value="A"', b'"concept:name" value="Z"'),
+        {"forms"},
+    ),
+    "half a gzip stream": (
+        lambda r: rewritten(r, "log.csv.gz", (r / "log.csv.gz").read_bytes()[:-40]),
+        {"data", "forms"},
+    ),
+    "garbage for Parquet": (
+        lambda r: rewritten(r, PART, b"PAR1" + b"x" * 300 + b"PAR1"),
+        {"copies", "data", "forms", "numbers", "property"},
+    ),
+    "a count of the graph": (
+        lambda r: in_json(r, "dfg.json", lambda b: b["edges"][0].update(count=10**6)),
+        {"forms"},
+    ),
+    "a graph of another kind": (lambda r: rewritten(r, "dfg.json", b"[[[]]]"), {"forms"}),
+    "no JSON": (lambda r: rewritten(r, "dfg.json", b"[" * 100_000), {"data", "forms"}),
+    "a number of cases": (
+        lambda r: edited(r, lambda b: b["came_out"].update(n_cases=7)),
+        {"numbers", "statement"},
+    ),
+    "a log out of order": (
+        lambda r: table(r, PART, lambda t: t.take(list(range(t.num_rows))[::-1])),
+        {"data", "forms", "numbers", "property"},
+    ),
+    "a column more": (
+        lambda r: [
+            table(r, f"log/part-0000{n}.parquet", lambda t: t.append_column("x", t["activity"]))
+            for n in range(2)
+        ],
+        {"data", "forms", "numbers", "property"},
+    ),
+    "a larger k": (
+        lambda r: edited(r, lambda b: b["params"].update(k=50)),
+        {"statement", "copies", "method", "property"},
+    ),
+    "a parameter that none has": (
+        lambda r: edited(r, lambda b: b["params"].update(zeal=1)),
+        {"statement", "copies", "method", "data", "forms", "numbers", "property"},
+    ),
+    "no manifest but JSON": (
+        lambda r: (r / "manifest.json").write_text('{"outputs": {}}'),
+        {"manifest"},
+    ),
+    "a key twice": (
+        lambda r: (r / "manifest.json").write_text(
+            (r / "manifest.json").read_text().replace("{", '{"method": "a",', 1)
+        ),
+        {"manifest"},
+    ),
+    "depth": (lambda r: (r / "manifest.json").write_text("[" * 10**6), {"manifest"}),
+    "a public key alone": (lambda r: (r / "manifest.json.pub").write_text("x"), {"signature"}),
+}
+
+
+@pytest.mark.parametrize("name", LOG_CHANGES)
+def test_a_log_that_was_changed_does_not_hold(log_release: Path, tmp_path: Path, name: str) -> None:
+    release = copied(log_release, tmp_path)
+    change, checks = LOG_CHANGES[name]
+    change(release)
+    found = verify(str(release))
+    assert set(failed(found)) == checks
+    assert tuple(states(found))[:2] == CHECKS[:2] and set(states(found)) == set(CHECKS)
+
+
+def less_noise(body: Any) -> None:
+    """Says that the noise was half of what it was."""
+    [part] = body["spends"]
+    block = part["blocks"][1]
+    block["scale"] = str(Fraction(block["scale"]) / 2)
+
+
+GRAPH_CHANGES: dict[str, tuple[Change, set[str]]] = {
+    "a smaller epsilon": (
+        lambda r: edited(r, lambda b: b["guarantee"].update(epsilon=0.5)),
+        {"signature", "statement", "copies", "method", "budget"},
+    ),
+    "less noise": (
+        lambda r: edited(r, less_noise),
+        {"signature", "statement", "copies", "method", "budget"},
+    ),
+    "a kinder promise": (
+        lambda r: edited(r, lambda b: b["guarantee"].update(not_covered=[])),
+        {"signature", "statement", "copies", "method"},
+    ),
+    "an edge less in JSON": (
+        lambda r: in_json(r, "dfg.json", lambda b: b["edges"].pop()),
+        {"signature", "forms", "numbers"},
+    ),
+    "a picture that declares": (
+        lambda r: rewritten(r, "dfg.svg", b"<!DOCTYPE svg []><svg/>"),
+        {"signature", "data"},
+    ),
+    "no signature": (lambda r: (r / "manifest.json.sig").unlink(), {"signature"}),
+    "half a signature": (
+        lambda r: (r / "manifest.json.sig").write_bytes(b"x" * 32),
+        {"signature"},
+    ),
+    "a signature of no key": (lambda r: (r / "manifest.json.pub").unlink(), {"signature"}),
+    "no key in PEM": (lambda r: (r / "manifest.json.pub").write_text("mine"), {"signature"}),
+}
+
+
+@pytest.mark.parametrize("name", GRAPH_CHANGES)
+def test_a_graph_that_was_changed_does_not_hold(
+    graph_release: Path, tmp_path: Path, name: str
+) -> None:
+    release = copied(graph_release, tmp_path)
+    change, checks = GRAPH_CHANGES[name]
+    change(release)
+    assert set(failed(verify(str(release)))) == checks
+
+
+STEP = "product=dfg/view=window/step-000002"
+
+
+def step(release: Path, **changes: Any) -> None:
+    path = release / f"{STEP}.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+STREAM_CHANGES: dict[str, tuple[Change, set[str]]] = {
+    "another file": (lambda r: (r / "product=dfg" / "x").write_text(""), {"leftovers"}),
+    "another view": (
+        lambda r: shutil.copytree(r / "product=dfg/view=window", r / "product=dfg/view=total"),
+        {"leftovers"},
+    ),
+    "a step of another epoch": (lambda r: step(r, epoch="2"), {"data"}),
+    "a step of another time": (lambda r: step(r, end_us=1), {"data"}),
+    "another count": (lambda r: step(r, cells=[]), {"data"}),
+    "half a step": (lambda r: (r / f"{STEP}.json").unlink(), {"data"}),
+    "another statement": (lambda r: (r / "statement.md").write_text("Safe."), {"statement"}),
+    "no statement": (lambda r: (r / "statement.md").unlink(), {"statement"}),
+    "a step too many": (
+        lambda r: shutil.copy(r / f"{STEP}.json", r / f"{STEP[:-1]}9.json"),
+        {"data"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STREAM_CHANGES)
+def test_an_epoch_that_was_changed_does_not_hold(
+    stream_release: Path, tmp_path: Path, name: str
+) -> None:
+    release = copied(stream_release, tmp_path)
+    change, checks = STREAM_CHANGES[name]
+    change(release)
+    assert set(failed(verify(str(release)))) == checks
+
+
+# --- Who signed -----------------------------------------------------------------------------------
+
+
+def test_only_the_trusted_key_will_do(
+    graph_release: Path, log_release: Path, tmp_path: Path
+) -> None:
+    own = graph_release.parents[1] / "sign.pub"
+    other = new_pair(tmp_path / "other.pem", tmp_path / "other.pub")
+
+    def signature(key: Path | None = None) -> Finding:
+        found = verify(str(graph_release), None if key is None else str(key))
+        return found.findings[CHECKS.index("signature")]
+
+    alone, trusted = signature(), signature(own)
+    assert alone.state == "ok" and "which you have not said you trust" in alone.sentence
+    assert other.fingerprint not in alone.sentence
+    trusted = next(
+        f for f in verify(str(graph_release), str(own)).findings if f.check == "signature"
+    )
+    assert trusted.state == "ok" and "by the key that you trust" in trusted.sentence
+    for release, key in ((graph_release, tmp_path / "other.pub"), (log_release, own)):
+        assert set(failed(verify(str(release), str(key)))) == {"signature"}
+
+
+def test_who_signs_anew_with_a_key_of_their_own_is_found_by_the_trusted_one(
+    graph_release: Path, tmp_path: Path
+) -> None:
+    from tracecloak.transforms.keys.signing import SigningReference
+
+    release = copied(graph_release, tmp_path)
+    new_pair(tmp_path / "other.pem", tmp_path / "other.pub")
+    signer = SigningReference.given(str(tmp_path / "other.pem"))
+    signature, public = signer.sign((release / "manifest.json").read_bytes())
+    (release / "manifest.json.sig").write_bytes(signature)
+    (release / "manifest.json.pub").write_bytes(public)
+    assert failed(verify(str(release))) == {}
+    own = graph_release.parents[1] / "sign.pub"
+    assert set(failed(verify(str(release), str(own)))) == {"signature"}
+
+
+# --- The command ----------------------------------------------------------------------------------
+
+
+def test_the_command_prints_a_line_a_check_and_its_exit_code_says_whether_all_hold(
+    log_release: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert as_typed("verify", log_release.parent) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert tuple(line.split()[1] for line in lines[: len(CHECKS)]) == CHECKS
+    assert lines[-1] == "Nothing speaks against this release."
+    release = copied(log_release, tmp_path)
+    (release / "dfg.json").write_text("{}")
+    assert as_typed("verify", release) == 5
+    assert "FAILED files" in capsys.readouterr().out
+    assert as_typed("verify", release, "--quiet") == 5
+    assert capsys.readouterr().out == ""
+    assert as_typed("verify", release, "--json") == 5
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["holds"] is False and printed["release"] == str(release)
+    assert [check["check"] for check in printed["checks"] if check["state"] == "failed"] == [
+        "files"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "told"),
+    [
+        (["none"], 3, "is no folder that is there"),
+        (["."], 3, "holds no manifest.json"),
+        ([".", "--key", "none.pem"], 2, "no public key in PEM"),
+        ([], 2, "RELEASE"),
+        (["nowhere://x"], 2, "file system that Beam does not know"),
+    ],
+)
+def test_what_is_not_there_is_told(
+    tmp_path: Path,
+    line: list[str],
+    code: int,
+    told: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert as_typed("verify", *line) == code
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("path", ["..", "/etc", "run_id=a/../..", "run_id=none", 7, None])
+def test_a_pointer_leads_to_a_release_of_its_folder_alone(tmp_path: Path, path: object) -> None:
+    (tmp_path / "manifest.json").write_text("{}")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "latest.json").write_text(json.dumps({"path": path}))
+    with pytest.raises(InputSchemaError, match="points at no release"):
+        verify(str(tmp_path / "out"))
+
+
+# --- Whatever is in it ----------------------------------------------------------------------------
+
+_FUZZ = settings(
+    deadline=None,
+    max_examples=40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+@given(data=st.data())
+@_FUZZ
+def test_bytes_that_changed_are_found_and_break_nothing(
+    log_release: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    release = copied(log_release, tmp_path_factory.mktemp("fuzz"))
+    names = sorted(str(p.relative_to(release)) for p in release.rglob("*") if p.is_file())
+    name = data.draw(st.sampled_from(names))
+    before = (release / name).read_bytes()
+    start = data.draw(st.integers(0, len(before) - 1))
+    end = data.draw(st.integers(start, min(start + 40, len(before))))
+    after = before[:start] + data.draw(st.binary(max_size=40)) + before[end:]
+    if name == "manifest.json" or data.draw(st.booleans()):
+        (release / name).write_bytes(after)
+        found = verify(str(release))
+        if name != "manifest.json":
+            assert found.holds == (after == before)
+    else:  # by somebody who also changes the manifest
+        rewritten(release, name, after)
+        verify(str(release))
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=5,
+)
+
+
+@given(data=st.data())
+@_FUZZ
+def test_a_manifest_that_says_something_else_breaks_nothing(
+    graph_release: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    release = copied(graph_release, tmp_path_factory.mktemp("fuzz"))
+
+    def replace(body: Any) -> None:
+        holder = body
+        while True:
+            keys = list(holder) if isinstance(holder, dict) else list(range(len(holder)))
+            key = data.draw(st.sampled_from(keys))
+            inner = holder[key]
+            if isinstance(inner, dict | list) and inner and data.draw(st.booleans()):
+                holder = inner
+                continue
+            holder[key] = data.draw(_JSON)
+            return
+
+    edited(release, replace)
+    found = verify(str(release))
+    assert states(found)["signature"] == "failed"
