@@ -40,6 +40,7 @@ COMMANDS: dict[str, Line] = {
     "attack": Line("audit a release's configuration by attacks (for the operator only)", True),
     "stream": Line("publish what closes in a stream of events, step by step", True, True),
     "verify": Line("check a release that you received: files, promise, data, signature"),
+    "report": Line("show a release beside its log on a page (for the operator only)"),
     "evaluate": Line("compare a release with its original (for the operator only)"),
     "mine": Line("mine a process tree of a release, at no cost to privacy"),
     "compare": Line("compare methods at the same true epsilon on logs (for the operator only)"),

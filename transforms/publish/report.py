@@ -113,6 +113,7 @@ def report_html(
         "sentence": guarantee.sentence,
         "came_out": "" if manifest.came_out is None else manifest.came_out.sentence,
         "cards": _cards(manifest),
+        "is_compared": False,
         "has_map": shown.map is not None,
         "map_told": shown.map_told,
         "first_paths": _first_paths(shown.map),
@@ -173,7 +174,7 @@ def report_html(
         *(["bpmn.js", "map.js"] if names else []),
         *(["tree.js"] if shown.tree is not None else []),
         *(["variants.js"] if shown.variants is not None else []),
-        *(["charts.js"] if is_charted else []),
+        *(["chart.js", "charts.js"] if is_charted else []),
     ]
     needs_d3 = is_charted or shown.map is not None or shown.variants is not None
     return rendered(

@@ -65,6 +65,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "--key_store", folder / "keys", "--release_id", name, "--runner", "InMemory",
                 "--title", f"A page of a {name}", "--controller", "A hospital", *flags, *names,
             ) == 0  # fmt: skip
+        assert tracecloak(
+            "report", folder / "out" / "run_id=log", "--original", folder / "log.csv",
+            "--key_store", folder / "keys", "--curve", "1",
+            "--output", folder / "out" / "run_id=internal" / "report.html",
+        ) == 0  # fmt: skip
     return folder / "out"
 
 
@@ -187,6 +192,24 @@ def test_times_take_the_place_of_counts(opened: Open) -> None:
     assert page.locator("#map g.edge text").all_text_contents() == counts
 
 
+def test_a_release_and_its_log_are_shown_one_beside_the_other(opened: Open) -> None:
+    page = opened("internal")
+    data = json.loads(page.locator("#data").text_content())["map"]
+    page.locator("#paths").fill(page.locator("#paths").get_attribute("max"))
+    shown = sorted(ids_of(page, "edge"))
+    for metric, said in (
+        ("count", lambda e: f"{e['count']:,}"),
+        ("original", lambda e: f"{e['original']:,}"),
+        ("difference", lambda e: f"{e['count'] - e['original']:+,}".replace("+0", "0")),
+    ):
+        page.locator(f"#metric-{metric}").click()
+        for i in shown[:12]:
+            label = page.locator(f"#edge-{i} text").text_content().strip()
+            assert label == said(data["edges"][i])
+    assert page.locator("#curve-chart svg").count() == 1
+    assert page.locator("#linkage-chart svg").count() >= 1
+
+
 def test_an_activity_is_found_and_what_is_around_it_stands_out(opened: Open) -> None:
     page = opened("log")
     page.locator("#search").fill("physician")
@@ -285,7 +308,7 @@ def check_bpmn(text: str, pairs: set[tuple[int, int]], data: dict[str, Any]) -> 
     assert ways == pairs
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", [*KINDS, "internal"])
 def test_a_phone_needs_no_scrolling_sideways(opened: Open, name: str) -> None:
     page = opened(name, viewport={"width": 375, "height": 740}, is_mobile=True, has_touch=True)
     width = page.evaluate("document.documentElement.scrollWidth")

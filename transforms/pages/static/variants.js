@@ -36,7 +36,7 @@
     const beside =
       row.original === undefined
         ? []
-        : [element("span", { class: "quiet" }, ` of ${number(row.original)} in the original`)];
+        : [element("span", { class: "quiet" }, `, original ${number(row.original)}`)];
     const counted = element(
       "button",
       {
