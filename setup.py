@@ -34,6 +34,7 @@ DEVELOPMENT = [
     "markdown-it-py>=3",
     "mpmath>=1.3",
     "mypy>=1.10",
+    "nbformat>=5.10",
     "opendp>=0.12",
     "packaging>=24",
     "pandas>=2.2",

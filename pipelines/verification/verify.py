@@ -25,6 +25,7 @@ _OF_MANIFEST = (
     "forms",
     "numbers",
     "property",
+    "page",
 )
 
 
@@ -108,6 +109,7 @@ def verify(path: str, key: str | None = None) -> Verification:
 def _checks_of_files(release: Received) -> dict[str, Callable[[], str]]:
     from tracecloak.pipelines.verification import promise
     from tracecloak.pipelines.verification.data import Contents
+    from tracecloak.pipelines.verification.page import check_page
     from tracecloak.pipelines.verification.steps import check_steps
 
     of_promise: dict[str, Callable[[], str]] = {
@@ -125,6 +127,7 @@ def _checks_of_files(release: Received) -> dict[str, Callable[[], str]]:
         "forms": contents.check_forms,
         "numbers": contents.check_numbers,
         "property": contents.check_property,
+        "page": lambda: check_page(release),
     }
 
 

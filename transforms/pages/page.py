@@ -11,10 +11,11 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import html
 import importlib.metadata
 import importlib.resources
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +26,7 @@ try:
 except importlib.metadata.PackageNotFoundError:  # run from a checkout that is not installed
     _VERSION = "0+checkout"
 
+_FRAME = "page.html.j2"
 _HERE = importlib.resources.files("tracecloak.transforms.pages")
 _TEMPLATES = jinja2.Environment(
     loader=jinja2.PackageLoader("tracecloak.transforms.pages"),
@@ -64,16 +66,7 @@ def rendered(page: Page) -> bytes:
     libraries = [library for library in _libraries() if library["name"] in page.libraries]
     scripts = [_read("vendor", library["file"]) for library in libraries]
     scripts += [_read("static", name) for name in ("page.js", *page.scripts)]
-    policy = "; ".join(
-        [
-            "default-src 'none'",
-            f"script-src {' '.join(map(_digest, scripts))} 'wasm-unsafe-eval'",
-            "style-src 'unsafe-inline'",  # charts and the map style what they draw
-            "img-src data: blob:",
-            "base-uri 'none'",
-            "form-action 'none'",
-        ]
-    )
+    policy = _policy(map(_digest, scripts))
     text = _TEMPLATES.get_template(page.template).render(
         {
             **page.context,
@@ -88,6 +81,36 @@ def rendered(page: Page) -> bytes:
         }
     )
     return text.encode()
+
+
+def is_confined(page: bytes) -> bool:
+    """Returns whether a page begins as ours do, with a policy that lets no script run but ours.
+
+    Such a page, whatever else is in it, runs no script of anybody else and asks no server.
+    """
+    start = _read("templates", _FRAME).partition("{{ policy }}")[0].encode()
+    found, quote, _ = page.removeprefix(start).partition(b'"')
+    if not page.startswith(start) or not quote:
+        return False
+    policy = html.unescape(found.decode("utf-8", "replace"))
+    digests = [word.rstrip(";") for word in policy.split() if word.startswith("'sha256-")]
+    known = {_digest(_read("vendor", library["file"])) for library in _libraries()}
+    scripts = (file.name for file in _HERE.joinpath("static").iterdir())
+    known |= {_digest(_read("static", name)) for name in scripts if name.endswith(".js")}
+    return set(digests) <= known and policy == _policy(digests)
+
+
+def _policy(digests: Iterable[str]) -> str:
+    return "; ".join(
+        [
+            "default-src 'none'",
+            f"script-src {' '.join(digests)} 'wasm-unsafe-eval'",
+            "style-src 'unsafe-inline'",  # charts and the map style what they draw
+            "img-src data: blob:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
+    )
 
 
 def _described(library: Mapping[str, str]) -> dict[str, str]:

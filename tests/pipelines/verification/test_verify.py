@@ -35,7 +35,7 @@ from tracecloak.transforms.keys.signing import new_pair
 Change = Callable[[Path], None]
 CHECKS = (
     "manifest", "signature", "files", "leftovers", "statement", "copies", "method", "budget",
-    "data", "forms", "numbers", "property",
+    "data", "forms", "numbers", "property", "page",
 )  # fmt: skip
 
 
@@ -141,14 +141,20 @@ def test_folders_of_this_machine_are_read_without_beam(log_release: Path) -> Non
 
 
 def rewritten(release: Path, name: str, data: bytes) -> None:
-    """Writes a file, and the manifest as if it had been released so."""
+    """Writes a file, and the manifest and the page as if it had been released so."""
+    before = digest_of(release / name)
     (release / name).write_bytes(data)
+    page = (release / "report.html").read_bytes()
+    (release / "report.html").write_bytes(page.replace(before, digest_of(release / name)))
     edited(
         release,
         lambda body: [
-            output.update(sha256=hashlib.sha256(data).hexdigest(), n_bytes=len(data))
+            output.update(
+                sha256=digest_of(release / output["path"]).decode(),
+                n_bytes=(release / output["path"]).stat().st_size,
+            )
             for output in body["outputs"]
-            if output["path"] == name
+            if output["path"] in (name, "report.html")
         ],
     )
 
@@ -189,6 +195,16 @@ def unlisted(release: Path, name: str) -> None:
     )
 
 
+def in_page(release: Path, old: bytes, new: bytes) -> None:
+    data = (release / "report.html").read_bytes()
+    assert old in data
+    rewritten(release, "report.html", data.replace(old, new))
+
+
+def digest_of(path: Path) -> bytes:
+    return hashlib.sha256(path.read_bytes()).hexdigest().encode()
+
+
 PART = "log/part-00000.parquet"
 LOG_CHANGES: dict[str, tuple[Change, set[str]]] = {
     "a byte of a part": (lambda r: (r / PART).write_bytes(b"x"), {"files"}),
@@ -218,6 +234,22 @@ LOG_CHANGES: dict[str, tuple[Change, set[str]]] = {
     ),
     "no statement": (lambda r: unlisted(r, "statement.md"), {"files"}),
     "a part less": (lambda r: unlisted(r, PART), {"data", "forms", "numbers"}),
+    "a script in the page": (
+        lambda r: in_page(r, b"script-src ", b"script-src 'unsafe-inline' "),
+        {"page"},
+    ),
+    "a policy that comes too late": (
+        lambda r: in_page(r, b"<head>\n", b"<head>\n<script>alert()</script>\n"),
+        {"page"},
+    ),
+    "a page that leads away": (
+        lambda r: in_page(r, b"<title>", b'<meta http-equiv=Refresh content="0;url=//x"><title>'),
+        {"page"},
+    ),
+    "another digest on the page": (
+        lambda r: in_page(r, digest_of(r / "dfg.json"), b"0" * 64),
+        {"page"},
+    ),
     "other words": (
         lambda r: rewritten(r, "statement.md", (r / "statement.md").read_bytes() + b"Safe.\n"),
         {"statement"},

@@ -66,6 +66,8 @@ MANIFEST = ReleaseManifest(
     unsafe_barrier=True,
     beam_version="2.77.0",
     came_out=Yield(n_cases=3, n_variants=2, n_activities=2, named_share=2 / 3),
+    about={"title": "Claims"},
+    released_on="2026-11-23",
 )
 OUTPUTS = [OutputFile("log/part-1", "b" * 64, 7), OutputFile("dfg.json", "a" * 64, 0)]
 
@@ -148,6 +150,8 @@ def test_the_manifest_is_this_and_nothing_more():
             "unsafe_barrier": True,
         },
         "config_digest": "5ae0",
+        "about": {"title": "Claims"},
+        "released_on": "2026-11-23",
         "verified": False,
         "came_out": {
             "n_cases": 3,
@@ -169,6 +173,8 @@ def test_what_the_files_carry_says_nothing_of_files_or_runners():
     whole = MANIFEST.to_json([])
     assert whole.pop("outputs") == []
     assert whole.pop("verified") is False
+    assert whole.pop("about") == {"title": "Claims"}
+    assert whole.pop("released_on") == "2026-11-23"
     assert whole.pop("came_out")["n_cases"] == 3
     assert whole["tool"].pop("beam") == "2.77.0"
     assert whole["randomness"].pop("unsafe_barrier") is True
@@ -250,9 +256,14 @@ def test_the_schema_is_closed_and_complete_everywhere():
     found = dict(objects(SCHEMA))
     methods_own = found.pop("$.properties.params")
     assert "additionalProperties" not in methods_own  # the parameters are the method's
-    assert len(found) == 12
-    # Of an epoch of a stream alone, and of a joint mechanism alone.
-    some = {"$": {"stream"}, "$.$defs.spend": {"blocks", "choices", "instead"}}
+    assert len(found) == 13
+    about = found.pop("$.properties.about")
+    assert about["additionalProperties"] is False and "required" not in about
+    # Of an epoch of a stream alone, of releases since they say so, and of a joint mechanism alone.
+    some = {
+        "$": {"stream", "about", "released_on"},
+        "$.$defs.spend": {"blocks", "choices", "instead"},
+    }
     for place, part in found.items():
         assert part["additionalProperties"] is False, place
         assert set(part["properties"]) - set(part["required"]) == some.get(place, set()), place
@@ -288,7 +299,7 @@ def changed(path: tuple[Any, ...], **change: Any) -> Any:
 
 @pytest.mark.parametrize("path", ENTRIES, ids=str)
 def test_every_entry_is_required_and_has_its_type(path):
-    assert errors(changed(path))
+    assert errors(changed(path)) or path[0] in ("about", "released_on")
     assert errors(changed(path, value=object()))
     assert errors(changed((*path[:-1], "created_at"), value="2026-01-01"))
 

@@ -1,0 +1,55 @@
+"""The notebooks are valid, hold no outputs and no place of a machine, and run from top to bottom.
+
+Their cells run in order in one namespace of a process of its own: they are plain Python, and a
+Jupyter kernel would need thirty more packages and sockets to do the same.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+NOTEBOOKS = sorted((Path(__file__).parents[1] / "docs" / "notebooks").glob("*.ipynb"))
+_NEEDS = {"pandas": "pandas", "pm4py": "pm4py"}
+_RUN = """
+import json, sys
+names = {"__name__": "__main__"}
+for cell in json.load(open(sys.argv[1], encoding="utf-8"))["cells"]:
+    if cell["cell_type"] == "code":
+        exec(compile("".join(cell["source"]), cell["id"], "exec"), names)
+"""
+
+
+def test_there_is_one_for_each_kind_of_reader() -> None:
+    assert {path.stem for path in NOTEBOOKS} == set(_NEEDS)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_valid_and_holds_nothing_of_a_run(path: Path) -> None:
+    body = json.loads(path.read_text(encoding="utf-8"))
+    nbformat.validate(body)
+    code = [cell for cell in body["cells"] if cell["cell_type"] == "code"]
+    assert code
+    assert all(not cell["outputs"] and cell["execution_count"] is None for cell in code)
+    text = "".join("".join(cell["source"]) for cell in body["cells"])
+    assert not re.search(r"[\"'(](/|[A-Z]:\\|~)\w", text)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_from_top_to_bottom(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip(_NEEDS[path.stem])
+    monkeypatch.delenv("TRACECLOAK_KEY_STORE", raising=False)
+    done = subprocess.run(
+        [sys.executable, "-c", _RUN, path], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert [made.name for made in tmp_path.iterdir()] == [f"{path.stem}-notebook"]
