@@ -48,7 +48,6 @@ DEVELOPMENT = [
     "setuptools>=77",  # tests read what this file gives it
     "types-PyYAML",
     "types-jsonschema",
-    "types-tqdm",
 ]
 
 setup(
@@ -108,7 +107,6 @@ setup(
         "rich>=13.7,<16",
         "scipy>=1.12",
         "SQLAlchemy>=2.0,<3",
-        "tqdm>=4.66",
     ],
     extras_require={**EXTRAS, "dev": DEVELOPMENT},
     entry_points={"console_scripts": ["tracecloak=tracecloak.pipelines.commands.main:main"]},

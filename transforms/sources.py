@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +38,14 @@ class EventSource:
     files: tuple[SourceFile, ...]
     format: SourceFormat
     mapping: ColumnMapping
+
+    def progress_of(self, file: SourceFile) -> dict[str, Any]:
+        """Returns what the log's record says of progress once a file is read: its bytes of all."""
+        return {
+            "stage": "reading",
+            "adds": file.n_bytes,
+            "total": sum(each.n_bytes for each in self.files),
+        }
 
     def columns_of(self, file: SourceFile) -> list[str] | None:
         """Returns the columns that a file declares; None where only its records tell.
