@@ -97,11 +97,12 @@ class _LineHandler(logging.Handler):
         from rich.text import Text
 
         now = time.monotonic()
-        told = [self._stage, f"{duration(now - self._begun)} so far"]
+        told = [f"{duration(now - self._begun)} so far"]
         left = self._estimate.left(now)
         if left is not None:
             told.append(f"about {duration(left)} left of this stage")
-        return Text(" · ".join(told), overflow="ellipsis", no_wrap=True)
+        # The stage comes last: where the line is too long it is what is cut.
+        return Text(" · ".join([*told, self._stage]), overflow="ellipsis", no_wrap=True)
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno > logging.INFO:
