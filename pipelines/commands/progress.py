@@ -2,9 +2,9 @@
 
 What is at work says so by records of the logger `tracecloak`. One that knows how far it is has
 `extra` of these names: `stage`, a name; `total`, how much there is to do in it, in whatever is done
-at an even pace, such as bytes or releases; and `done`, how much of it is finished, or `adds`, how
-much more of it is finished now, where several are at work. From these follows the time that is
-left, and from nothing else: where nothing is known of it, none is told.
+at an even pace, such as bytes or releases; and `done`, how much of it is finished. Where several
+are at work, each has a `part`, and what is done of all parts adds up. From these follows the time
+that is left, and from nothing else: where nothing is known of it, none is told.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class Estimate:
 
     def __init__(self) -> None:
         self._stage: str | None = None
+        self._parts: dict[object, float] = {}
         self._begun = self._noted = 0.0
         self._first = self._done = self._total = 0.0
 
@@ -51,9 +52,10 @@ class Estimate:
             self._stage = None
             return
         is_new = (stage, total) != (self._stage, self._total)
-        adds = getattr(record, "adds", None)
-        before = 0.0 if is_new else self._done
-        self._done = float(getattr(record, "done", 0.0)) if adds is None else before + adds
+        if is_new:
+            self._parts.clear()
+        self._parts[getattr(record, "part", None)] = float(getattr(record, "done", 0.0))
+        self._done = sum(self._parts.values())
         if is_new:
             # What was finished before the first record tells of no pace.
             self._stage, self._total, self._begun, self._first = stage, total, now, self._done

@@ -7,12 +7,18 @@ import os
 import pty
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tracecloak.pipelines.commands import progress
 from tracecloak.pipelines.commands.progress import Estimate, showing_progress
+from tracecloak.pipelines.demo.hospital_file import write_sample
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.transforms.files import match_files
+from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.sources import EventSource
 
 LOG = logging.getLogger("tracecloak")
 
@@ -38,10 +44,38 @@ def test_what_is_left_follows_from_what_is_done() -> None:
 
 
 def test_bytes_of_several_at_work_add_up() -> None:
-    told = [(now, {"stage": "reading", "adds": 100, "total": 400}) for now in (0, 10, 20)]
-    # The first file tells no pace, as nobody knows when it was begun.
+    told = [
+        (now, {"stage": "reading", "part": part, "done": done, "total": 400})
+        for now, part, done in ((0, 0, 50), (10, 1, 100), (10, 0, 100), (20, 2, 50))
+    ]
+    # The first record tells no pace, as nobody knows when its file was begun.
     assert noted(told[0]).left(0) is None
-    assert noted(*told).left(20) == pytest.approx(10)
+    assert noted(*told).left(20) == pytest.approx(15)  # 150 more, at 200 in 20 seconds
+
+
+@pytest.mark.parametrize(
+    ("name", "is_told"), [("log.csv", True), ("log.csv.gz", True), ("log.parquet", False)]
+)
+def test_a_long_file_says_how_far_it_is(
+    name: str,
+    is_told: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    write_sample(2000, str(tmp_path / name))
+    monkeypatch.setattr("tracecloak.transforms.sources._TOLD_APART_S", 0.0)
+    monkeypatch.setattr("tracecloak.transforms.sources._BATCH_ROWS", 1000)
+    monkeypatch.setattr(LOG, "propagate", True)
+    source = EventSource(
+        tuple(match_files([str(tmp_path / name)])), SourceFormat(), ColumnMapping()
+    )
+    with caplog.at_level(logging.INFO, "tracecloak"):
+        n_rows = sum(events.num_rows for events, _ in source.read(source.files[0]))
+    assert n_rows > 2000
+    done = [record.done for record in caplog.records if hasattr(record, "stage")]
+    assert bool(done) == is_told
+    assert done == sorted(done) and all(0 <= n <= source.files[0].n_bytes for n in done)
 
 
 def of_stage(done: int, total: int = 10, stage: str = "s") -> dict[str, Any]:
