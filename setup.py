@@ -49,7 +49,6 @@ DEVELOPMENT = [
     "setuptools>=77",  # tests read what this file gives it
     "types-PyYAML",
     "types-jsonschema",
-    "types-tqdm",
 ]
 
 setup(
@@ -91,6 +90,7 @@ setup(
         "tracecloak.schemas.files": ["*.avsc", "*.json", "*.xesext"],
         "tracecloak.transforms.pages": ["templates/*.j2", "static/*", "vendor/*"],
         "tracecloak.transforms.publish": ["templates/*.j2"],
+        "tracecloak.pipelines.commands": ["templates/*.j2"],
         "tracecloak.pipelines.demo": ["templates/*.j2"],
     },
     install_requires=[
@@ -109,7 +109,6 @@ setup(
         "rich>=13.7,<16",
         "scipy>=1.12",
         "SQLAlchemy>=2.0,<3",
-        "tqdm>=4.66",
     ],
     extras_require={**EXTRAS, "dev": DEVELOPMENT},
     entry_points={"console_scripts": ["tracecloak=tracecloak.pipelines.commands.main:main"]},

@@ -363,11 +363,21 @@ def open_source(path: str) -> BinaryIO:
     return _Gunzipped(raw) if path.endswith(".gz") else raw
 
 
+def position_in(stream: BinaryIO) -> int:
+    """Returns how many bytes of a file were read, as they lie there, of one that is open.
+
+    Args:
+        stream: What `open_source` returned.
+    """
+    return stream.packed.tell() if isinstance(stream, _Gunzipped) else stream.tell()
+
+
 class _Gunzipped(io.BufferedReader):
     """A gzip stream that says what is wrong with a damaged file in our own words."""
 
     def __init__(self, raw: BinaryIO) -> None:
         super().__init__(_GunzippedRaw(raw), buffer_size=1 << 18)
+        self.packed = raw
 
 
 class _GunzippedRaw(io.RawIOBase):

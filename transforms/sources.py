@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import cast
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +17,16 @@ from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping, ResolvedColumns
 from tracecloak.schemas.events.events import CASE_ID, is_case_attribute
 from tracecloak.schemas.events.tally import SAME_NAME, ReadTally, TallyOfFile, TraceNames
-from tracecloak.transforms.files import SourceFile, open_source
+from tracecloak.transforms.files import SourceFile, open_source, position_in
 from tracecloak.transforms.formats.base import DeclaringReader, TypedReader
-from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.formats.registry import FORMATS, SourceFormat
+
+_LOG = logging.getLogger("tracecloak")
 
 # Rows to a batch: a shuffle of many shards pays for every piece of every batch.
 _BATCH_ROWS = 1 << 18
+# How far a file is, is told so often at most.
+_TOLD_APART_S = 5.0
 # Batches of a file in which records are looked for to be tried.
 _TRIED_BATCHES = 20
 
@@ -38,6 +44,20 @@ class EventSource:
     files: tuple[SourceFile, ...]
     format: SourceFormat
     mapping: ColumnMapping
+
+    def progress_of(self, file: SourceFile, n_read: int | None = None) -> dict[str, Any]:
+        """Returns what a record of the log says of progress: bytes of a file, of those of all.
+
+        Args:
+            file: One of `files`.
+            n_read: How many of its bytes were read; None: all.
+        """
+        return {
+            "stage": "reading",
+            "part": file.rank,
+            "done": file.n_bytes if n_read is None else n_read,
+            "total": sum(each.n_bytes for each in self.files),
+        }
 
     def columns_of(self, file: SourceFile) -> list[str] | None:
         """Returns the columns that a file declares; None where only its records tell.
@@ -115,14 +135,26 @@ class EventSource:
             columns = self._resolve(file, found)
             case_id = columns.names[CASE_ID]
             names = TraceNames()
+            told_s = time.monotonic()
             with open_source(file.path) as stream:
                 for raw in reader.read(stream, columns.wanted, columns.required, batch_rows):
                     if tally is not None and raw.traces is not None and is_case_attribute(case_id):
                         repeated = names.repeated(raw.traces, raw.columns.column(case_id))
                         tally.add(SAME_NAME, raw.records[repeated])
+                    if time.monotonic() - told_s >= _TOLD_APART_S:
+                        told_s = time.monotonic()
+                        self._tell(file, stream)
                     yield columns.canonicalise(
                         raw.columns, raw.records, raw.malformed, file.rank, tally
                     )
+
+    def _tell(self, file: SourceFile, stream: BinaryIO) -> None:
+        """Tells whoever watches how far a long file is, if it is read from its begin to its end."""
+        if FORMATS[self.format.name_of(file.path)].is_packed:
+            return
+        with contextlib.suppress(OSError, ValueError):  # no place, or read and closed already
+            told = self.progress_of(file, position_in(stream))
+            _LOG.info("reading input %d of %d", file.rank + 1, len(self.files), extra=told)
 
     def _resolve(self, file: SourceFile, found: list[str] | None) -> ResolvedColumns:
         xes_names = self.format.has_xes_names(file.path)

@@ -131,8 +131,9 @@ def attack(
     guarantee = method.guarantee(params)
     delta = guarantee.delta or 0.0
     findings = []
-    for pair in pairs:
-        _LOG.info("attack: %s", pair.what)
+    for number, pair in enumerate(pairs):
+        told = {"stage": "pairs", "done": number, "total": len(pairs)}
+        _LOG.info("attack: %s (pair %d of %d)", pair.what, number + 1, len(pairs), extra=told)
         for view in views:
             looked_at = shown if view == "noisy sums" else method
             # What is released follows from the sums: it is looked at more briefly.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from tracecloak.pipelines.commands.screen import Result, show
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.schemas.errors import UsageError
 
@@ -42,10 +42,11 @@ def run(given: Given) -> int:
         names = _names() if asked is None else [_known(asked)]
         if given.form == "json":
             entries = list(map(_entry, names))
-            print(json.dumps(entries if asked is None else entries[0], indent=2))
-        elif given.form == "table":
+            result = Result((), entries if asked is None else entries[0])
+        else:
             lines = _list(names) if asked is None else _in_full(names[0])
-            print("\n".join(lines))
+            result = Result((), above=list(lines))
+    show(result, given.form)
     return 0
 
 

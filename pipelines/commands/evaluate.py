@@ -29,6 +29,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 def run(given: Given) -> int:
     """Compares, writes the report, and prints a summary."""
     from tracecloak.pipelines.budget.opening import store_at
+    from tracecloak.pipelines.commands.progress import showing_progress
     from tracecloak.pipelines.evaluation.evaluate import evaluate
     from tracecloak.pipelines.evaluation.origin import share_noted_in
     from tracecloak.pipelines.evaluation.report import markdown_lines, summary_lines
@@ -41,7 +42,8 @@ def run(given: Given) -> int:
     released = flags.pop("released")
     noted = share_noted_in(store_at(flags.pop("key_store", None)), flags.pop("ledger", None))
     original = load_source({"input": flags.pop("original"), **flags})
-    report = evaluate(source_of(original), released, noted)
+    with showing_progress(given.form):
+        report = evaluate(source_of(original), released, noted)
     numbers, page = write_both(output, report, markdown_lines(report))
     rows = [
         ("report", f"{page}, to read; {numbers} has all numbers"),

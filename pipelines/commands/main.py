@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import logging
 import os
 import sys
@@ -57,6 +58,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(argv: list[str], wants_traceback: bool) -> int:
     parser, parsers = _parser()
     asked = argv[0] if argv else None
+    if asked is not None and asked not in COMMANDS and not asked.startswith("-"):
+        close = difflib.get_close_matches(asked, COMMANDS)
+        meant = f"; did you mean {' or '.join(close)}?" if close else ";"
+        raise UsageError(f"unknown command {asked!r}{meant} {parser.prog} --help lists all")
     if asked not in COMMANDS:
         known, rest = parser.parse_known_args(argv)  # help, version, or an error
         raise UsageError(f"unknown flag {[*rest, *vars(known)][0]}; see {parser.prog} --help")

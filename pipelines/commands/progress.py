@@ -1,4 +1,11 @@
-"""Progress on long work: a bar when a person watches, plain lines when not."""
+"""Progress on long work: one line that a person watches on a terminal, few lines in a log.
+
+What is at work says so by records of the logger `tracecloak`. One that knows how far it is has
+`extra` of these names: `stage`, a name; `total`, how much there is to do in it, in whatever is done
+at an even pace, such as bytes or releases; and `done`, how much of it is finished. Where several
+are at work, each has a `part`, and what is done of all parts adds up. From these follows the time
+that is left, and from nothing else: where nothing is known of it, none is told.
+"""
 
 from __future__ import annotations
 
@@ -7,32 +14,136 @@ import io
 import logging
 import os
 import sys
+import time
 from collections.abc import Iterator
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from tqdm import tqdm
-
+from tracecloak.pipelines.commands.screen import duration
 from tracecloak.pipelines.commands.table import Form
 
+if TYPE_CHECKING:
+    from rich.text import Text
+
 _FORMAT = "%(asctime)s %(levelname)s %(message)s"
+# Lines of one stage in a log are this far apart at least, but for its first and its last one.
+_APART_S = 60.0
+# An estimate from less time is no better than a guess.
+_SHORTEST_S = 2.0
 
 
-class _BarHandler(logging.Handler):
-    """Shows the last step in a bar on standard error."""
+class Estimate:
+    """The time that is left of a stage, by the pace of what is done of it."""
+
+    def __init__(self) -> None:
+        self._stage: str | None = None
+        self._parts: dict[object, float] = {}
+        self._begun = self._noted = 0.0
+        self._first = self._done = self._total = 0.0
+
+    def note(self, record: logging.LogRecord, now: float) -> None:
+        """Takes in what a record tells; one that tells nothing ends the stage.
+
+        Args:
+            record: Of any logger.
+            now: Seconds of a clock that only goes forward.
+        """
+        stage, total = getattr(record, "stage", None), getattr(record, "total", 0)
+        if stage is None or total <= 0:
+            self._stage = None
+            return
+        is_new = (stage, total) != (self._stage, self._total)
+        if is_new:
+            self._parts.clear()
+        self._parts[getattr(record, "part", None)] = float(getattr(record, "done", 0.0))
+        self._done = sum(self._parts.values())
+        if is_new:
+            # What was finished before the first record tells of no pace.
+            self._stage, self._total, self._begun, self._first = stage, total, now, self._done
+        self._noted = now
+
+    def left(self, now: float) -> float | None:
+        """Returns how many seconds are left of the stage; None: nobody can tell."""
+        took = self._noted - self._begun
+        if self._stage is None or took < _SHORTEST_S or self._done <= self._first:
+            return None
+        in_all = (self._total - self._done) * took / (self._done - self._first)
+        left = in_all - (now - self._noted)
+        return left if left > 0 else None  # what takes longer than it did is not foretold
+
+    @property
+    def is_at_an_end(self) -> bool:
+        """Whether the last or the first record of a stage was noted, or none of any stage."""
+        return self._stage is None or self._done in (self._first, self._total, self._total - 1)
+
+
+class _LineHandler(logging.Handler):
+    """Shows the stage, the time that went by and the time that is left, on a terminal."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(logging.INFO)
-        self._stream = stream
-        self._bar = tqdm(bar_format="{elapsed} {desc}", leave=False, file=stream)
+        from rich.console import Console
+        from rich.live import Live
+
+        self._estimate = Estimate()
+        self._begun = time.monotonic()
+        self._stage = "starting"
+        console = Console(file=stream, highlight=False)
+        self._console = console
+        self._live = Live(
+            get_renderable=self._line, console=console, transient=True, refresh_per_second=4,
+            redirect_stdout=False, redirect_stderr=False,
+        )  # fmt: skip
+        self._live.start()
+
+    def _line(self) -> Text:
+        from rich.text import Text
+
+        now = time.monotonic()
+        told = [f"{duration(now - self._begun)} so far"]
+        left = self._estimate.left(now)
+        if left is not None:
+            told.append(f"about {duration(left)} left of this stage")
+        # The stage comes last: where the line is too long it is what is cut.
+        return Text(" · ".join([*told, self._stage]), overflow="ellipsis", no_wrap=True)
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno > logging.INFO:
-            self._bar.write(self.format(record), file=self._stream)
-        self._bar.set_description_str(record.getMessage())
+            self._console.print(self.format(record), markup=False, soft_wrap=True)
+            return
+        self._stage = record.getMessage()
+        self._estimate.note(record, time.monotonic())
 
     def close(self) -> None:
-        self._bar.close()
+        self._live.stop()
         super().close()
+
+
+class _LogHandler(logging.StreamHandler[TextIO]):
+    """Writes lines with their time; of stages that tell how far they are, one a minute."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._estimate = Estimate()
+        self._written = -_APART_S
+
+    def emit(self, record: logging.LogRecord) -> None:
+        now = time.monotonic()
+        self._estimate.note(record, now)
+        is_due = now - self._written >= _APART_S
+        if record.levelno > logging.INFO or is_due or self._estimate.is_at_an_end:
+            if hasattr(record, "stage"):
+                self._written = now
+            super().emit(record)
+
+
+def _handler_of(stream: TextIO) -> logging.Handler:
+    if stream.isatty() and os.environ.get("TERM") != "dumb":
+        handler: logging.Handler = _LineHandler(stream)
+        handler.setFormatter(logging.Formatter("%(message)s"))
+    else:
+        handler = _LogHandler(stream)
+        handler.setFormatter(logging.Formatter(_FORMAT))
+    return handler
 
 
 @contextlib.contextmanager
@@ -69,18 +180,18 @@ def showing_progress(form: Form = "table", with_runner: bool = False) -> Iterato
         with_runner: Show the runner's log too. It quotes the errors of stages with their tracebacks
             and thereby, perhaps, data.
     """
-    watched = sys.stderr.isatty() and form != "quiet"
     with contextlib.ExitStack() as stack:
         stream = sys.stderr if with_runner else stack.enter_context(_ours_alone())
-        handler = _BarHandler(stream) if watched else logging.StreamHandler(stream)
-        stack.callback(handler.close)
         if form == "quiet":
+            handler: logging.Handler = logging.StreamHandler(stream)
             handler.setLevel(logging.ERROR)
-        yield from _showing(handler, watched, with_runner)
+        else:
+            handler = _handler_of(stream)
+        stack.callback(handler.close)
+        yield from _showing(handler, with_runner)
 
 
-def _showing(handler: logging.Handler, watched: bool, with_runner: bool) -> Iterator[None]:
-    handler.setFormatter(logging.Formatter("%(message)s" if watched else _FORMAT))
+def _showing(handler: logging.Handler, with_runner: bool) -> Iterator[None]:
     logger = logging.getLogger("tracecloak")
     logger.setLevel(logging.INFO)
     logger.propagate = False

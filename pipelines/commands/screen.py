@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +29,7 @@ class Result:
     """
 
     rows: Sequence[tuple[str, str]] = ()
-    data: Mapping[str, Any] = field(default_factory=dict)
+    data: Any = field(default_factory=dict)
     above: Sequence[str] = ()
     below: Sequence[str] = ()
 

@@ -53,6 +53,7 @@ COMMANDS: dict[str, Line] = {
     "ledger": Line(
         "read the ledger of privacy budgets, declare caps, withdraw releases", has_actions=True
     ),
+    "completion": Line("print a script by which bash, zsh or fish completes what you type"),
     "catalogue": Line("list the methods and what they promise, or show one in full"),
 }
 

@@ -7,6 +7,7 @@ release need pass, and what the log itself gets.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -52,6 +53,8 @@ from tracecloak.schemas.models.process_tree import ProcessTree, parse_tree
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.sources import EventSource
+
+_LOG = logging.getLogger("tracecloak")
 
 _MAX_EMD_CELLS = 6_000_000
 # Replay on a tree can take hours, and is ended after so long.
@@ -191,7 +194,9 @@ def evaluate(
     graph = {} if source is not None or tree is not None else released_graph(folder, manifest)
     if source is not None:
         measures.require_pot()  # before a large log is read
+    _LOG.info("reading the original log")
     before = _traces(_with_resource(original))
+    _LOG.info("reading the release")
     after = None if source is None else _traces(_with_released_resource(source, before))
     if after is not None:
         names = {*after.vocabulary.names.to_pylist()}
@@ -239,7 +244,12 @@ def _log_report(
     log = _Log.of(after, own.traces.vocabulary)
     drawn = _Log(bootstrap(own.traces))
     emds = [judge.emd(one) for one in (log, drawn)]
-    figures = [judge.figures(one, is_timed) for one in (log, drawn, own)]
+    figures = []
+    judged = {"the release": log, "a bootstrap of the log": drawn, "the log itself": own}
+    for number, (name, one) in enumerate(judged.items()):
+        told = {"stage": "measures", "done": number, "total": len(judged)}
+        _LOG.info("measures of %s", name, extra=told)
+        figures.append(judge.figures(one, is_timed))
     of_all = [
         checked({"variant_emd": emd, **one}) for emd, one in zip([*emds, 0.0], figures, strict=True)
     ]

@@ -122,6 +122,7 @@ class Comparison:
                     _LOG.info(
                         "compare: %s, %s, epsilon %s (%d of %d)",
                         original.name, name, epsilon, number, n_cells,
+                        extra={"stage": "compare", "done": number - 1, "total": n_cells},
                     )  # fmt: skip
                     yield from self._of_cell(original, method, own, found)
 

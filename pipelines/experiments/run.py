@@ -195,6 +195,11 @@ class Experiment:
                     "experiment: %s, %s%s (cell %d of %d, release %d of %d)",
                     log.name, cell.arm, f", {cell.level}" if cell.level else "",
                     number, len(cells) - 1, repetition + 1, self.repetitions,
+                    extra={
+                        "stage": f"experiment on {log.name}",
+                        "done": number * self.repetitions + repetition,
+                        "total": len(cells) * self.repetitions,
+                    },
                 )  # fmt: skip
                 try:
                     figures = self._figures(log, cell, miner, patience)

@@ -15,6 +15,7 @@ with a stated probability. Computed on raw data, for the operator only.
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -33,6 +34,8 @@ from tracecloak.pipelines.linkage.knowledge import (
 from tracecloak.pipelines.measure.perspectives import has_resources
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.statistics.background_knowledge import Kind, Perspective
+
+_LOG = logging.getLogger("tracecloak")
 
 # The attacks by the paper's names.
 _LETTERS: tuple[tuple[str, Perspective], ...] = (
@@ -162,7 +165,9 @@ def link(
     per_log = 2 + len(SET_SIZES) + _PER_ATTRIBUTE * n_attributes
     n_intervals = len(attacks) * len(settings.sizes) * n_logs * per_log
     alpha = (1 - settings.confidence) / n_intervals
-    for name, (kind, perspective) in attacks.items():
+    for number_of, (name, (kind, perspective)) in enumerate(attacks.items()):
+        told = {"stage": "linkage", "done": number_of, "total": len(attacks)}
+        _LOG.info("attack %s: %d of %d", name, number_of + 1, len(attacks), extra=told)
         known = KnownVictims.of(original, releases, kind, perspective, settings.unit)
         is_worst_known = True
         worst = np.zeros((n_logs, len(known.own.counts)), bool)

@@ -454,7 +454,9 @@ def _run_in_memory(
         if rejects:
             dead_letter.write(file.rank, rejects)
         tallies.append(tally.result())
-        _LOG.info("read input %d of %d", file.rank + 1, len(source.files))
+        _LOG.info(
+            "read input %d of %d", file.rank + 1, len(source.files), extra=source.progress_of(file)
+        )
     dead_letter.check(ReadTally.merge(tallies))
     traces = in_memory.group_into_traces(events, config.shards, run.by_individual)
     events.clear()

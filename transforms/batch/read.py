@@ -57,7 +57,12 @@ class _ReadFile(beam.DoFn):
             if rejects.num_rows:
                 yield pvalue.TaggedOutput(REJECTS, rejects)
         yield pvalue.TaggedOutput(TALLIES, tally.result())
-        _LOG.info("read input %d of %d", file.rank + 1, len(self._source.files))
+        _LOG.info(
+            "read input %d of %d",
+            file.rank + 1,
+            len(self._source.files),
+            extra=self._source.progress_of(file),
+        )
 
     def infer_output_type(self, input_type: Any) -> Any:
         return pa.RecordBatch

@@ -222,6 +222,8 @@ def test_the_plan_tells_all_and_writes_nothing(
     ("arguments", "told"),
     [
         ([], "the following arguments are required: COMMAND"),
+        (["relese"], "unknown command 'relese'; did you mean release?"),
+        (["nothing"], "unknown command 'nothing'; tracecloak --help lists all"),
         (["release"], "method: required"),
         (["release", "--method", "amun"], "input: required"),
         (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -200,3 +201,11 @@ def test_elsewhere_columns_are_aligned_and_rich_is_not_loaded(
     code = f"import sys\n{_SHOW}\nassert 'rich' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+def test_every_key_of_the_json_is_documented() -> None:
+    page = Path(__file__).parents[3] / "docs" / "how-to" / "command-line.md"
+    rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line[:3] == "| `"]
+    for command, (_, keys) in KEYS.items():
+        [row] = [line for line in rows if f"`{command}`" in line.split("|")[1]]
+        assert keys <= set(re.findall(r"`(\w+)`", row.partition("|")[2].partition("|")[2])), command

@@ -1,0 +1,148 @@
+"""`tracecloak completion`: prints a script by which a shell completes commands, flags and names.
+
+The script is made of the parsers once, when it is printed, and holds all that it needs: a shell
+asks it at every press of a key, and could not wait for Python. So it knows the flags of each method
+that is installed then, methods of other distributions included, after `--method NAME`; of what
+stands in a configuration file it knows nothing, and the flags of Beam are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_origin
+
+from tracecloak.pipelines.commands.screen import Result, show
+from tracecloak.pipelines.commands.table import COMMANDS, Given, command_named
+
+SHELLS = ("bash", "zsh", "fish")
+# Commands whose flags depend on a method, and those that one flag makes another command of.
+_BY_METHOD = ("release", "plan", "attack", "attack --checks")
+_MODES = {"attack": ("--linkage", "--checks")}
+
+
+@dataclass(frozen=True)
+class Flags:
+    """The flags of one context: a command, one of its actions or modes, or one method's own.
+
+    Attributes:
+        context: Words that lead to it, such as `ledger show` or `attack --linkage`.
+        names: With their dashes, sorted.
+        bare: Those of them that need no value.
+        values: What a flag's value can be, where that is a list of words; else it may be a file.
+    """
+
+    context: str
+    names: tuple[str, ...]
+    bare: tuple[str, ...]
+    values: dict[str, tuple[str, ...]]
+
+
+def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
+    """Adds the shell."""
+    parser.add_argument(
+        "shell", metavar="SHELL", choices=SHELLS, help=f"one of {', '.join(SHELLS)}"
+    )
+
+
+def run(given: Given) -> int:
+    """Prints the script."""
+    text = script(given.flags["shell"])
+    show(Result((), {"shell": given.flags["shell"], "script": text}, text.splitlines()), given.form)
+    return 0
+
+
+def script(shell: str) -> str:
+    """Returns the script for a shell of `SHELLS`."""
+    import jinja2
+
+    from tracecloak.anonymizers.registry import METHODS
+    from tracecloak.pipelines.experiments.run import GRIDS
+
+    templates = jinja2.Environment(
+        loader=jinja2.PackageLoader("tracecloak.pipelines.commands"),
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,  # every word is of our own parsers, and `_word` looks at it
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    contexts = list(_contexts())
+    actions = {
+        name: tuple(
+            c.context.partition(" ")[2] for c in contexts if c.context.startswith(f"{name} ")
+        )
+        for name, line in COMMANDS.items()
+        if line.has_actions
+    }
+    first = {
+        "": tuple(COMMANDS), **actions, "catalogue": tuple(METHODS), "experiment": tuple(GRIDS),
+        "completion": SHELLS,
+    }  # fmt: skip
+    return templates.get_template(f"completion.{'fish' if shell == 'fish' else 'sh'}.j2").render(
+        shell=shell,
+        contexts=contexts,
+        methods=[_of_method(name) for name in METHODS],
+        by_method=_BY_METHOD,
+        first=first,
+        actions=tuple(actions),
+        modes=_MODES,
+    )
+
+
+def _contexts() -> Iterator[Flags]:
+    from tracecloak.pipelines.commands.flags import add_form_flags
+
+    yield Flags("", ("--help", "--version"), ("--help", "--version"), {})
+    for name, line in COMMANDS.items():
+        for mode in ("", *_MODES.get(name, ())):
+            parser = argparse.ArgumentParser(allow_abbrev=False)
+            command_named(name).add_flags(parser, [mode] if mode else [], None)
+            if not line.has_actions:
+                add_form_flags(parser)
+            yield _flags(f"{name} {mode}".strip(), parser)
+            for action in parser._actions:
+                if isinstance(action, argparse._SubParsersAction):
+                    for of_action, own in action.choices.items():
+                        yield _flags(f"{name} {of_action}", own)
+
+
+def _flags(context: str, parser: argparse.ArgumentParser) -> Flags:
+    found = [action for action in parser._actions if action.option_strings]
+    names = {name: action for action in found for name in action.option_strings}
+    long = sorted(_word(name) for name in names if name.startswith("--"))
+    bare = [name for name in long if names[name].nargs in (0, "?")]
+    values = {
+        name: tuple(_word(str(choice)) for choice in names[name].choices or ())
+        for name in long
+        if names[name].choices
+    }
+    return Flags(context, tuple(long), tuple(bare), values)
+
+
+def _of_method(name: str) -> Flags:
+    """The flags that a method has of its own."""
+    from tracecloak.anonymizers.registry import method_named
+
+    fields = method_named(name).Params.model_fields
+    names = {_word(f"--{field}"): told.annotation for field, told in fields.items()}
+    bare = tuple(sorted(flag for flag, kind in names.items() if kind is bool))
+    values = {flag: words for flag, kind in names.items() if (words := _words_of(kind))}
+    return Flags(name, tuple(sorted(names)), bare, values)
+
+
+def _words_of(annotation: Any) -> tuple[str, ...]:
+    """What a parameter can be, if its type names a few words."""
+    if get_origin(annotation) is Literal:
+        return tuple(_word(str(value)) for value in get_args(annotation))
+    found = (_words_of(part) for part in get_args(annotation))
+    return tuple(itertools.chain.from_iterable(found))
+
+
+def _word(text: str) -> str:
+    """Returns a word that means itself in every shell."""
+    if not text or not all(c.isalnum() or c in "-_./:+" for c in text):
+        raise ValueError(f"{text!r} is no word that a shell can complete")
+    return text
