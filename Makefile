@@ -6,7 +6,7 @@ DEMO_CASES ?= 30000
 DEMO_SECONDS ?= 180
 SOAK_SECONDS ?= 1800
 
-.PHONY: demo stream-demo soak test test-logs test-ci test-slow test-engines test-docs mutants golden lint \
+.PHONY: demo stream-demo soak test test-logs test-ci test-slow test-engines test-docs docs mutants golden lint \
   bench comparison schema oldest check-wheel release clean
 
 # The folders of the repository are installed as one package, in a tree of links of its own that
@@ -135,6 +135,11 @@ test-engines: .venv/dev $(CORE)
 test-docs: .venv/dev $(CORE)
 	$(PYTEST) -n 0 -m "not slow" tests/test_documents.py tests/test_packaging.py \
 	  -k "document or readme or contributing"
+
+# The documentation site, in build/site: every link and anchor is checked, and nothing is fetched.
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: .venv/dev $(CORE)
+	$(BIN)/python -m mkdocs build --quiet
 
 # Small mistakes in the noise, its accounting and the contract, and whether tests notice them.
 mutants: .venv/dev $(CORE)
