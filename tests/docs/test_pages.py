@@ -49,8 +49,12 @@ class Reader:
         (outside / "environment").write_text("")
 
     def read(self) -> None:
-        """Runs all blocks."""
-        for block in blocks(self.page):
+        """Runs all blocks; a configuration may stand after the command that reads it."""
+        found = list(blocks(self.page))
+        for block in reversed(found):
+            if block.kind == YAML:
+                self._write(block)
+        for block in found:
             if block.kind in (SHELL, PYTHON) and block.not_run:
                 self.said = None
             elif block.kind == SHELL:
