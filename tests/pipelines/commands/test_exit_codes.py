@@ -1,4 +1,4 @@
-"""Every exit code of the README's table, each by a command that ends with it."""
+"""Every exit code of the reference, each by a command that ends with it."""
 
 from __future__ import annotations
 
