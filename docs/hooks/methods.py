@@ -18,7 +18,7 @@ from tracecloak.pipelines.release.flag_texts import default_text, form_of
 
 _EXPLAINED = Path(__file__).parents[1] / "explanation" / "methods"
 
-_WIDTH = 84  # what a page shows of code without a bar to scroll
+_WIDTH = 76  # what a page shows of code without a bar to scroll
 
 _HEAD = """# Methods
 
@@ -90,14 +90,16 @@ def _page(name: str, explanation: str | None) -> Iterator[str]:
     yield "## Example"
     yield ""
     yield "```sh"
-    yield "tracecloak sample --cases 2000 --output hospital.xes.gz --vocabulary activities.txt"
+    yield from wrapped(
+        "tracecloak sample --cases 2000 --output hospital.xes.gz --vocabulary activities.txt"
+    )
     yield from wrapped(catalogue._example(name, example))
     yield "```"
     yield ""
     yield "What this release does:"
     yield ""
     for sentence in method.explain(params):
-        yield f"* {plain(large(sentence))}"
+        yield f"* {_labelled(sentence)}"
     yield ""
     yield "## Promise"
     yield ""
@@ -126,15 +128,22 @@ def _page(name: str, explanation: str | None) -> Iterator[str]:
 
 def wrapped(command: str) -> Iterator[str]:
     """Yields a command line in lines that are not too wide for a page, broken before flags."""
-    line = ""
-    for flag in command.split(" --"):
-        part = f"--{flag}" if line else flag
-        if len(f"{line} {part}") > _WIDTH:
+    line, *flags = command.split(" --")
+    for flag in flags:
+        if len(f"{line} --{flag}") > _WIDTH:
             yield f"{line} \\"
-            line = f"  {part}"
+            line = f"  --{flag}"
         else:
-            line = f"{line} {part}".lstrip() if line.strip() else part
+            line = f"{line} --{flag}"
     yield line
+
+
+def _labelled(sentence: str) -> str:
+    """A sentence on a part of a release, with the part's name in front made bold."""
+    part, colon, text = sentence.partition(": ")
+    if not colon or len(part) > 40:
+        return plain(large(sentence))
+    return f"**{plain(large(part))}:** {plain(text)}"
 
 
 def _spends(method: Anonymizer, params: object) -> Iterator[str]:

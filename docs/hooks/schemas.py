@@ -71,7 +71,7 @@ def _rows(schema: Mapping[str, Any], above: str = "") -> Iterator[list[str]]:
     for name, part in schema["properties"].items():
         default = part.get("default")
         standing = "required" if name in required else ""
-        if default not in (None, [], {}):
+        if default not in (None, [], {}) and "$ref" not in part:  # which has defaults of its own
             standing = code(default if isinstance(default, str) else json.dumps(default))
         yield [code(above + name), _kind(part), standing, plain(part.get("description", ""))]
         if "properties" in part:

@@ -9,8 +9,12 @@ _MARKS = {ord(mark): f"&#{ord(mark)};" for mark in "&\\`*_[]<>|#"}
 
 
 def plain(text: object) -> str:
-    """Returns a text that stands in a cell as it is: on one line, with no mark of Markdown."""
-    return " ".join(str(text).split()).translate(_MARKS)
+    """Returns a text that stands in a cell as it is, on one line; what is between ` is code."""
+    parts = " ".join(str(text).split()).split("`")
+    if len(parts) % 2 == 0:
+        return "`".join(parts).translate(_MARKS)
+    marked = (code(part) if n % 2 else part.translate(_MARKS) for n, part in enumerate(parts))
+    return "".join(marked)
 
 
 def code(text: object) -> str:
