@@ -137,7 +137,7 @@ test-docs: .venv/dev $(CORE)
 # The documentation site, in build/site: every link and anchor is checked, and nothing is fetched.
 docs: export NO_MKDOCS_2_WARNING := 1
 docs: .venv/dev $(CORE)
-	$(BIN)/python -m mkdocs build --quiet
+	$(BIN)/python -m mkdocs build
 
 # Small mistakes in the noise, its accounting and the contract, and whether tests notice them.
 mutants: .venv/dev $(CORE)

@@ -56,34 +56,39 @@ def pages() -> Iterator[tuple[str, str]]:
 
 def _schema(head: str, schema: Mapping[str, Any]) -> Iterator[str]:
     yield head
-    yield from table(("Key", "Value", "Default", "What it says"), _rows(schema))
+    parts = schema.get("$defs", {})
+    yield from table(("Key", "Value", "Default", "What it says"), _rows(schema, parts))
     # Parameters of methods have pages of their own.
-    for name, part in schema.get("$defs", {}).items():
+    for name, part in parts.items():
         if not name.endswith("Params") and "properties" in part:
             yield f"## {_title(name)} {{ #{name.lower()} }}"
             yield ""
             yield plain(part.get("description", ""))
-            yield from table(("Key", "Value", "Default", "What it says"), _rows(part))
+            yield from table(("Key", "Value", "Default", "What it says"), _rows(part, parts))
 
 
-def _rows(schema: Mapping[str, Any], above: str = "") -> Iterator[list[str]]:
+def _rows(
+    schema: Mapping[str, Any], parts: Mapping[str, Any], above: str = ""
+) -> Iterator[list[str]]:
     required = schema.get("required", ())
     for name, part in schema["properties"].items():
         default = part.get("default")
         standing = "required" if name in required else ""
         if default not in (None, [], {}) and "$ref" not in part:  # which has defaults of its own
             standing = code(default if isinstance(default, str) else json.dumps(default))
-        yield [code(above + name), _kind(part), standing, plain(part.get("description", ""))]
+        yield [code(above + name), _kind(part, parts), standing, plain(part.get("description", ""))]
         if "properties" in part:
-            yield from _rows(part, f"{above}{name}.")
+            yield from _rows(part, parts, f"{above}{name}.")
         elif "properties" in part.get("items", {}):
-            yield from _rows(part["items"], f"{above}{name}[].")
+            yield from _rows(part["items"], parts, f"{above}{name}[].")
 
 
-def _kind(schema: Mapping[str, Any]) -> str:
+def _kind(schema: Mapping[str, Any], parts: Mapping[str, Any]) -> str:
     """What a value is, as a cell."""
     if "$ref" in schema:
         name = schema["$ref"].rsplit("/", 1)[-1]
+        if "properties" not in parts[name]:  # a plain value, which has no section
+            return _kind(parts[name], parts)
         return f"[{_title(name)}](#{name.lower()})"
     if "const" in schema:
         return code(json.dumps(schema["const"]))
@@ -91,16 +96,16 @@ def _kind(schema: Mapping[str, Any]) -> str:
         listed = [code(value) for value in schema["enum"]]
         return "[a method](methods/index.md)" if len(listed) > 15 else "one of " + ", ".join(listed)
     if "anyOf" in schema:
-        kinds = [_kind(part) for part in schema["anyOf"] if part.get("type") != "null"]
+        kinds = [_kind(part, parts) for part in schema["anyOf"] if part.get("type") != "null"]
         return " or ".join(dict.fromkeys(kinds))
     kinds = schema.get("type", "object")
     names = [kinds] if isinstance(kinds, str) else [kind for kind in kinds if kind != "null"]
-    return " or ".join(_named(name, schema) for name in names)
+    return " or ".join(_named(name, schema, parts) for name in names)
 
 
-def _named(kind: str, schema: Mapping[str, Any]) -> str:
+def _named(kind: str, schema: Mapping[str, Any], parts: Mapping[str, Any]) -> str:
     if kind == "array":
-        return f"list of {_kind(schema.get('items', {}))}"
+        return f"list of {_kind(schema.get('items', {}), parts)}"
     if kind == "object":
         return "mapping"
     words = {"string": "text", "integer": "whole number", "boolean": "true or false"}

@@ -124,7 +124,7 @@ class Links(HTMLParser):
 @pytest.mark.slow
 def test_the_site_is_whole_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path)],
+        [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(tmp_path)],
         cwd=ROOT,
         capture_output=True,
         text=True,
