@@ -6,7 +6,7 @@ DEMO_CASES ?= 30000
 DEMO_SECONDS ?= 180
 SOAK_SECONDS ?= 1800
 
-.PHONY: demo stream-demo soak test test-logs test-ci test-slow test-engines test-docs mutants golden lint \
+.PHONY: demo stream-demo soak test test-logs test-ci test-slow test-engines test-docs docs mutants golden lint \
   bench comparison schema oldest check-wheel release clean
 
 # The folders of the repository are installed as one package, in a tree of links of its own that
@@ -113,8 +113,7 @@ CI_SLOW := \
   tests/statistical/test_audit_of_pripel.py \
   tests/statistical/test_audit_of_streams.py::test_a_case_that_counts_in_every_window_is_caught \
   tests/statistical/test_audit_of_streams.py::test_a_case_in_one_window_with_that_noise_is_not \
-  tests/statistical/test_exact_samplers.py tests/transforms/stream/test_pubsub_connector.py \
-  tests/test_documents.py::test_the_commands_of_the_readme_run_as_they_are_written
+  tests/statistical/test_exact_samplers.py tests/transforms/stream/test_pubsub_connector.py
 
 test: .venv/dev $(CORE)
 	$(PYTEST) -m "not slow and not engines and not logs"
@@ -133,8 +132,12 @@ test-engines: .venv/dev $(CORE)
 	$(PYTEST) -m engines
 
 test-docs: .venv/dev $(CORE)
-	$(PYTEST) -n 0 -m "not slow" tests/test_documents.py tests/test_packaging.py \
-	  -k "document or readme or contributing"
+	$(PYTEST) tests/docs tests/test_packaging.py
+
+# The documentation site, in build/site: every link and anchor is checked, and nothing is fetched.
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: .venv/dev $(CORE)
+	$(BIN)/python -m mkdocs build
 
 # Small mistakes in the noise, its accounting and the contract, and whether tests notice them.
 mutants: .venv/dev $(CORE)

@@ -1,7 +1,7 @@
 """What a release by Amun costs in cases and times, from its parameters alone.
 
 Bounds on means, in units that the data decides: transitions of the automaton, and ranges of times.
-No log is read. What the profiles made of public logs is measured, in METHODS.md.
+No log is read. What the profiles made of public logs stands in `docs/explanation/methods`.
 """
 
 from __future__ import annotations

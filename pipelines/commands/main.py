@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0 ok; 2 usage or configuration; 3 source; 4 budget exhausted; 5 guarantee cannot be met;
     6 failed and nothing was released; 7 released but a later step failed; 75 try again later. The
-    README says what each means for whoever schedules the command.
+    documentation says what each means for whoever schedules the command.
     """
     _quiet_beam_import()
     argv = list(sys.argv[1:] if arguments is None else arguments)

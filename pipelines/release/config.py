@@ -14,6 +14,7 @@ from pydantic import Field
 
 from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.registry import METHODS, method_named
+from tracecloak.pipelines.release.flag_texts import kinds_of
 from tracecloak.pipelines.release.flag_values import StrictLoader, given_value
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.batch.shards import DEFAULT_SHARDS
@@ -432,6 +433,10 @@ def parse_where(text: str) -> dict[str, Any]:
     return {"column": match["column"], "begins_with": match["value"]}
 
 
+# What a JSON Schema says of a value whatever it is.
+_OF_ANY_KIND = ("title", "description", "default")
+
+
 def json_schema() -> dict[str, Any]:
     """Returns the JSON Schema of the configuration file, with the parameters of every method."""
     schema = ReleaseConfig.model_json_schema()
@@ -441,6 +446,13 @@ def json_schema() -> dict[str, Any]:
         params = method.Params.model_json_schema(ref_template="#/$defs/{model}")
         definitions.update(params.pop("$defs", {}))
         definitions[params["title"]] = params
+        for key, field in method.Params.model_fields.items():
+            if kinds_of(field.annotation):  # as text: a file, JSON, or a list between commas
+                part = params["properties"][key]
+                if "anyOf" not in part:
+                    whole = {k: part.pop(k) for k in list(part) if k not in _OF_ANY_KIND}
+                    part["anyOf"] = [whole]
+                part["anyOf"].append({"type": "string"})
         then = {"properties": {"params": {"$ref": f"#/$defs/{params['title']}"}}}
         branches.append({"if": {"properties": {"method": {"const": name}}}, "then": then})
     schema["properties"]["method"]["enum"] = sorted(METHODS)

@@ -1,9 +1,8 @@
-"""Every exit code of the README's table, each by a command that ends with it."""
+"""Every exit code of the reference, each by a command that ends with it."""
 
 from __future__ import annotations
 
 import fcntl
-import re
 import sys
 from collections.abc import Callable, Iterator
 from functools import partialmethod
@@ -12,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.releasing import (
-    ROOT,
     csv_log,
     key_files,
     ledger_entries,
@@ -205,9 +203,3 @@ def test_2_is_a_file_system_whose_library_is_missing(
     assert f"{flag[2:]} '{scheme}://bucket/x' needs " in told
     assert f"pip install '.[{extra}]' in a checkout" in told
     assert ledger_entries(tmp_path / "keys") == key_files(tmp_path / "keys") == []
-
-
-def test_the_readme_has_a_row_for_each_code() -> None:
-    section = (ROOT / "README.md").read_text().split("## Exit codes")[1].split("\n## ")[0]
-    codes = [int(code) for code in re.findall(r"^\| (\d+) \|", section, re.MULTILINE)]
-    assert codes == [0, 2, 3, 4, 5, 6, 7, 75]

@@ -1,0 +1,105 @@
+"""What mkdocs calls: pages that are made of the code and of the documents at the root.
+
+A document at the root, such as CONTRIBUTING.md, is a page too. Links between the two kinds are
+written as they work in a checkout, and are mended here for the site.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+from docs.hooks import commands, methods, python, schemas
+
+ROOT = Path(__file__).parents[2]
+# Documents at the root, and the pages that they are.
+DOCUMENTS = {
+    "CHANGELOG.md": "reference/changelog.md",
+    "CONTRIBUTING.md": "project/contributing.md",
+    "RESULTS.md": "reference/results.md",
+    "SECURITY.md": "project/security.md",
+}
+_METHODS = "reference/methods/"
+_LINK = re.compile(r"\]\(([^)\s:#]+\.md)(#[^)\s]*)?\)")
+
+
+def made() -> Iterator[tuple[str, str]]:
+    """Yields the path of each page that is made, and its text."""
+    yield "reference/commands.md", commands.page()
+    for name, text in methods.pages():
+        yield _METHODS + name, text
+    for name, text in schemas.pages():
+        yield f"reference/{name}", text
+    yield "reference/python.md", python.page()
+    for document, path in DOCUMENTS.items():
+        yield path, (ROOT / document).read_text(encoding="utf-8")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Puts the pages of the methods where the navigation names their folder."""
+    listed = [_METHODS + name for name, _ in methods.pages()]
+    there = {path for path, _ in made()}
+    there |= {
+        p.relative_to(config.docs_dir).as_posix() for p in Path(config.docs_dir).rglob("*.md")
+    }
+    config.nav = _of_what_is_there(_spread(config.nav, listed), there)
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Adds the pages that are made, and the schemas to download."""
+    for path, text in made():
+        files.append(File.generated(config, path, content=text))
+    for path in sorted(schemas.FILES.iterdir()):
+        if path.suffix in (".json", ".avsc"):
+            files.append(File.generated(config, f"reference/{path.name}", abs_src_path=str(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Points links at the pages of the site that are elsewhere in a checkout."""
+    return mended(markdown, page.file.src_uri)
+
+
+def mended(markdown: str, path: str) -> str:
+    """Returns a page's text with its links as the site has them.
+
+    Args:
+        markdown: The text as it stands in the checkout.
+        path: Of the page, in the site.
+    """
+    places = {page: document for document, page in DOCUMENTS.items()}
+    folder = posixpath.dirname(places.get(path, f"docs/{path}"))
+
+    def link(found: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(folder, found[1]))
+        page = DOCUMENTS.get(target, target.removeprefix("docs/"))
+        to = posixpath.relpath(page, posixpath.dirname(path) or ".")
+        return f"]({to}{found[2] or ''})"
+
+    return _LINK.sub(link, markdown)
+
+
+def _of_what_is_there(nav: Any, there: set[str]) -> Any:
+    """Returns the navigation without pages that nobody wrote yet."""
+    if isinstance(nav, list):
+        return [part for one in nav if (part := _of_what_is_there(one, there))]
+    if isinstance(nav, dict):
+        left = {title: _of_what_is_there(part, there) for title, part in nav.items()}
+        return {title: part for title, part in left.items() if part}
+    return nav if nav in there else None
+
+
+def _spread(nav: Any, listed: list[str]) -> Any:
+    if isinstance(nav, list):
+        return [_spread(part, listed) for part in nav]
+    if isinstance(nav, dict):
+        return {title: _spread(part, listed) for title, part in nav.items()}
+    return listed if nav == _METHODS else nav

@@ -1,0 +1,181 @@
+"""What stands in blocks of the documents is understood: commands, configurations, code, data.
+
+Nothing is run here; `test_pages.py` runs it.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from tests.support.documents import (
+    DOCUMENTS,
+    JSON,
+    KINDS,
+    PYTHON,
+    ROOT,
+    SHELL,
+    YAML,
+    Block,
+    blocks,
+)
+from tests.support.releasing import as_typed, csv_log, small_rows, tracecloak
+from tracecloak.pipelines.budget.accounts import load_accounts
+from tracecloak.pipelines.commands.table import COMMANDS, Given, command_named
+from tracecloak.pipelines.demo.hospital_file import write_vocabulary
+from tracecloak.pipelines.release.config import load
+from tracecloak.pipelines.stream.config import load_stream
+
+BLOCKS = [block for document in DOCUMENTS for block in blocks(document)]
+COMMAND_LINES = [(block, words) for block in BLOCKS for words in block.commands]
+CONFIGURATIONS = [
+    (block, name, text)
+    for block in BLOCKS
+    for name, text in (block.files or ({"": block.text} if block.kind == YAML else {})).items()
+    if block.kind == YAML or name.endswith(".yaml")
+]
+# Flags of `plan` and `attack` that are no keys of a configuration.
+NOT_OF_A_RELEASE = ("report", "releases", "cases", "checks", "declared")
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in, with keys and budgets of its own."""
+    folder = tmp_path / "place"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path / "keys"))
+    return folder
+
+
+def test_every_block_is_of_a_kind_that_is_checked() -> None:
+    assert {block.kind for block in BLOCKS} <= set(KINDS), [
+        block.place for block in BLOCKS if block.kind not in KINDS
+    ]
+    assert {words[0] for _, words in COMMAND_LINES} <= set(COMMANDS)
+    assert len(COMMAND_LINES) >= 12
+
+
+def test_what_is_not_run_says_why() -> None:
+    for block in BLOCKS:
+        if block.not_run:
+            assert block.kind in (SHELL, PYTHON), block.place
+            assert len(block.not_run.split()) > 1, block.place
+
+
+def test_every_make_line_has_its_target_and_variables() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    lines = [line.split() for block in BLOCKS for line in block.lines if line.startswith("make ")]
+    assert lines
+    for _, target, *variables in lines:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+        for variable in variables:
+            assert re.search(rf"\$\((if \$\()?{variable.split('=')[0]}\b", makefile)
+
+
+@pytest.mark.parametrize(
+    ("block", "words"), COMMAND_LINES, ids=[f"{b.place}:{w[0]}" for b, w in COMMAND_LINES]
+)
+def test_every_command_line_is_understood(
+    block: Block, words: list[str], place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its flags, and the configuration that they make, without running it."""
+    for other in blocks(block.document):
+        for name, text in other.files.items():
+            (place / name).write_text(text)
+    _write_lists(words, place)
+    seen: list[Given] = []
+
+    def only_checked(given: Given) -> int:
+        seen.append(given)
+        if words[0] == "stream":
+            load_stream(given.config, given.flags)
+        elif words[0] in ("release", "plan") or (words[0] == "attack" and "--linkage" not in words):
+            own = {n: v for n, v in given.flags.items() if n not in NOT_OF_A_RELEASE}
+            load(given.config, {"output": "nowhere", **own})
+        return 0
+
+    monkeypatch.setattr(command_named(words[0]), "run", only_checked)
+    if "--help" in words:
+        with pytest.raises(SystemExit) as ended:
+            as_typed(*words)
+        assert ended.value.code == 0
+        return
+    assert as_typed(*words) == 0
+    assert len(seen) == 1
+
+
+def _write_lists(words: list[str], folder: Path) -> None:
+    """Writes the vocabularies that a command and the configurations beside it name."""
+    named = [after for flag, after in pairwise(words) if flag == "--vocabulary"]
+    for path in folder.glob("*.yaml"):
+        named += re.findall(r"\bvocabulary: ([\w./-]+\.txt)", path.read_text())
+    for name in named:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        write_vocabulary(str(folder / name))
+
+
+@pytest.mark.parametrize(
+    ("block", "name", "text"), CONFIGURATIONS, ids=[b.place for b, _, _ in CONFIGURATIONS]
+)
+def test_every_configuration_is_one(block: Block, name: str, text: str, place: Path) -> None:
+    """By the schema of what it configures; what a page leaves out is given."""
+    body: dict[str, Any] = yaml.safe_load(text)
+    if "accounts" in body:
+        (place / "accounts.yaml").write_text(text)
+        assert load_accounts("accounts.yaml")
+        return
+    kind = "release" if "method" in body else "stream"
+    schema = json.loads((ROOT / "schemas" / "files" / f"{kind}.schema.json").read_text())
+    schema["required"] = []
+    jsonschema.validate(json.loads(json.dumps(body, default=str)), schema)  # dates are texts
+
+
+def test_every_json_block_is_json() -> None:
+    for block in BLOCKS:
+        if block.kind == JSON:
+            json.loads(block.text)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [block for block in BLOCKS if block.kind == PYTHON],
+    ids=lambda block: block.place,
+)
+def test_all_code_compiles_and_imports_what_there_is(block: Block) -> None:
+    for node in ast.walk(ast.parse(block.text)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tracecloak"):
+            module = importlib.import_module(node.module or "")
+            assert all(hasattr(module, alias.name) for alias in node.names), block.place
+
+
+def test_no_page_says_to_install_it_from_an_index() -> None:
+    """Tracecloak is on no package index, so its extras are installed from a checkout."""
+    for document in DOCUMENTS:
+        assert not re.search(r"pip install '?tracecloak", (ROOT / document).read_text()), document
+
+
+def test_a_command_that_is_wrong_is_noticed(place: Path) -> None:
+    csv_log(place / "log.csv", list(small_rows()))
+    wrong = Block("README.md", 1, SHELL, "tracecloak release --input log.csv --ouput x", "")
+    (words,) = wrong.commands
+    assert tracecloak(*words) == 2
+
+
+def test_commands_are_found_in_what_a_shell_reads() -> None:
+    text = (
+        "cat > a.yaml <<'END'\nmethod: amun\nEND\nNAME=x tracecloak plan a.yaml \\\n"
+        "  --cases 5 | head -2 && tracecloak ledger show > out"
+    )
+    block = Block("README.md", 1, SHELL, text, "")
+    assert block.commands == [["plan", "a.yaml", "--cases", "5"], ["ledger", "show"]]
+    assert block.files == {"a.yaml": "method: amun\n"}

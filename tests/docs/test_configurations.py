@@ -1,0 +1,80 @@
+"""Configurations that pages show of a method make a release, on a log that has what they name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+import pytest
+import yaml
+from apache_beam.io.textio import WriteToText
+
+from tests.support.documents import DOCUMENTS, PYTHON, YAML, blocks
+from tests.support.releasing import small_rows, tracecloak
+from tracecloak.pipelines.demo.example_pipeline import CLAIMS, released_rows, to_canonical
+
+OF_METHODS = [
+    block
+    for document in DOCUMENTS
+    for block in blocks(document)
+    if block.kind == YAML and not block.files and "method" in yaml.safe_load(block.text)
+]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in, with keys and budgets of its own."""
+    folder = tmp_path / "place"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path / "keys"))
+    return folder
+
+
+def log_with_attributes(folder: Path) -> Path:
+    """A log that has whatever attribute the configurations declare, and its names."""
+    header = "case_id,activity,timestamp,org:resource,org:group,case:amount,case:Diagnose"
+    rows = []
+    for case, activity, stamp in small_rows(60):
+        n = int(case.removeprefix("case-"))
+        rows.append(f"{case},{activity},{stamp},R{1 + n % 3},R{1 + n % 2},{n * 100},{'ABC'[n % 3]}")
+    path = folder / "log.csv"
+    path.write_text("\n".join([header, *rows]) + "\n")
+    (folder / "activities.txt").write_text("A\nB\nC\nD\n")
+    return path
+
+
+@pytest.mark.parametrize("block", OF_METHODS, ids=lambda block: block.place)
+def test_a_configuration_makes_a_release(block: Any, place: Path) -> None:
+    log = log_with_attributes(place)
+    (place / "release.yaml").write_text(block.text)
+    body = yaml.safe_load(block.text)
+    given = {"input": log, "output": "out", "runner": "InMemory", "release_id": "r"}
+    places = [word for n, v in given.items() if n not in body for word in (f"--{n}", v)]
+    assert tracecloak("release", "release.yaml", *places) == 0
+
+
+def test_there_are_such_configurations() -> None:
+    assert {yaml.safe_load(block.text)["method"] for block in OF_METHODS} >= {"private-log", "tlkc"}
+
+
+def test_the_pipeline_of_the_readme_anonymises(place: Path) -> None:
+    """Its code as it stands, with events and a key of the test's own."""
+    shown = [block.text for block in blocks("README.md") if block.kind == PYTHON]
+    (code,) = (text for text in shown if "AnonymizeEventLog" in text)
+    assert tracecloak("key", "new", "--output", place / "release.key") == 0
+    code = code.replace("/secrets/release.key", str(place / "release.key"))
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        events = (
+            pipeline
+            | beam.Create([CLAIMS])
+            | beam.Map(to_canonical).with_output_types(pa.RecordBatch)
+        )
+        names: dict[str, Any] = {"events": events}
+        exec(code, names)
+        _ = names["released"] | beam.FlatMap(released_rows) | WriteToText(str(place / "released"))
+    (text,) = (path.read_text() for path in place.glob("released-*"))
+    found = [literal for literal in text.splitlines() if "'activity'" in literal]
+    assert found and all("'case_id'" in line and "'timestamp'" in line for line in found)

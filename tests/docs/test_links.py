@@ -1,0 +1,147 @@
+"""Every link of a document leads somewhere: to a file, a page that is made, and a heading of it."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+import yaml
+from markdown.extensions.toc import slugify
+
+from docs.hooks import site
+from tests.support.documents import DOCUMENTS, ROOT
+
+LINKING = sorted({*DOCUMENTS, *site.DOCUMENTS})
+# Pages that are made when the site is built, as if they lay in docs/.
+MADE = {f"docs/{path}": text for path, text in site.made()}
+
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^#+ +(.*?) *(?:\{[^}]*\})?$", re.MULTILINE)
+_NAMED = re.compile(r"\{[^}]*#([\w-]+)[^}]*\}")
+
+
+def text_of(path: str) -> str | None:
+    """Returns a page's text; None if there is no such page."""
+    if path in MADE:
+        return MADE[path]
+    file = ROOT / path
+    return file.read_text(encoding="utf-8") if file.is_file() else None
+
+
+def anchors(text: str) -> set[str]:
+    """Returns what a link to a part of a page may name."""
+    text = _FENCED.sub("", text)
+    found = set(_NAMED.findall(text))
+    for heading in _HEADING.findall(text):
+        slug = slugify(re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).replace("`", ""), "-")
+        n = 1
+        while slug in found:
+            slug, n = re.sub(r"(_\d+)?$", f"_{n}", slug), n + 1
+        found.add(slug)
+    return found
+
+
+def wrong_links(path: str, text: str) -> Iterator[str]:
+    """Yields the links of a document that lead nowhere."""
+    for link in _LINK.findall(_FENCED.sub("", text)):
+        parts = urlsplit(link)
+        if parts.scheme or link.startswith("{"):
+            continue
+        target = path
+        if parts.path:
+            target = posixpath.normpath(
+                posixpath.join(posixpath.dirname(path), unquote(parts.path))
+            )
+        is_made = target.startswith(("docs/reference/", "docs/project/")) and path.startswith(
+            "docs/"
+        )
+        schema = ROOT / "schemas" / "files" / posixpath.basename(target)
+        if is_made and schema.is_file():
+            continue
+        if not (ROOT / target).exists() and not (is_made and target in MADE):
+            yield link
+        elif parts.fragment and parts.fragment not in anchors(
+            text if target == path else text_of(target) or ""
+        ):
+            yield link
+
+
+@pytest.mark.parametrize("document", LINKING)
+def test_every_link_of_a_document_leads_somewhere(document: str) -> None:
+    assert not list(wrong_links(document, (ROOT / document).read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize(
+    "link",
+    ["gone.md", "README.md#gone", "#gone", "docs/gone.md", "docs/reference/exit-codes.md#gone"],
+)
+def test_a_link_that_leads_nowhere_is_found(link: str) -> None:
+    text = f"# Here\n\nSee [there]({link}) and [here](#here).\n"
+    assert list(wrong_links("SECURITY.md", text)) == [link]
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    def listed(nav: object) -> Iterator[str]:
+        if isinstance(nav, str):
+            yield nav
+        for part in nav.values() if isinstance(nav, dict) else nav if isinstance(nav, list) else ():
+            yield from listed(part)
+
+    text = re.sub(r"!!python/name:\S+", "", (ROOT / "mkdocs.yml").read_text())
+    names = list(listed(yaml.safe_load(text)["nav"]))
+    assert len(names) == len(set(names))
+    pages = {document.removeprefix("docs/") for document in DOCUMENTS if "/" in document}
+    assert pages <= set(names)
+
+
+class Links(HTMLParser):
+    """What a page of the site names: links, what is loaded with it, and its anchors."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self.anchors: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.anchors.update(value for name in ("id", "name") if (value := given.get(name)))
+        if tag in ("link", "script", "img", "iframe", "source"):
+            self.loaded += [v for name in ("src", "href") if (v := given.get(name))]
+        elif tag == "a" and (link := given.get("href")):
+            self.links.append(link)
+
+
+@pytest.mark.slow
+def test_the_site_is_whole_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    pages = {path: Links(path.read_text(encoding="utf-8")) for path in tmp_path.rglob("*.html")}
+    assert len(pages) > 40
+    for path, page in pages.items():
+        if path.name == "404.html":  # its links begin at the root of a server
+            continue
+        for link in page.loaded:
+            assert not urlsplit(link).netloc, (path, link)
+        for link in [*page.links, *page.loaded]:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            assert target.is_file() or (target / "index.html").is_file(), (path, link)
+            if parts.fragment and target in pages:
+                assert unquote(parts.fragment) in pages[target].anchors, (path, link)

@@ -1,0 +1,121 @@
+"""The reference says what the code does: what is made is complete, what is written is true."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from docs.hooks import commands, methods, python
+from tests.support.documents import ROOT
+from tests.support.releasing import tracecloak
+from tracecloak.anonymizers.registry import METHODS
+from tracecloak.pipelines.commands.table import COMMANDS
+from tracecloak.schemas import errors
+from tracecloak.schemas.published.step import StepRelease
+
+
+def test_every_command_and_action_has_a_section_with_its_flags() -> None:
+    page = commands.page()
+    sections = set(re.findall(r"^##+ `([^`]+)`", page, re.MULTILINE))
+    assert {*COMMANDS, "ledger withdraw", "key rewrap", "attack --linkage"} <= sections
+    assert page.count("<code>--release_id</code>") >= 5
+    assert "# `release` {" in page and "<code>--max_error_ratio</code>" in page
+
+
+def test_every_method_has_a_page_with_its_parameters_and_its_promise() -> None:
+    pages = dict(methods.pages())
+    assert pages.keys() == {"index.md", *(f"{name}.md" for name in METHODS.ours)}
+    for name in METHODS.ours:
+        page = pages[f"{name}.md"]
+        assert f"--method {name}" in " ".join(page.split()), name
+        for param in METHODS[name].Params.model_fields:
+            assert f"<code>--{param}</code>" in page, (name, param)
+        assert "How it works" in page, name
+
+
+def test_every_method_is_explained_once() -> None:
+    """Under a heading of its own in a page of the methods."""
+    found = [
+        name
+        for path in (ROOT / "docs" / "explanation" / "methods").glob("*.md")
+        for heading in re.findall(r"^##+ (.*)$", path.read_text(), re.MULTILINE)
+        for name in re.findall(r"`([a-z-]+)`", heading)
+    ]
+    assert sorted(found) == sorted(METHODS.ours)
+
+
+def test_every_name_of_the_face_is_on_the_page_of_python() -> None:
+    listed = [name for names in python.SECTIONS.values() for name in names]
+    assert len(listed) == len(set(listed))
+    assert {*listed, *python.IN_THE_HEAD} == python.names().keys()
+
+
+def test_the_exit_codes_are_those_of_the_errors() -> None:
+    page = (ROOT / "docs" / "reference" / "exit-codes.md").read_text()
+    codes = [int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)]
+    raised = {
+        kind.exit_code
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, errors.TracecloakError)
+    }
+    # 0 is no error, and 7 is returned by what follows a commit.
+    assert codes == sorted({0, 7, *raised})
+
+
+@pytest.mark.parametrize(
+    ("method", "further"),
+    [
+        ("private-dfg", ["--durations", "true", "--vocabulary", "activities.txt"]),
+        ("variant-histogram", ["--formats", "parquet,xes,csv"]),
+        ("process-tree", ["--vocabulary", "activities.txt"]),
+    ],
+)
+def test_every_file_and_column_of_a_release_is_on_its_page(
+    method: str, further: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path / "keys"))
+    sampled = ("--cases", "300", "--output", "log.csv", "--vocabulary", "activities.txt")
+    assert tracecloak("sample", *sampled) == 0
+    places = ("--input", "log.csv", "--output", "out", "--release_id", "r", "--runner", "InMemory")
+    assert tracecloak("release", *places, "--method", method, "--epsilon", "4", *further) == 0
+    page = (ROOT / "docs" / "reference" / "release-files.md").read_text()
+    files = [path for path in (tmp_path / "out" / "run_id=r").rglob("*") if path.is_file()]
+    assert len(files) > 5
+    for path in files:
+        name = path.relative_to(tmp_path / "out" / "run_id=r").as_posix()
+        assert f"`{re.sub(r'-[0-9]{5}', '-00000', name)}`" in page, name
+        if path.suffix == ".parquet":
+            for column in pq.read_schema(path).names:
+                assert f"`{column}`" in page, (name, column)
+        elif path.suffix == ".json" and path.name != "manifest.json":
+            for key in json.loads(path.read_text()):
+                assert f"`{key}`" in page, (name, key)
+
+
+def test_every_field_of_a_step_is_on_the_page() -> None:
+    page = (ROOT / "docs" / "reference" / "release-files.md").read_text()
+    empty = np.zeros(0)
+    ends = {"start_us": 0, "end_us": 1, "n_steps_left": 3, "epsilon": "1", "delta": "0"}
+    step = StepRelease.of([], empty, empty, release_id="a", epoch="b", product="dfg",
+                          view="total", step=0, **ends)  # fmt: skip
+    for name in pa.table(step.to_rows()).column_names:
+        assert f"`{name}`" in page, name
+
+
+def test_what_a_guess_can_rise_to_is_as_the_page_says() -> None:
+    page = (ROOT / "docs" / "explanation" / "promise.md").read_text()
+    rows = re.findall(r"^\| ([\d.]+) \| ([\d.]+) % \| ([\d.]+) % \| ([\d.]+) % \|", page, re.M)
+    assert len(rows) == 6
+    for epsilon, *shares in rows:
+        for prior, share in zip((0.5, 0.1, 0.01), shares, strict=True):
+            odds = math.exp(float(epsilon)) * prior / (1 - prior)
+            digits = len(share.partition(".")[2])
+            assert abs(100 * odds / (1 + odds) - float(share)) <= 0.51 * 10**-digits, epsilon
