@@ -112,10 +112,24 @@ def test_errors_name_extras_that_exist() -> None:
     assert named <= set(SETUP.extras_require)
 
 
-def test_the_readme_names_every_extra() -> None:
-    licence = (ROOT / "README.md").read_text().split("## Licence and extras")[1]
-    for extra in set(SETUP.extras_require) - {"dev"}:
-        assert f"`{extra}`" in licence, extra
+def test_the_first_tutorial_names_every_extra() -> None:
+    page = ROOT / "docs" / "tutorials" / "first-release.md"
+    rows = page.read_text().split("## Extras")[1]
+    named = set(re.findall(r"^\| `(\w+)` \|", rows, re.MULTILINE))
+    assert named == set(SETUP.extras_require) - {"dev"}
+
+
+def test_the_readme_is_short_and_its_picture_is_there() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.split()) <= 900
+    pictures = re.findall(r"!\[[^]]+\]\(([^)]+)\)", text)
+    assert pictures and all((ROOT / picture).is_file() for picture in pictures)
+
+
+def test_the_citation_is_of_this_version() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert {"cff-version", "message", "title", "authors"} <= citation.keys()
+    assert (citation["version"], citation["license"]) == (SETUP.get_version(), SETUP.get_license())
 
 
 def test_the_oldest_versions_are_the_lower_bounds() -> None:

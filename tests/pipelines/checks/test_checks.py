@@ -114,7 +114,7 @@ def test_every_check_holds_and_nothing_of_the_operator_is_touched(
 def test_of_a_published_method_the_checks_hold_or_say_why_they_do_not_apply(
     names: list[str],
 ) -> None:
-    """All are tried before every commit, too: README has the command of such a configuration."""
+    """All are tried before every commit, too: a page of `docs/how-to` has the command of one."""
     report = checked(configured(**PUBLISHED), *names)
     assert not report.is_refuted, report.verdict
     aside = {f.name: f.seen for f in report.findings if f.outcome == "not applicable"}
