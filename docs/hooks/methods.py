@@ -93,7 +93,7 @@ def _page(name: str, explanation: str | None) -> Iterator[str]:
     yield from wrapped(
         "tracecloak sample --cases 2000 --output hospital.xes.gz --vocabulary activities.txt"
     )
-    yield from wrapped(catalogue._example(name, example))
+    yield from wrapped(catalogue.example_line(name, example))
     yield "```"
     yield ""
     yield "What this release does:"
@@ -172,7 +172,7 @@ def _parameters(method: Anonymizer) -> Iterator[list[str]]:
         says = " ".join(f"{field.description or ''} {form_of(name, field)}".split())
         yield [
             code(f"--{name}"),
-            plain(catalogue._kind(name, schemas[name])),
+            plain(catalogue.kind_of_value(name, schemas[name])),
             standing,
             plain(says),
         ]

@@ -68,6 +68,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return mended(markdown, page.file.src_uri)
 
 
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Names the theme's search dialog, which readers of screens ask for."""
+    return output.replace('role="dialog"', 'role="dialog" aria-label="Search"', 1)
+
+
 def mended(markdown: str, path: str) -> str:
     """Returns a page's text with its links as the site has them.
 

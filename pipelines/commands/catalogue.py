@@ -112,7 +112,7 @@ def _in_full(name: str) -> Iterator[str]:
     yield ""
     yield "Example, on a log that tracecloak sample makes"
     yield f"  tracecloak sample --cases 2000 --output {_LOG} --vocabulary {_VOCABULARY}"
-    yield f"  {_example(name, example)}"
+    yield f"  {example_line(name, example)}"
     yield ""
     yield "Does, with the parameters of the example"
     for sentence in method.explain(params):
@@ -137,11 +137,11 @@ def _in_full(name: str) -> Iterator[str]:
     yield "Parameters"
     schemas = method.Params.model_json_schema()["properties"]
     for flag, field in method.Params.model_fields.items():
-        yield f"  --{flag}  {_kind(flag, schemas[flag])}"
+        yield f"  --{flag}  {kind_of_value(flag, schemas[flag])}"
         yield f"      {parameter_help(flag, field)}"
 
 
-def _example(name: str, example: Mapping[str, Any]) -> str:
+def example_line(name: str, example: Mapping[str, Any]) -> str:
     """The command line of a release with the parameters; the vocabulary is that of the sample."""
     from tracecloak.pipelines.release.flag_texts import as_json, flag_text
 
@@ -164,7 +164,7 @@ _TYPES = {
 }
 
 
-def _kind(name: str, schema: Mapping[str, Any]) -> str:
+def kind_of_value(name: str, schema: Mapping[str, Any]) -> str:
     """What a parameter's value is, in which range, by its JSON Schema."""
     from tracecloak.pipelines.release.flag_texts import NAMES_OF_FILES
 

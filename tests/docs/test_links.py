@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
-from html.parser import HTMLParser
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -100,48 +96,3 @@ def test_every_page_is_in_the_navigation_once() -> None:
     assert len(names) == len(set(names))
     pages = {document.removeprefix("docs/") for document in DOCUMENTS if "/" in document}
     assert pages <= set(names)
-
-
-class Links(HTMLParser):
-    """What a page of the site names: links, what is loaded with it, and its anchors."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.links: list[str] = []
-        self.loaded: list[str] = []
-        self.anchors: set[str] = set()
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        self.anchors.update(value for name in ("id", "name") if (value := given.get(name)))
-        if tag in ("link", "script", "img", "iframe", "source"):
-            self.loaded += [v for name in ("src", "href") if (v := given.get(name))]
-        elif tag == "a" and (link := given.get("href")):
-            self.links.append(link)
-
-
-@pytest.mark.slow
-def test_the_site_is_whole_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(tmp_path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    pages = {path: Links(path.read_text(encoding="utf-8")) for path in tmp_path.rglob("*.html")}
-    assert len(pages) > 40
-    for path, page in pages.items():
-        if path.name == "404.html":  # its links begin at the root of a server
-            continue
-        for link in page.loaded:
-            assert not urlsplit(link).netloc, (path, link)
-        for link in [*page.links, *page.loaded]:
-            parts = urlsplit(link)
-            if parts.scheme or parts.netloc:
-                continue
-            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-            assert target.is_file() or (target / "index.html").is_file(), (path, link)
-            if parts.fragment and target in pages:
-                assert unquote(parts.fragment) in pages[target].anchors, (path, link)

@@ -1,0 +1,87 @@
+"""The site as it is built: every link of it, what it loads, and whether everybody can read it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from tests.support.documents import ROOT
+
+
+class Links(HTMLParser):
+    """What a page of the site names: links, what is loaded with it, and its anchors."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self.anchors: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.anchors.update(value for name in ("id", "name") if (value := given.get(name)))
+        if tag in ("link", "script", "img", "iframe", "source"):
+            self.loaded += [v for name in ("src", "href") if (v := given.get(name))]
+        elif tag == "a" and (link := given.get("href")):
+            self.links.append(link)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(folder)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.slow
+def test_the_site_is_whole_and_loads_nothing_from_elsewhere(built: Path) -> None:
+    pages = {path: Links(path.read_text(encoding="utf-8")) for path in built.rglob("*.html")}
+    assert len(pages) > 40
+    for path, page in pages.items():
+        if path.name == "404.html":  # its links begin at the root of a server
+            continue
+        for link in page.loaded:
+            assert not urlsplit(link).netloc, (path, link)
+        for link in [*page.links, *page.loaded]:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            assert target.is_file() or (target / "index.html").is_file(), (path, link)
+            if parts.fragment and target in pages:
+                assert unquote(parts.fragment) in pages[target].anchors, (path, link)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everybody_can_read_it(built: Path, scheme: str) -> None:
+    """Catches a contrast too low, and a control or a dialog without a name."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("no Chromium on the PATH")
+    names = ("index", "explanation/promise", "reference/commands", "reference/methods/private-log",
+             "reference/python")  # fmt: skip
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_context(color_scheme=scheme).new_page()
+        for name in names:
+            page.goto((built / f"{name}.html").as_uri())
+            found = axe.Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa"]})
+            seen = [(v["id"], v["nodes"][0]["html"][:200]) for v in found.response["violations"]]
+            assert seen == [], name
+        browser.close()
