@@ -93,7 +93,7 @@ setup(
         "tracecloak.schemas.files": ["*.avsc", "*.json", "*.xesext"],
         "tracecloak.transforms.pages": ["templates/*.j2", "static/*", "vendor/*"],
         "tracecloak.transforms.publish": ["templates/*.j2"],
-        "tracecloak.pipelines.commands": ["templates/*.j2"],
+        "tracecloak.pipelines.screen": ["templates/*.j2"],
         "tracecloak.pipelines.demo": ["templates/*.j2"],
     },
     install_requires=[

@@ -1,1 +1,1 @@
-"""The command `tracecloak`: flags, progress, what is printed. The only room that prints."""
+"""The command `tracecloak`: its flags, and what each command says of what it found out."""

@@ -17,8 +17,8 @@ from tracecloak.pipelines.commands.flags import (
     file_to_write,
     listed,
 )
-from tracecloak.pipelines.commands.screen import Result, show
-from tracecloak.pipelines.commands.table import Form, Given
+from tracecloak.pipelines.commands.table import Given
+from tracecloak.pipelines.screen.results import Form, Result, show
 from tracecloak.schemas.errors import GuaranteeError, UsageError
 
 
@@ -154,8 +154,8 @@ def _audit(config_path: str | None, flags: dict[str, Any], form: Form) -> int:
     """Audits a release's configuration; raises GuaranteeError where its claim is refuted."""
     from tracecloak.pipelines.attack.report import summary_lines, write_report
     from tracecloak.pipelines.attack.run import DEFAULT_RELEASES, attack_configuration
-    from tracecloak.pipelines.commands.progress import showing_progress
     from tracecloak.pipelines.release.config import load
+    from tracecloak.pipelines.screen.progress import showing_progress
 
     path = file_to_write("report", flags.pop("report"))
     n_releases = flags.pop("releases", DEFAULT_RELEASES)
@@ -174,9 +174,9 @@ def _check(config_path: str | None, flags: dict[str, Any], form: Form) -> int:
     """Tries ways round the budget; raises GuaranteeError where one is open."""
     from tracecloak.pipelines.checks.report import summary_lines, write_report
     from tracecloak.pipelines.checks.run import check_configuration
-    from tracecloak.pipelines.commands.progress import showing_progress
     from tracecloak.pipelines.release.config import load
     from tracecloak.pipelines.runners.names import IN_MEMORY
+    from tracecloak.pipelines.screen.progress import showing_progress
 
     path = file_to_write("report", flags.pop("report"))
     with_declared = flags.pop("declared", False)
@@ -194,7 +194,6 @@ def _check(config_path: str | None, flags: dict[str, Any], form: Form) -> int:
 def _link(flags: dict[str, Any], form: Form) -> int:
     """Attacks finished releases by what somebody may know of a case."""
     from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
-    from tracecloak.pipelines.commands.progress import showing_progress
     from tracecloak.pipelines.linkage import logs as linkage_logs
     from tracecloak.pipelines.linkage import report as linkage_report
     from tracecloak.pipelines.linkage import run as linkage
@@ -202,6 +201,7 @@ def _link(flags: dict[str, Any], form: Form) -> int:
     from tracecloak.pipelines.measure.perspectives import RESOURCE
     from tracecloak.pipelines.release.config import load_source
     from tracecloak.pipelines.release.source import source_of
+    from tracecloak.pipelines.screen.progress import showing_progress
 
     path = file_to_write("report", flags.pop("report"))
     given: dict[str, Any] = {}

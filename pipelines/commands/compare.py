@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tracecloak.pipelines.commands.flags import add_reading_flags, file_to_write, listed
-from tracecloak.pipelines.commands.screen import Result, show
 from tracecloak.pipelines.commands.table import Given
+from tracecloak.pipelines.screen.results import Result, show
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
@@ -53,12 +53,12 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
 def run(given: Given) -> int:
     """Compares, and writes a page and its rows."""
-    from tracecloak.pipelines.commands.progress import showing_progress
     from tracecloak.pipelines.experiments import compare, compare_report
     from tracecloak.pipelines.experiments.compare_log import Original
     from tracecloak.pipelines.experiments.contenders import chosen_methods
     from tracecloak.pipelines.release.config import load_source
     from tracecloak.pipelines.release.source import source_of
+    from tracecloak.pipelines.screen.progress import showing_progress
 
     flags = dict(given.flags)
     command = compare_report.command_line(flags)

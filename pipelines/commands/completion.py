@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
-from tracecloak.pipelines.commands.screen import Result, show
 from tracecloak.pipelines.commands.table import COMMANDS, Given, command_named
+from tracecloak.pipelines.screen.results import Result, show
 
 SHELLS = ("bash", "zsh", "fish")
 # Commands whose flags depend on a method, and those that one flag makes another command of.
@@ -62,7 +62,7 @@ def script(shell: str) -> str:
     from tracecloak.pipelines.experiments.run import GRIDS
 
     templates = jinja2.Environment(
-        loader=jinja2.PackageLoader("tracecloak.pipelines.commands"),
+        loader=jinja2.PackageLoader("tracecloak.pipelines.screen"),
         undefined=jinja2.StrictUndefined,
         autoescape=False,  # every word is of our own parsers, and `_word` looks at it
         trim_blocks=True,

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Sequence
 
 from tracecloak.pipelines.commands.flags import add_reading_flags, file_to_write
-from tracecloak.pipelines.commands.screen import Result, show
 from tracecloak.pipelines.commands.table import Given
+from tracecloak.pipelines.screen.results import Result, show
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
@@ -29,13 +29,13 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 def run(given: Given) -> int:
     """Compares, writes the report, and prints a summary."""
     from tracecloak.pipelines.budget.opening import store_at
-    from tracecloak.pipelines.commands.progress import showing_progress
     from tracecloak.pipelines.evaluation.evaluate import evaluate
     from tracecloak.pipelines.evaluation.origin import share_noted_in
     from tracecloak.pipelines.evaluation.report import markdown_lines, summary_lines
     from tracecloak.pipelines.measure.report_files import write_both
     from tracecloak.pipelines.release.config import load_source
     from tracecloak.pipelines.release.source import source_of
+    from tracecloak.pipelines.screen.progress import showing_progress
 
     flags = dict(given.flags)
     output = file_to_write("output", flags.pop("output"))

@@ -12,8 +12,8 @@ from tracecloak.pipelines.commands.flags import (
     help_text,
     listed,
 )
-from tracecloak.pipelines.commands.screen import Result, show
 from tracecloak.pipelines.commands.table import Given
+from tracecloak.pipelines.screen.results import Result, show
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
@@ -59,11 +59,11 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
 def run(given: Given) -> int:
     """Runs it, and writes its rows, its table and its page."""
-    from tracecloak.pipelines.commands.progress import showing_progress
     from tracecloak.pipelines.experiments import report as experiment_report
     from tracecloak.pipelines.experiments import run as experiment
     from tracecloak.pipelines.release.config import load_source
     from tracecloak.pipelines.release.source import source_of
+    from tracecloak.pipelines.screen.progress import showing_progress
 
     flags = dict(given.flags)
     name, inputs = flags.pop("name"), flags.pop("logs")

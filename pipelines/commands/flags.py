@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tracecloak.pipelines.commands.table import Form
+from tracecloak.pipelines.screen.results import Form
 from tracecloak.schemas.errors import UsageError
 
 _READING = ("input_format", "delimiter", "encoding", "header")

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tracecloak.pipelines.commands.flags import add_form_flags
-from tracecloak.pipelines.commands.screen import Result, show
 from tracecloak.pipelines.commands.table import Given
+from tracecloak.pipelines.screen.results import Result, show
 
 Flags = Mapping[str, Any]
 

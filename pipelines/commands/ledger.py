@@ -13,8 +13,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from tracecloak.pipelines.commands.flags import add_form_flags
-from tracecloak.pipelines.commands.screen import Result, show
 from tracecloak.pipelines.commands.table import Given
+from tracecloak.pipelines.screen.results import Result, show
 from tracecloak.schemas.errors import TracecloakError, UsageError
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Sequence
 
 from tracecloak.pipelines.commands.flags import add_release_flags, listed
-from tracecloak.pipelines.commands.screen import Result, show
 from tracecloak.pipelines.commands.table import Given
+from tracecloak.pipelines.screen.results import Result, show
 from tracecloak.schemas.errors import UsageError
 
 _MOST_CASES = 1_000_000

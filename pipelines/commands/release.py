@@ -9,8 +9,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from tracecloak.pipelines.commands.flags import add_release_flags
-from tracecloak.pipelines.commands.screen import Result, duration, quantity, show
 from tracecloak.pipelines.commands.table import Given
+from tracecloak.pipelines.screen.results import Result, duration, quantity, show
 
 if TYPE_CHECKING:
     from tracecloak.pipelines.budget.balance import Balance
@@ -36,9 +36,9 @@ def run(given: Given) -> int:
     began = time.monotonic()
     config = load(given.config, given.flags)
     # With all of Beam, which a wrong configuration should not wait for.
-    from tracecloak.pipelines.commands.progress import showing_progress
     from tracecloak.pipelines.release.run import run_release
     from tracecloak.pipelines.runners.memory import keep_freed_memory
+    from tracecloak.pipelines.screen.progress import showing_progress
 
     keep_freed_memory()
     with showing_progress(given.form, with_runner=given.wants_traceback):

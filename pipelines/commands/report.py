@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tracecloak.pipelines.commands.flags import add_reading_flags, file_to_write, listed
-from tracecloak.pipelines.commands.screen import Result, show
 from tracecloak.pipelines.commands.table import Given
+from tracecloak.pipelines.screen.results import Result, show
 from tracecloak.schemas.errors import TracecloakError, UsageError
 
 
@@ -50,12 +50,12 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 def run(given: Given) -> int:
     """Writes the page, for nobody else to read, and says where it is."""
     from tracecloak.pipelines.budget.opening import ledger_of, store_at
-    from tracecloak.pipelines.commands.progress import showing_progress
     from tracecloak.pipelines.evaluation import share_noted_in
     from tracecloak.pipelines.measure.released import read_manifest, release_folder
     from tracecloak.pipelines.release.config import load_source
     from tracecloak.pipelines.release.source import source_of
     from tracecloak.pipelines.report.internal import Asked, attack_of, internal_report
+    from tracecloak.pipelines.screen.progress import showing_progress
     from tracecloak.transforms.files import absolute
 
     flags = dict(given.flags)

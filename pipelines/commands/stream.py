@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracecloak.pipelines.commands.flags import help_text
-from tracecloak.pipelines.commands.screen import Result, show
 from tracecloak.pipelines.commands.table import Given
+from tracecloak.pipelines.screen.results import Result, show
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
@@ -42,7 +42,7 @@ def run(given: Given) -> int:
     from tracecloak.pipelines.stream.config import load_stream
 
     config = load_stream(given.config, given.flags)
-    from tracecloak.pipelines.commands.progress import showing_progress
+    from tracecloak.pipelines.screen.progress import showing_progress
     from tracecloak.pipelines.stream.run import run_stream
 
     with showing_progress(given.form, with_runner=given.wants_traceback):

@@ -10,10 +10,9 @@ import argparse
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Protocol, cast
 
-Form = Literal["table", "json", "quiet"]
-"""How a result is shown: for people, for programs, or not at all."""
+from tracecloak.pipelines.screen.results import Form
 
 
 @dataclass(frozen=True)

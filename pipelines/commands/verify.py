@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from tracecloak.pipelines.commands.screen import Result, show
 from tracecloak.pipelines.commands.table import Given
+from tracecloak.pipelines.screen.results import Result, show
 from tracecloak.schemas.errors import GuaranteeError
 
 _MARKS = {"ok": "ok", "failed": "FAILED", "not applicable": "n/a"}

@@ -22,8 +22,6 @@ import numpy as np
 import pyarrow.parquet as pq
 
 # What the command would import while it is timed.
-import tracecloak.pipelines.commands.progress
-import tracecloak.pipelines.release.run  # noqa: F401
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.pipelines.commands import main as cli
 from tracecloak.pipelines.demo.hospital_file import write_vocabulary

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tracecloak.pipelines.commands import progress
-from tracecloak.pipelines.commands.progress import Estimate, showing_progress
 from tracecloak.pipelines.demo.hospital_file import write_sample
+from tracecloak.pipelines.screen import progress
+from tracecloak.pipelines.screen.progress import Estimate, showing_progress
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.transforms.files import match_files
 from tracecloak.transforms.formats.registry import SourceFormat
@@ -129,7 +129,7 @@ def test_quiet_has_neither_progress_nor_warnings(capfd: pytest.CaptureFixture[st
 
 _RUN = """
 import logging, time
-from tracecloak.pipelines.commands import progress
+from tracecloak.pipelines.screen import progress
 progress._SHORTEST_S = 0.2
 log = logging.getLogger("tracecloak")
 with progress.showing_progress():

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support.releasing import csv_log, small_rows, tracecloak
-from tracecloak.pipelines.commands.screen import Result, duration, quantity, show
+from tracecloak.pipelines.screen.results import Result, duration, quantity, show
 
 
 @pytest.fixture
@@ -158,7 +158,7 @@ def check_release(found: dict[str, Any], folder: Path) -> None:
 
 
 _SHOW = """
-from tracecloak.pipelines.commands.screen import Result, show
+from tracecloak.pipelines.screen.results import Result, show
 show(Result([("label", "text [red]of[/red] /a/path"), ("longer label", "x")], {}), "table")
 """
 

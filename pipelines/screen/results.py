@@ -12,9 +12,10 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-from tracecloak.pipelines.commands.table import Form
+Form = Literal["table", "json", "quiet"]
+"""How a result is shown: for people, for programs, or not at all."""
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
-from tracecloak.pipelines.commands.screen import duration
-from tracecloak.pipelines.commands.table import Form
+from tracecloak.pipelines.screen.results import Form, duration
 
 if TYPE_CHECKING:
     from rich.text import Text
