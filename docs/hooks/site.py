@@ -45,11 +45,7 @@ def made() -> Iterator[tuple[str, str]]:
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Puts the pages of the methods where the navigation names their folder."""
     listed = [_METHODS + name for name, _ in methods.pages()]
-    there = {path for path, _ in made()}
-    there |= {
-        p.relative_to(config.docs_dir).as_posix() for p in Path(config.docs_dir).rglob("*.md")
-    }
-    config.nav = _of_what_is_there(_spread(config.nav, listed), there)
+    config.nav = _spread(config.nav, listed)
     return config
 
 
@@ -90,16 +86,6 @@ def mended(markdown: str, path: str) -> str:
         return f"]({to}{found[2] or ''})"
 
     return _LINK.sub(link, markdown)
-
-
-def _of_what_is_there(nav: Any, there: set[str]) -> Any:
-    """Returns the navigation without pages that nobody wrote yet."""
-    if isinstance(nav, list):
-        return [part for one in nav if (part := _of_what_is_there(one, there))]
-    if isinstance(nav, dict):
-        left = {title: _of_what_is_there(part, there) for title, part in nav.items()}
-        return {title: part for title, part in left.items() if part}
-    return nav if nav in there else None
 
 
 def _spread(nav: Any, listed: list[str]) -> Any:
