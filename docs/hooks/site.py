@@ -16,7 +16,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from docs.hooks import commands, methods, python, schemas
+from docs.hooks import commands, methods, notebooks, python, schemas
 
 ROOT = Path(__file__).parents[2]
 # Documents at the root, and the pages that they are.
@@ -38,6 +38,8 @@ def made() -> Iterator[tuple[str, str]]:
     for name, text in schemas.pages():
         yield f"reference/{name}", text
     yield "reference/python.md", python.page()
+    for name, text in notebooks.pages():
+        yield f"notebooks/{name}", text
     for document, path in DOCUMENTS.items():
         yield path, (ROOT / document).read_text(encoding="utf-8")
 
