@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,34 @@ from tracecloak.pipelines.attack.findings import (
     GuessFinding,
     PairFinding,
 )
-from tracecloak.pipelines.measure.report_files import INTERNAL, write_both
+from tracecloak.pipelines.measure.report_files import INTERNAL, write_all
+from tracecloak.transforms.pages import Chart
 
 _ADJACENCY = {"add_remove": "added or removed", "replace_one": "replaced by another"}
 
 
 def write_report(report: AttackReport, path: Path) -> list[Path]:
-    """Writes FILE.json and FILE.md; see `report_files.write_both`."""
-    return write_both(path, to_json(report), markdown_lines(report))
+    """Writes FILE.json, FILE.md and FILE.html; see `report_files.write_all`."""
+    return write_all(path, to_json(report), markdown_lines(report), _charts(report))
+
+
+def epsilons_of(body: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Returns the claimed, the accounted and the measured epsilon of a report, those there are.
+
+    Args:
+        body: See `to_json`.
+    """
+    found = (
+        ("claimed", body.get("claimed", {}).get("epsilon")),
+        ("accounted for", body.get("accounted_epsilon")),
+        ("measured, at least", body.get("audited", {}).get("epsilon")),
+    )
+    return [{"name": n, "epsilon": round(float(v), 3)} for n, v in found if v is not None]
+
+
+def _charts(report: AttackReport) -> list[Chart]:
+    rows = epsilons_of(to_json(report))
+    return [Chart("attack", "What is claimed, accounted for and measured", rows)] if rows else []
 
 
 def to_json(report: AttackReport) -> dict[str, Any]:

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from tracecloak.pipelines.checks.finding import ChecksReport
-from tracecloak.pipelines.measure.report_files import write_both
+from tracecloak.pipelines.measure.report_files import write_all
 
 _ABOUT = "Checks on copies of a configuration and made-up logs: no data of the operator was read"
 
 
 def write_report(report: ChecksReport, path: Path) -> list[Path]:
-    """Writes FILE.json and FILE.md; see `report_files.write_both`."""
-    return write_both(path, to_json(report), markdown_lines(report))
+    """Writes FILE.json, FILE.md and FILE.html; see `report_files.write_all`."""
+    return write_all(path, to_json(report), markdown_lines(report))
 
 
 def to_json(report: ChecksReport) -> dict[str, Any]:

@@ -56,7 +56,9 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         help="releases of each log of a pair (default 20,000; fewer where they take long)",
     )
     parser.add_argument(
-        "--report", required=True, help="JSON file to write; FILE.md is written beside it"
+        "--report",
+        required=True,
+        help="JSON file to write; FILE.md and FILE.html are written beside it",
     )
     add_release_flags(
         parser,
@@ -80,7 +82,9 @@ def _add_check_flags(
         "declared, and try to get round that; by default nothing of it is read",
     )
     parser.add_argument(
-        "--report", required=True, help="JSON file to write; FILE.md is written beside it"
+        "--report",
+        required=True,
+        help="JSON file to write; FILE.md and FILE.html are written beside it",
     )
     nothing = "Not looked at: copies have their own."
     told = {
@@ -110,7 +114,9 @@ def _add_linkage_flags(parser: argparse.ArgumentParser) -> None:
         help="folders of releases, or paths or globs of released logs, one for each release",
     )
     parser.add_argument(
-        "--report", required=True, help="JSON file to write; FILE.md is written beside it"
+        "--report",
+        required=True,
+        help="JSON file to write; FILE.md and FILE.html are written beside it",
     )
     parser.add_argument(
         "--sensitive",

@@ -16,7 +16,9 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     parser.add_argument("--original", required=True, help="path or glob of the original log")
     parser.add_argument("--released", required=True, help="folder of a release, or of releases")
     parser.add_argument(
-        "--output", required=True, help="report to write: FILE.json, and FILE.md beside it"
+        "--output",
+        required=True,
+        help="report to write: FILE.json, and FILE.md and FILE.html beside it",
     )
     parser.add_argument(
         "--key_store",
@@ -32,7 +34,7 @@ def run(given: Given) -> int:
     from tracecloak.pipelines.evaluation.evaluate import evaluate
     from tracecloak.pipelines.evaluation.origin import share_noted_in
     from tracecloak.pipelines.evaluation.report import markdown_lines, summary_lines
-    from tracecloak.pipelines.measure.report_files import write_both
+    from tracecloak.pipelines.measure.report_files import write_all
     from tracecloak.pipelines.release.config import load_source
     from tracecloak.pipelines.release.source import source_of
     from tracecloak.pipelines.screen.progress import showing_progress
@@ -44,11 +46,12 @@ def run(given: Given) -> int:
     original = load_source({"input": flags.pop("original"), **flags})
     with showing_progress(given.form):
         report = evaluate(source_of(original), released, noted)
-    numbers, page = write_both(output, report, markdown_lines(report))
+    numbers, text, page = write_all(output, report, markdown_lines(report))
     rows = [
-        ("report", f"{page}, to read; {numbers} has all numbers"),
-        ("not private", "both were computed on the original log: for the operator only"),
+        ("report", f"{page}, to open in a browser; {text} has the same as text"),
+        ("numbers", f"{numbers} has all of them"),
+        ("not private", "they were computed on the original log: for the operator only"),
     ]
-    data = {"report": str(page), "numbers": str(numbers)}
+    data = {"report": str(page), "text": str(text), "numbers": str(numbers)}
     show(Result(rows, data, above=[*summary_lines(report), ""]), given.form)
     return 0

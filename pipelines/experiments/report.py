@@ -1,4 +1,4 @@
-"""What an experiment shows: a page of HTML with tables, and its charts as SVG files beside it.
+"""What an experiment shows: a page with tables and charts, which lie beside it as SVG files, too.
 
 The same rows make the same bytes. matplotlib is the extra `report` and is imported when it is first
 needed; nothing is fetched from elsewhere.
@@ -6,6 +6,7 @@ needed; nothing is fetched from elsewhere.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import importlib
 import itertools
@@ -15,8 +16,6 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
-
-import jinja2
 
 from tracecloak.pipelines.experiments.compare import Row
 from tracecloak.pipelines.experiments.compare_report import INTERNAL
@@ -32,6 +31,7 @@ from tracecloak.pipelines.experiments.grids import (
 from tracecloak.pipelines.experiments.run import Experiment
 from tracecloak.schemas.errors import missing_extra
 from tracecloak.schemas.models.process_tree import SIGNS, ProcessTree, parse_tree
+from tracecloak.transforms.pages import Page, rendered
 
 PAGE = "experiment.html"
 FIGURES = "figures"
@@ -42,60 +42,6 @@ _DASHES = ("-", "--", ":", "-.")
 _DRAWING = {"svg.hashsalt": "tracecloak", "svg.fonttype": "none", "font.size": 9}
 # Leaves of a process model that is still drawn; a larger one is shown as text.
 _MAX_LEAVES = 120
-
-_TEMPLATE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<title>{{ title }}</title>
-<style>
-body { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 60em; padding: 0 1em; }
-table { border-collapse: collapse; margin: 1em 0; font-size: 90%; }
-th, td { border: 1px solid #999; padding: .2em .6em; text-align: right; }
-th:first-child, td:first-child { text-align: left; }
-img { max-width: 100%; background: #fff; }
-pre { white-space: pre-wrap; font-size: 85%; }
-.internal { border: 2px solid #b00; padding: .5em 1em; }
-</style>
-</head>
-<body>
-<h1>{{ title }}</h1>
-<p class="internal">{{ internal }}</p>
-<p>Made in the folder of the logs by</p>
-<pre>{{ command }}</pre>
-{% for note in notes %}
-<p>{{ note }}</p>
-{% endfor %}
-{% for log in logs %}
-<h2>{{ log.name }}</h2>
-<p>{{ log.text }}</p>
-{% for refused in log.refused %}
-<p>{{ refused }}</p>
-{% endfor %}
-{% for section in log.sections %}
-<h3>{{ section.title }}</h3>
-{% if section.text %}
-<p>{{ section.text }}</p>
-{% endif %}
-{% for part in section.parts %}
-{% if part.image %}
-<p><img src="{{ part.image }}" alt="{{ section.title }}, {{ log.name }}"></p>
-{% elif part.header %}
-<table>
-<tr>{% for cell in part.header %}<th>{{ cell }}</th>{% endfor %}</tr>
-{% for row in part.rows %}
-<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
-{% endfor %}
-</table>
-{% else %}
-<pre>{{ part.text }}</pre>
-{% endif %}
-{% endfor %}
-{% endfor %}
-{% endfor %}
-</body>
-</html>
-"""
 
 
 def require_matplotlib() -> None:
@@ -157,18 +103,15 @@ def write_report(
                 "sections": sections,
             }
         )
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
     page = folder / PAGE
-    text = environment.from_string(_TEMPLATE).render(
-        title=experiment.grid.title,
-        internal=INTERNAL,
-        command=command,
-        notes=[*experiment.grid.notes(), *_of_the_run(experiment)],
-        logs=logs,
-    )
-    page.write_text(text + "\n", encoding="utf-8")
+    context = {
+        "internal": INTERNAL,
+        "command": command,
+        "notes": [*experiment.grid.notes(), *_of_the_run(experiment)],
+        "logs": logs,
+    }
+    anchors = tuple((f"log-{i}", log.name) for i, log in enumerate(experiment.logs, 1))
+    page.write_bytes(rendered(Page("experiment.html.j2", experiment.grid.title, anchors, context)))
     return [page, *images]
 
 
@@ -240,7 +183,8 @@ def _part(
     with _drawing():
         _save(_drawn(part), path)
     images.append(path)
-    return {**found, "image": f"{FIGURES}/{name}"}
+    drawn = base64.b64encode(path.read_bytes()).decode()
+    return {**found, "image": f"data:image/svg+xml;base64,{drawn}"}
 
 
 # --- Charts -----------------------------------------------------------------------------------

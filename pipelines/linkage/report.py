@@ -10,7 +10,8 @@ from typing import Any
 from tracecloak.pipelines.linkage.knowledge import Estimate, LinkedLog, Settings
 from tracecloak.pipelines.linkage.run import SET_SIZES, Linkage, Risk, ValueRisk
 from tracecloak.pipelines.measure.perspectives import has_resources
-from tracecloak.pipelines.measure.report_files import INTERNAL, write_both
+from tracecloak.pipelines.measure.report_files import INTERNAL, write_all
+from tracecloak.transforms.pages import Chart
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,23 @@ class LinkageReport:
 
 
 def write_report(report: LinkageReport, path: Path) -> list[Path]:
-    """Writes FILE.json and FILE.md; see `report_files.write_both`."""
-    return write_both(path, to_json(report), markdown_lines(report))
+    """Writes FILE.json, FILE.md and FILE.html; see `report_files.write_all`."""
+    return write_all(path, to_json(report), markdown_lines(report), [_chart(report)])
+
+
+def _chart(report: LinkageReport) -> Chart:
+    """How often exactly one case matches, before and in each release."""
+    several = len(report.releases) > 1
+    rows = [
+        {
+            "label": f"{found.attack} with {found.size}{f', {risk.log}' if several else ''}",
+            "before": found.before.singled_out.value,
+            "after": risk.singled_out.value,
+        }
+        for found in report.attacks
+        for risk in found.after
+    ]
+    return Chart("linkage", "How often exactly one case matches what somebody knows", rows)
 
 
 def to_json(report: LinkageReport) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from apache_beam.io.filesystems import FileSystems
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
+from tracecloak.pipelines.attack.report import epsilons_of
 from tracecloak.pipelines.budget.balance import Balance
 from tracecloak.pipelines.budget.entries import Entry
 from tracecloak.pipelines.evaluation import evaluate
@@ -209,7 +210,7 @@ def _page(
         ("budget", "Budget", True),
         ("assessment", "Assessment", True),
     )
-    claims = [] if asked.attack is None else _attack_bars(asked.attack)
+    claims = [] if asked.attack is None else epsilons_of(asked.attack)
     context = {
         "release_id": manifest.release_id,
         "folder": folder,
@@ -396,20 +397,6 @@ def _entries(entries: Sequence[Entry], manifest: ReleaseManifest) -> list[dict[s
             "is_own": entry.key_fingerprint == manifest.key_fingerprint,
         }
         for entry in sorted(last.values(), key=lambda entry: entry.seq)
-    ]
-
-
-def _attack_bars(attack: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Claimed, accounted and measured epsilon, those that there are."""
-    found = (
-        ("claimed", attack.get("claimed", {}).get("epsilon")),
-        ("accounted for", attack.get("accounted_epsilon")),
-        ("measured, at least", attack.get("audited", {}).get("epsilon")),
-    )
-    return [
-        {"name": name, "epsilon": round(float(value), 3)}
-        for name, value in found
-        if value is not None
     ]
 
 

@@ -50,6 +50,7 @@ from tracecloak.transforms.publish.wording import (
 
 _PRIORS = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 2), Fraction(9, 10))
 _N_CURVE = 100
+_LEAST = 1e-300
 _N_FIRST = 20  # paths and variants of the page without scripts
 
 
@@ -312,8 +313,8 @@ def _curve(manifest: ReleaseManifest) -> list[dict[str, float]] | None:
         return None
     epsilon = manifest.guarantee.epsilon or 0.0
     priors = np.arange(_N_CURVE + 1) / _N_CURVE
-    decay = float(np.exp(-epsilon))
-    after = np.divide(priors, priors + (1 - priors) * decay)
+    decay = max(float(np.exp(-epsilon)), _LEAST)  # a guess of 0 stays one
+    after = priors / (priors + (1 - priors) * decay)
     return [
         {"prior": round(float(before), 4), "posterior": round(float(to), 4)}
         for before, to in zip(priors, after, strict=True)

@@ -109,7 +109,7 @@ def test_both_reports_are_written_and_tell_nothing_of_the_log(
     assert text.splitlines()[0] == printed.out.splitlines()[0] == INTERNAL
     assert (next(iter(found)), found["warning"]) == ("warning", INTERNAL)
     assert {path.name for path in log.parent.iterdir()} == {
-        "log.csv", "public.txt", "report.json", "report.md",
+        "log.csv", "public.txt", "report.html", "report.json", "report.md",
     }  # fmt: skip
     names = ["secret-", "Oncology", "Leave", *(() if method == "private-dfg" else ["Admit"])]
     for name in names:

@@ -22,6 +22,7 @@ import pytest
 from hypothesis import given
 
 from tests.support.logs import Event, event_logs, naive_variants, read_cases, trace_batch
+from tests.support.pages import drawn_in
 from tests.support.paper_log import MINUTE_US, table_1, traces_of
 from tests.support.registered import forget
 from tests.support.releasing import ROOT, csv_log, tracecloak
@@ -294,7 +295,7 @@ def test_the_page_the_charts_and_the_table_show_the_rows(
     shown = quartiles_shown(values_of(rows, "normal_share", arm="SaPa", level="4"))
     section = page.split("<h3>Figure 8")[1].split("<h3>")[0]
     assert re.search(rf"<td>SaPa</td><td>{re.escape(shown)}</td>", section)
-    images = re.findall(r'<img src="(.+?)"', page)
+    images = drawn_in(page, out)
     assert len(set(images)) == len(images) == 10
     for image in images:
         assert "not private" in (out / image).read_text(encoding="utf-8")
@@ -323,9 +324,7 @@ def test_tables_6_to_8_and_figure_3(path: Path) -> None:
     timed = [row for row in rows if row["edge_time_emd_months"] is not None]
     assert {row["arm"].split(" ")[0] for row in timed} == {"the", "Amun,", "PRIPEL"}
     assert all(len(row["active_cases"]) == 121 for row in timed)
-    assert [image for image in re.findall(r'<img src="(.+?)"', page)] == [
-        "figures/figure-3-hospital.svg"
-    ]
+    assert drawn_in(page, out) == ["figures/figure-3-hospital.svg"]
 
 
 def test_the_cost_of_amuns_profile_in_cases_and_times(path: Path) -> None:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.logs import read_cases, trace_batch
+from tests.support.pages import drawn_in
 from tests.support.releasing import tracecloak
 from tests.support.tlkc_logs import HOUR_US, Case, traces_with
 from tracecloak.anonymizers.tlkc.method import Tlkc
@@ -316,7 +317,7 @@ def test_the_page_shows_every_perspective(path: Path, capsys: pytest.CaptureFixt
                         level="hours/3/4/0.4")  # fmt: skip
     section = page.split("<h3>Figure 10")[1].split("<h3>")[0]
     assert re.search(rf"<td>TLKC-EXT, set, resources</td><td>{shown(value)}<", section)
-    images = re.findall(r'<img src="(.+?)"', page)
+    images = drawn_in(page, out)
     assert len(set(images)) == len(images) == 8
     assert pq.read_table(out / TABLE).num_rows == len(rows)
     everything = "".join(f.read_text(encoding="utf-8", errors="replace") for f in out.rglob("*.*"))
@@ -402,7 +403,7 @@ def test_figures_2_to_4_are_shown_for_every_t(path: Path) -> None:
     for number in (2, 3, 4):
         for part in ("t = 0.5", "t = 1", "PRETSA-case"):
             assert re.search(rf"<h3>Figure {number}: [^<]*, {part}</h3>", page)
-    assert len(set(re.findall(r'<img src="(.+?)"', page))) == 9
+    assert len(set(drawn_in(page, out))) == 9
     arm = "PRETSA, levenshtein, t = 0.5"
     section = page.split("<h3>Figure 2: advanced behavioural appropriateness, t = 0.5")[1]
     medians = [np.median(values_of(rows, "appropriateness", arm=arm, level=k)) for k in ("2", "4")]

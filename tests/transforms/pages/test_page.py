@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from tracecloak.transforms.pages import Page, rendered
+from tracecloak.transforms.pages import Chart, Page, document, rendered
 
 VENDOR = importlib.resources.files("tracecloak.transforms.pages").joinpath("vendor")
 LIBRARIES = json.loads(VENDOR.joinpath("libraries.json").read_text())
@@ -109,3 +109,21 @@ def test_a_page_carries_the_notices_of_its_libraries_alone() -> None:
 def test_numbers_that_json_has_not_are_refused() -> None:
     with pytest.raises(ValueError, match="JSON"):
         page(data={"n": float("nan")})
+
+
+def test_a_report_in_markdown_is_a_page_with_its_sections_and_tables() -> None:
+    lines = ["# A report", "", "## First part", "", "| a | b |", "|---|---|", "| 1 | <b>2</b> |",
+             "", "## Second: & part", "", "- `x`"]  # fmt: skip
+    text = document(lines).decode()
+    assert "<title>A report</title>" in text
+    assert '<h2 id="1-first-part">' in text
+    assert '<a href="#2-second-part">Second: &amp; part</a>' in text
+    assert "&lt;b&gt;2&lt;/b&gt;" in text
+    assert text.count('<div class="wide" tabindex="0"><table>') == 1
+    assert "Plot" not in text
+
+
+def test_a_report_carries_its_charts() -> None:
+    text = document(["# R"], [Chart("attack", "Epsilons", [{"name": "claimed", "epsilon": 1}])])
+    assert json.loads(scripts_of(text)[0][1]) == {"attack": [{"name": "claimed", "epsilon": 1}]}
+    assert b'<figure id="attack-chart"' in text

@@ -142,6 +142,14 @@ def test_guesses_are_those_of_the_promise() -> None:
     assert curve[50] == {"prior": 0.5, "posterior": 0.7311}
 
 
+@pytest.mark.parametrize("epsilon", [1e-9, 1000.0, 1e6])
+def test_guesses_stay_guesses_whatever_epsilon_is(epsilon: float) -> None:
+    guarantee = Guarantee("rigorous", "case", "add_remove", epsilon, 0.0, "", "")
+    curve = json.loads(data_of(told(made_up(guarantee=guarantee)).encode()))["guess"]
+    assert (curve[0]["posterior"], curve[-1]["posterior"]) == (0, 1)
+    assert all(point["prior"] <= point["posterior"] <= 1 for point in curve)
+
+
 def test_references_stand_in_order_with_the_release_among_them() -> None:
     for epsilon in (0.5, 3.0, 40.0):
         guarantee = Guarantee("rigorous", "case", "add_remove", epsilon, 0.0, "", "")
