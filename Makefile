@@ -57,8 +57,6 @@ demo: $(CORE)
 	$(BIN)/tracecloak evaluate --original demo/hospital.xes.gz \
 	  --released demo/releases/run_id=log --output demo/evaluation-log.json
 	@$(BIN)/python -m tracecloak.pipelines.demo.demo_summary demo
-	@echo "The picture of the graph is demo/releases/run_id=graph/dfg.svg, and the log is"
-	@echo "demo/releases/run_id=log/log.xes.gz, or log/*.parquet beside it."
 
 # The same hospital in fast motion: its events go to a topic, the graph of all cases so far is
 # published step by step, and a page on this machine shows it. The Pub/Sub server is Google's test

@@ -1,4 +1,4 @@
-"""The last lines of `make demo`: what lies where, and how far each release is from the hospital.
+"""The last lines of `make demo`: how far each release is from the hospital, and what to open first.
 
 The figures are those of `tracecloak evaluate`, computed on the log itself: for the operator, not
 for publication. The hospital is made up, so here they may be shown.
@@ -14,6 +14,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+from tracecloak.transforms.publish.names import REPORT_NAME
 
 _RELEASE, _EVALUATION = "run_id=", "evaluation-"
 
@@ -57,10 +59,27 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
+def first_look(folder: Path) -> Iterator[str]:
+    """Yields what to open first, and what to try there, a line at a time.
+
+    Args:
+        folder: Where the demo wrote to.
+    """
+    pages = {
+        name: (folder / "releases" / f"{_RELEASE}{name}" / REPORT_NAME).resolve().as_uri()
+        for name in ("log", "graph")
+    }
+    yield f"Open this first, in a browser: {pages['log']}"
+    yield "  Move the slider Paths to see rarer ways, and click a variant to follow it on the map."
+    yield f"Then the graph: {pages['graph']}"
+    yield "  Point at a path for its interval; a dashed path may be noise alone."
+
+
 def main(arguments: Sequence[str]) -> None:
     """Prints the summary of the demo in a folder."""
     (folder,) = arguments
-    sys.stdout.write("\n".join(["", *summary(Path(folder))]))
+    lines = ["", *summary(Path(folder)), *first_look(Path(folder)), ""]
+    sys.stdout.write("\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ def test_each_release_has_its_figures(tmp_path: Path, capsys: pytest.CaptureFixt
         (folder / "manifest.json").write_text(json.dumps({"method": method}))
         (tmp_path / f"evaluation-{name}.json").write_text(json.dumps(found))
     main([str(tmp_path)])
-    graph, log = capsys.readouterr().out.strip().split("\n\n")
+    graph, log, first = capsys.readouterr().out.strip().split("\n\n")
     assert graph.startswith(f"private-dfg  {tmp_path}/releases/run_id=graph/")
     assert "counts: off by 7.1 % (sum of the errors" in graph
     assert "99.7 % of those released occur in the hospital, and 78.4 % of its pairs" in graph
@@ -35,3 +35,6 @@ def test_each_release_has_its_figures(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "cases: 29,974 for 30,000 of the hospital" in log
     assert "counts: off by 9.3 %" in log
     assert "durations of cases: off by 0.40 days" in log
+    page = (tmp_path / "releases" / "run_id=log" / "report.html").as_uri()
+    assert first.startswith(f"Open this first, in a browser: {page}\n")
+    assert "run_id%3Dgraph/report.html" in first
