@@ -18,7 +18,7 @@ _MAX_SECTIONS = 12
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart above the text of a report.
+    """A chart before the first section of a report.
 
     Attributes:
         name: Its name in the data of the page and in `static/assessment.js`.
@@ -38,7 +38,7 @@ def document(lines: Iterable[str], charts: Sequence[Chart] = ()) -> bytes:
 
     Args:
         lines: CommonMark with tables; the first heading is the title.
-        charts: Those that stand above the text.
+        charts: Those that stand before the first section.
     """
     reader = MarkdownIt("commonmark", {"html": False}).enable("table")
     tokens = reader.parse("\n".join(lines))
@@ -56,13 +56,18 @@ def document(lines: Iterable[str], charts: Sequence[Chart] = ()) -> bytes:
     body = reader.renderer.render(tokens, reader.options, {})
     body = body.replace("<table>", '<div class="wide" tabindex="0"><table>')
     body = body.replace("</table>", "</table></div>")
+    above, mark, below = body.partition("<h2")  # charts stand before the first section
     data: Mapping[str, Any] = {chart.name: chart.data for chart in charts}
     return rendered(
         Page(
             "document.html.j2",
             title,
             tuple(sections) if len(sections) <= _MAX_SECTIONS else (),
-            {"body": body, "figures": [(chart.name, chart.caption) for chart in charts]},
+            {
+                "above": above,
+                "below": f"{mark}{below}",
+                "figures": [(chart.name, chart.caption) for chart in charts],
+            },
             data,
             ("chart.js", "assessment.js") if charts else (),
             ("D3", "Observable Plot") if charts else (),
