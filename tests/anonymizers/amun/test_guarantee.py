@@ -297,7 +297,7 @@ def test_the_manifest_has_no_place_for_anything_counted() -> None:
         "schema_version",
         *("tool", "name", "version", "beam"),
         *("release_id", "method", "params", "guarantee", "operations", "spends", "randomness"),
-        "config_digest",
+        *("config_digest", "about", "released_on"),
         "verified",
         *("came_out", *(field.name for field in dataclasses.fields(Yield))),
         *AmunParams.model_fields,

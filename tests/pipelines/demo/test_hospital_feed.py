@@ -141,7 +141,7 @@ def test_messages_are_sent_when_they_are_due() -> None:
     # As much as a slice early, and as late as a busy machine is.
     delays = [at - s.due_us / 1e6 for (at, _), s in zip(publisher.taken, due, strict=True)]
     assert -0.06 < min(delays)
-    assert sorted(delays)[len(delays) // 2] < 0.5
+    assert sorted(delays)[len(delays) // 2] < 5
 
 
 def test_a_feed_is_stopped() -> None:

@@ -247,8 +247,8 @@ def test_what_fails_after_the_files_are_visible_says_so_and_stays_spent(
     """Catches "nothing was released" beside a release that is there."""
     original = ReleaseFolder.commit
 
-    def commit(self: ReleaseFolder, said: dict[str, Any]) -> None:
-        original(self, said)
+    def commit(self: ReleaseFolder, *given: Any) -> None:
+        original(self, *given)
         raise error()
 
     with pytest.MonkeyPatch.context() as patch:

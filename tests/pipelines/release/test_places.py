@@ -88,10 +88,10 @@ def test_two_outputs_that_share_a_staging_area_do_not_mix(places: Places, tmp_pa
     one, two = tmp_path / "o1", tmp_path / "o2"
     commit = ReleaseFolder.commit
 
-    def at_the_same_time(self: ReleaseFolder, said: dict[str, Any]) -> None:
+    def at_the_same_time(self: ReleaseFolder, *given: Any) -> None:
         patch.setattr(ReleaseFolder, "commit", commit)
         assert places.release(two, "--staging_area", area, "--formats", "xes") == 0
-        commit(self, said)
+        commit(self, *given)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ReleaseFolder, "commit", at_the_same_time)

@@ -741,7 +741,7 @@ def check_numbers(chosen: dict[str, Any]) -> tuple[str, ...]:
     """
     config = ReleaseConfig(input=("x.csv",), output="/nowhere", **chosen)
     folder = ReleaseFolder("/nowhere", "r")
-    text = json.dumps(manifest_of(config, folder, "k").to_json(()))
+    text = json.dumps(manifest_of(config, folder, "k", "2026-11-23").to_json(()))
     said = json.loads(text, parse_float=Fraction, parse_int=Fraction)
     charged = reservation_of(config, folder, "k")
     asked = tuple(Fraction(chosen["params"][name]) for name in ("epsilon", "delta"))
