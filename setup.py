@@ -93,7 +93,6 @@ setup(
         "tracecloak.transforms.pages": ["templates/*.j2", "static/*", "vendor/*"],
         "tracecloak.transforms.publish": ["templates/*.j2"],
         "tracecloak.pipelines.screen": ["templates/*.j2"],
-        "tracecloak.pipelines.demo": ["templates/*.j2"],
     },
     install_requires=[
         "apache-beam>=2.77,<2.78",

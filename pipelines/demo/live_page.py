@@ -1,7 +1,7 @@
 """A live page of a stream: one HTML file and one JSON path, served to this machine alone.
 
-The page draws the newest graph that the stream has published, each edge with its count and error
-and doubtful ones as such, the number of cases in total and by step, and what remains of the budget.
+The page shows the newest graph that the stream has published as a map that moves, doubtful paths as
+such, the number of cases in total and by step, and what remains of the budget.
 It reads the step files in the output folder and nothing else, so all that it shows is published.
 The page asks no other server, and its policy lets it ask none; the server listens on 127.0.0.1 and
 answers only requests that name it so.
@@ -13,11 +13,10 @@ to OUTPUT.
 from __future__ import annotations
 
 import argparse
-import base64
 import functools
-import hashlib
 import json
 import re
+import shlex
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -27,24 +26,23 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import jinja2
-
-from tracecloak.pipelines.demo.live_charts import (
-    edge_bars,
-    graph_picture,
-    timeline,
-    totals_chart,
+from tracecloak.pipelines.demo.live_figures import (
+    course_of,
+    headline,
+    map_of,
+    total_of,
     totals_of,
 )
 from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.schemas.published.evidence import EXPECTED_FALSE
 from tracecloak.schemas.published.step import StepRelease
+from tracecloak.transforms.pages import Page, policy_of, rendered
 from tracecloak.transforms.stream.step_files import epoch_folder
 
 VIEWS = ("total", "sliding", "window")  # the first that there is, is shown first
 _STEP_FILE = re.compile(r"step-\d+\.json")
 _HOST = "127.0.0.1"
 _POLL_SECONDS = 0.05  # between two looks whether to stop
-_FAVOURITE_ICON = "data:"
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -52,27 +50,43 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 
-_TEMPLATES = jinja2.Environment(
-    loader=jinja2.PackageLoader("tracecloak.pipelines.demo"),
-    undefined=jinja2.StrictUndefined,
-    autoescape=True,
+# What noise alone could have made is decided for all pairs of a step together.
+_MAP_TOLD = (
+    f"All possible pairs are decided together: noise alone makes {EXPECTED_FALSE:g} solid paths on "
+    "average at most; dashed ones are doubtful. What noise hides is not drawn."
 )
 
 
-def page(title: str) -> tuple[str, str]:
-    """Returns the page and its content security policy, which a header should say as well."""
-    template = _TEMPLATES.get_template("live_page.html.j2")
-    inline: Any = template.make_module({"title": title, "policy": ""})
-    script, style = (_digest(str(part)) for part in (inline.script, inline.style))
-    policy = (
-        f"default-src 'none'; script-src '{script}'; style-src '{style}'; connect-src 'self'; "
-        f"img-src {_FAVOURITE_ICON}; base-uri 'none'; form-action 'none'"
+def page(title: str, command: str = "") -> Page:
+    """Returns the page, which asks its own server for what was published.
+
+    Args:
+        title: Of the page.
+        command: What shows it again.
+    """
+    context = {
+        "map_told": _MAP_TOLD,
+        "has_map": True,
+        "is_compared": False,
+        "first_paths": [],
+        "command": command,
+    }
+    return Page(
+        "live.html.j2",
+        title,
+        (),
+        context,
+        {"file_name": "stream", "map": None},
+        ("chart.js", "layout.js", "bpmn.js", "map.js", "live.js"),
+        ("Viz.js", "D3", "Observable Plot"),
+        asks_its_server=True,
     )
-    return template.render(title=title, policy=policy).lstrip(), policy
 
 
-def _digest(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+def command_of(output: Path, release_id: str, epoch: str) -> str:
+    """Returns the command that shows the page of a stream again, as long as its files are there."""
+    module = "tracecloak.pipelines.demo.live_page"
+    return shlex.join(["python", "-m", module, str(output.resolve()), release_id, epoch])
 
 
 class PublishedSteps:
@@ -139,6 +153,7 @@ def state(views: Mapping[str, Sequence[StepRelease]], wanted: str = "") -> dict[
         "notice": spent,
         "views": list(views),
         "view": view,
+        "headline": headline(newest),
         "step_text": f"{newest.release_id}, epoch {newest.epoch}, step {newest.step}",
         "n_steps_left": newest.n_steps_left,
         "horizon": horizon,
@@ -146,15 +161,9 @@ def state(views: Mapping[str, Sequence[StepRelease]], wanted: str = "") -> dict[
             f"{newest.n_steps_left} of {horizon} steps are left. All of them together cost "
             f"epsilon {newest.epsilon} and delta {newest.delta}."
         ),
-        **_pictures(_Drawn(view, tuple(views[view]))),
-        "totals": _totals(views),
+        **_figures(_Drawn(view, tuple(views[view]))),
+        "totals": course_of(totals_of(views), views.get("total") or views.get("window", ())),
     }
-
-
-def _totals(views: Mapping[str, Sequence[StepRelease]]) -> str:
-    """The chart of all cases so far, whatever view is shown; empty where nothing tells them."""
-    totals = totals_of(views)
-    return totals_chart(totals) if totals else ""
 
 
 class _Drawn:
@@ -172,13 +181,13 @@ class _Drawn:
 
 
 @functools.lru_cache(maxsize=2 * len(VIEWS))
-def _pictures(drawn: _Drawn) -> dict[str, str]:
+def _figures(drawn: _Drawn) -> dict[str, Any]:
     newest = drawn.releases[-1]
+    totals = [total_of(release) for release in drawn.releases]
     return {
-        "graph": graph_picture(newest),
-        "edges": edge_bars(newest),
+        "map": map_of(newest),
         # The course of totals is the chart of totals.
-        "timeline": "" if newest.view == "total" else timeline(drawn.releases),
+        "course": [] if newest.view == "total" else course_of(totals, drawn.releases),
     }
 
 
@@ -189,18 +198,19 @@ class LivePage:
         address: Where to look at it, such as http://127.0.0.1:8080/.
     """
 
-    def __init__(self, steps: PublishedSteps, title: str, port: int = 0) -> None:
+    def __init__(self, steps: PublishedSteps, title: str, port: int = 0, command: str = "") -> None:
         """Takes the port; nothing answers yet.
 
         Args:
             steps: What the stream publishes.
             title: Of the page.
             port: Of 127.0.0.1; 0: any free one.
+            command: What shows it again.
 
         Raises:
             UsageError: The port is taken.
         """
-        html, policy = page(title)
+        made = page(title, command)
         try:
             self._server = ThreadingHTTPServer((_HOST, port), _Handler)
         except OSError as error:
@@ -210,7 +220,8 @@ class LivePage:
         bound = self._server.server_address[1]
         self.address = f"http://{_HOST}:{bound}/"
         self._server.daemon_threads = True
-        served = _Served(html.encode(), policy, steps, (f"{_HOST}:{bound}", f"localhost:{bound}"))
+        hosts = (f"{_HOST}:{bound}", f"localhost:{bound}")
+        served = _Served(rendered(made), policy_of(made), steps, hosts)
         self._server.RequestHandlerClass = functools.partial(_Handler, served)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(_POLL_SECONDS,), daemon=True
@@ -284,7 +295,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--port", type=int, default=0, help="of 127.0.0.1 (default: a free one)")
     flags = parser.parse_args(arguments)
     steps = PublishedSteps(flags.output, flags.release_id, flags.epoch)
-    with LivePage(steps, f"tracecloak: {flags.release_id}", flags.port) as live:
+    again = command_of(flags.output, flags.release_id, flags.epoch)
+    with LivePage(steps, f"tracecloak: {flags.release_id}", flags.port, again) as live:
         sys.stdout.write(f"{live.address}\n")
         sys.stdout.flush()
         try:

@@ -26,8 +26,8 @@ from pathlib import Path
 
 from tracecloak.pipelines.demo.hospital import ACTIVITIES, END_ACTIVITIES
 from tracecloak.pipelines.demo.hospital_feed import HospitalFeed, Sent, pubsub, send
-from tracecloak.pipelines.demo.live_charts import Total, total_of
-from tracecloak.pipelines.demo.live_page import LivePage, PublishedSteps
+from tracecloak.pipelines.demo.live_figures import Total, total_of
+from tracecloak.pipelines.demo.live_page import LivePage, PublishedSteps, command_of
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.published.step import StepRelease
 from tracecloak.transforms.stream.step_topic import FirstOfEach
@@ -250,7 +250,10 @@ def run(demo: Demo, say: Callable[[str], None], look: Callable[[Summary], None])
         stream = StreamProcess(flags, demo.output / "stream.log", demo.output / "key-store")
         open_things.callback(stream.stop)
         steps = PublishedSteps(demo.output / "releases", RELEASE_ID, EPOCH)
-        live = open_things.enter_context(LivePage(steps, "A hospital in fast motion", demo.port))
+        again = command_of(demo.output / "releases", RELEASE_ID, EPOCH)
+        live = open_things.enter_context(
+            LivePage(steps, "A hospital in fast motion", demo.port, again)
+        )
         say(f"live page   {live.address}")
         _wait_until_it_reads(stream, topics, demo.output / "key-store" / "operator")
         feeding = _Feeding(demo, topics, stop)

@@ -1,7 +1,9 @@
 """Draws a released directly-follows graph as one SVG file that needs nothing else.
 
 No script, no style sheet, no font, no address: the file shows the same in a closed network, and
-tells nobody that it was opened. Its bytes depend on the graph and the words only.
+tells nobody that it was opened. Its bytes depend on the graph and the words only, which is why the
+layout is our own: a library that lays graphs out changes its coordinates with its version. The page
+of the release (`transforms.publish.report`) has a map that moves, by such a library.
 
 A graph of more edges than a picture can hold is drawn in part: the busiest activities, each with
 its widest way from start to end, then the heaviest edges between them. Below the picture stands how

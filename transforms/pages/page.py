@@ -50,6 +50,7 @@ class Page:
         data: What the scripts read, as JSON values.
         scripts: Names of its own scripts, in their order, after `page.js`.
         libraries: Names of the libraries that these need.
+        asks_its_server: Whether it may ask the server that it came from, as a live page does.
     """
 
     template: str
@@ -59,14 +60,20 @@ class Page:
     data: Mapping[str, Any] = field(default_factory=dict)
     scripts: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
+    asks_its_server: bool = False
+
+
+def policy_of(page: Page) -> str:
+    """Returns the content security policy of a page, which a server should say in a header, too."""
+    more = ["connect-src 'self'"] if page.asks_its_server else []
+    return "; ".join([_policy(map(_digest, _scripts_of(page))), *more])
 
 
 def rendered(page: Page) -> bytes:
     """Returns the page as UTF-8."""
-    libraries = [library for library in _libraries() if library["name"] in page.libraries]
-    scripts = [_read("vendor", library["file"]) for library in libraries]
-    scripts += [_read("static", name) for name in ("page.js", *page.scripts)]
-    policy = _policy(map(_digest, scripts))
+    libraries = _libraries_of(page)
+    scripts = _scripts_of(page)
+    policy = policy_of(page)
     text = _TEMPLATES.get_template(page.template).render(
         {
             **page.context,
@@ -98,6 +105,15 @@ def is_confined(page: bytes) -> bool:
     scripts = (file.name for file in _HERE.joinpath("static").iterdir())
     known |= {_digest(_read("static", name)) for name in scripts if name.endswith(".js")}
     return set(digests) <= known and policy == _policy(digests)
+
+
+def _libraries_of(page: Page) -> list[dict[str, str]]:
+    return [library for library in _libraries() if library["name"] in page.libraries]
+
+
+def _scripts_of(page: Page) -> list[str]:
+    libraries = [_read("vendor", library["file"]) for library in _libraries_of(page)]
+    return libraries + [_read("static", name) for name in ("page.js", *page.scripts)]
 
 
 def _policy(digests: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ import pytest
 from tests.benchmarks.soak import MARGIN, allowed, growth
 from tracecloak.pipelines.demo.hospital import END_ACTIVITIES
 from tracecloak.pipelines.demo.hospital_feed import HospitalFeed
-from tracecloak.pipelines.demo.live_charts import total_of
+from tracecloak.pipelines.demo.live_figures import total_of
 from tracecloak.pipelines.demo.live_page import PublishedSteps
 from tracecloak.pipelines.demo.stream_demo import (
     EMULATOR,

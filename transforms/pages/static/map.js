@@ -3,17 +3,15 @@
 
 tracecloak.mapReady = (async () => {
   const { data, element, number, duration, save } = tracecloak;
-  const map = data.map;
+  let { map } = data;
   const place = document.getElementById("map");
-  if (!map || !place) return null;
+  if (!place) return null;
   const viz = await Viz.instance();
   const byId = (id) => document.getElementById(id);
   const [activities, paths] = [byId("activities"), byId("paths")];
-  const first = tracecloak.firstPart(map);
-  const nInner = map.nodes.length - 2;
-  const state = { ...first, metric: "count", chosen: null, part: null };
+  const state = { metric: "count", chosen: null, part: null, isMoved: false };
   const tip = element("div", { class: "tip", hidden: true, role: "status" });
-  const hasTimes = map.edges.some((edge) => edge.median_s !== null);
+  const nInner = () => map.nodes.length - 2;
 
   const nameOf = (i) => (i === map.start ? "Start" : i === map.end ? "End" : map.nodes[i].name);
   const interval = (thing) =>
@@ -94,15 +92,17 @@ tracecloak.mapReady = (async () => {
     // The wheel scrolls the page, as everywhere; with Ctrl or Cmd it zooms.
     .filter((event) => (event.type === "wheel" ? event.ctrlKey || event.metaKey : !event.button));
 
-  const LEAST_READABLE = 0.8; // pixels for a point of the drawing
+  // Pixels for a point of the drawing: smaller words cannot be read, larger ones look silly.
+  const LEAST = 0.8;
+  const MOST = 1.4;
 
   // The whole map where its words can be read then, else its upper part.
   const begin = (svg) => {
     const [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
     const fitted = Math.min(place.clientWidth / width, place.clientHeight / height);
-    const factor = LEAST_READABLE / fitted;
-    if (factor <= 1) return d3.zoomIdentity;
-    const fits = LEAST_READABLE * height <= place.clientHeight;
+    const wanted = Math.min(Math.max(fitted, LEAST), MOST);
+    const factor = wanted / fitted;
+    const fits = wanted * height <= place.clientHeight + 1;
     const down = fits ? (height / 2) * (1 - factor) : (height - place.clientHeight / fitted) / 2;
     return d3.zoomIdentity.translate((width / 2) * (1 - factor), down).scale(factor);
   };
@@ -110,12 +110,12 @@ tracecloak.mapReady = (async () => {
   const draw = () => {
     state.part = tracecloak.part(map, state.nActivities, state.nPaths);
     const { part } = state;
-    activities.max = nInner;
-    activities.value = Math.min(state.nActivities, nInner);
+    activities.max = nInner();
+    activities.value = Math.min(state.nActivities, nInner());
     paths.min = part.nNeeded;
     paths.max = part.nPossible;
     paths.value = part.edges.length;
-    byId("n-activities").textContent = `${Math.min(state.nActivities, nInner)} of ${nInner}`;
+    byId("n-activities").textContent = `${Math.min(state.nActivities, nInner())} of ${nInner()}`;
     byId("n-paths").textContent = `${part.edges.length} of ${part.nPossible}`;
 
     const svg = viz.renderSVGElement(tracecloak.graphOf(map, part, labelOf));
@@ -238,7 +238,17 @@ tracecloak.mapReady = (async () => {
     return `<?xml version="1.0" encoding="UTF-8"?>\n${new XMLSerializer().serializeToString(copy)}\n`;
   };
 
+  // Another map, as of a later step: the sliders stay where somebody moved them to.
+  const show = (newest) => {
+    map = newest;
+    if (!state.isMoved) Object.assign(state, tracecloak.firstPart(map));
+    const hasTimes = map.edges.some((edge) => edge.median_s !== null);
+    byId("metric-time").hidden = !hasTimes;
+    draw();
+  };
+
   activities.addEventListener("input", () => {
+    state.isMoved = true;
     state.nActivities = Number(activities.value);
     // More activities come with paths of their own.
     const all = tracecloak.part(map, state.nActivities, Infinity);
@@ -246,6 +256,7 @@ tracecloak.mapReady = (async () => {
     draw();
   });
   paths.addEventListener("input", () => {
+    state.isMoved = true;
     state.nPaths = Number(paths.value);
     draw();
   });
@@ -254,7 +265,6 @@ tracecloak.mapReady = (async () => {
     return button ? [[metric, button]] : [];
   });
   for (const [metric, button] of buttons) {
-    if (metric === "time" && !hasTimes) button.hidden = true;
     button.addEventListener("click", () => {
       state.metric = metric;
       for (const [other, of] of buttons) of.setAttribute("aria-pressed", String(other === metric));
@@ -284,9 +294,9 @@ tracecloak.mapReady = (async () => {
     save(`${file}.bpmn`, tracecloak.bpmnOf(map, state.part, viz), "application/xml"),
   );
 
-  draw();
+  if (map) show(map);
   return {
-    viz,
+    show,
     // Shows the way of a variant, given as codes, with all its activities and paths.
     follow: (codes) => {
       const way = [map.start, ...codes, map.end];
