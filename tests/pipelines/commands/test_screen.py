@@ -113,7 +113,8 @@ KEYS: Mapping[str, tuple[list[str], set[str]]] = {
         },
     ),
     "evaluate": (
-        ["--original", "log.csv", "--released", "out", "--output", "e.json"], {"report", "text", "numbers"}
+        ["--original", "log.csv", "--released", "out", "--output", "e.json"],
+        {"report", "text", "numbers"},
     ),
     "mine": (["--released", "out", "--output", "tree"], {"tree", "promise", "folder"}),
     "attack": (
