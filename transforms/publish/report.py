@@ -360,7 +360,7 @@ def _made(manifest: ReleaseManifest) -> list[tuple[str, str]]:
     if manifest.operations:
         facts.append(("What it does", operations_in_words(manifest.operations)))
     if manifest.released_on:
-        facts.append(("Paid for on", manifest.released_on))
+        facts.append(("Reserved on", manifest.released_on))
     noise = "exact samplers" if manifest.exact_noise else "floating-point numbers"
     if manifest.guarantee.kind != "syntactic":
         facts.append(("Noise", f"from {noise}, keyed: a repetition gives the same bytes"))
