@@ -26,6 +26,7 @@ from packaging.utils import canonicalize_name
 from deploy.oldest import distribution
 
 ROOT = Path(__file__).parents[1]
+_MOST_KEYS = 3
 _OF_SOMEBODY_ELSE = ("face", "schemas", "anonymizers", "transforms", "pipelines", "tests")
 
 
@@ -191,9 +192,14 @@ def check_use(python: Path, folder: Path) -> None:
     for name in ("manifest.json", "statement.md", "log.xes.gz"):
         if not (folder / "releases" / "run_id=r1" / name).is_file():
             raise SystemExit(f"the release has no {name}")
-    run("tracecloak", "key", "new", "--output", "example.key")
-    run("tracecloak.pipelines.demo.example_pipeline", "example.key", "claims")
-    if not any(path.read_text() for path in folder.glob("claims*.txt")):
+    # Of its few cases noise may leave none under some keys.
+    for number in range(_MOST_KEYS):
+        key, written = f"example-{number}.key", f"claims-{number}"
+        run("tracecloak", "key", "new", "--output", key)
+        run("tracecloak.pipelines.demo.example_pipeline", key, written)
+        if any(path.read_text() for path in folder.glob(f"{written}*.txt")):
+            break
+    else:
         raise SystemExit("the example pipeline wrote nothing")
     # The environment has no extras, and what needs one says how to get it.
     said = run(
