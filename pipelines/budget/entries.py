@@ -136,6 +136,11 @@ class Reservation:
         return tuple(columns[name] for name in _CHARGE)
 
 
+def today() -> str:
+    """Returns the day in UTC, such as 2026-11-23."""
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
 @dataclass(frozen=True)
 class Entry:
     """One row of a ledger; numbers are exact decimals as text, None is SQL's null.

@@ -10,7 +10,6 @@ secret lie wrapped in it (`kept_secrets`).
 from __future__ import annotations
 
 import contextlib
-import datetime
 import fcntl
 import hashlib
 import hmac
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Literal
 
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.pipelines.budget.entries import today
 from tracecloak.pipelines.budget.gate import Gate
 from tracecloak.pipelines.budget.kept_secrets import KeptSecrets
 from tracecloak.pipelines.budget.unchanged import Unchanged
@@ -62,11 +62,6 @@ class InputFile:
     path: str
     n_bytes: int
     digest: str
-
-
-def today() -> str:
-    """Returns the day in UTC, such as 2026-11-23."""
-    return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
 @dataclass(frozen=True)

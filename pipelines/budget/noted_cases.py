@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from tracecloak.anonymizers.contract.case_sketch import CaseSketch
 from tracecloak.pipelines.budget.balance import charges
 from tracecloak.pipelines.budget.database import Database, LedgerError
-from tracecloak.pipelines.budget.entries import Entry
+from tracecloak.pipelines.budget.entries import Entry, today
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.batch.case_sketches import WrittenSketch
 from tracecloak.transforms.files import absolute
@@ -123,7 +123,7 @@ class NotedCases:
         self.make()
         self._expire()
         own = Noted(
-            entry.account, entry.output, entry.release_id, written.key_fingerprint, _today(),
+            entry.account, entry.output, entry.release_id, written.key_fingerprint, today(),
             written.kept_until, written.sketch,
         )  # fmt: skip
         row = own.columns(entry)
@@ -181,7 +181,7 @@ class NotedCases:
         return self._delete(sa.and_(sa.true(), *conditions))
 
     def _expire(self) -> None:
-        self._delete(_TABLE.c.kept_until < _today())
+        self._delete(_TABLE.c.kept_until < today())
 
     def _delete(self, condition: sa.ColumnElement[bool]) -> int:
         def delete(connection: sa.Connection) -> int:
@@ -374,7 +374,3 @@ def _epsilon_of(entries: Sequence[Entry], noted: Noted) -> str:
     ]
     told = [f"epsilon {entry.epsilon}" for entry in ended if entry.epsilon is not None]
     return " and ".join(told) if told and len(told) == len(ended) else "no finite epsilon"
-
-
-def _today() -> str:
-    return datetime.datetime.now(datetime.UTC).date().isoformat()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -252,12 +252,8 @@ def _page(
         "attack": [(row["name"], f"epsilon {row['epsilon']}") for row in claims],
         "records_told": _records_told(tally),
         "rejects": [
-            {"n": f"{number:,}", "why": line.split(": ", 1)[-1]}
-            for number, line in zip(
-                (finding.n_records for finding in tally.found()),
-                finding_lines(tally.n_records, tally.found(), asked.original),
-                strict=False,
-            )
+            {"n": line.partition(" of ")[0], "why": line.partition(": ")[2]}
+            for line in finding_lines(tally.n_records, tally.found(), asked.original)
         ],
         "ledger": _ledger(asked.balance),
         "ledger_told": "No ledger that knows this release could be read.",
@@ -329,7 +325,7 @@ def _sizes(manifest: ReleaseManifest, report: dict[str, Any]) -> list[tuple[str,
     ]
 
 
-def _measures(report: dict[str, Any]) -> Any:
+def _measures(report: dict[str, Any]) -> Iterator[dict[str, str]]:
     for name in report["legend"]:
         if report.get(name) is None:
             continue

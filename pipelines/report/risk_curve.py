@@ -22,6 +22,7 @@ from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.measure.graph_figures import edge_figures
 from tracecloak.pipelines.measure.measures import EdgeWeights
 from tracecloak.schemas.arrays.merging import Pieces
+from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.manifest import ReleaseManifest
@@ -32,6 +33,8 @@ from tracecloak.transforms.publish.report_data import graph_of_log, graph_of_var
 _LOG = logging.getLogger("tracecloak")
 REPETITIONS = 3
 _PRIOR = 0.1
+# Parameters by which a release counts more than the activities and times of cases.
+_NOT_READ = ("max_cases_per_individual", "attributes")
 
 
 @dataclass(frozen=True)
@@ -67,14 +70,22 @@ def risk_curve(
         epsilons: As texts; that of the release is always among them.
 
     Raises:
-        UsageError: The method takes no such epsilon.
+        UsageError: The method takes no such epsilon, or the release counts what is not read here:
+            individuals, or attributes.
     """
     method = method_named(manifest.method)
     own = manifest.params.get("epsilon")
     if "epsilon" not in method.Params.model_fields or own is None:
         return []
+    for name in _NOT_READ:
+        if manifest.params.get(name):
+            raise UsageError(
+                f"curve cannot be drawn of a release with {name}, which this report does not read: "
+                "leave --curve out, and use `tracecloak compare` for the method without it"
+            )
+    truth = graph_of_log(DirectlyFollows.from_traces(original), original.vocabulary)
     found = []
-    for epsilon in sorted({*epsilons, str(own)}, key=float):
+    for epsilon in _ascending([str(own), *epsilons]):
         try:
             params = method.Params(**{**manifest.params, "epsilon": epsilon})
         except pydantic.ValidationError as wrong:
@@ -82,7 +93,7 @@ def risk_curve(
         errors: list[float] = []
         for number in range(REPETITIONS):
             _LOG.info("curve: epsilon %s (%d of %d)", epsilon, number + 1, REPETITIONS)
-            error = _error(method, params, original)
+            error = _error(method, params, original, truth)
             if error is None:
                 return []
             errors.append(error)
@@ -98,7 +109,20 @@ def risk_curve(
     return found
 
 
-def _error(method: Any, params: Any, original: TraceBatch) -> float | None:
+def _ascending(epsilons: Sequence[str]) -> list[str]:
+    """The epsilons in order, each once, however it is written."""
+    by_value: dict[float, str] = {}
+    for text in epsilons:
+        try:
+            by_value.setdefault(float(text), text)
+        except ValueError:
+            raise UsageError(
+                f"curve must be epsilons separated by commas, got {text!r}; such as 0.5,1,2"
+            ) from None
+    return [by_value[value] for value in sorted(by_value)]
+
+
+def _error(method: Any, params: Any, original: TraceBatch, truth: ReleasedGraph) -> float | None:
     """The relative error of the graph of one release; None where it has none."""
     made = anonymise([original], method, params, ReleaseKey.generate(), "curve", "")
     products = [product for _, product in sorted(made.products.by_name.items())]
@@ -113,7 +137,6 @@ def _error(method: Any, params: Any, original: TraceBatch) -> float | None:
         graph = graph_of_variants(variants)
     if graph is None:
         return None
-    truth = graph_of_log(DirectlyFollows.from_traces(original), original.vocabulary)
     found = edge_figures(*_in_one_vocabulary(truth, graph))["edge_relative_error"]
     return float(found or 0.0)
 

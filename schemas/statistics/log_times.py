@@ -72,9 +72,9 @@ class LogTimes:
                 | activities[later] << _BIN_BITS
                 | _bins_of(traces.durations[later])
             ),
-            *_counted(_bins_of(ends - traces.starts)),
+            *_counted_small(_bins_of(ends - traces.starts)),
             *_counted(traces.starts // _DAY_US),
-            *_counted((traces.times // _HOUR_US - 24 * _MONDAY) % HOURS_OF_WEEK),
+            *_counted_small((traces.times // _HOUR_US - 24 * _MONDAY) % HOURS_OF_WEEK),
         )
 
     @classmethod
@@ -133,6 +133,13 @@ def middle_of(bins: np.ndarray, counts: np.ndarray) -> float:
 
 def _bins_of(durations_us: np.ndarray) -> np.ndarray:
     return np.searchsorted(BIN_EDGES_US, durations_us, side="right").astype(np.int64)
+
+
+def _counted_small(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same of numbers from 0 to a few hundred, without sorting them."""
+    counts = np.bincount(keys).astype(np.int64)
+    found = np.flatnonzero(counts)
+    return found, counts[found]
 
 
 def _counted(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

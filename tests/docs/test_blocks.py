@@ -47,16 +47,6 @@ CONFIGURATIONS = [
 NOT_OF_A_RELEASE = ("report", "releases", "cases", "checks", "declared")
 
 
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to work in, with keys and budgets of its own."""
-    folder = tmp_path / "place"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path / "keys"))
-    return folder
-
-
 def test_every_block_is_of_a_kind_that_is_checked() -> None:
     assert {block.kind for block in BLOCKS} <= set(KINDS), [
         block.place for block in BLOCKS if block.kind not in KINDS

@@ -23,16 +23,6 @@ OF_METHODS = [
 ]
 
 
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to work in, with keys and budgets of its own."""
-    folder = tmp_path / "place"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path / "keys"))
-    return folder
-
-
 def log_with_attributes(folder: Path) -> Path:
     """A log that has whatever attribute the configurations declare, and its names."""
     header = "case_id,activity,timestamp,org:resource,org:group,case:amount,case:Diagnose"

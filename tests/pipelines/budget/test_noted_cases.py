@@ -252,7 +252,7 @@ def test_it_is_erased_after_its_day(place: Place, monkeypatch: pytest.MonkeyPatc
     today = datetime.datetime.now(datetime.UTC).date()
     for days, left in ((1, ["r1", "r2"]), (2, ["r1"]), (1095, ["r1"]), (1096, [])):
         later = (today + datetime.timedelta(days=days)).isoformat()
-        monkeypatch.setattr(noted_cases, "_today", lambda later=later: later)
+        monkeypatch.setattr(noted_cases, "today", lambda later=later: later)
         assert place.noted == left
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-import pty
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.terminal import shown_on_a_terminal
 from tracecloak.pipelines.demo.hospital_file import write_sample
 from tracecloak.pipelines.screen import progress
 from tracecloak.pipelines.screen.progress import Estimate, showing_progress
@@ -142,21 +140,8 @@ with progress.showing_progress():
 
 
 def on_a_terminal(**environment: str) -> str:
-    own, other = pty.openpty()
     given = {**os.environ, "TERM": "xterm", "COLUMNS": "120", **environment}
-    subprocess.run([sys.executable, "-c", _RUN], stderr=other, env=given, timeout=60, check=True)
-    os.close(other)
-    shown = b""
-    while True:
-        try:
-            part = os.read(own, 4096)
-        except OSError:  # Linux tells the end so
-            break
-        if not part:
-            break
-        shown += part
-    os.close(own)
-    return shown.decode()
+    return shown_on_a_terminal(_RUN, "stderr", given)
 
 
 def test_a_terminal_shows_the_stage_what_went_by_and_what_is_left() -> None:

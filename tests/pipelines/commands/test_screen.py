@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.releasing import csv_log, small_rows, tracecloak
+from tests.support.terminal import shown_on_a_terminal
 from tracecloak.pipelines.screen.results import Result, duration, quantity, show
 
 
@@ -166,23 +166,10 @@ show(Result([("label", "text [red]of[/red] /a/path"), ("longer label", "x")], {}
 
 def on_a_terminal(**environment: str) -> str:
     """What a result looks like where standard output is a terminal."""
-    own, other = pty.openpty()
     given = {**os.environ, "TERM": "xterm", "COLUMNS": "80", **environment}
     if "NO_COLOR" not in environment:
         given.pop("NO_COLOR", None)
-    subprocess.run([sys.executable, "-c", _SHOW], stdout=other, env=given, timeout=60, check=True)
-    os.close(other)
-    shown = b""
-    while True:
-        try:
-            part = os.read(own, 4096)
-        except OSError:  # Linux tells the end so
-            break
-        if not part:
-            break
-        shown += part
-    os.close(own)
-    return shown.decode()
+    return shown_on_a_terminal(_SHOW, "stdout", given)
 
 
 def test_a_terminal_has_colour_unless_it_is_not_wanted() -> None:

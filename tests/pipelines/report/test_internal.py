@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 from collections import Counter
 from itertools import pairwise
@@ -13,6 +14,11 @@ import pytest
 from tests.golden.releases import data_of
 from tests.support.releasing import csv_log, tracecloak
 from tracecloak.pipelines.report.internal import attack_of
+from tracecloak.pipelines.report.risk_curve import risk_curve
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.manifest import ReleaseManifest
 
 WORDS = ("ABC", "ABC", "ABBC", "AC")
 ROWS = [
@@ -135,6 +141,11 @@ def test_the_curve_has_a_point_for_each_epsilon_and_spends_nothing(
     assert sum(row["is_own"] for row in rows) == 1
     assert rows[-1]["error"] < rows[0]["error"]
     assert spent() == before
+    for given in ("0.5,x", "nan"):
+        assert tracecloak(
+            "report", place / "out" / "run_id=graph", "--original", place / "log.csv",
+            "--key_store", place / "keys", "--output", place / "x.html", "--curve", given,
+        ) == 2  # fmt: skip
     assert report(place, "tree", "--curve", "4")[0]["curve"] is None
     assert tracecloak(
         "report", place / "out" / "run_id=graph", "--original", place / "log.csv",
@@ -177,3 +188,30 @@ def test_a_release_of_another_log_is_refused(place: Path) -> None:
         "--key_store", place / "keys", "--output", place / "other.html",
     ) == 2  # fmt: skip
     assert not (place / "other.html").exists()
+
+
+def test_each_reason_has_its_own_number(place: Path) -> None:
+    """Catches numbers that stand beside the reason of another finding."""
+    rows = [("5.0", "A", "2026-01-01T00:00:00Z")] * 2 + [("7", "A", "2026-01-01T00:00:00Z")] * 3
+    other = csv_log(place / "keys.csv", [*rows, ("7", "A", "never")])
+    page = place / "keys.html"
+    assert tracecloak(
+        "report", place / "out" / "run_id=graph", "--original", other,
+        "--key_store", place / "none", "--output", page,
+    ) == 0  # fmt: skip
+    text = page.read_text(encoding="utf-8").split('id="records"')[1].split("</table>")[0]
+    found = re.findall(r'<td class="number">(.+?)</td><td>(.+?)[,<]', text)
+    assert found == [
+        ("1", "timestamp not readable as ISO 8601"), ("2", "case id written like 5.0"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["max_cases_per_individual", "attributes"])
+def test_a_curve_of_what_is_not_read_is_refused(name: str) -> None:
+    guarantee = Guarantee("rigorous", "case", "add_remove", 1.0, 1e-6, "", "")
+    params = {"epsilon": 1.0, name: {"case:x": {"values": ["a"]}} if name == "attributes" else 2}
+    manifest = ReleaseManifest(
+        "r", "private-log", params, guarantee, (), (), "", "", True, False, None
+    )
+    with pytest.raises(UsageError, match=f"with {name}, which this report does not read"):
+        risk_curve(manifest, TraceBatch.from_events([]), ["1"])
