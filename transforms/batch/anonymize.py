@@ -27,7 +27,7 @@ from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch, with_attributes
 from tracecloak.schemas.published.rows import no_traces
 from tracecloak.transforms.batch.case_sketches import SketchFile
-from tracecloak.transforms.batch.chunks import Chunk, cut, only
+from tracecloak.transforms.batch.chunks import CHUNK, Chunk, cut, only
 from tracecloak.transforms.batch.count import CountBatches, MergeStatistics
 from tracecloak.transforms.batch.shards import BATCH_BYTES, DEFAULT_SHARDS
 from tracecloak.transforms.batch.traces import GroupIntoTraces
@@ -283,7 +283,7 @@ def _digest(once: None, totals: Iterable[Chunk]) -> Iterator[Chunk]:
 
 
 class _Count(_Keyed, CountBatches):
-    gives = Chunk
+    gives = CHUNK
 
     def __init__(
         self,
@@ -316,7 +316,7 @@ class _Count(_Keyed, CountBatches):
 
 
 class _Decide(_Keyed):
-    gives = Chunk
+    gives = CHUNK
 
     def __init__(self, run: Run, round_name: str, known: tuple[str, ...]) -> None:
         super().__init__(run, known)
@@ -362,7 +362,7 @@ class _Generate(_Keyed):
 
 
 class _MakeProducts(_Keyed):
-    gives = Chunk
+    gives = CHUNK
 
     def process(self, once: None, *known: Any) -> Iterator[Chunk]:
         _, decisions = self._split(known)

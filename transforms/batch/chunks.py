@@ -12,10 +12,15 @@ import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
+
 from tracecloak.schemas.arrays.columnar import decode, encode
 
 # Name of the value, the chunk's number in it from 0, how many there are, and its bytes.
 Chunk = tuple[bytes, int, int, bytes]
+# The same for Beam: of a hint that it does not translate itself it takes another coder here than
+# where it does, and then elements are not what they were.
+CHUNK = convert_to_beam_type(Chunk)
 
 CHUNK_BYTES = 1 << 20
 

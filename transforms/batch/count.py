@@ -16,14 +16,14 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from tracecloak.schemas.arrays.merging import Mergeable, Pieces, Statistics
 from tracecloak.transforms.arrow_coder import PiecesCoder
-from tracecloak.transforms.batch.chunks import Chunk, cut, whole
+from tracecloak.transforms.batch.chunks import CHUNK, Chunk, cut, whole
 
 
 class CountBatches(beam.DoFn):
     """Gives what `counted` returns of the elements of a bundle, merged, in chunks."""
 
     # Element type of the output, for its coder.
-    gives: ClassVar[Any] = Chunk
+    gives: ClassVar[Any] = CHUNK
 
     def __init__(
         self, kinds: Mapping[str, type[Mergeable]], counted: Callable[..., Mapping[str, Any]]
