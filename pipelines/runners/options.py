@@ -29,6 +29,9 @@ from tracecloak.schemas.errors import UsageError, missing_extra
 
 _LOG = logging.getLogger("tracecloak")
 
+# How long Flink keeps workers between two stages that need them, where nobody says it.
+WORKERS_KEPT_MILLIS = 60_000
+
 
 def pipeline_options(
     runner: str, arguments: Sequence[str], must_end: bool = True
@@ -49,6 +52,10 @@ def pipeline_options(
         _LOG.info("runner DirectRunner: using FnApiRunner")
         runner = "FnApiRunner"
     options = PipelineOptions([*arguments, f"--runner={runner}"])
+    portable = options.view_as(PortableOptions)
+    if runner == "FlinkRunner" and not portable.environment_cache_millis:
+        # Without it workers end and start again, with all their imports, at every stage.
+        portable.environment_cache_millis = WORKERS_KEPT_MILLIS
     if options.view_as(DirectOptions).direct_running_mode == "multi_threading":
         raise UsageError(
             "direct_running_mode multi_threading silently loses data in Beam 2.77; "

@@ -108,11 +108,11 @@ def _ask_a_worker(path: str, options: PipelineOptions, patience_seconds: float |
 
 
 def _silent(runner: str, what: str, said: str) -> RetryLater:
+    last = " ".join(said.split())[:_MAX_SAID]
     return RetryLater(
         f"the workers of runner {runner} {what}; nothing was drawn or paid. See that the address "
         "in environment_config is that of a worker pool that runs, that its workers have "
-        "tracecloak, and what their log says. The runner said last: "
-        + " ".join(said.split())[:_MAX_SAID]
+        f"tracecloak, and what their log says. The runner said last: {last}"
     )
 
 

@@ -194,7 +194,7 @@ def flink_cluster(
     Raises:
         UnavailableError: It cannot be fetched.
     """
-    class_path = fetching.flink_cluster_class_path()
+    class_path = f"{fetching.flink_cluster_class_path()}:{_beam_for_cluster()}"
     folder.mkdir(parents=True, exist_ok=True)
     rpc, rest = free_port(), free_port()
     _write_configuration(folder / "conf", {
@@ -205,6 +205,9 @@ def flink_cluster(
         "rest.port": rest,
         "rest.bind-port": rest,
         "io.tmp.dirs": folder / "tmp",
+        # Of Beam as a part of Flink, workers outlive the stage that they were started for; of Beam
+        # as a part of each job they end with every stage, and tasks fail that need one meanwhile.
+        "classloader.resolve-order": "parent-first",
         "taskmanager.numberOfTaskSlots": 1,
         "parallelism.default": n_task_managers,
         "restart-strategy.type": "fixed-delay",
@@ -266,6 +269,13 @@ appender.console.type = CONSOLE
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{HH:mm:ss,SSS} %-5p %c{1} - %m%n
 """
+
+
+def _beam_for_cluster() -> str:
+    """The class path of Beam, without what Flink brings itself."""
+    of_flink = ("/org/apache/flink/", "/org/slf4j/", "/log4j/")
+    jars = fetching.flink_class_path().split(":")
+    return ":".join(jar for jar in jars if not any(part in jar for part in of_flink))
 
 
 def _write_configuration(folder: Path, keys: Mapping[str, object]) -> None:

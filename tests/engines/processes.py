@@ -137,6 +137,18 @@ class Process:
         assert self._running is not None
         self._running.wait()
 
+    def wait(self, seconds: float) -> int:
+        """Waits until it ends by itself, and returns its exit code.
+
+        Raises:
+            RuntimeError: It did not in time; with the end of its log.
+        """
+        assert self._running is not None, f"{self.name} was never started"
+        wait_until(
+            lambda: not self.is_alive(), seconds, lambda: f"{self.name} goes on\n{self.tail()}"
+        )
+        return int(self._running.wait())
+
     def end(self) -> None:
         """Ends it, by force if it does not end by itself."""
         if self.is_alive():
