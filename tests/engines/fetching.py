@@ -24,7 +24,7 @@ from pathlib import Path
 POMS = Path(__file__).parent / "poms"
 FLINK = "1.19.3"
 BEAM = version("apache-beam")
-_LIMIT_SECONDS = 600
+_LIMIT_SECONDS = 300
 _ASKED_AGAIN_SECONDS = 3600
 
 

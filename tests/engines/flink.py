@@ -211,7 +211,8 @@ def flink_cluster(
         "taskmanager.numberOfTaskSlots": 1,
         "parallelism.default": n_task_managers,
         "restart-strategy.type": "fixed-delay",
-        "restart-strategy.fixed-delay.attempts": 5,
+        # A task manager that is gone is noticed after the heartbeats; until then attempts fail.
+        "restart-strategy.fixed-delay.attempts": 30,
         "restart-strategy.fixed-delay.delay": "1 s",
         "heartbeat.timeout": 10_000,
         "heartbeat.interval": 2_000,

@@ -44,7 +44,7 @@ def flags(request: pytest.FixtureRequest, place: Path) -> Iterator[list[str]]:
             yield server.flags(2 if request.param.endswith("two tasks") else 1)
 
 
-@pytest.mark.parametrize("method", methods())
+@pytest.mark.parametrize("method", methods(), ids=lambda name: f"{name}-first")
 def test_a_release_has_the_bytes_of_the_in_memory_driver(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ledger: str, flags: list[str], method: str
 ) -> None:
