@@ -212,8 +212,8 @@ def flink_cluster(
         "parallelism.default": n_task_managers,
         "restart-strategy.type": "fixed-delay",
         # A task manager that is gone is noticed after the heartbeats; until then attempts fail.
-        "restart-strategy.fixed-delay.attempts": 30,
-        "restart-strategy.fixed-delay.delay": "1 s",
+        "restart-strategy.fixed-delay.attempts": 10,
+        "restart-strategy.fixed-delay.delay": "2 s",
         "heartbeat.timeout": 10_000,
         "heartbeat.interval": 2_000,
         "state.checkpoints.dir": (folder / "checkpoints").as_uri(),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 GUARD = Path(__file__).parent / "guard.py"
 START_SECONDS = 120.0
-_END_SECONDS = 10.0
+_END_SECONDS = 3.0
 _LOOK_SECONDS = 0.1
 _TAIL_BYTES = 4_000
 
