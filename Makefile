@@ -6,7 +6,7 @@ DEMO_CASES ?= 30000
 DEMO_SECONDS ?= 180
 SOAK_SECONDS ?= 1800
 
-.PHONY: demo stream-demo soak test test-logs test-ci test-slow test-engines test-docs docs mutants golden lint \
+.PHONY: demo stream-demo soak test test-logs test-ci test-slow test-engines test-engines-ci test-docs docs mutants golden lint \
   bench comparison schema oldest check-wheel release clean
 
 # The folders of the repository are installed as one package, in a tree of links of its own that
@@ -126,8 +126,13 @@ test-slow: .venv/dev $(CORE)
 	$(PYTEST) -m "slow and not engines"
 	$(PYTEST) -m "hypothesis and not slow and not engines and not logs" --hypothesis-profile night
 
+# One process: an engine takes most of a machine by itself.
 test-engines: .venv/dev $(CORE)
-	$(PYTEST) -m engines
+	$(BIN)/python -m pytest -n 0 -m engines
+
+# One method with several rounds, on Flink in one process and on Prism.
+test-engines-ci: .venv/dev $(CORE)
+	$(BIN)/python -m pytest -n 0 tests/engines/test_releases.py -k 'flink-amun-first or prism-amun-first'
 
 test-docs: .venv/dev $(CORE)
 	$(PYTEST) tests/docs tests/test_packaging.py

@@ -24,7 +24,7 @@ from tracecloak.transforms.formats.registry import FORMATS, SourceFormat
 _LOG = logging.getLogger("tracecloak")
 
 # Rows to a batch: a shuffle of many shards pays for every piece of every batch.
-_BATCH_ROWS = 1 << 18
+_BATCH_ROWS = 1 << 16
 # How far a file is, is told so often at most.
 _TOLD_APART_S = 5.0
 # Batches of a file in which records are looked for to be tried.

@@ -1,0 +1,55 @@
+"""Large values that travel in chunks arrive as they were, in whatever order the chunks come."""
+
+from __future__ import annotations
+
+import random
+
+import apache_beam as beam
+import pytest
+from apache_beam.coders.coders import TupleCoder
+
+from tests.support.logs import trace_batch
+from tracecloak.schemas.arrays.merging import Statistics
+from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.transforms.batch import chunks
+from tracecloak.transforms.batch.chunks import CHUNK, cut, only, whole
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 100)
+
+
+def statistics(n_cases: int) -> Statistics:
+    traces = trace_batch({f"c{i}": " ".join("ABC"[: 1 + i % 3]) for i in range(n_cases)})
+    return Statistics({"variants": VariantHistogram.from_traces(traces)})
+
+
+def counts(found: list[Statistics]) -> list[int]:
+    return sorted(int(f.by_name["variants"].counts.sum()) for f in found)
+
+
+def test_values_whose_chunks_are_mixed_are_told_apart() -> None:
+    mixed = [chunk for n in (3, 7, 7, 12) for chunk in cut(statistics(n))]
+    assert len(mixed) > 8
+    assert all(len(part) <= 100 for *_, part in mixed)
+    random.Random(1).shuffle(mixed)
+    assert counts(list(whole(mixed))) == [3, 7, 7, 12]
+
+
+def test_a_chunk_that_was_lost_is_an_error_and_no_smaller_count() -> None:
+    given = list(cut(statistics(5)))
+    with pytest.raises(ValueError, match="1 values lack chunks"):
+        list(whole(given[1:]))
+
+
+@pytest.mark.parametrize("n_values", [0, 2])
+def test_one_value_is_asked_for(n_values: int) -> None:
+    given = [chunk for _ in range(n_values) for chunk in cut(statistics(4))]
+    with pytest.raises(ValueError):
+        only(given)
+
+
+def test_the_type_of_a_chunk_has_the_same_coder_everywhere() -> None:
+    """Catches elements that one stage encodes and the next decodes as something else."""
+    assert isinstance(beam.coders.registry.get_coder(CHUNK), TupleCoder)
