@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from fractions import Fraction
 from itertools import chain
 from typing import Annotated, Any, Literal
@@ -13,10 +14,12 @@ import pydantic
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
+from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.contract.method import Params
 from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.noise.randomness import text_digest
 from tracecloak.anonymizers.rigorous.params import LONGEST_TRACE, Exact, RigorousParams
+from tracecloak.anonymizers.streams.dfg_steps import DfgParams
 from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
 from tracecloak.anonymizers.streams.steps import StepProduct, StreamName
 from tracecloak.pipelines.release.config import (
@@ -228,7 +231,9 @@ class StreamConfig(pydantic.BaseModel):
     """Events of a case that count, public; those published after so many are dropped."""
     l2_clip: Exact | None = None
     """Largest L2 norm of one case's directly-follows counts, public: a case beyond it is scaled
-    down, and noise is proportional to it. By default no case is."""
+    down, and noise is proportional to it. By default that of a case of max_trace_length events
+    which repeats pairs as little as it can, such as 7.2 for 50 events: loops are scaled down. One
+    as large as max_trace_length leaves every case whole. With product log one is bought then."""
     guarantee: Literal["case", "w_event"] = "case"
     """case: epsilon holds for all steps together. w_event: for what an individual does within any
     w_event_steps steps, where individuals have no bound on their cases over the whole horizon."""
@@ -433,7 +438,18 @@ class StreamConfig(pydantic.BaseModel):
     def digest(self) -> str:
         """Digest of all that determines what is published beside the input and the key."""
         unset = set() if self.allow_large_delta else {"allow_large_delta"}
-        return text_digest(self.model_dump_json(exclude={*_AROUND, *unset}))
+        return text_digest(self.explicit.model_dump_json(exclude={*_AROUND, *unset}))
+
+    @property
+    def explicit(self) -> StreamConfig:
+        """This configuration with the clip that holds, whether it is given or not.
+
+        So an epoch never goes on with another clip, whatever the default of a later version is.
+        """
+        params = self.params
+        if self.l2_clip is not None or not isinstance(params, DfgParams) or params.clip is None:
+            return self
+        return self.model_copy(update={"l2_clip": Decimal(decimal_text(params.clip))})
 
     @property
     def name(self) -> StreamName:

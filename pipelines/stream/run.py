@@ -273,7 +273,7 @@ def manifest_of(
         "max_trace_length", "l2_clip", "guarantee", "w_event_steps", "max_cases_per_individual",
         "log_params", "horizon", "end_activity",
     )  # fmt: skip
-    dumped = config.model_dump(mode="json")
+    dumped = config.explicit.model_dump(mode="json")
     durations = ("period", "gap", "max_lifetime", "max_disorder", "tombstone", "release_delay")
     params = {
         **{name: dumped[name] for name in kept},

@@ -214,6 +214,22 @@ def test_the_digest_is_of_what_is_published_and_of_nothing_around_it(tmp_path: P
         assert load_stream(None, given(tmp_path, **{name: value})).digest != digest, name
 
 
+def test_an_epoch_never_goes_on_with_another_default_clip(tmp_path: Path) -> None:
+    """Catches a digest of what was given in place of what holds: totals would mix two clips."""
+    default, same, other = (
+        load_stream(None, given(tmp_path, max_trace_length="12", l2_clip=clip))
+        for clip in (None, "4.2", "4.3")
+    )
+    assert default.digest == same.digest != other.digest
+    manifest = stream.manifest_of(default, default.made_product(), "k")
+    assert manifest.params["l2_clip"] == "4.2"
+    for changes in ({"delta": "0"}, {"product": "variants"}, {"product": "log"}):
+        if changes.get("product") == "log":
+            changes |= {"first_date": "2026-01-01", "last_date": "2026-12-31"}
+        config = load_stream(None, given(tmp_path, **changes))
+        assert config.explicit == config and config.l2_clip is None
+
+
 def test_no_flag_is_one_of_beam() -> None:
     ours = {f"--{name}" for name in (*stream_keys(), *log_keys()) if name != "runner"}
     assert not ours & BEAM_FLAGS
