@@ -345,7 +345,9 @@ class StreamConfig(pydantic.BaseModel):
         """
         for name in ("input_subscription", "reject_topic"):
             if (getattr(self, name) or "").startswith(KAFKA):
-                raise ValueError(f"{name} is Pub/Sub's; input_topic and output_topic can be Kafka's")
+                raise ValueError(
+                    f"{name} is Pub/Sub's; input_topic and output_topic can be Kafka's"
+                )
         for name in ("input_kafka", "output_kafka"):
             try:
                 getattr(self, name)
