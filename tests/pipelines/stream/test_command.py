@@ -26,7 +26,9 @@ from tracecloak.pipelines.stream.config import (
     stream_json_schema,
     stream_keys,
 )
+from tracecloak.pipelines.stream.epoch import Epoch, Places, manifest_of
 from tracecloak.pipelines.stream.run import StreamOutcome, stream_options
+from tracecloak.pipelines.stream.runner_facts import RUNNERS
 from tracecloak.schemas.errors import BudgetExhausted, UsageError
 from tracecloak.transforms.keys import KeyReference
 from tracecloak.transforms.stream.kafka_topic import KafkaTopic
@@ -254,7 +256,7 @@ def test_a_cluster_gets_its_options_and_what_it_gives_is_said() -> None:
     options = stream_options("DataflowRunner", ["--region=europe-west1", "--project=p"])
     assert options.view_as(StandardOptions).streaming
     assert options.get_all_options()["region"] == "europe-west1"
-    said = " ".join(stream.RUNNERS["DataflowRunner"])
+    said = " ".join(RUNNERS["DataflowRunner"])
     assert "durable" in said
     assert "acknowledged after" in said
     assert stream_options("DirectRunner", []).get_all_options()["runner"] == (
@@ -307,9 +309,10 @@ def test_rejects_go_to_a_topic_as_well(tmp_path: Path, monkeypatch: pytest.Monke
         product = config.made_product()
         pipeline = beam.Pipeline("BundleBasedDirectRunner")
         keys = (KeyReference("env:A"), KeyReference("env:B"))
-        manifest = stream.manifest_of(config, product, "fingerprint")
-        places = stream.Places("out", "work", "rejects", KeptSteps("kept", product.released))
-        stream.build_stream(pipeline, stream_of([]), config, product, keys, places, manifest)
+        manifest = manifest_of(config, product, "fingerprint")
+        places = Places("out", "work", "rejects", KeptSteps("kept", product.released))
+        epoch = Epoch(config, product, keys, manifest, places, "out", "private")
+        stream.build_stream(pipeline, stream_of([]), epoch)
         assert ("RejectTopic" in pipeline.applied_labels) == is_there
 
 
