@@ -16,11 +16,13 @@ from tracecloak.pipelines.runners.names import is_local
 from tracecloak.pipelines.runners.options import check_ready, pipeline_options
 from tracecloak.pipelines.stream.config import STREAMING_RUNNER, StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch, paid_epoch
-from tracecloak.pipelines.stream.runner_facts import RUNNERS
+from tracecloak.pipelines.stream.runner_facts import READ_BY, RUNNERS
 from tracecloak.schemas.errors import TracecloakError, UsageError, missing_extra
 from tracecloak.transforms.stream.assemble import AssembleCases
+from tracecloak.transforms.stream.kafka_steps import PublishToKafka
 from tracecloak.transforms.stream.messages import EVENTS, REJECTS, DecodeMessages, WarnOfBacklog
 from tracecloak.transforms.stream.publish_steps import PublishSteps
+from tracecloak.transforms.stream.read_kafka import ReadKafka
 from tracecloak.transforms.stream.step_files import WriteRejects, WriteSteps
 from tracecloak.transforms.stream.step_topic import PublishToTopic
 
@@ -59,10 +61,10 @@ def run_stream(
         TracecloakError: It could not begin, or it failed, for the reason that the error gives.
     """
     options = stream_options(config.runner, beam_arguments)
+    if messages is None:
+        require_reads(config)
     source = source_of(config) if messages is None else messages
-    others = list(sinks)
-    if config.output_topic is not None:
-        others.append(PublishToTopic(config.output_topic))
+    others = [*sinks, *sinks_of(config)]
     check_ready(options)
     with paid_epoch(config) as epoch:
         pipeline = beam.Pipeline(options=options)
@@ -124,8 +126,13 @@ def source_of(config: StreamConfig) -> beam.PTransform:
     """Returns what reads the configured subscription or topic.
 
     Raises:
-        UsageError: Its name is none, or what is needed to read Pub/Sub is not installed.
+        UsageError: Its name is none, it is not there, or what is needed to read it is not
+            installed.
+        RetryLater: No broker of Kafka answers.
     """
+    if config.input_kafka is not None:
+        config.input_kafka.check()
+        return ReadKafka(config.input_kafka, f"tracecloak-{config.release_id}")
     try:
         importlib.import_module("google.cloud.pubsub_v1")
     except ImportError:
@@ -145,20 +152,52 @@ def source_of(config: StreamConfig) -> beam.PTransform:
         raise UsageError(f"input_subscription or input_topic: {error}") from None
 
 
+def sinks_of(config: StreamConfig) -> list[beam.PTransform]:
+    """Returns what sends the steps to the configured topic, if there is one.
+
+    Raises:
+        UsageError: It is none, or is not there.
+        RetryLater: No broker of Kafka answers.
+    """
+    if config.output_kafka is not None:
+        config.output_kafka.check(is_read=False)
+        return [PublishToKafka(config.output_kafka)]
+    return [] if config.output_topic is None else [PublishToTopic(config.output_topic)]
+
+
+def require_reads(config: StreamConfig) -> None:
+    """Makes sure that the runner reads what is configured.
+
+    Raises:
+        UsageError: It does not.
+    """
+    service = "Pub/Sub" if config.input_kafka is None else "Kafka"
+    runners = [name for name, read in READ_BY.items() if service in read]
+    if config.runner not in runners:
+        raise UsageError(f"runner {config.runner} reads no {service}: use {' or '.join(runners)}")
+
+
 def stream_options(runner: str, arguments: Sequence[str]) -> PipelineOptions:
     """Returns Beam's options for a stream.
 
     Raises:
-        UsageError: The runner reads no Pub/Sub.
+        UsageError: The runner runs no streams, or it would keep no state.
     """
     if runner == "DirectRunner":
         _LOG.info("runner DirectRunner: using %s", STREAMING_RUNNER)
         runner = STREAMING_RUNNER
     if runner not in RUNNERS:
         raise UsageError(
-            f"runner must be {' or '.join(RUNNERS)}: no other reads Pub/Sub, got {runner!r}"
+            f"runner must be {' or '.join(RUNNERS)}: no other runs streams, got {runner!r}"
         )
     options = pipeline_options(runner, arguments, must_end=False)
+    given = options.get_all_options(retain_unknown_options=True)
+    if runner == "FlinkRunner" and not str(given.get("checkpointing_interval", "")).isdecimal():
+        raise UsageError(
+            "runner FlinkRunner keeps no state of a stream without checkpoints: give their "
+            "distance in milliseconds, such as --checkpointing_interval 60000, and name a folder "
+            "for them in Flink's configuration"
+        )
     options.view_as(StandardOptions).streaming = True
     return options
 

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from tracecloak.pipelines.stream.config import STREAMING_RUNNER
 
+# The message services that each reads.
+READ_BY: dict[str, tuple[str, ...]] = {
+    STREAMING_RUNNER: ("Pub/Sub",),
+    "FlinkRunner": ("Kafka",),
+    "DataflowRunner": ("Pub/Sub",),
+}
+
 RUNNERS: dict[str, tuple[str, ...]] = {
     STREAMING_RUNNER: (
         "It runs in one process and keeps everything in its memory: when the process ends, open "
@@ -17,6 +24,7 @@ RUNNERS: dict[str, tuple[str, ...]] = {
         "is, before it is shown: a bundle that is tried again gives the same bytes, and a restart "
         "with other counts publishes again what was decided, and nothing new.",
     ),
+    "FlinkRunner": ("State and counts are durable.",),
     "DataflowRunner": (
         "State and counts are durable: a bundle that is tried again has the same input.",
         "Messages are acknowledged after they are processed, and the watermark waits for the "

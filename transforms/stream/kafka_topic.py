@@ -81,8 +81,11 @@ class KafkaTopic:
             "logger": _Demoted(),
         }
 
-    def check(self) -> None:
+    def check(self, is_read: bool = True) -> None:
         """Makes sure that the topic is there, and that its brokers stamp what they append.
+
+        Args:
+            is_read: Whether it is read from; what is only written to may have any stamps.
 
         Raises:
             UsageError: It is not, or they do not; or the client library is not installed.
@@ -98,6 +101,8 @@ class KafkaTopic:
             raise self._unreached(error) from None
         if self.name not in found:
             raise UsageError(f"{SCHEME}{self.servers} has no topic {self.name!r}")
+        if not is_read:
+            return
         resource = admin.ConfigResource(admin.ConfigResource.Type.TOPIC, self.name)
         asked = client.describe_configs([resource], request_timeout=_ASK_SECONDS)
         try:
@@ -319,20 +324,33 @@ class TopicWriter:
 
         Raises:
             RetryLater: They did not take it.
+            UsageError: It is larger than they take.
         """
         errors: list[Any] = []
         headers = [(name, text.encode()) for name, text in attributes.items()]
-        self._producer.produce(
-            self._topic.name,
-            data,
-            key,
-            headers=headers,
-            on_delivery=lambda error, _: errors.append(error),
-        )
+        try:
+            self._producer.produce(
+                self._topic.name,
+                data,
+                key,
+                headers=headers,
+                on_delivery=lambda error, _: errors.append(error),
+            )
+        except self._library.KafkaException as error:
+            raise self._not_taken(error.args[0], data) from None
         left = self._producer.flush(_ASK_SECONDS)
         if left or errors != [None]:
-            said = errors[0].str() if errors else f"no answer within {_ASK_SECONDS:.0f} s"
-            raise RetryLater(f"topic {self._topic.name!r} did not take a message: {said}")
+            raise self._not_taken(errors[0] if errors else None, data)
+
+    def _not_taken(self, error: Any, data: bytes) -> TracecloakError:
+        said = f"no answer within {_ASK_SECONDS:.0f} s" if error is None else error.str()
+        text = f"topic {self._topic.name!r} did not take a message: {said}"
+        if error is not None and error.code() == self._library.KafkaError.MSG_SIZE_TOO_LARGE:
+            return UsageError(
+                f"{text}. It has {len(data)} bytes: raise max.message.bytes of the topic, and "
+                "message.max.bytes in kafka_properties"
+            )
+        return RetryLater(text)
 
 
 def confluent_kafka() -> Any:

@@ -252,9 +252,9 @@ class _ReadPartition(beam.DoFn):
     def process(
         self,
         element: tuple[int, int],
+        finalizer: Any = beam.DoFn.BundleFinalizerParam,  # Beam gives it by its place
         tracker: Any = _RANGE,
         watermark: Any = _WATERMARK,
-        finalizer: Any = beam.DoFn.BundleFinalizerParam,
     ) -> Iterable[TimestampedValue]:
         partition, _ = element
         start = tracker.current_restriction().start
