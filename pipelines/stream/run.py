@@ -105,7 +105,13 @@ def build_stream(
     )
     begun = pipeline | "Begin" >> beam.Create([None])
     released = closed | "PublishSteps" >> PublishSteps(
-        epoch.product, rule, config.name, noise, places.steps, [begun]
+        epoch.product,
+        rule,
+        config.name,
+        noise,
+        places.steps,
+        [begun],
+        config.publish_on_drain,
     )
     written = released | "WriteSteps" >> WriteSteps(
         places.output, config.written, epoch.manifest, places.workplace
