@@ -17,6 +17,7 @@ EXTRAS = {
     "aws": ["apache-beam[aws]>=2.77,<2.78"],
     "embedding": ["gensim>=4.3,<5"],
     "gcp": ["apache-beam[gcp]>=2.77,<2.78"],
+    "kafka": ["confluent-kafka>=2.6,<3"],
     "measures": ["POT>=0.9.4"],
     "mining": ["pm4py>=2.7.20,<2.8", "scikit-learn>=1.4"],
     "postgresql": ["psycopg[binary]>=3.1.4"],

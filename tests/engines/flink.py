@@ -1,0 +1,274 @@
+"""Apache Flink: Beam's job server with a Flink of its own, a cluster, and pools of Python workers.
+
+`flink_job_server` alone runs jobs in its own process; given the address of a `flink_cluster`, it
+hands them to that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.engines import fetching
+from tests.engines.processes import Process, answers, free_port, running, wait_until
+
+# What Flink and Beam need opened in a Java of 17 or later.
+_OPENED = tuple(
+    f"--add-opens=java.base/{name}=ALL-UNNAMED"
+    for name in (
+        "java.lang", "java.net", "java.nio", "java.time", "java.util", "java.util.concurrent",
+        "sun.net.util",
+    )
+)  # fmt: skip
+_JOIN_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class JobServer:
+    """Beam's job server for Flink.
+
+    Attributes:
+        endpoint: HOST:PORT, which Beam's flag job_endpoint takes; the same after another start.
+        process: That it runs in.
+    """
+
+    endpoint: str
+    process: Process
+
+    def flags(self, parallelism: int = 1, pool: WorkerPool | None = None) -> list[str]:
+        """Returns Beam's flags for a job.
+
+        Args:
+            parallelism: Tasks of Flink that run each stage side by side.
+            pool: The workers; without it they are threads of the process that hands the job over.
+        """
+        workers = ["--environment_type=LOOPBACK"] if pool is None else pool.flags()
+        return [
+            "--runner=FlinkRunner", f"--job_endpoint={self.endpoint}",
+            f"--parallelism={parallelism}", *workers,
+        ]  # fmt: skip
+
+
+@contextmanager
+def flink_job_server(
+    folder: Path,
+    flink_master: str = "[local]",
+    configuration: Mapping[str, object] | None = None,
+    memory: str = "2g",
+) -> Iterator[JobServer]:
+    """Runs a job server.
+
+    Args:
+        folder: For its log, and for the files of its jobs.
+        flink_master: HOST:PORT of a cluster's REST interface, or `[local]`.
+        configuration: Keys of Flink's configuration, such as where `[local]` keeps checkpoints.
+        memory: The most that Java's heap takes.
+
+    Raises:
+        UnavailableError: It cannot be fetched.
+    """
+    class_path = fetching.flink_class_path()
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_configuration(folder / "job-server-flink", configuration or {})
+    port = free_port()
+    command = [
+        "java", f"-Xmx{memory}", "-Dorg.slf4j.simpleLogger.showDateTime=true",
+        "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS", *_OPENED, "-cp", class_path,
+        "org.apache.beam.runners.flink.FlinkJobServerDriver", f"--flink-master={flink_master}",
+        "--job-host=localhost", f"--job-port={port}", "--artifact-port=0", "--expansion-port=0",
+        f"--artifacts-dir={folder / 'artifacts'}",
+        f"--flink-conf-dir={folder / 'job-server-flink'}",
+    ]  # fmt: skip
+    process = Process("job-server", command, folder, lambda: answers(port))
+    with running(process):
+        yield JobServer(f"localhost:{port}", process)
+
+
+@dataclass(frozen=True)
+class WorkerPool:
+    """What starts Python workers for Flink on a machine of a cluster: the sidecar.
+
+    Attributes:
+        address: HOST:PORT.
+        process: The pool; its workers end with it.
+    """
+
+    address: str
+    process: Process
+
+    def flags(self) -> list[str]:
+        """Returns Beam's flags that have jobs use it."""
+        return ["--environment_type=EXTERNAL", f"--environment_config={self.address}"]
+
+
+@contextmanager
+def worker_pool(folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[WorkerPool]:
+    """Runs a pool of workers, in the Python that runs this.
+
+    Args:
+        folder: For the log, which has the workers' own words.
+        environment: Variables of the workers beside those of this process.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    port = free_port()
+    command = [
+        sys.executable, "-m", "apache_beam.runners.worker.worker_pool_main",
+        f"--service_port={port}",
+    ]  # fmt: skip
+    # It starts workers as `python`.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    process = Process(
+        "worker-pool", command, folder, lambda: answers(port),
+        {"PATH": path, "PYTHONPATH": str(Path(__file__).parents[2]), **(environment or {})},
+    )  # fmt: skip
+    with running(process):
+        yield WorkerPool(f"localhost:{port}", process)
+
+
+class FlinkCluster:
+    """A Flink of several processes.
+
+    Attributes:
+        address: HOST:PORT of its REST interface, which a job server takes for `flink_master`.
+        job_manager: The process that plans jobs; a job does not outlive it.
+        task_managers: The processes that run them.
+    """
+
+    def __init__(
+        self, address: str, job_manager: Process, task_managers: Sequence[Process]
+    ) -> None:
+        self.address = address
+        self.job_manager = job_manager
+        self.task_managers = task_managers
+
+    def ask(self, path: str) -> dict[str, object]:
+        """Returns what the REST interface answers, such as to `/jobs/overview`."""
+        with urllib.request.urlopen(f"http://{self.address}{path}", timeout=10) as answer:
+            found: dict[str, object] = json.load(answer)
+            return found
+
+    def n_slots(self) -> int:
+        """Returns how many tasks the task managers that joined can run side by side."""
+        try:
+            return int(str(self.ask("/overview")["slots-total"]))
+        except OSError:
+            return 0
+
+    def restart(self, process: Process) -> None:
+        """Starts one of its processes again, which `kill_9` ended, and waits until it joined."""
+        process.start(wait=False)
+        self.wait()
+
+    def wait(self) -> None:
+        """Waits until all task managers that run have joined.
+
+        Raises:
+            RuntimeError: They did not in time.
+        """
+        wait_until(
+            lambda: self.n_slots() >= sum(t.is_alive() for t in self.task_managers),
+            _JOIN_SECONDS,
+            lambda: "a task manager did not join",
+            self.job_manager,
+            *self.task_managers,
+        )
+
+
+@contextmanager
+def flink_cluster(
+    folder: Path, n_task_managers: int = 2, configuration: Mapping[str, object] | None = None
+) -> Iterator[FlinkCluster]:
+    """Runs a Flink cluster whose task managers have one slot each.
+
+    Args:
+        folder: For its logs, its configuration and its checkpoints.
+        n_task_managers: How many.
+        configuration: Keys of Flink's configuration in place of these here.
+
+    Raises:
+        UnavailableError: It cannot be fetched.
+    """
+    class_path = fetching.flink_cluster_class_path()
+    folder.mkdir(parents=True, exist_ok=True)
+    rpc, rest = free_port(), free_port()
+    _write_configuration(folder / "conf", {
+        "jobmanager.rpc.address": "localhost",
+        "jobmanager.rpc.port": rpc,
+        "jobmanager.memory.process.size": "1200m",
+        "rest.address": "localhost",
+        "rest.port": rest,
+        "rest.bind-port": rest,
+        "io.tmp.dirs": folder / "tmp",
+        "taskmanager.numberOfTaskSlots": 1,
+        "parallelism.default": n_task_managers,
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": 5,
+        "restart-strategy.fixed-delay.delay": "1 s",
+        "heartbeat.timeout": 10_000,
+        "heartbeat.interval": 2_000,
+        "state.checkpoints.dir": (folder / "checkpoints").as_uri(),
+        "state.savepoints.dir": (folder / "savepoints").as_uri(),
+        **(configuration or {}),
+    })  # fmt: skip
+    (folder / "tmp").mkdir(exist_ok=True)
+    (folder / "conf" / "log4j.properties").write_text(_LOG4J)
+    java = [
+        "java", *_OPENED, f"-Dlog4j.configurationFile={folder / 'conf' / 'log4j.properties'}",
+        "-cp", class_path,
+    ]  # fmt: skip
+    of_job_manager = [
+        *java, "-Xmx700m", "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint",
+        "--configDir", folder / "conf", "--executionMode", "cluster",
+    ]  # fmt: skip
+    of_task_manager = [
+        *java, "-Xmx700m", "-XX:MaxDirectMemorySize=600m",
+        "org.apache.flink.runtime.taskexecutor.TaskManagerRunner", "--configDir", folder / "conf",
+        *(f"-D{key}={value}" for key, value in _TASK_MANAGER.items()),
+    ]  # fmt: skip
+    job_manager = Process("job-manager", of_job_manager, folder, lambda: answers(rest))
+    task_managers = [
+        Process(f"task-manager-{n}", of_task_manager, folder, lambda: True)
+        for n in range(n_task_managers)
+    ]
+    with ExitStack() as stack:
+        stack.enter_context(running(job_manager, *task_managers))
+        cluster = FlinkCluster(f"localhost:{rest}", job_manager, task_managers)
+        cluster.wait()
+        yield cluster
+
+
+# Flink's own scripts work these out; without them each is to be given.
+_TASK_MANAGER = {
+    "taskmanager.cpu.cores": 1.0,
+    "taskmanager.memory.framework.heap.size": "128m",
+    "taskmanager.memory.framework.off-heap.size": "128m",
+    "taskmanager.memory.task.heap.size": "500m",
+    "taskmanager.memory.task.off-heap.size": "64m",
+    "taskmanager.memory.managed.size": "600m",
+    # Each edge between stages has buffers of its own; with 64 MB some releases had too few.
+    "taskmanager.memory.network.min": "320m",
+    "taskmanager.memory.network.max": "320m",
+    "taskmanager.memory.jvm-metaspace.size": "256m",
+    "taskmanager.memory.jvm-overhead.min": "192m",
+    "taskmanager.memory.jvm-overhead.max": "192m",
+}
+_LOG4J = """\
+rootLogger.level = INFO
+rootLogger.appenderRef.console.ref = console
+appender.console.name = console
+appender.console.type = CONSOLE
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss,SSS} %-5p %c{1} - %m%n
+"""
+
+
+def _write_configuration(folder: Path, keys: Mapping[str, object]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [f"{key}: {value}\n" for key, value in keys.items()]
+    (folder / "config.yaml").write_text("".join(lines))

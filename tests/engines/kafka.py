@@ -1,0 +1,107 @@
+"""A Kafka broker, which keeps its data in a folder and can be killed and started again."""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+from base64 import urlsafe_b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.engines import fetching
+from tests.engines.processes import Process, free_port, running
+
+_JAVA = ("java", "-Xmx512m")
+_ASK_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class KafkaBroker:
+    """A broker that runs.
+
+    Attributes:
+        servers: HOST:PORT, for `bootstrap.servers` of clients; the same after another start.
+        process: That it runs in.
+    """
+
+    servers: str
+    process: Process
+
+    def new_topic(self, name: str, n_partitions: int = 1, **configuration: str) -> None:
+        """Makes a topic.
+
+        Args:
+            name: Its name.
+            n_partitions: How many.
+            configuration: Keys of a topic with underscores in place of dots.
+        """
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        keys = {key.replace("_", "."): value for key, value in configuration.items()}
+        topic = NewTopic(name, n_partitions, 1, config=keys)
+        client = AdminClient({"bootstrap.servers": self.servers})  # without it nobody gets answers
+        made = client.create_topics([topic])
+        made[name].result(_ASK_SECONDS)
+
+
+@contextmanager
+def kafka_broker(folder: Path) -> Iterator[KafkaBroker]:
+    """Runs a broker whose messages bear the time at which it got them.
+
+    Args:
+        folder: For its log and its data, which are those of an earlier broker of this folder.
+
+    Raises:
+        UnavailableError: It cannot be fetched, or there is no client for it in this Python.
+    """
+    class_path = fetching.kafka_class_path()
+    try:
+        import confluent_kafka  # noqa: F401
+    except ImportError:
+        raise fetching.UnavailableError("there is no confluent-kafka in this Python") from None
+    folder.mkdir(parents=True, exist_ok=True)
+    port, controller = free_port(), free_port()
+    servers = f"localhost:{port}"
+    properties = folder / "server.properties"
+    properties.write_text(f"""\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@localhost:{controller}
+controller.listener.names=CONTROLLER
+listeners=PLAINTEXT://{servers},CONTROLLER://localhost:{controller}
+advertised.listeners=PLAINTEXT://{servers}
+inter.broker.listener.name=PLAINTEXT
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+log.dirs={folder / "data"}
+log.message.timestamp.type=LogAppendTime
+auto.create.topics.enable=false
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+group.initial.rebalance.delay.ms=0
+""")
+    if not (folder / "data").exists():
+        cluster = urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
+        subprocess.run(
+            [*_JAVA, "-cp", class_path, "kafka.tools.StorageTool", "format",
+             f"--cluster-id={cluster}", f"--config={properties}"],
+            check=True, capture_output=True, timeout=120,
+        )  # fmt: skip
+    command = [*_JAVA, "-cp", class_path, "kafka.Kafka", properties]
+    process = Process("kafka", command, folder, lambda: _answers(servers))
+    with running(process):
+        yield KafkaBroker(servers, process)
+
+
+def _answers(servers: str) -> bool:
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    client = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    try:
+        return bool(client.list_topics(timeout=2).brokers)
+    except KafkaException:
+        return False

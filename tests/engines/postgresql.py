@@ -1,0 +1,103 @@
+"""PostgreSQL out of a Python package, for a ledger that several machines share."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.engines import fetching
+from tests.engines.processes import GUARD, Process, free_port, running
+
+# Whom the server runs as where root runs this: it refuses to run as root.
+_USER = "nobody"
+
+
+@dataclass(frozen=True)
+class PostgreSql:
+    """A server that runs.
+
+    Attributes:
+        port: Where it listens on this machine; the same after another start.
+        process: That it runs in.
+    """
+
+    port: int
+    process: Process
+
+    def new_database(self) -> str:
+        """Makes a database and returns its URL, which `ledger` of a configuration takes."""
+        import psycopg
+
+        name = f"ledger_{secrets.token_hex(4)}"
+        with psycopg.connect(self._address("postgres"), autocommit=True) as connection:
+            connection.execute(f'CREATE DATABASE "{name}"'.encode())
+        return f"postgresql+psycopg://{self._address(name).partition('://')[2]}"
+
+    def _address(self, database: str) -> str:
+        return f"postgresql://postgres@localhost:{self.port}/{database}"
+
+
+@contextmanager
+def postgresql(folder: Path) -> Iterator[PostgreSql]:
+    """Runs a server to which everybody on this machine may connect.
+
+    Args:
+        folder: For its log. Its data lies in a folder of its own, which ends with it: the user that
+            the server runs as could not reach every folder.
+
+    Raises:
+        UnavailableError: The package with its programs is not installed.
+    """
+    programs = _programs()
+    folder.mkdir(parents=True, exist_ok=True)
+    port = free_port()
+    user = _USER if os.getuid() == 0 else ""
+    home = Path(tempfile.mkdtemp(prefix="postgresql-"))
+    try:
+        if user:
+            shutil.chown(home, user)
+        guarded = [sys.executable, "-S", "-E", GUARD, os.getpid(), user]
+        initdb = [programs / "initdb", f"--pgdata={home / 'data'}", "--username=postgres",
+                  "--auth=trust", "--encoding=UTF8", "--no-sync"]  # fmt: skip
+        ended = subprocess.run(
+            [str(part) for part in (*guarded, *initdb)], capture_output=True, text=True, cwd=home
+        )
+        if ended.returncode:
+            raise RuntimeError(f"initdb failed:\n{ended.stderr[-2_000:]}")
+        command = [programs / "postgres", "-D", home / "data", "-p", port, "-c",
+                   "listen_addresses=localhost", "-c", "unix_socket_directories=",
+                   "-c", "max_connections=200"]  # fmt: skip
+        process = Process("postgresql", command, folder, lambda: _answers(port), user=user)
+        with running(process):
+            yield PostgreSql(port, process)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _programs() -> Path:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it complains where there is no XDG_RUNTIME_DIR
+            import pgserver
+    except ImportError:
+        raise fetching.UnavailableError("there is no pgserver in this Python") from None
+    return Path(pgserver.__file__).parent / "pginstall" / "bin"
+
+
+def _answers(port: int) -> bool:
+    import psycopg
+
+    try:
+        psycopg.connect(f"postgresql://postgres@localhost:{port}/postgres").close()
+    except psycopg.OperationalError:
+        return False
+    return True

@@ -1,0 +1,415 @@
+"""A topic of Kafka: its address, its messages, and where each of its partitions has been read to.
+
+Kafka's own client does the reading (confluent-kafka, which is librdkafka). Here is what a stream
+needs beside it: positions are the reader's and never the consumer group's, what was deleted before
+it was read is an error and no gap, and it is known up to which moment everything has been read.
+
+That moment is the partition's watermark. Brokers stamp messages as they append them, where the
+topic is set so; then all that is unread is no older than the last message that was read. Where
+nothing is unread, it is no older than the clock, less what the clocks of brokers may differ.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError, missing_extra
+
+_LOG = logging.getLogger("tracecloak")
+SCHEME = "kafka://"
+
+# By how much the clocks of brokers and of this machine may differ: with time synchronisation they
+# differ by milliseconds. Messages of a clock that is further behind are late, and late ones still
+# count within the delay of their step's release.
+CLOCK_SKEW_US = 2_000_000
+
+_ASK_SECONDS = 20.0
+_ASK_OFTEN_SECONDS = 5.0
+_FORM = "kafka://HOST:PORT[,HOST:PORT ...]/TOPIC"
+# What the reader keeps track of by itself, and what would lose messages without a word.
+_FIXED = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
+    "enable.partition.eof": True,  # says where the end is behind offsets that hold no message
+    "isolation.level": "read_committed",
+}
+
+
+@dataclass(frozen=True)
+class KafkaTopic:
+    """A topic and how its brokers are reached.
+
+    Attributes:
+        servers: HOST:PORT of brokers, separated by commas.
+        name: The topic's.
+        properties: File of settings of librdkafka, a line `name=value` each, such as those of
+            security; None: none. It is read where the topic is, so workers elsewhere need it too.
+    """
+
+    servers: str
+    name: str
+    properties: str | None = None
+
+    @classmethod
+    def parse(cls, text: str, properties: str | None = None) -> KafkaTopic:
+        """Returns the topic that an address such as `kafka://broker:9092/events` names.
+
+        Raises:
+            UsageError: It is no such address.
+        """
+        servers, slash, name = text.removeprefix(SCHEME).partition("/")
+        is_named = text.startswith(SCHEME) and slash and name and "/" not in name
+        if not is_named or not all(server.strip() for server in servers.split(",")):
+            raise UsageError(f"a topic of Kafka is {_FORM}, got {text!r}")
+        return cls(servers, name, properties)
+
+    def settings(self) -> dict[str, Any]:
+        """Returns the settings of a client of these brokers.
+
+        Raises:
+            UsageError: The file of properties cannot be read, or a line of it is none.
+        """
+        return {
+            **read_properties(self.properties),
+            "bootstrap.servers": self.servers,
+            "logger": _Demoted(),
+        }
+
+    def check(self, is_read: bool = True) -> None:
+        """Makes sure that the topic is there, and that its brokers stamp what they append.
+
+        Args:
+            is_read: Whether it is read from; what is only written to may have any stamps.
+
+        Raises:
+            UsageError: It is not, or they do not; or the client library is not installed.
+            RetryLater: No broker answers.
+        """
+        library = confluent_kafka()
+        admin = importlib.import_module("confluent_kafka.admin")
+        client = admin.AdminClient(self.settings())
+        try:
+            # Of all topics: a question for one makes brokers that are set so create it.
+            found = client.list_topics(timeout=_ASK_SECONDS).topics
+        except library.KafkaException as error:
+            raise self._unreached(error) from None
+        if self.name not in found:
+            raise UsageError(f"{SCHEME}{self.servers} has no topic {self.name!r}")
+        if not is_read:
+            return
+        resource = admin.ConfigResource(admin.ConfigResource.Type.TOPIC, self.name)
+        asked = client.describe_configs([resource], request_timeout=_ASK_SECONDS)
+        try:
+            stamped_by = asked[resource].result()["message.timestamp.type"].value
+        except library.KafkaException as error:
+            raise self._unreached(error) from None
+        if stamped_by != "LogAppendTime":
+            raise UsageError(
+                f"topic {self.name!r} takes the times of messages from its senders, so nobody can "
+                "tell when all messages of a step are there: set message.timestamp.type to "
+                "LogAppendTime, such as with kafka-configs --alter --topic "
+                f"{self.name} --add-config message.timestamp.type=LogAppendTime"
+            )
+
+    def _unreached(self, error: Exception) -> RetryLater:
+        return RetryLater(f"{SCHEME}{self.servers} cannot be asked for {self.name!r}: {error}")
+
+
+@dataclass(frozen=True)
+class KafkaMessage:
+    """A message as it was read; a `transforms.formats.messages.Message`.
+
+    Attributes:
+        data: Its value; empty where it has none, or where no broker has stamped it, which can be
+            counted by nobody.
+        attributes: Its headers that are text.
+        message_id: Its offset, which is its place among the messages of its partition.
+        partition: Of the topic.
+        offset: In the partition.
+        published_us: When the broker appended it, microseconds since 1970 UTC.
+    """
+
+    data: bytes
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    message_id: str = ""
+    partition: int = 0
+    offset: int = 0
+    published_us: int = 0
+
+
+class PartitionReader:
+    """Reads some partitions of a topic from given offsets on, each in its order.
+
+    Not for threads. It belongs to no consumer group that others see: nobody else is given these
+    partitions, and no rebalancing takes them away.
+
+    Attributes:
+        positions: By partition the offset of the next message to be read.
+    """
+
+    def __init__(self, topic: KafkaTopic, group: str, positions: Mapping[int, int]) -> None:
+        """Begins to fetch.
+
+        Args:
+            topic: The topic.
+            group: Name under which `commit` notes positions, for those who watch the lag.
+            positions: By partition where to begin; offsets that are there, or the end.
+
+        Raises:
+            UsageError: The client library is not installed.
+        """
+        self._library = confluent_kafka()
+        self._topic = topic
+        self._consumer = self._library.Consumer({**topic.settings(), **_FIXED, "group.id": group})
+        self._admin = importlib.import_module("confluent_kafka.admin")
+        self._client = self._admin.AdminClient(topic.settings())
+        self.positions = dict(positions)
+        self._read_until_us = dict.fromkeys(positions, _NEVER_US)
+        self._assign()
+
+    def add(self, positions: Mapping[int, int]) -> None:
+        """Reads further partitions as well, as those that were added to the topic."""
+        self.positions.update(positions)
+        self._read_until_us.update(dict.fromkeys(positions, _NEVER_US))
+        self._assign()
+
+    def poll(self, max_messages: int, timeout_seconds: float) -> list[KafkaMessage]:
+        """Returns what was fetched, at most so many messages; none where nothing came in time.
+
+        Raises:
+            TracecloakError: A message was deleted before it was read, or brokers refuse.
+            RetryLater: The brokers are away.
+        """
+        messages = []
+        for found in self._consumer.consume(max_messages, timeout_seconds):
+            partition, offset = found.partition(), found.offset()
+            if (error := found.error()) is not None:
+                if error.code() == self._library.KafkaError._PARTITION_EOF:
+                    # Marks of transactions and what they took back have offsets, and no message.
+                    self.positions[partition] = max(self.positions[partition], offset)
+                    continue
+                self._raise(error)
+                continue
+            kind, millis = found.timestamp()
+            is_stamped = kind == self._library.TIMESTAMP_LOG_APPEND_TIME
+            published_us = max(millis, 0) * 1_000
+            messages.append(
+                KafkaMessage(
+                    (found.value() or b"") if is_stamped else b"",
+                    _texts(found.headers() or ()),
+                    str(offset),
+                    partition,
+                    offset,
+                    published_us,
+                )
+            )
+            self.positions[partition] = offset + 1
+            if is_stamped:
+                self._read_until_us[partition] = published_us
+        return messages
+
+    def watermark_us(self, partition: int) -> int:
+        """Returns a moment before which all messages of a partition have been returned.
+
+        It is the smallest integer where nothing is known yet.
+
+        Raises:
+            RetryLater: The brokers are away.
+        """
+        now_us = time.time_ns() // 1_000  # before the question, as messages may come meanwhile
+        if self.positions[partition] >= self._end(partition):
+            return max(now_us - CLOCK_SKEW_US, self._read_until_us[partition])
+        return self._read_until_us[partition]
+
+    def n_unread(self, partition: int) -> int:
+        """Returns how many offsets of a partition lie ahead, by what the last fetch said."""
+        found = self._consumer.get_watermark_offsets(
+            self._partition(partition, self.positions[partition]), cached=True
+        )
+        return 0 if found is None else max(found[1] - self.positions[partition], 0)
+
+    def commit(self, positions: Mapping[int, int]) -> None:
+        """Notes positions on the brokers, for those who watch the lag; nothing reads them here."""
+        made = [self._partition(number, offset) for number, offset in positions.items()]
+        self._consumer.commit(offsets=made, asynchronous=True)
+
+    def close(self) -> None:
+        """Ends fetching."""
+        self._consumer.close()
+
+    def _assign(self) -> None:
+        made = [self._partition(number, offset) for number, offset in self.positions.items()]
+        self._consumer.assign(made)
+
+    def _partition(self, number: int, offset: int) -> Any:
+        return self._library.TopicPartition(self._topic.name, number, offset)
+
+    def _end(self, partition: int) -> int:
+        """The offset behind the last message, be it of a transaction that is not over."""
+        asked = self._partition(partition, 0)
+        latest = {asked: self._admin.OffsetSpec.latest()}
+        try:
+            (answer,) = self._client.list_offsets(
+                latest,
+                isolation_level=self._library.IsolationLevel.READ_UNCOMMITTED,
+                request_timeout=_ASK_OFTEN_SECONDS,
+            ).values()
+            return int(answer.result().offset)
+        except self._library.KafkaException as error:
+            raise RetryLater(f"{SCHEME}{self._topic.servers} does not answer: {error}") from None
+
+    def _raise(self, error: Any) -> None:
+        """Raises what must not be passed over; the client tries the others again by itself."""
+        codes = self._library.KafkaError
+        where = f"topic {self._topic.name!r}"
+        if error.code() in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE):
+            raise TracecloakError(
+                f"messages of {where} were deleted before they were read, or the topic was made "
+                "anew: their cases cannot be counted as they were. Keep messages for longer "
+                "(retention.ms), and begin another epoch, which is another spend"
+            )
+        if error.code() in (codes.TOPIC_AUTHORIZATION_FAILED, codes._AUTHENTICATION):
+            raise UsageError(f"{where} cannot be read: {error.str()}; see kafka_properties")
+        if error.fatal() or (not error.retriable() and error.code() > 0):
+            raise TracecloakError(f"{where} cannot be read: {error.str()}")
+
+
+def partitions_of(topic: KafkaTopic) -> dict[int, int]:
+    """Returns by partition of a topic the offset of the oldest message that is kept.
+
+    Raises:
+        UsageError: The client library is not installed, or the topic is not there.
+        RetryLater: No broker answers.
+    """
+    library = confluent_kafka()
+    consumer = library.Consumer({**topic.settings(), **_FIXED, "group.id": "tracecloak"})
+    try:
+        found = consumer.list_topics(timeout=_ASK_SECONDS).topics.get(topic.name)
+        if found is None:
+            raise UsageError(f"{SCHEME}{topic.servers} has no topic {topic.name!r}")
+        return {
+            number: consumer.get_watermark_offsets(
+                library.TopicPartition(topic.name, number), _ASK_SECONDS
+            )[0]
+            for number in sorted(found.partitions)
+        }
+    except library.KafkaException as error:
+        raise RetryLater(f"{SCHEME}{topic.servers} does not answer: {error}") from None
+    finally:
+        consumer.close()
+
+
+class TopicWriter:
+    """Sends messages to a topic; each is with the brokers when `send` returns."""
+
+    def __init__(self, topic: KafkaTopic) -> None:
+        self._library = confluent_kafka()
+        self._topic = topic
+        # A message that is tried again by the client itself is one message.
+        self._producer = self._library.Producer({**topic.settings(), "enable.idempotence": True})
+
+    def send(self, key: bytes, data: bytes, attributes: Mapping[str, str]) -> None:
+        """Sends a message and waits until the brokers have it.
+
+        Args:
+            key: Messages of one key go to one partition, in their order.
+            data: Its value.
+            attributes: Its headers.
+
+        Raises:
+            RetryLater: They did not take it.
+            UsageError: It is larger than they take.
+        """
+        errors: list[Any] = []
+        headers = [(name, text.encode()) for name, text in attributes.items()]
+        try:
+            self._producer.produce(
+                self._topic.name,
+                data,
+                key,
+                headers=headers,
+                on_delivery=lambda error, _: errors.append(error),
+            )
+        except self._library.KafkaException as error:
+            raise self._not_taken(error.args[0], data) from None
+        left = self._producer.flush(_ASK_SECONDS)
+        if left or errors != [None]:
+            raise self._not_taken(errors[0] if errors else None, data)
+
+    def _not_taken(self, error: Any, data: bytes) -> TracecloakError:
+        said = f"no answer within {_ASK_SECONDS:.0f} s" if error is None else error.str()
+        text = f"topic {self._topic.name!r} did not take a message: {said}"
+        if error is not None and error.code() == self._library.KafkaError.MSG_SIZE_TOO_LARGE:
+            return UsageError(
+                f"{text}. It has {len(data)} bytes: raise max.message.bytes of the topic, and "
+                "message.max.bytes in kafka_properties"
+            )
+        return RetryLater(text)
+
+
+def confluent_kafka() -> Any:
+    """Returns the client library.
+
+    Raises:
+        UsageError: It is not installed.
+    """
+    try:
+        return importlib.import_module("confluent_kafka")
+    except ImportError:
+        raise missing_extra("Kafka", "confluent-kafka", "kafka") from None
+
+
+def read_properties(path: str | None) -> dict[str, str]:
+    """Returns the settings of a file of lines `name=value`; `#` begins a remark.
+
+    Raises:
+        UsageError: It cannot be read, or a line is none; the value is not shown.
+    """
+    if path is None:
+        return {}
+    try:
+        with open(path, encoding="utf-8") as stream:
+            lines = stream.read().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"kafka_properties: {path!r} cannot be read: {error}") from None
+    return dict(_settings(path, lines))
+
+
+def _settings(path: str, lines: Sequence[str]) -> Iterable[tuple[str, str]]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, sign, value = line.partition("=")
+        if not sign or not name.strip():
+            raise UsageError(f"kafka_properties: line {number} of {path!r} is not name=value")
+        yield name.strip(), value.strip()
+
+
+class _Demoted:
+    """What the client library logs, which repeats itself, for those who debug.
+
+    What matters of it comes as an error, and is raised.
+    """
+
+    def log(self, _: int, text: str, *values: object) -> None:
+        """Takes a line."""
+        _LOG.debug(text, *values)
+
+
+def _texts(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:
+    found = {}
+    for name, value in headers:
+        try:
+            found[name] = (value or b"").decode()
+        except UnicodeDecodeError:  # no attribute that anything here asks for
+            continue
+    return found
+
+
+_NEVER_US = -(1 << 63)
