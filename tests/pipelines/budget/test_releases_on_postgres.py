@@ -141,7 +141,7 @@ def test_what_died_can_be_given_up_and_stays_spent(ward: Ward, death: str) -> No
     ward.check_totals(2 if is_there else 3, n_open=0)
 
 
-@pytest.mark.parametrize("is_run_again", [False, True])
+@pytest.mark.parametrize("is_run_again", [at_night(False), True])
 def test_what_died_with_its_keys_is_paid_again_or_given_up(ward: Ward, is_run_again: bool) -> None:
     """As where a node is gone with its disk: catches a second draw that nobody pays for."""
     die(ward, "after decide variants")
