@@ -9,6 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import get_args
 
+import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -99,6 +100,47 @@ def test_what_is_imported_is_what_is_asked_for() -> None:
     assert core <= used
 
 
+# Libraries that one of ours loads, and where we ask whether they are there: Beam opens `s3://` and
+# hands over to Dataflow, SQLAlchemy reaches PostgreSQL by the driver that a URL names.
+LOADED_BY_OTHERS = {
+    "aws": ("transforms/files.py", "boto3"),
+    "gcp": ("pipelines/runners/options.py", "apache_beam.runners.dataflow.internal.apiclient"),
+    "postgresql": ("pipelines/budget/database.py", "psycopg"),
+}
+
+
+def modules_named() -> set[str]:
+    """What is imported within functions: by statements, or as a text that a function is given."""
+    found = {module for _, module, at_once in imported_libraries() if not at_once}
+    for folder in FOLDERS.values():
+        for path in (ROOT / folder).rglob("*.py"):
+            for call in ast.walk(ast.parse(path.read_text())):
+                if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("_module"):
+                    found |= {
+                        argument.value.split(".")[0]
+                        for argument in call.args
+                        if isinstance(argument, ast.Constant)
+                    }
+    return found
+
+
+@pytest.mark.parametrize("extra", sorted(set(SETUP.extras_require) - {"dev"}))
+def test_every_extra_serves_a_module(extra: str) -> None:
+    """Catches an extra that stays when what needed it has gone, and one for what never came."""
+    if extra in LOADED_BY_OTHERS:
+        path, asked_for = LOADED_BY_OTHERS[extra]
+        assert f'"{asked_for}"' in (ROOT / path).read_text()
+        return
+    distributions = metadata.packages_distributions()
+    named = {
+        canonicalize_name(name)
+        for module in modules_named()
+        for name in distributions.get(module, [module])
+    }
+    needed = {canonicalize_name(Requirement(n).name) for n in SETUP.extras_require[extra]}
+    assert needed <= named
+
+
 def test_errors_name_extras_that_exist() -> None:
     named = set()
     for folder in FOLDERS.values():
@@ -144,7 +186,11 @@ def test_the_image_is_pinned_to_the_tested_beam_and_runs_without_privileges() ->
         if line.strip() and not line.startswith("#")
     ]
     steps = [(line.split(maxsplit=1)[0], line.split(maxsplit=1)[1]) for line in lines]
-    assert {name for name, _ in steps} <= {"FROM", "WORKDIR", "COPY", "RUN", "USER", "ENTRYPOINT"}
+    assert {name for name, _ in steps} <= {
+        *("FROM", "ARG", "WORKDIR", "COPY", "RUN", "USER", "ENTRYPOINT")
+    }
+    (extras,) = (rest.removeprefix("EXTRAS=") for name, rest in steps if name == "ARG")
+    assert set(extras.split(",")) <= set(SETUP.extras_require)
     (beam,) = (need for need in SETUP.install_requires if need.startswith("apache-beam"))
     (version,) = re.findall(r">=([\d.]+)", beam)
     assert steps[0] == ("FROM", f"apache/beam_python3.11_sdk:{version}.0")

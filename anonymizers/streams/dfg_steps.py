@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -11,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
+from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import of_directly_follows
 from tracecloak.anonymizers.noise.randomness import ReleaseKey, cell_numbers
 from tracecloak.anonymizers.rigorous.cells import possible_pairs
@@ -30,7 +32,9 @@ class DfgParams(StreamParams):
 
     l2_clip: Exact | None = Field(None, ge=2, le=100_000)
     """Largest L2 norm of one case's directly-follows counts, public; a case beyond it is scaled
-    down, and noise is proportional to it. By default no case of max_trace_length is."""
+    down, and noise is proportional to it. By default that of a case of max_trace_length events
+    which repeats pairs as little as it can, such as 7.2 for 50 events: loops are scaled down. One
+    as large as max_trace_length leaves every case whole."""
 
     def check_product(self) -> None:
         """See `StreamParams`."""
@@ -50,15 +54,28 @@ class DfgParams(StreamParams):
         return 1 if self.delta == 0 else UNITS
 
     @property
-    def clip_units(self) -> int:
-        """Largest norm of one case's pairs in units: L2, or L1 with delta 0."""
-        longest = self.max_trace_length
-        assert longest is not None
+    def clip(self) -> Fraction | None:
+        """The l2_clip that holds, given or not; None with delta 0, where nothing is scaled."""
         if self.delta == 0:
-            return int(of_directly_follows(longest).l1)
-        if self.l2_clip is not None:
-            return int(Fraction(self.l2_clip) * UNITS)
-        return of_directly_follows(longest).times(UNITS).l2_whole
+            return None
+        assert self.max_trace_length is not None
+        if self.l2_clip is None:
+            return default_clip(self.max_trace_length, len(self.words))
+        return Fraction(self.l2_clip)
+
+    @property
+    def whole_units(self) -> int:
+        """Norm in units of the case that has the largest one: L2, or L1 with delta 0."""
+        assert self.max_trace_length is not None
+        largest = of_directly_follows(self.max_trace_length)
+        return int(largest.l1) if self.delta == 0 else largest.times(UNITS).l2_whole
+
+    @property
+    def clip_units(self) -> int:
+        """Largest norm of one case's pairs in units, as of `whole_units`, after scaling down."""
+        if self.clip is None:
+            return self.whole_units
+        return min(int(self.clip * UNITS), self.whole_units)
 
     @cached_property
     def noises(self) -> dict[str, ContinualNoise]:
@@ -75,6 +92,22 @@ class DfgParams(StreamParams):
             units=self.units,
         )
         return {"pairs": noise}
+
+
+def default_clip(max_trace_length: int, n_words: int) -> Fraction:
+    """Returns an L2 norm that scales down loops and no other case, rounded up to a tenth.
+
+    A case of n events takes n + 1 arcs, START and END included. Where all differ its norm is the
+    root of n + 1. Few activities have few arcs; then the smallest norm of so many events is that of
+    a case which takes each arc between activities about as often as any other.
+
+    Args:
+        max_trace_length: n, public.
+        n_words: Activities of the public vocabulary, OTHER included.
+    """
+    times, once_more = divmod(max_trace_length - 1, n_words**2)
+    squared = 2 + (n_words**2 - once_more) * times**2 + once_more * (times + 1) ** 2
+    return Fraction(math.isqrt(100 * squared - 1) + 1, 10)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,5 +184,31 @@ class DfgSteps(CountSteps):
             f"dfg: each of {self.horizon:,} steps publishes all {len(self._cells):,} possible "
             f"pairs, with discrete {kind} noise; {counts} at most, to which the noise is "
             f"proportional; spends {spent(params)}",
+            *self._what_is_scaled(),
             *self._noise.explain([self.params.length]),
+        )
+
+    def _what_is_scaled(self) -> tuple[str, ...]:
+        """A sentence on what the clip takes from loops; none with delta 0, which has no clip."""
+        params = self.params
+        if params.clip is None:
+            return ()
+        clip = decimal_text(params.clip)
+        share = Fraction(params.clip_units, params.whole_units)
+        if share == 1:
+            return (f"l2_clip {clip}: no case of {params.max_trace_length} events is scaled down",)
+        too_often = math.isqrt(int(params.clip**2) - 2) + 1
+        origin = (
+            f", as none is given: the norm of {params.max_trace_length} events that repeat pairs "
+            "as little as they can"
+            if params.l2_clip is None
+            else ""
+        )
+        return (
+            f"l2_clip {clip}{origin}; a case that takes one pair {too_often} times, or several "
+            f"pairs often, is scaled down, to {float(share):.0%} if all its "
+            f"{params.max_trace_length} events are one activity: counts of loops are too low by "
+            "what this takes, which the standard deviations leave out; "
+            f"l2_clip {params.max_trace_length} leaves every case whole, with "
+            f"{float(1 / share):.1f} times the noise",
         )

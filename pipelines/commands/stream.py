@@ -20,7 +20,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     parser.usage = "tracecloak stream [CONFIG.yaml] [FLAG ...] [FLAG OF BEAM ...]"
     for name, text in stream_helps().items():
         kind: dict[str, Any] = {"action": "append"} if name == "end_activity" else {}
-        if name in ("closed_vocabulary", "new_ledger"):
+        if name in ("closed_vocabulary", "new_ledger", "publish_on_drain"):
             kind = {"nargs": "?", "const": "true"}
         parser.add_argument(f"--{name}", help=help_text(text), **kind)
     fields = parser.add_argument_group("fields of messages in JSON")

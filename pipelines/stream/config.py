@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from fractions import Fraction
 from itertools import chain
 from typing import Annotated, Any, Literal
@@ -13,10 +14,12 @@ import pydantic
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
+from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.contract.method import Params
 from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.noise.randomness import text_digest
 from tracecloak.anonymizers.rigorous.params import LONGEST_TRACE, Exact, RigorousParams
+from tracecloak.anonymizers.streams.dfg_steps import DfgParams
 from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
 from tracecloak.anonymizers.streams.steps import StepProduct, StreamName
 from tracecloak.pipelines.release.config import (
@@ -38,6 +41,8 @@ from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.formats.registry import formats_of_releases
 from tracecloak.transforms.stream.assemble import DEFAULT_SHARDS, CaseCap
+from tracecloak.transforms.stream.kafka_topic import SCHEME as KAFKA
+from tracecloak.transforms.stream.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream.step_files import default_forms, possible_forms
 
 STREAMING_RUNNER = "BundleBasedDirectRunner"
@@ -149,6 +154,8 @@ _AROUND = (
     "output",
     "staging_area",
     "output_topic",
+    "kafka_properties",
+    "publish_on_drain",
     "dead_letter",
     "reject_topic",
     "key_store",
@@ -180,8 +187,12 @@ class StreamConfig(pydantic.BaseModel):
     """Pub/Sub subscription, projects/PROJECT/subscriptions/NAME. Without it, input_topic is needed.
     """
     input_topic: str | None = None
-    """Pub/Sub topic, for which a new subscription is made, which sees what comes then. Without it,
+    """Topic of Kafka, kafka://HOST:PORT/NAME, which is read from its oldest message on, or Pub/Sub
+    topic, for which a new subscription is made, which sees what comes then. Without it,
     input_subscription is needed."""
+    kafka_properties: str | None = None
+    """File of settings of librdkafka, a line NAME=VALUE each, such as those of security, for the
+    topics of Kafka; workers elsewhere need it under the same name. By default there is none."""
     message_schema: Literal["avro", "json"] | None = Field(None, alias="schema")
     """Kind of the messages: avro, of schemas/files/event.avsc; json, objects. By default either."""
     columns: Columns = Columns()
@@ -228,7 +239,9 @@ class StreamConfig(pydantic.BaseModel):
     """Events of a case that count, public; those published after so many are dropped."""
     l2_clip: Exact | None = None
     """Largest L2 norm of one case's directly-follows counts, public: a case beyond it is scaled
-    down, and noise is proportional to it. By default no case is."""
+    down, and noise is proportional to it. By default that of a case of max_trace_length events
+    which repeats pairs as little as it can, such as 7.2 for 50 events: loops are scaled down. One
+    as large as max_trace_length leaves every case whole. With product log one is bought then."""
     guarantee: Literal["case", "w_event"] = "case"
     """case: epsilon holds for all steps together. w_event: for what an individual does within any
     w_event_steps steps, where individuals have no bound on their cases over the whole horizon."""
@@ -263,6 +276,10 @@ class StreamConfig(pydantic.BaseModel):
     long as the subscription can redeliver."""
     release_delay: Duration = 60 * _SECOND_US
     """How long after its end a step waits for messages that are late."""
+    publish_on_drain: bool = False
+    """Where the source ends, or the operator drains the stream, publish all steps of the horizon at
+    once, before they are over, with what is there. The epoch is spent then. Without it a step that
+    is not over is not published."""
 
     output: str = Field(min_length=1)
     """Folder of all releases, on any Beam file system. It always gets the JSON of every step."""
@@ -275,7 +292,8 @@ class StreamConfig(pydantic.BaseModel):
     """Forms of the files beside JSON: parquet, and for product log every format of a release
     (default parquet, and xes for product log)."""
     output_topic: str | None = None
-    """Pub/Sub topic that gets the JSON of every step as well; by default none does."""
+    """Topic of Kafka, kafka://HOST:PORT/NAME, or Pub/Sub topic that gets the JSON of every step as
+    well; by default none does."""
     dead_letter: str | None = None
     """Folder for the times of messages that cannot be read; by default one beside the keys, which
     only the operator reads."""
@@ -305,7 +323,8 @@ class StreamConfig(pydantic.BaseModel):
     """Name of the data set, noted in the ledger, where the privacy officer can bind it to one
     account; by default none, and nothing is checked."""
     runner: str = STREAMING_RUNNER
-    """Beam runner: BundleBasedDirectRunner for one machine, or DataflowRunner."""
+    """Beam runner: BundleBasedDirectRunner for one machine, FlinkRunner, which reads topics of
+    Kafka, or DataflowRunner, which reads Pub/Sub."""
     shards: int | None = Field(None, ge=1, le=1 << 16)
     """Shards of open cases: by default 1 on one machine, where each costs time, and 16 elsewhere. A
     change forgets the open cases."""
@@ -314,6 +333,7 @@ class StreamConfig(pydantic.BaseModel):
     def _check(self) -> StreamConfig:
         if (self.input_subscription is None) == (self.input_topic is None):
             raise ValueError("give input_subscription or input_topic, one of them")
+        self._check_kafka()
         self._check_product()
         if self.columns.individual_id is None and self.max_cases_per_individual is not None:
             raise ValueError(
@@ -321,6 +341,28 @@ class StreamConfig(pydantic.BaseModel):
                 "individual_id"
             )
         return self
+
+    def _check_kafka(self) -> None:
+        """Makes sure that the topics of Kafka are some.
+
+        Raises:
+            ValueError: One is none, or is where none can be.
+        """
+        for name in ("input_subscription", "reject_topic"):
+            if (getattr(self, name) or "").startswith(KAFKA):
+                raise ValueError(
+                    f"{name} is Pub/Sub's; input_topic and output_topic can be Kafka's"
+                )
+        for name in ("input_kafka", "output_kafka"):
+            try:
+                getattr(self, name)
+            except UsageError as error:
+                raise ValueError(f"{name.split('_')[0]}_topic: {error}") from None
+        if self.kafka_properties is not None and not (self.input_kafka or self.output_kafka):
+            raise ValueError(
+                f"kafka_properties are for topics of Kafka, and there is none: name one as {KAFKA}"
+                "HOST:PORT/NAME in input_topic or output_topic"
+            )
 
     def _check_product(self) -> None:
         """Makes sure that the product has all that is asked of it.
@@ -345,6 +387,21 @@ class StreamConfig(pydantic.BaseModel):
             if form != "json" and form not in possible_forms(kind.released):
                 logs = [n for n, k in STREAM_PRODUCTS.items() if form in possible_forms(k.released)]
                 raise ValueError(f"formats: {form} is for product {' or '.join(logs)}")
+
+    @property
+    def input_kafka(self) -> KafkaTopic | None:
+        """The topic of Kafka that is read, if one is."""
+        return self._kafka(self.input_topic)
+
+    @property
+    def output_kafka(self) -> KafkaTopic | None:
+        """The topic of Kafka that gets the steps, if one does."""
+        return self._kafka(self.output_topic)
+
+    def _kafka(self, topic: str | None) -> KafkaTopic | None:
+        if topic is None or not topic.startswith(KAFKA):
+            return None
+        return KafkaTopic.parse(topic, self.kafka_properties)
 
     @property
     def n_shards(self) -> int:
@@ -433,7 +490,18 @@ class StreamConfig(pydantic.BaseModel):
     def digest(self) -> str:
         """Digest of all that determines what is published beside the input and the key."""
         unset = set() if self.allow_large_delta else {"allow_large_delta"}
-        return text_digest(self.model_dump_json(exclude={*_AROUND, *unset}))
+        return text_digest(self.explicit.model_dump_json(exclude={*_AROUND, *unset}))
+
+    @property
+    def explicit(self) -> StreamConfig:
+        """This configuration with the clip that holds, whether it is given or not.
+
+        So an epoch never goes on with another clip, whatever the default of a later version is.
+        """
+        params = self.params
+        if self.l2_clip is not None or not isinstance(params, DfgParams) or params.clip is None:
+            return self
+        return self.model_copy(update={"l2_clip": Decimal(decimal_text(params.clip))})
 
     @property
     def name(self) -> StreamName:

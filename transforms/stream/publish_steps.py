@@ -13,11 +13,16 @@ is kept before it is handed on (`transforms.stream.kept_steps`). A run that come
 with other cases has lost its state, and with it which cases have closed: they could count again in
 later steps. So it publishes once more what was decided, which may not have been seen yet, and then
 the epoch ends.
+
+A watermark can run ahead: it leaps to the end of time where a source ends or a runner is drained.
+So a step is decided no earlier than the clock of the worker says that it is over, unless the
+operator asked for that.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -58,6 +63,8 @@ _ONE = 0
 _NO_COUNTS = b""
 # The statistic that tells other cases of the same counts.
 _CASES = "digest of cases"
+# By how much the watermark may be ahead of the worker's clock where clocks differ: a step waits.
+_MAX_WAIT_SECONDS = 10.0
 _STEP_CODER = TupleCoder([VarIntCoder(), BytesCoder()])
 
 
@@ -77,6 +84,7 @@ class PublishSteps(beam.PTransform):
         key: KeyReference,
         steps: KeptSteps,
         awake: Sequence[beam.PCollection[Any]],
+        may_be_early: bool = False,
     ) -> None:
         """Keeps the options.
 
@@ -89,6 +97,8 @@ class PublishSteps(beam.PTransform):
             awake: Whatever shows that the stream has begun, such as its batches of messages: from
                 the first element of any of these on, steps are published as they end. A case that
                 closes does so as well.
+            may_be_early: Whether a step is published before it is over by the clock, where the
+                watermark says that nothing comes any more.
         """
         super().__init__()
         self._product = product
@@ -97,6 +107,7 @@ class PublishSteps(beam.PTransform):
         self._key = key
         self._steps = steps
         self._awake = awake
+        self._may_be_early = may_be_early
 
     def expand(self, closed: beam.PCollection[tuple[int, TraceBatch]]) -> beam.PCollection[Any]:
         """Wires counting, the gate and the release."""
@@ -119,7 +130,16 @@ class PublishSteps(beam.PTransform):
             (counted, *ticks)
             | "Flatten" >> beam.Flatten()
             | "Release"
-            >> beam.ParDo(_Release(self._product, self._rule, self._name, self._key, self._steps))
+            >> beam.ParDo(
+                _Release(
+                    self._product,
+                    self._rule,
+                    self._name,
+                    self._key,
+                    self._steps,
+                    self._may_be_early,
+                )
+            )
         )
 
 
@@ -183,12 +203,14 @@ class _Release(beam.DoFn):
         name: StreamName,
         key: KeyReference,
         steps: KeptSteps,
+        may_be_early: bool = False,
     ) -> None:
         self._product = product
         self._rule = rule
         self._name = name
         self._key = key
         self._steps = steps
+        self._may_be_early = may_be_early
 
     def setup(self) -> None:
         self._resolved = self._key.resolve()
@@ -237,6 +259,7 @@ class _Release(beam.DoFn):
         found = self._steps.of(step, self._resolved)
         if found is None:
             self._require_going_on(step, counts)
+            self._wait_until_over(step)
         if found is None or found.counts_digest == so_far:
             kept_before = [decode(kept) for _, kept in sorted(past.read())]
             found, kept = self._decided(step, counted, kept_before, so_far, found)
@@ -306,6 +329,24 @@ class _Release(beam.DoFn):
                 "of it is gone. Cases could count twice. Begin another epoch, which is another "
                 "spend"
             )
+
+    def _wait_until_over(self, step: int) -> None:
+        """Waits where the watermark is a little ahead of this clock.
+
+        Raises:
+            GuaranteeError: It is far ahead.
+        """
+        left_seconds = self._rule.release_time(step) / 1e6 - time.time()
+        if left_seconds <= 0 or self._may_be_early:
+            return
+        if left_seconds > _MAX_WAIT_SECONDS:
+            raise GuaranteeError(
+                f"step {step} is not published, as it is over only in {left_seconds:.0f} s: the "
+                "source ended, or the runner was drained, or a clock is wrong. Start the stream "
+                "again from its last checkpoint; if it is to end now, and to publish all steps of "
+                "its horizon with what is there, with publish_on_drain"
+            )
+        time.sleep(left_seconds)
 
     def _set(self, timer: Any, step: int) -> None:
         timer.set(Timestamp(micros=self._rule.release_time(step)))

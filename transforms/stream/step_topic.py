@@ -37,7 +37,7 @@ def to_message(release: Step) -> PubsubMessage:
         UsageError: The release is larger than a message, or a part of its key than an attribute.
     """
     data = release.to_json()
-    attributes = {n: str(part) for n, part in zip(KEY_ATTRIBUTES, release.key, strict=True)}
+    attributes = attributes_of(release)
     if len(data) > _MOST_BYTES - 2 * len(KEY_ATTRIBUTES) * _LONGEST_ATTRIBUTE:
         raise UsageError(
             f"the release of a step has {len(data)} bytes, more than a message of Pub/Sub holds; "
@@ -47,6 +47,11 @@ def to_message(release: Step) -> PubsubMessage:
         if len(value.encode()) > _LONGEST_ATTRIBUTE:
             raise UsageError(f"{name} must have at most {_LONGEST_ATTRIBUTE} bytes")
     return PubsubMessage(data, attributes)
+
+
+def attributes_of(release: Step) -> dict[str, str]:
+    """Returns KEY_ATTRIBUTES of a release as texts."""
+    return {n: str(part) for n, part in zip(KEY_ATTRIBUTES, release.key, strict=True)}
 
 
 def key_of(attributes: Mapping[str, str]) -> Key:

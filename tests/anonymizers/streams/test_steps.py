@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pydantic
 import pytest
 
@@ -14,11 +16,13 @@ from tests.support.keys import release_key
 from tests.support.logs import naive_pairs, trace_batch
 from tests.support.stream_runs import batch_of, counts_of, no_noise
 from tracecloak.anonymizers.accounting.composition import total
-from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps
+from tracecloak.anonymizers.rigorous.cells import possible_pairs
+from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps, default_clip
 from tracecloak.anonymizers.streams.params import UNITS
 from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
 from tracecloak.anonymizers.streams.steps import StreamName
 from tracecloak.anonymizers.streams.variant_steps import VariantParams, VariantSteps
+from tracecloak.pipelines.demo.hospital import ACTIVITIES, hospital_log
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
 from tracecloak.schemas.events.vocabulary import OTHER
@@ -94,10 +98,71 @@ def test_a_case_beyond_the_clip_is_scaled_down() -> None:
         assert count == pytest.approx(1000 * counts[cell] * 2 / 11**0.5, abs=2)
 
 
-def test_the_widest_case_is_within_the_default_clip() -> None:
-    made = params(max_trace_length=30)
-    assert (29**2 + 2) * UNITS**2 <= made.clip_units**2 < (29**2 + 2) * UNITS**2 * 1.0001
+@pytest.mark.parametrize(("n_words", "longest"), [(1, 6), (2, 8), (3, 7)])
+def test_the_default_clip_is_the_smallest_norm_of_so_many_events(
+    n_words: int, longest: int
+) -> None:
+    """Of all cases, by brute force: catches one that scales down what does not loop."""
+    for n in range(1, longest + 1):
+        norms = []
+        for case in itertools.product(range(n_words), repeat=n):
+            norms.append(2 + sum(x**2 for x in Counter(itertools.pairwise(case)).values()))
+        clip = default_clip(n, n_words)
+        assert (10 * clip - 1) ** 2 < 100 * min(norms) <= (10 * clip) ** 2
+        assert clip.denominator in (1, 2, 5, 10)
+
+
+def test_the_widest_case_is_within_a_clip_of_its_length() -> None:
+    """No more noise is drawn than it needs, whatever larger clip is given."""
+    for clip in (30, 31, 10_000):
+        made = params(max_trace_length=30, l2_clip=clip)
+        assert (29**2 + 2) * UNITS**2 <= made.clip_units**2 < (29**2 + 2) * UNITS**2 * 1.0001
     assert params(delta="0", max_trace_length=30).clip_units == 31
+    default = params(max_trace_length=30, vocabulary=tuple("ABCDEFGH"))
+    assert default.clip == Fraction("5.6") and default.clip_units == int(5.6 * UNITS)
+
+
+def test_counts_of_loops_are_too_low_by_what_is_said() -> None:
+    """A case of 50 events of one activity counts with 15 %, one that takes a pair 7 times whole."""
+    made = product_of(params(max_trace_length=50, vocabulary=tuple("ABCDEFGH")))
+    sentence = next(line for line in made.explain() if line.startswith("l2_clip"))
+    assert sentence.startswith("l2_clip 7.2, as none is given")
+    assert "takes one pair 8 times" in sentence and "to 15% if all its 50 events" in sentence
+    assert "l2_clip 50 leaves every case whole, with 6.8 times the noise" in sentence
+    with no_noise():
+        looping, often, too_often = stream(made, [["A" * n] * 1000 for n in (50, 8, 9)])
+    assert counts_of(looping)["A", "A"] == pytest.approx(0.147 * 49_000, rel=0.01)
+    assert counts_of(often)["A", "A"] == 7_000
+    assert 7_000 < counts_of(too_often)["A", "A"] < 7_900
+    exact = product_of(params(max_trace_length=50, l2_clip="50"))
+    assert "no case of 50 events is scaled down" in " ".join(exact.explain())
+    assert not any("l2_clip" in line for line in product_of(params(delta="0")).explain())
+
+
+def test_the_default_clip_serves_a_hospital() -> None:
+    """20,000 stays in 365 steps: a seventh of the noise, and little is taken from any pair."""
+    rows = pa.Table.from_batches(hospital_log(20_000))
+    columns = (rows[name].to_pylist() for name in ("case_id", "activity"))
+    stays = trace_batch(
+        [(case, name, i) for i, (case, name) in enumerate(zip(*columns, strict=True))]
+    )
+    names: dict[str, Any] = {
+        "vocabulary": ACTIVITIES,
+        "max_trace_length": 50,
+        "horizon": 365,
+        "view": "total",
+    }
+    default, whole = (DfgSteps(DfgParams(epsilon="1", **names, **c)) for c in ({}, {"l2_clip": 50}))
+    errors = [made.params.noises["pairs"].errors(None)[-1] for made in (default, whole)]
+    assert errors == pytest.approx([89.5, 609.7], rel=0.001)
+    kept, all_of_it = (
+        made.count(stays).by_name["pairs"].dense(possible_pairs(made.params.words, 1)) / UNITS
+        for made in (default, whole)
+    )
+    assert 0.994 < kept.sum() / all_of_it.sum() < 0.997
+    assert (all_of_it - kept).max() < errors[0]
+    frequent = all_of_it > 0.01 * all_of_it.sum()
+    assert (kept[frequent] > 0.985 * all_of_it[frequent]).all()
 
 
 @pytest.mark.parametrize(

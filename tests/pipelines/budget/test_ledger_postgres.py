@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import secrets
-import shutil
-import subprocess
-import tempfile
 import threading
 import time
 import traceback
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +15,8 @@ import sqlalchemy as sa
 
 from tests.support.keys import release_key
 from tests.support.ledgers import ROOT, account, contend, reservation
+from tests.support.postgres import database as url
+from tests.support.postgres import server
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.case_sketch import CaseSketch
 from tracecloak.pipelines.budget.key_store import KeyStore
@@ -32,30 +29,7 @@ from tracecloak.transforms.keys import KeyReference
 
 psycopg = pytest.importorskip("psycopg")
 
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Any]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it complains where there is no XDG_RUNTIME_DIR
-        pgserver = pytest.importorskip("pgserver")
-        # As root it runs the server as a user of its own, who must be able to reach the folder.
-        folder = Path(tempfile.mkdtemp(prefix="ledger-"))
-        try:
-            started = pgserver.get_server(folder, cleanup_mode="stop")
-        except (OSError, AssertionError, subprocess.SubprocessError, RuntimeError) as error:
-            shutil.rmtree(folder, ignore_errors=True)
-            pytest.skip(f"PostgreSQL cannot be started here: {type(error).__name__}")
-    yield started
-    started.cleanup()
-    shutil.rmtree(folder)
-
-
-@pytest.fixture
-def url(server: Any) -> str:
-    """URL of a database of the test's own."""
-    name = f"test_{secrets.token_hex(8)}"
-    server.psql(f"CREATE DATABASE {name}")
-    return f"postgresql+psycopg://postgres@/{name}?host={server.get_postmaster_info().socket_dir}"
+__all__ = ["server", "url"]  # fixtures
 
 
 def execute(url: str, *statements: str) -> None:

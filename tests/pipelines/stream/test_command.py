@@ -26,9 +26,12 @@ from tracecloak.pipelines.stream.config import (
     stream_json_schema,
     stream_keys,
 )
+from tracecloak.pipelines.stream.epoch import Epoch, Places, manifest_of
 from tracecloak.pipelines.stream.run import StreamOutcome, stream_options
+from tracecloak.pipelines.stream.runner_facts import RUNNERS
 from tracecloak.schemas.errors import BudgetExhausted, UsageError
 from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.stream.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream.kept_steps import KeptSteps
 
 HOUR = 3_600 * S
@@ -127,6 +130,11 @@ def test_flags_and_a_file_say_the_same(
         ({"product": "variants", "l2_clip": "3"}, "l2_clip: it is for product dfg or log"),
         ({"horizon": "0"}, "horizon"),
         ({"no_such_flag": "1"}, "unknown flag --no_such_flag"),
+        ({"input_subscription": "kafka://b:9092/t"}, "input_subscription is Pub/Sub's"),
+        ({"reject_topic": "kafka://b:9092/t"}, "reject_topic is Pub/Sub's"),
+        ({"output_topic": "kafka://b:9092"}, "output_topic: a topic of Kafka is kafka://HOST"),
+        ({"output_topic": "kafka:///t"}, "output_topic: a topic of Kafka is kafka://HOST"),
+        ({"kafka_properties": "client.properties"}, "there is none: name one as kafka://"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_name(
@@ -200,7 +208,7 @@ def test_the_start_is_one_moment_however_it_is_written(tmp_path: Path, start: st
 def test_the_digest_is_of_what_is_published_and_of_nothing_around_it(tmp_path: Path) -> None:
     digest = load_stream(None, given(tmp_path)).digest
     around = {"output": "x", "account": "a", "epoch": "7", "shards": "5", "output_topic": "t"}
-    around |= {"dataset": "d", "new_ledger": "true"}
+    around |= {"dataset": "d", "new_ledger": "true", "publish_on_drain": "true"}
     assert load_stream(None, given(tmp_path, **around)).digest == digest
     for name, value in {
         "epsilon": "2",
@@ -212,6 +220,36 @@ def test_the_digest_is_of_what_is_published_and_of_nothing_around_it(tmp_path: P
         "tombstone": "8d",
     }.items():
         assert load_stream(None, given(tmp_path, **{name: value})).digest != digest, name
+
+
+def test_an_epoch_never_goes_on_with_another_default_clip(tmp_path: Path) -> None:
+    """Catches a digest of what was given in place of what holds: totals would mix two clips."""
+    default, same, other = (
+        load_stream(None, given(tmp_path, max_trace_length="12", l2_clip=clip))
+        for clip in (None, "4.2", "4.3")
+    )
+    assert default.digest == same.digest != other.digest
+    manifest = manifest_of(default, default.made_product(), "k")
+    assert manifest.params["l2_clip"] == "4.2"
+    for changes in ({"delta": "0"}, {"product": "variants"}, {"product": "log"}):
+        if changes.get("product") == "log":
+            changes |= {"first_date": "2026-01-01", "last_date": "2026-12-31"}
+        config = load_stream(None, given(tmp_path, **changes))
+        assert config.explicit == config and config.l2_clip is None
+
+
+def test_topics_are_of_kafka_or_of_pubsub(tmp_path: Path) -> None:
+    there = {"input_subscription": None, "kafka_properties": "client.properties"}
+    one = load_stream(None, given(tmp_path, input_topic="kafka://a:1,b:2/events", **there))
+    assert one.input_kafka == KafkaTopic("a:1,b:2", "events", "client.properties")
+    assert one.output_kafka is None
+    both = given(tmp_path, input_topic="kafka://c:1/e", output_topic="projects/p/topics/t")
+    other = load_stream(None, {**both, "input_subscription": None})
+    assert other.input_kafka == KafkaTopic("c:1", "e")
+    assert other.output_kafka is None
+    assert one.digest == other.digest  # where messages are read is not what is published
+    back = load_stream(None, given(tmp_path, output_topic="kafka://a:1/steps"))
+    assert (back.input_kafka, back.output_kafka) == (None, KafkaTopic("a:1", "steps"))
 
 
 def test_no_flag_is_one_of_beam() -> None:
@@ -234,7 +272,7 @@ def test_a_cluster_gets_its_options_and_what_it_gives_is_said() -> None:
     options = stream_options("DataflowRunner", ["--region=europe-west1", "--project=p"])
     assert options.view_as(StandardOptions).streaming
     assert options.get_all_options()["region"] == "europe-west1"
-    said = " ".join(stream.RUNNERS["DataflowRunner"])
+    said = " ".join(RUNNERS["DataflowRunner"])
     assert "durable" in said
     assert "acknowledged after" in said
     assert stream_options("DirectRunner", []).get_all_options()["runner"] == (
@@ -287,9 +325,10 @@ def test_rejects_go_to_a_topic_as_well(tmp_path: Path, monkeypatch: pytest.Monke
         product = config.made_product()
         pipeline = beam.Pipeline("BundleBasedDirectRunner")
         keys = (KeyReference("env:A"), KeyReference("env:B"))
-        manifest = stream.manifest_of(config, product, "fingerprint")
-        places = stream.Places("out", "work", "rejects", KeptSteps("kept", product.released))
-        stream.build_stream(pipeline, stream_of([]), config, product, keys, places, manifest)
+        manifest = manifest_of(config, product, "fingerprint")
+        places = Places("out", "work", "rejects", KeptSteps("kept", product.released))
+        epoch = Epoch(config, product, keys, manifest, places, "out", "private")
+        stream.build_stream(pipeline, stream_of([]), epoch)
         assert ("RejectTopic" in pipeline.applied_labels) == is_there
 
 

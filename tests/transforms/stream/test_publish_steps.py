@@ -56,10 +56,16 @@ def counted(made: DfgSteps, *variants: str) -> Statistics:
 class Stage:
     """The stateful stage, and its state."""
 
-    def __init__(self, made: DfgSteps, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    def __init__(
+        self,
+        made: DfgSteps,
+        monkeypatch: pytest.MonkeyPatch,
+        folder: Path,
+        may_be_early: bool = False,
+    ) -> None:
         key = KeyReference(key_in_environment(monkeypatch))
         steps = KeptSteps(str(folder), StepRelease)
-        self._fn = publish_steps._Release(made, RULE, NAME, key, steps)
+        self._fn = publish_steps._Release(made, RULE, NAME, key, steps, may_be_early)
         self._fn.setup()
         self.waiting, self.past, self.following = Bag(), Bag(), Cell()
         self.timer, self.counts = Cell(), Cell()
@@ -100,6 +106,71 @@ def test_steps_come_in_their_order_with_their_own_counts(
     counts = np.array([release.counts[place] for release in found])
     assert (np.abs(counts - [1000, 0, 3000, 0]) < 10 * found[0].standard_errors[0]).all()
     assert stage.timer.value == Timestamp(100 + 40 + 4)  # none behind the last
+
+
+class Clock:
+    """The clock of a worker, which goes on only where somebody sleeps."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, now: float) -> None:
+        self.now = now
+        monkeypatch.setattr(publish_steps.time, "time", lambda: self.now)
+        monkeypatch.setattr(publish_steps.time, "sleep", self._sleep)
+
+    def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_no_step_is_decided_before_it_is_over_by_the_clock(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A watermark that leaps, as in a drain: catches an epoch that is spent by it."""
+    made = product()
+    stage = Stage(made, monkeypatch, tmp_path)
+    stage.give(0, counted(made, "AB"))
+    clock = Clock(monkeypatch, 114)  # step 0 begins at 100, has 10 s, and waits 4 s
+    assert [release.step for release in stage.fire()] == [0]
+    for _ in range(2):  # the runner tries again
+        with pytest.raises(GuaranteeError, match=r"step 1 .* only in 10 s: .*publish_on_drain"):
+            clock.now = 113.9
+            stage.fire()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-000000.decision"]
+    clock.now = 124
+    assert [release.step for release in stage.fire()] == [1]
+
+
+def test_a_step_waits_for_a_clock_that_is_a_little_behind(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = product()
+    stage = Stage(made, monkeypatch, tmp_path)
+    stage.give(0, counted(made, "AB"))
+    clock = Clock(monkeypatch, 111.5)
+    assert [release.step for release in stage.fire()] == [0]
+    assert clock.now == 114
+
+
+def test_a_drain_that_was_asked_for_publishes_what_is_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = product()
+    stage = Stage(made, monkeypatch, tmp_path, may_be_early=True)
+    stage.give(0, counted(made, "AB"))
+    clock = Clock(monkeypatch, 101)
+    assert [release.step for _ in range(4) for release in stage.fire()] == [0, 1, 2, 3]
+    assert clock.now == 101
+
+
+def test_what_was_decided_is_published_again_whatever_the_clock_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = product()
+    clock = Clock(monkeypatch, 114)
+    stages = [Stage(made, monkeypatch, tmp_path) for _ in range(2)]
+    for stage in stages:
+        stage.give(0, counted(made, "AB"))
+    [first] = stages[0].fire()
+    clock.now = 20.0
+    assert [release.to_json() for release in stages[1].fire()] == [first.to_json()]
 
 
 def test_what_waits_for_a_later_step_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,0 +1,273 @@
+"""An epoch of a stream: what is checked, paid and written before a message is read, and its end.
+
+What the whole horizon costs is taken from the ledger before a message is read, and never given
+back: what a stream has published cannot be known of one that was cut off. The key of the epoch
+stays in the key store until the last step is published. Whatever drives the stream begins here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import cast
+
+from apache_beam.io.filesystems import FileSystems
+
+from tracecloak.anonymizers.accounting.composition import total
+from tracecloak.anonymizers.streams.steps import StepProduct
+from tracecloak.pipelines.budget.books import check_worker_keys, open_ledger, open_store
+from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.pipelines.budget.ledger import Ledger, Reservation
+from tracecloak.pipelines.release.config import without_filters
+from tracecloak.pipelines.runners.names import is_durable
+from tracecloak.pipelines.runners.options import version
+from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.pipelines.stream.runner_facts import RUNNERS
+from tracecloak.schemas.errors import BudgetExhausted, UsageError
+from tracecloak.schemas.published.manifest import MANIFEST_NAME, ReleaseManifest
+from tracecloak.transforms.files import absolute, require_writable
+from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.publish.names import STATEMENT_NAME
+from tracecloak.transforms.publish.places import check_places
+from tracecloak.transforms.publish.release_folder import ReleaseFolder, remove_folder
+from tracecloak.transforms.publish.statement import publishable_statement
+from tracecloak.transforms.stream.kept_steps import KeptSteps
+from tracecloak.transforms.stream.step_files import epoch_folder, epoch_workplace, write_whole
+
+_LOG = logging.getLogger("tracecloak")
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a stream writes.
+
+    Attributes:
+        output: The folder of all releases.
+        workplace: Where files are written before they appear, see `step_files.write_whole`.
+        rejected: The folder in which messages that cannot be read are listed.
+        steps: Where what each step releases is kept.
+    """
+
+    output: str
+    workplace: str
+    rejected: str
+    steps: KeptSteps
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """An epoch that is paid for.
+
+    Attributes:
+        config: What is published, of what.
+        product: The same, as it is made.
+        keys: (key of the epoch's noise, key of identities).
+        manifest: What the stream says of itself.
+        places: Where it writes.
+        folder: Where its steps appear.
+        private: Folder of the operator, beside the keys.
+    """
+
+    config: StreamConfig
+    product: StepProduct
+    keys: tuple[KeyReference, KeyReference]
+    manifest: ReleaseManifest
+    places: Places
+    folder: str
+    private: str
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the last step of the horizon is published."""
+        step = f"step-{self.product.horizon - 1:06d}{self.product.released.json_ending}"
+        place = (f"product={self.config.product}", f"view={self.config.view}", step)
+        return cast(bool, FileSystems.exists(FileSystems.join(self.folder, *place)))
+
+
+@contextlib.contextmanager
+def paid_epoch(config: StreamConfig) -> Iterator[Epoch]:
+    """Begins an epoch, or goes on with one; nobody else runs it in the block.
+
+    What the horizon costs is taken, once, and what the stream says of itself is written. If the
+    last step is published when the block ends, nothing more is drawn, so nobody needs the key, and
+    it is deleted.
+
+    Args:
+        config: What is published, of what.
+
+    Raises:
+        UsageError: A place cannot be written to, another process runs the epoch, or it was begun
+            with another configuration, or was withdrawn.
+        BudgetExhausted: The account has too little left, or the epoch is over.
+    """
+    product = config.made_product()
+    output = absolute(config.output)
+    check_places(output, config.dead_letter)
+    require_writable("output", config.output)
+    if config.dead_letter is not None:
+        require_writable("dead_letter", config.dead_letter)
+    store = open_store(config)
+    ledger = open_ledger(config, store)
+    check_worker_keys(config)
+    name = config.name
+    with store.alone(output, name.both):
+        keys = _paid(config, product, store, ledger, output)
+        folder = epoch_folder(output, config.release_id, config.epoch)
+        workplace = epoch_workplace(output, config.release_id, config.epoch, config.staging_area)
+        remove_folder(workplace)  # a run that was cut off may have left some of a file
+        manifest = manifest_of(config, product, keys[0].resolve().fingerprint)
+        _write_manifest(config, product, manifest, folder, workplace)
+        for line in product.explain():
+            _LOG.info("%s", line)
+        private = store.operator_folder(output, name.both)
+        kept = KeptSteps(FileSystems.join(private, "decisions"), product.released)
+        places = Places(output, workplace, config.dead_letter or private, kept)
+        epoch = Epoch(config, product, keys, manifest, places, folder, private)
+        yield epoch
+        remove_folder(workplace)
+        if epoch.is_spent:
+            store.commit(output, name.both)
+            remove_folder(kept.folder)
+
+
+def manifest_of(
+    config: StreamConfig, product: StepProduct, key_fingerprint: str
+) -> ReleaseManifest:
+    """Returns what a stream says of itself; nothing of it was counted on the input."""
+    kept = (
+        "product", "view", "sliding_steps", "epsilon", "delta", "max_cases", "vocabulary",
+        "max_trace_length", "l2_clip", "guarantee", "w_event_steps", "max_cases_per_individual",
+        "log_params", "horizon", "end_activity",
+    )  # fmt: skip
+    dumped = config.explicit.model_dump(mode="json")
+    durations = ("period", "gap", "max_lifetime", "max_disorder", "tombstone", "release_delay")
+    params = {
+        **{name: dumped[name] for name in kept},
+        **{f"{name}_seconds": dumped[name] / 1_000_000 for name in durations},
+        "start": _iso(config.start),
+    }
+    if config.allow_large_delta:
+        params["allow_large_delta"] = True
+    guarantee = product.guarantee()
+    forgotten = (
+        f"A closed case is remembered for {config.tombstone // 1_000_000:,} seconds after its last "
+        "message: one that goes on after that counts as another case."
+    )
+    restarted = (
+        "Epochs add up: a case in steps of two of them, as after a restart that forgets who has "
+        "closed, is protected with the sum of their epsilons."
+    )
+    return ReleaseManifest(
+        release_id=config.name.both,
+        method=f"stream of {config.product}",
+        params=params,
+        guarantee=replace(guarantee, not_covered=(*guarantee.not_covered, forgotten, restarted)),
+        operations=product.operations,
+        spends=tuple(part.to_json() for part in product.spends()),
+        config_digest=without_filters(config).digest,
+        key_fingerprint=key_fingerprint,
+        exact_noise=True,
+        unsafe_barrier=not is_durable(config.runner),
+        beam_version=version(),
+    )
+
+
+def _write_manifest(
+    config: StreamConfig,
+    product: StepProduct,
+    manifest: ReleaseManifest,
+    folder: str,
+    workplace: str,
+) -> None:
+    """Writes manifest and statement when an epoch begins, and never again."""
+    path = FileSystems.join(folder, MANIFEST_NAME)
+    if FileSystems.exists(path):
+        return
+    body = {
+        **manifest.to_json([]),
+        "stream": {
+            "epoch": config.epoch,
+            "start_us": config.start,
+            "period_us": config.period,
+            "n_steps": product.horizon,
+            "explained": list(product.explain()),
+            "runner": config.runner,
+            "runner_facts": list(RUNNERS.get(config.runner, ())),
+        },
+    }
+    statement = publishable_statement(manifest, has_error_bars=False).encode()
+    write_whole(FileSystems.join(folder, STATEMENT_NAME), statement, workplace)
+    text = json.dumps(body, indent=2, ensure_ascii=False) + "\n"
+    write_whole(path, text.encode(), workplace)
+
+
+def _paid(
+    config: StreamConfig, product: StepProduct, store: KeyStore, ledger: Ledger, output: str
+) -> tuple[KeyReference, KeyReference]:
+    """Takes what the horizon costs from the account, once; returns (noise key, identity key).
+
+    Raises:
+        UsageError: The epoch was begun with another configuration, or was withdrawn, or there is no
+            place in which files can be written before they are seen.
+        BudgetExhausted: The account has too little left, or the epoch is over.
+    """
+    name = config.name
+    receipt = store.receipt(output, name.both)
+    if receipt is not None:
+        receipt.check_not_withdrawn()
+    ledger.check_not_withdrawn(output, name.both)
+    if receipt is not None and receipt.state == "committed":
+        raise BudgetExhausted(
+            f"the budget of epoch {config.epoch!r} of {config.release_id!r} is spent: its last "
+            "step is published. Begin another epoch, which is another spend"
+        )
+    ReleaseFolder(output, config.release_id, config.staging_area).prepare()
+    is_new = store.unfinished(output, name.both) is None
+    try:
+        key = store.reserve(
+            output, name.both, "", name.config_digest, staging_area=config.staging_area
+        )
+    except UsageError as error:
+        if is_new:
+            raise
+        raise UsageError(
+            f"epoch {config.epoch!r} of {config.release_id!r} was begun with another "
+            "configuration; begin another epoch, which is another spend"
+        ) from error
+    # The same in all epochs: whoever is remembered to have closed stays closed.
+    identities = store.reserve(output, f"{config.release_id}@", "", "")
+    fingerprint = key.resolve().fingerprint
+    spends = product.spends()
+    epsilon, delta = total(spends)
+    guarantee = product.guarantee()
+    reservation = Reservation(
+        account=config.account,
+        release_id=name.both,
+        output=output,
+        epsilon=epsilon,
+        delta=delta,
+        unit=guarantee.unit,
+        adjacency=guarantee.adjacency,
+        method=f"stream of {config.product}",
+        spends=tuple(part.to_json() for part in spends),
+        config_digest=without_filters(config).digest,  # others may read the ledger
+        key_fingerprint=fingerprint,
+        dataset=config.dataset,
+    )
+    try:
+        ledger.reserve(reservation)
+    except (UsageError, BudgetExhausted):
+        if is_new:  # nothing was charged to it or drawn with it
+            store.forget(output, name.both)
+        raise
+    ledger.commit(output, name.both, fingerprint)
+    return key, identities
+
+
+def _iso(micros: int) -> str:
+    origin = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    return (origin + datetime.timedelta(microseconds=micros)).isoformat()

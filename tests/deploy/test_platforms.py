@@ -1,0 +1,376 @@
+"""The files of deploy/ for platforms, by what reads them: schemas, linters, Beam, tracecloak."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
+
+from deploy.dataflow import launch
+from tracecloak.pipelines.commands import main as command
+from tracecloak.pipelines.release.config import load
+from tracecloak.pipelines.runners.flags import BEAM_FLAGS
+from tracecloak.pipelines.runners.options import check_ready, pipeline_options
+from tracecloak.pipelines.stream.config import load_stream
+from tracecloak.schemas.errors import UsageError
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+PAGE = ROOT / "docs" / "how-to" / "deploy.md"
+COMPOSE = DEPLOY / "compose" / "compose.yaml"
+DOCKERFILES = sorted(DEPLOY.rglob("Dockerfile"))
+MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+CONFIGURATIONS = sorted([*DEPLOY.glob("*/release.yaml"), *DEPLOY.glob("*/stream.yaml")])
+FILES = sorted({*DOCKERFILES, *MANIFESTS, *CONFIGURATIONS, COMPOSE, *DEPLOY.rglob("metadata.json")})
+KUBERNETES = "1.30"
+OPERATOR = "org.apache.flink:flink-kubernetes-operator-api:1.10.0"
+
+
+def of_this_environment(name: str) -> str:
+    """The path of a program of a development package."""
+    found = shutil.which(name, path=str(Path(sys.executable).parent))
+    if found is None:
+        pytest.skip(f"{name} is not installed")
+    return found
+
+
+def compose() -> dict[str, Any]:
+    return dict(yaml.safe_load(COMPOSE.read_text()))
+
+
+def manifests() -> list[dict[str, Any]]:
+    return [dict(one) for path in MANIFESTS for one in yaml.safe_load_all(path.read_text())]
+
+
+def manifest(kind: str, name: str) -> dict[str, Any]:
+    (found,) = (m for m in manifests() if (m["kind"], m["metadata"]["name"]) == (kind, name))
+    return found
+
+
+# --- By schemas and linters -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: str(path.relative_to(DEPLOY)))
+def test_hadolint_has_nothing_to_say(path: Path) -> None:
+    said = subprocess.run(
+        [of_this_environment("hadolint"), "--no-color", path], capture_output=True, text=True
+    )
+    assert (said.returncode, said.stdout) == (0, "")
+
+
+def checked_by_compose(body: Mapping[str, Any], folder: Path) -> int:
+    made = folder / "compose.json"
+    made.write_text(json.dumps(body))
+    schema = ["--builtin-schema", "vendor.compose-spec"]
+    return subprocess.run(
+        [of_this_environment("check-jsonschema"), *schema, made], capture_output=True
+    ).returncode
+
+
+def test_the_composition_is_one_and_a_wrong_one_is_none(tmp_path: Path) -> None:
+    body = compose()
+    assert checked_by_compose(body, tmp_path) == 0
+    body["services"]["kafka"]["comand"] = body["services"]["kafka"].pop("image")
+    assert checked_by_compose(body, tmp_path) == 1
+
+
+def test_what_the_composition_names_is_in_it() -> None:
+    """Schemas do not look: volumes, secrets, services, folders, and values to fill in."""
+    body = compose()
+    services = body["services"]
+    values = dict(
+        line.split("=", 1)
+        for line in (COMPOSE.parent / "values.env").read_text().splitlines()
+        if line and not line.startswith("#")
+    )
+    assert set(re.findall(r"\$\{(\w+)", COMPOSE.read_text())) == set(values)
+    for name, service in services.items():
+        for volume in service.get("volumes", ()):
+            source = volume.split(":")[0]
+            assert source in body["volumes"] or source.startswith("${"), (name, volume)
+        assert set(service.get("secrets", ())) <= set(body["secrets"])
+        assert set(service.get("depends_on", ())) <= set(services)
+        for config in service.get("configs", ()):
+            assert (COMPOSE.parent / body["configs"][config["source"]]["file"]).is_file()
+        if "build" in service:
+            context = (COMPOSE.parent / service["build"]["context"]).resolve()
+            assert (context / service["build"].get("dockerfile", "Dockerfile")).is_file()
+        mode = service.get("network_mode", "service:kafka").removeprefix("service:")
+        assert mode in services
+    used = {source for service in services.values() for source in service.get("secrets", ())}
+    assert used == set(body["secrets"])
+
+
+def test_kubernetes_takes_every_manifest_and_no_wrong_one() -> None:
+    kubernetes = pytest.importorskip("kubernetes_validate")
+    for one in manifests():
+        if one["kind"] != "FlinkDeployment":
+            kubernetes.validate(one, KUBERNETES, strict=True)
+    wrong = manifest("Job", "tracecloak-release")
+    wrong["spec"]["template"]["spec"]["container"] = []
+    with pytest.raises(kubernetes.ValidationError):
+        kubernetes.validate(wrong, KUBERNETES, strict=True)
+
+
+def pods_of_flink() -> Iterator[dict[str, Any]]:
+    """The pods of the Flink cluster, as far as its templates say."""
+    spec = manifest("FlinkDeployment", "tracecloak-flink")["spec"]
+    for template in (spec["podTemplate"], spec["taskManager"]["podTemplate"]):
+        yield {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "flink"}, **template}
+
+
+def test_kubernetes_takes_the_pods_of_flink() -> None:
+    kubernetes = pytest.importorskip("kubernetes_validate")
+    for pod in pods_of_flink():
+        kubernetes.validate(pod, KUBERNETES, strict=True)
+
+
+def test_what_pods_mount_and_name_is_there() -> None:
+    """Claims, ConfigMaps, Secrets that the page says how to make, and services by their ports."""
+    claims = {m["metadata"]["name"] for m in manifests() if m["kind"] == "PersistentVolumeClaim"}
+    pods = [*pods_of_flink()] + [
+        {"spec": m["spec"]["template"]["spec"]}
+        for m in manifests()
+        if m["kind"] in ("Job", "Deployment")
+    ]
+    secrets = set()
+    for pod in pods:
+        volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
+        for volume in volumes.values():
+            if (claim := volume.get("persistentVolumeClaim")) is not None:
+                assert claim["claimName"] in claims or claim["claimName"].startswith("CHANGE_ME")
+            if (config := volume.get("configMap")) is not None:
+                manifest("ConfigMap", config["name"])
+        for container in pod["spec"]["containers"]:
+            assert {m["name"] for m in container["volumeMounts"]} <= set(volumes)
+            for variable in container.get("env", ()):
+                reference = variable.get("valueFrom", {}).get("secretKeyRef")
+                if reference is not None:
+                    secrets.add((reference["name"], reference["key"]))
+    made = (DEPLOY / "kubernetes" / "storage.yaml").read_text()
+    for name, key in secrets:
+        assert f"secret generic {name} " in made and f"--from-file={key}" in made
+    ports = manifest("Service", "tracecloak-job-server")["spec"]["ports"]
+    assert {port["port"] for port in ports} == {8098, 8099}
+
+
+@pytest.mark.engines
+def test_the_operator_takes_its_deployment_and_no_wrong_one(tmp_path: Path) -> None:
+    """By the schema of its own package, in which no key is anybody's that it does not list."""
+    cache = Path(os.environ.get("TRACECLOAK_ENGINES", Path.home() / ".cache/tracecloak/engines"))
+    _, artifact, version = OPERATOR.split(":")
+    jar = cache / f"{artifact}-{version}.jar"
+    if not jar.exists():
+        if shutil.which("mvn") is None:
+            pytest.skip("Maven is not installed, which fetches the schema")
+        fetched = subprocess.run(
+            ["mvn", "-q", "--batch-mode", "dependency:copy", f"-Dartifact={OPERATOR}",
+             f"-DoutputDirectory={cache}"],
+            cwd=tmp_path, capture_output=True, text=True, timeout=240,
+        )  # fmt: skip
+        if fetched.returncode:
+            pytest.skip(f"Maven cannot fetch {OPERATOR}")
+    with zipfile.ZipFile(jar) as opened:
+        text = opened.read("META-INF/fabric8/flinkdeployments.flink.apache.org-v1.yml")
+    (version_of_it,) = yaml.safe_load(text)["spec"]["versions"]
+    schema = version_of_it["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    validator = jsonschema.Draft202012Validator(closed(schema))
+    body = manifest("FlinkDeployment", "tracecloak-flink")
+    assert body["apiVersion"] == f"flink.apache.org/{version_of_it['name']}"
+    spec = body["spec"]
+    validator.validate(spec)
+    sidecar = spec["taskManager"]["podTemplate"]["spec"]["containers"][1]
+    for wrong, key in ((spec, "flinkConfig"), (sidecar, "arguments")):
+        wrong[key] = {}
+        with pytest.raises(jsonschema.ValidationError, match=key):
+            validator.validate(spec)
+        del wrong[key]
+
+
+def closed(schema: Any) -> Any:
+    """A schema of Kubernetes in which keys that it does not list are wrong, and not left out."""
+    if isinstance(schema, list):
+        return [closed(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: closed(part) for key, part in schema.items()}
+    if schema.get("x-kubernetes-int-or-string"):
+        return {"type": ["integer", "string"]}
+    is_object = schema.get("type") == "object" and "properties" in schema
+    if is_object and "x-kubernetes-preserve-unknown-fields" not in schema:
+        made.setdefault("additionalProperties", False)
+    return made
+
+
+def test_a_template_of_dataflow_asks_for_what_its_launcher_reads() -> None:
+    body = json.loads((DEPLOY / "dataflow" / "metadata.json").read_text())
+    asked = {parameter["name"]: parameter for parameter in body["parameters"]}
+    read = re.findall(r'"--(\w+)", required=True', Path(str(launch.__file__)).read_text())
+    assert set(asked) == set(read)
+    assert not set(asked) & {flag.removeprefix("--") for flag in BEAM_FLAGS}
+    for parameter in asked.values():
+        assert {"name", "label", "helpText", "paramType", "regexes"} == set(parameter)
+        assert all(re.compile(pattern) for pattern in parameter["regexes"])
+
+
+# --- By tracecloak and Beam -------------------------------------------------------------------
+
+
+def embedded() -> dict[str, tuple[str, str]]:
+    """Every configuration of tracecloak: (its kind, its text), by where it is."""
+    found = {str(p.relative_to(DEPLOY)): (p.stem, p.read_text()) for p in CONFIGURATIONS}
+    for name, text in manifest("ConfigMap", "tracecloak-configuration")["data"].items():
+        found[f"kubernetes/{name}"] = (Path(name).stem, text)
+    return found
+
+
+@pytest.mark.parametrize("where", embedded())
+def test_tracecloak_takes_every_configuration(where: str, tmp_path: Path) -> None:
+    kind, text = embedded()[where]
+    path = tmp_path / f"{kind}.yaml"
+    path.write_text(text)
+    if kind == "stream":
+        made = load_stream(str(path), {"epoch": "2027"} if "dataflow" in where else {})
+        assert made.made_product().explain()
+        assert made.ledger is not None and made.ledger.startswith("postgresql+psycopg://")
+    else:
+        release = load(str(path), {"release_id": "r"})
+        assert release.ledger is not None and release.ledger.startswith("postgresql+psycopg://")
+    path.write_text(text + "leger: x\n")
+    with pytest.raises(UsageError, match="leger: unknown key"):
+        load_stream(str(path), {"epoch": "2027"}) if kind == "stream" else load(str(path), {})
+
+
+def commands() -> dict[str, list[str]]:
+    """The arguments of every `tracecloak` that is started, by where."""
+    found = {}
+    for name, service in compose()["services"].items():
+        if " tracecloak " in (text := " ".join(map(str, service.get("entrypoint", ())))):
+            found[f"compose {name}"] = shlex.split(text.split(" tracecloak ", 1)[1])
+    for name in ("release", "stream"):
+        job = manifest("Job", f"tracecloak-{name}")
+        (container,) = job["spec"]["template"]["spec"]["containers"]
+        assert container["command"] == ["tracecloak"]
+        found[f"kubernetes {name}"] = container["args"]
+    return found
+
+
+@pytest.mark.parametrize("where", [w for w in commands() if "ledger" not in w])
+def test_every_flag_is_tracecloaks_or_one_that_beams_parser_knows(where: str) -> None:
+    """And Beam runs the workers where the pools are, at the job server that is there."""
+    _, config, *flags = [word for word in commands()[where] if word not in ("$$@", "tracecloak")]
+    assert config.startswith("/etc/tracecloak/")
+    of_beam = [flag for flag in joined(flags) if not flag.startswith(("--runner", "--release_id"))]
+    names = {flag.split("=")[0] for flag in of_beam}
+    assert names <= BEAM_FLAGS
+    options = pipeline_options("FlinkRunner", of_beam, must_end="stream" not in where)
+    known = PipelineOptions(of_beam).get_all_options(drop_default=True)
+    # What only the job server knows is not in Beam's own classes.
+    assert names - {f"--{name}" for name in known} <= {"--checkpointing_interval"}
+    check_ready(options)
+    portable = options.view_as(PortableOptions)
+    assert portable.environment_type == "EXTERNAL"
+    assert portable.environment_config == "localhost:50000"
+    server, port = str(portable.job_endpoint).split(":")
+    assert port == "8099"
+    if "compose" in where:
+        assert server in compose()["services"]
+    else:
+        manifest("Service", server)
+
+
+def joined(flags: Sequence[str]) -> list[str]:
+    """Flags as NAME=VALUE, however they are written."""
+    return re.findall(r"--\w+=\S+", re.sub(r"(--\w+) (?!-)", r"\1=", " ".join(flags)))
+
+
+def test_a_flag_that_is_nobodys_is_noticed() -> None:
+    """The control of the test above."""
+    assert joined(["--a", "1", "--b=2"]) == ["--a=1", "--b=2"]
+    assert "--enviroment_type" not in BEAM_FLAGS
+
+
+def test_the_launcher_of_dataflow_reads_the_file_and_the_secret_and_starts_a_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[list[str]] = []
+
+    def main(arguments: list[str]) -> int:
+        called.append([*arguments, Path(arguments[1]).read_text()])
+        return 4
+
+    monkeypatch.setattr(command, "main", main)
+    monkeypatch.setenv("PGPASSWORD", "none yet")
+    configuration = tmp_path / "stream.yaml"
+    configuration.write_text("release_id: ward\n")
+    code = launch.main(
+        [f"--configuration={configuration}", "--ledger_password_secret=projects/p/secrets/s",
+         "--new_epoch=2027", "--project=p", "--template_location=gs://b/t"],
+        read_secret=lambda name: f"password of {name}",
+    )  # fmt: skip
+    assert code == 4 and os.environ["PGPASSWORD"] == "password of projects/p/secrets/s"
+    ((verb, _, epoch, keys, *others, text),) = called
+    assert (verb, epoch, text) == ("stream", "--epoch=2027", "release_id: ward\n")
+    assert keys.startswith("--key_store=")
+    assert others == ["--project=p", "--template_location=gs://b/t"]
+
+
+# --- What is to be filled in, and what is secret ----------------------------------------------
+
+PLACEHOLDER = re.compile(r"CHANGE_ME_\w+|CHANGE_ME")
+
+
+def test_every_value_to_fill_in_is_explained_on_the_page_and_none_besides() -> None:
+    marked = {found for path in DEPLOY.rglob("*") if path.is_file()
+              for found in PLACEHOLDER.findall(path.read_text(errors="ignore"))}  # fmt: skip
+    explained = set(re.findall(r"^\| `(CHANGE_ME_\w+)`", PAGE.read_text(), re.MULTILINE))
+    assert marked - {"CHANGE_ME"} == explained
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(DEPLOY)))
+def test_a_file_says_what_was_run_and_has_no_other_marks(path: Path) -> None:
+    text = path.read_text()
+    if path.suffix != ".json":  # which has no comments
+        assert "# What was run: " in text.split("\n\n")[0].partition("\nFROM")[0]
+    assert not re.search(r"<[A-Z_]+>|TODO|FIXME", text)
+
+
+def test_no_secret_is_in_clear() -> None:
+    """Catches a password or a key as a value: they are files, Secrets or references to these."""
+    for name, service in compose()["services"].items():
+        for variable, value in (service.get("environment") or {}).items():
+            if re.search("PASSWORD|SECRET|_KEY", variable):
+                assert value.startswith(("/run/secrets/", "file:/run/secrets/")), (name, variable)
+    for one in (*manifests(), *pods_of_flink()):
+        for variable in variables_of(one):
+            if re.search("PASSWORD|SECRET|_KEY", variable["name"]):
+                assert "secretKeyRef" in variable.get("valueFrom", {}) or re.fullmatch(
+                    "env:[A-Z_]+", variable["value"]
+                ), variable["name"]
+    assert not any(one["kind"] == "Secret" for one in manifests())
+    for _, text in embedded().values():
+        assert not re.search(r"://[^/@\s]*:[^/@\s]*@", text)
+    assert "/deploy/compose/secrets/" in (ROOT / ".gitignore").read_text().splitlines()
+
+
+def variables_of(body: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(body, list):
+        for part in body:
+            yield from variables_of(part)
+    elif isinstance(body, dict):
+        yield from body.get("env", ())
+        for part in body.values():
+            yield from variables_of(part)

@@ -1,0 +1,194 @@
+"""Whole releases at a ledger on PostgreSQL: many at once, and killed between payment and commit."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from tests.support.postgres import database, server
+from tests.support.releasing import Commands, Ended, csv_log, key_files, manifest, small_rows
+from tests.support.tiers import at_night
+from tracecloak.pipelines.budget.ledger import Ledger
+from tracecloak.schemas.errors import BudgetExhausted
+
+__all__ = ["database", "server"]  # fixtures
+
+FIRST, SECOND = b"1" * 32, b"2" * 32
+SIGNED = ("--by", "the officer", "--reason", "its machine is gone")
+
+
+@pytest.fixture(scope="module")
+def commands() -> Iterator[Commands]:
+    with Commands() as running:
+        yield running
+
+
+class Ward:
+    """Releases of one log, of which the account pays for ten, at one ledger."""
+
+    def __init__(self, commands: Commands, folder: Path, url: str) -> None:
+        self.url = url
+        self.out, self.keys = folder / "out", folder / "keys"
+        self._commands = commands
+        self._folder = folder
+        csv_log(folder / "log.csv", list(small_rows(60)))
+        (folder / "accounts.yaml").write_text(
+            "accounts:\n  a: {epsilon: 1, delta: 1e-5, unit: case}\n"
+        )
+
+    def flags(self, name: str) -> list[str]:
+        given = {
+            "input": self._folder / "log.csv", "output": self.out, "key_store": self.keys,
+            "ledger": self.url, "accounts": self._folder / "accounts.yaml", "account": "a",
+            "method": "variant-histogram", "epsilon": "0.1", "delta": "1e-6",
+            "release_id": name, "runner": "InMemory",
+        }  # fmt: skip
+        return ["release", *(f"--{flag}={value}" for flag, value in given.items())]
+
+    def release(self, name: str, secret: bytes = FIRST, at: str = "") -> Ended:
+        return self._commands.run(*self.flags(name), at=at, secret=secret)
+
+    def ledger(self, action: str, *flags: object) -> Ended:
+        return self._commands.run(
+            "ledger", action, "--ledger", self.url, "--key_store", self.keys, *flags
+        )
+
+    def actions(self, name: str) -> list[str]:
+        entries = Ledger(self.url).entries()
+        return [entry.action for entry in entries if entry.release_id == name]
+
+    def check_totals(self, n_spent: int, n_open: int) -> None:
+        """The ledger is sound, and has exactly so many releases of a tenth."""
+        ledger = Ledger(self.url)
+        assert ledger.verify() == []
+        balance = ledger.balance("a")
+        assert balance.spent_epsilon == Fraction(n_spent, 10)
+        assert balance.spent_delta == Fraction(n_spent, 10**6)
+        assert balance.n_open == n_open
+
+
+@pytest.fixture
+def ward(commands: Commands, database: str, tmp_path: Path) -> Ward:
+    return Ward(commands, tmp_path, database)
+
+
+# --- Killed between reserve and commit --------------------------------------------------------
+
+# Where a process dies, what the ledger has of it then, and whether its files are there.
+DEATHS = {
+    "after charge": (["reserve"], False),
+    "before draw": (["reserve"], False),
+    "after draw": (["reserve", "draw"], False),
+    "after decide variants": (["reserve", "draw"], False),
+    "before commit": (["reserve", "draw"], False),
+    "after rename 1": (["reserve", "draw"], True),
+    "before ledger": (["reserve", "draw"], True),
+}
+SOME = ["after charge", "after decide variants", "before ledger"]
+EACH = [death if death in SOME else at_night(death) for death in DEATHS]
+
+
+def die(ward: Ward, death: str) -> None:
+    """Another release before, so that a total of one place is not that of all."""
+    said, is_there = DEATHS[death]
+    assert ward.release("before").code == 0
+    assert ward.release("r", at=f"kill {death}").code == -signal.SIGKILL
+    assert ward.actions("r") == said
+    assert (ward.out / "run_id=r").exists() == is_there
+    ward.check_totals(2, n_open=1)
+    assert "r  in " in ward.ledger("resume").text
+
+
+@pytest.mark.parametrize("death", EACH)
+def test_what_died_is_finished_by_the_same_command_for_nothing(ward: Ward, death: str) -> None:
+    """Catches a second payment or a second draw: the second run would have another key."""
+    die(ward, death)
+    ended = ward.release("r", SECOND)
+    assert ended.code == 0, ended.text
+    assert ward.actions("r") == ["reserve", "draw", "commit"]
+    ward.check_totals(2, n_open=0)
+    (paid,) = {e.key_fingerprint for e in Ledger(ward.url).entries() if e.release_id == "r"}
+    assert manifest(ward.out / "run_id=r")["randomness"]["key_fingerprint"] == paid
+    assert "Nothing waits" in ward.ledger("resume").text
+    assert key_files(ward.keys) == []
+
+
+@pytest.mark.parametrize("death", EACH)
+def test_what_died_can_be_given_up_and_stays_spent(ward: Ward, death: str) -> None:
+    """But where its files are visible it is finished: then the ledger is told so and no more."""
+    die(ward, death)
+    given_up = ward.ledger("forfeit", "--output", ward.out, "--release_id", "r", *SIGNED)
+    is_there = DEATHS[death][1]
+    if is_there:
+        assert given_up.code == 2 and "is visible and complete" in given_up.text
+        assert ward.actions("r") == ["reserve", "draw", "commit"]
+    else:
+        assert given_up.code == 0, given_up.text
+        assert ward.actions("r") == [*DEATHS[death][0], "forfeit"]
+    ward.check_totals(2, n_open=0)
+    assert (ward.out / "run_id=r").exists() == is_there
+    assert "Nothing waits" in ward.ledger("resume").text
+    assert key_files(ward.keys) == []
+    # The same name is another release then, which is paid for; a visible one is not made again.
+    assert ward.release("r", SECOND).code == 0
+    ward.check_totals(2 if is_there else 3, n_open=0)
+
+
+@pytest.mark.parametrize("is_run_again", [at_night(False), True])
+def test_what_died_with_its_keys_is_paid_again_or_given_up(ward: Ward, is_run_again: bool) -> None:
+    """As where a node is gone with its disk: catches a second draw that nobody pays for."""
+    die(ward, "after decide variants")
+    ward.keys.rename(ward.keys.with_name("lost"))
+    assert "Its key is not in this key store" in ward.ledger("resume").text
+    if is_run_again:
+        assert ward.release("r", SECOND).code == 0
+        ward.check_totals(3, n_open=1)
+    given_up = ward.ledger("forfeit", "--output", ward.out, "--release_id", "r", *SIGNED)
+    assert given_up.code == 0, given_up.text
+    ward.check_totals(2 + is_run_again, n_open=0)
+    assert (ward.out / "run_id=r").exists() == is_run_again
+    assert "Nothing waits" in ward.ledger("resume").text
+
+
+# --- Many at once -----------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "n_at_once"), [("postgresql", 50), ("sqlite", 20)])
+@pytest.mark.timeout(900)
+def test_of_many_whole_releases_at_once_the_account_pays_for_ten(
+    commands: Commands, request: pytest.FixtureRequest, tmp_path: Path, kind: str, n_at_once: int
+) -> None:
+    """Commands from start to end, of which each is a process: ten end well, and no eleventh."""
+    if kind == "postgresql":
+        url = request.getfixturevalue("database")
+    else:
+        url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    ward = Ward(commands, tmp_path, url)
+    Ledger(url, new=True)
+    names = [f"r{number}" for number in range(n_at_once)]
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tracecloak", *ward.flags(name), "--quiet"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for name in names
+    ]
+    texts = [process.communicate(timeout=800)[1] for process in running]
+    ends = [process.returncode for process in running]
+    assert sorted(ends) == [0] * 10 + [BudgetExhausted.exit_code] * (n_at_once - 10), texts
+    ward.check_totals(10, n_open=0)
+    finished = {name for name, code in zip(names, ends, strict=True) if code == 0}
+    assert {path.name.removeprefix("run_id=") for path in ward.out.glob("run_id=*")} == finished
+    assert {name for name in names if "commit" in ward.actions(name)} == finished
+    assert key_files(ward.keys) == []
+    assert sa.make_url(url).get_backend_name() == kind

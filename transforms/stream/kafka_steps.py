@@ -1,0 +1,42 @@
+"""PublishToKafka: the releases of a stream as messages of a topic of Kafka.
+
+A message has the JSON of a step, KEY_ATTRIBUTES as headers, and these as its key: a topic that is
+compacted keeps each step once. What is tried again is sent again, with the same bytes, so consumers
+keep the first of each key, as `step_topic.FirstOfEach` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import apache_beam as beam
+
+from tracecloak.schemas.published.step import Step
+from tracecloak.transforms.stream.kafka_topic import KafkaTopic, TopicWriter
+from tracecloak.transforms.stream.step_topic import attributes_of
+
+
+class PublishToKafka(beam.PTransform):
+    """Sends releases to a topic; takes a PCollection of `Step`, and gives those that were sent."""
+
+    def __init__(self, topic: KafkaTopic) -> None:
+        """Keeps the topic."""
+        super().__init__()
+        self._topic = topic
+
+    def expand(self, releases: beam.PCollection[Step]) -> beam.PCollection[Step]:
+        """Sends each release; it is with the brokers before its bundle is done."""
+        return releases | "Send" >> beam.ParDo(_Send(self._topic))
+
+
+class _Send(beam.DoFn):
+    def __init__(self, topic: KafkaTopic) -> None:
+        self._topic = topic
+
+    def setup(self) -> None:
+        self._writer = TopicWriter(self._topic)
+
+    def process(self, release: Step) -> Iterable[Step]:
+        attributes = attributes_of(release)
+        self._writer.send("/".join(attributes.values()).encode(), release.to_json(), attributes)
+        yield release
