@@ -122,6 +122,40 @@ class TraceBatch:
             _taken(self.attributes, events),
         )
 
+    def split(self, max_bytes: int) -> Iterator[TraceBatch]:
+        """Yields the same cases in batches of about `max_bytes` each, at least one.
+
+        The cases of an individual stay together, so a batch is larger where one unit is; all are
+        taken to have attributes of the same length.
+        """
+        n_bytes = self.case_ids.nbytes + self.offsets.nbytes + self.activities.nbytes
+        n_bytes += self.times.nbytes + sum(a.nbytes for a in self.attributes.values())
+        n_events_each = max(1, max_bytes * self.n_events // max(n_bytes, 1))
+        if n_bytes <= max_bytes or self.n_cases <= 1:
+            yield self
+            return
+        # Where a batch may begin: at a case, or at the first case of an individual.
+        begins = np.arange(self.n_cases)
+        if self.individuals is not None:
+            begins = begins[np.append(True, _differ(self.individuals))]
+        number = self.offsets[begins] // n_events_each
+        firsts = begins[np.flatnonzero(np.diff(number, prepend=-1))]
+        for first, end in zip(firsts, [*firsts[1:], self.n_cases], strict=True):
+            yield self._between(int(first), int(end))
+
+    def _between(self, first: int, end: int) -> TraceBatch:
+        """The cases from `first` to before `end`, with dictionaries of just their own values."""
+        events = slice(int(self.offsets[first]), int(self.offsets[end]))
+        return replace(
+            self,
+            case_ids=self.case_ids[first:end],
+            offsets=self.offsets[first : end + 1] - self.offsets[first],
+            activities=self.activities[events],
+            times=self.times[events],
+            individuals=None if self.individuals is None else self.individuals[first:end],
+            attributes={n: _own_values(values[events]) for n, values in self.attributes.items()},
+        )
+
     def truncate(self, max_length: int) -> TraceBatch:
         """Returns the same cases without the events after each one's first `max_length`."""
         if self.n_events == 0 or self.lengths.max() <= max_length:
@@ -296,6 +330,18 @@ class TraceBatch:
 
 def _taken(attributes: dict[str, pa.Array], events: np.ndarray) -> dict[str, pa.Array]:
     return {name: values.take(pa.array(events)) for name, values in attributes.items()}
+
+
+def _own_values(values: pa.Array) -> pa.Array:
+    """The same values; a dictionary holds just those that occur."""
+    if not pa.types.is_dictionary(values.type):
+        return values
+    return values.cast(pa.string()).dictionary_encode()
+
+
+def _differ(values: pa.StringArray) -> np.ndarray:
+    """bool[n-1], whether a text is another one than that before it."""
+    return np.asarray(pc.not_equal(values[1:], values[:-1]))
 
 
 def _of_cases(values: pa.Array, offsets: np.ndarray) -> pa.Array:

@@ -20,20 +20,21 @@ from typing import Any, cast
 import apache_beam as beam
 import numpy as np
 import pyarrow.parquet as pq
+from apache_beam import pvalue
 
 # What the command would import while it is timed.
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.pipelines.commands import main as cli
 from tracecloak.pipelines.demo.hospital_file import write_vocabulary
 from tracecloak.pipelines.runners.memory import keep_freed_memory
-from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.dafsa import Dafsa
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.batch.count import MergeStatistics
+from tracecloak.transforms.batch.chunks import Chunk, only
+from tracecloak.transforms.batch.count import CountBatches, MergeStatistics
 from tracecloak.transforms.batch.read import ReadEventLog
 from tracecloak.transforms.batch.traces import GroupIntoTraces
 from tracecloak.transforms.files import match_files
@@ -69,17 +70,16 @@ def bare_kernels(path: str, shards: int) -> Counts:
     return finish(VariantHistogram.from_traces(traces), DirectlyFollows.from_traces(traces))
 
 
-def _count(traces: TraceBatch) -> Statistics:
-    return Statistics(
-        {
-            "variants": VariantHistogram.from_traces(traces),
-            "graph": DirectlyFollows.from_traces(traces),
-        }
-    )
+def _count(traces: TraceBatch) -> dict[str, Any]:
+    return {
+        "variants": VariantHistogram.from_traces(traces),
+        "graph": DirectlyFollows.from_traces(traces),
+    }
 
 
-def _finish(totals: Statistics) -> None:
-    _report(finish(totals.by_name["variants"], totals.by_name["graph"]))
+def _finish(once: None, totals: Iterable[Chunk]) -> None:
+    found = only(totals).by_name
+    _report(finish(found["variants"], found["graph"]))
 
 
 def columnar_beam(path: str, shards: int) -> Counts:
@@ -87,11 +87,16 @@ def columnar_beam(path: str, shards: int) -> Counts:
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
         read = pipeline | ReadEventLog(source_of(path))
         grouped = read["events"] | GroupIntoTraces(shards)
-        _ = (
+        kinds: dict[str, Any] = {"variants": VariantHistogram, "graph": DirectlyFollows}
+        totals = (
             grouped["traces"]
-            | "Count" >> beam.Map(_count).with_output_types(Statistics)
-            | "Merge" >> MergeStatistics(variants=VariantHistogram, graph=DirectlyFollows)
-            | "Finish" >> beam.Map(_finish)
+            | "Count" >> beam.ParDo(CountBatches(kinds, _count))
+            | "Merge" >> MergeStatistics(**kinds)
+        )
+        _ = (
+            pipeline
+            | "Once" >> beam.Create([None])
+            | "Finish" >> beam.Map(_finish, pvalue.AsIter(totals))
         )
     return _reported()
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import apache_beam as beam
 import pyarrow as pa
@@ -19,17 +19,17 @@ import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.anonymizers.contract.case_sketch import CaseSketch
 from tracecloak.anonymizers.contract.draws import Draws, Unkept, decided
 from tracecloak.anonymizers.contract.input_digest import InputDigest
-from tracecloak.anonymizers.contract.method import Counter, Decision, Params, Products
+from tracecloak.anonymizers.contract.method import Counter, Params
 from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.noise.randomness import Randomness, text_digest
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch, with_attributes
 from tracecloak.schemas.published.rows import no_traces
 from tracecloak.transforms.batch.case_sketches import SketchFile
-from tracecloak.transforms.batch.count import MergeStatistics
-from tracecloak.transforms.batch.shards import DEFAULT_SHARDS
+from tracecloak.transforms.batch.chunks import CHUNK, Chunk, cut, only
+from tracecloak.transforms.batch.count import CountBatches, MergeStatistics
+from tracecloak.transforms.batch.shards import BATCH_BYTES, DEFAULT_SHARDS
 from tracecloak.transforms.batch.traces import GroupIntoTraces
 from tracecloak.transforms.keys import KeyReference, SigningReference
 
@@ -127,7 +127,8 @@ class AnonymizeEventLog(beam.PTransform):
         if self._product is None:
             source, to_rows = made["traces"], beam.Map(_to_rows)
         else:
-            source, to_rows = made["products"], beam.FlatMap(_to_batches, self._product)
+            source = events.pipeline | "Product once" >> beam.Create([None])
+            to_rows = beam.FlatMap(_to_batches, self._product, pvalue.AsIter(made["products"]))
         return source | "ToRows" >> to_rows.with_output_types(pa.RecordBatch)
 
 
@@ -135,7 +136,7 @@ class AnonymizeTraces(beam.PTransform):
     """Runs a method's rounds on PCollection[TraceBatch].
 
     Returns `traces` (PCollection[TraceBatch], the released cases; none from a method that releases
-    no log) and `products` (PCollection[Products], one element).
+    no log) and `products` (PCollection[Chunk], of one `Products`).
     """
 
     def __init__(
@@ -158,8 +159,10 @@ class AnonymizeTraces(beam.PTransform):
         """Adds one COUNT and one DECIDE a round, then APPLY or GENERATE."""
         run = self._run
         method = method_named(run.method)
+        pipeline = traces.pipeline
+        once = pipeline | "Once" >> beam.Create([None])
         # The digest, then the decisions so far: each travels once, as a side input of its own.
-        known: dict[str, pvalue.AsSingleton] = {}
+        known: dict[str, pvalue.AsIter] = {}
         for i, name in enumerate(method.rounds(run.params)):
             counters: dict[str, _AnyCounter] = dict(method.requires(name, run.params))
             if i == 0:
@@ -173,23 +176,24 @@ class AnonymizeTraces(beam.PTransform):
                 | f"{name}/Count"
                 >> beam.ParDo(_Count(run, counters, tuple(known)), *known.values())
                 | f"{name}/Merge" >> MergeStatistics(**{n: c.kind for n, c in counters.items()})
-            )  # PCollection[Statistics], one element
+            )  # PCollection[Chunk]
+            # Side inputs are materialised: they are also the barrier after a decision.
+            counted = pvalue.AsIter(totals)
             if i == 0:
-                known[_DIGEST] = pvalue.AsSingleton(totals | "InputDigest" >> beam.Map(_digest))
+                digest = once | "InputDigest" >> beam.FlatMap(_digest, counted).with_output_types(
+                    Chunk
+                )
+                known[_DIGEST] = pvalue.AsIter(digest)
             if i == 0 and run.sketch is not None:
-                _ = totals | "WriteSketch" >> beam.Map(_write_sketch, run.sketch)
-            # The decision is read as a side input, which is materialised: the barrier after it.
+                _ = once | "WriteSketch" >> beam.Map(_write_sketch, run.sketch, counted)
             waited = [] if self._wait_on is None or i else [pvalue.AsIter(self._wait_on)]
-            decision = totals | f"{name}/Decide" >> beam.ParDo(
-                _Decide(run, name, tuple(known)), *known.values(), *waited
-            )  # PCollection[Decision], one element
-            known[name] = pvalue.AsSingleton(decision)
-        pipeline = traces.pipeline
-        products = (
-            pipeline
-            | "Products once" >> beam.Create([None])
-            | "Products" >> beam.ParDo(_MakeProducts(run, tuple(known)), *known.values())
-        )  # PCollection[Products], one element
+            decision = once | f"{name}/Decide" >> beam.ParDo(
+                _Decide(run, name, tuple(known)), counted, *known.values(), *waited
+            )  # PCollection[Chunk]
+            known[name] = pvalue.AsIter(decision)
+        products = once | "Products" >> beam.ParDo(
+            _MakeProducts(run, tuple(known)), *known.values()
+        )  # PCollection[Chunk]
         if method.log == "transformed":
             released = traces | "Apply" >> beam.ParDo(_Apply(run, tuple(known)), *known.values())
         else:
@@ -211,7 +215,7 @@ class _Keyed(beam.DoFn):
     """A stage that knows the run, the decisions so far, and the key where it runs."""
 
     # Element type of the output, for its coder.
-    gives: ClassVar[type]
+    gives: ClassVar[Any]
 
     def __init__(self, run: Run, known: tuple[str, ...]) -> None:
         self._run = run
@@ -224,18 +228,23 @@ class _Keyed(beam.DoFn):
     def setup(self) -> None:
         self._key = self._run.key.resolve()
         self._method = method_named(self._run.method)
+        self._found: tuple[Randomness, dict[str, Any]] | None = None
 
-    def _split(self, known: tuple[Any, ...]) -> tuple[Randomness, dict[str, Any]]:
-        """Returns (randomness, decisions by round) of the side inputs.
+    def _split(self, known: tuple[Iterable[Chunk], ...]) -> tuple[Randomness, dict[str, Any]]:
+        """Returns (randomness, decisions by round) of the side inputs, which are put together once.
 
         Without a digest, in the first round, the randomness is that of the units.
         """
-        by_name = dict(zip(self._known, known, strict=False))  # what is only waited for comes last
-        digest = by_name.pop(_DIGEST, None)
-        run = self._run
-        digested = "" if digest is None else digest.hex
-        first = Randomness(self._key, run.release_id, digested, run.config_digest)
-        return first.after(decided(by_name)), by_name
+        if self._found is None:
+            # What is only waited for comes last.
+            named = zip(self._known, known, strict=False)
+            by_name = {name: only(chunks) for name, chunks in named}
+            digest = by_name.pop(_DIGEST, None)
+            run = self._run
+            digested = "" if digest is None else digest.hex
+            first = Randomness(self._key, run.release_id, digested, run.config_digest)
+            self._found = first.after(decided(by_name)), by_name
+        return self._found
 
     def _bounded(self, traces: TraceBatch, randomness: Randomness) -> TraceBatch:
         return self._method.bounds(self._run.params).bound(traces, randomness.of_units)
@@ -265,16 +274,16 @@ class _SketchCounter:
 _AnyCounter = Counter | _DigestCounter | _SketchCounter
 
 
-def _write_sketch(totals: Statistics, file: SketchFile) -> None:
-    file.write(cast(CaseSketch, totals.by_name[_SKETCH]), file.key.resolve())
+def _write_sketch(once: None, file: SketchFile, totals: Iterable[Chunk]) -> None:
+    file.write(only(totals).by_name[_SKETCH], file.key.resolve())
 
 
-def _digest(totals: Statistics) -> InputDigest:
-    return cast(InputDigest, totals.by_name[_DIGEST])
+def _digest(once: None, totals: Iterable[Chunk]) -> Iterator[Chunk]:
+    yield from cut(only(totals).by_name[_DIGEST])
 
 
-class _Count(_Keyed):
-    gives = Statistics
+class _Count(_Keyed, CountBatches):
+    gives = CHUNK
 
     def __init__(
         self,
@@ -282,7 +291,8 @@ class _Count(_Keyed):
         counters: Mapping[str, _AnyCounter],
         known: tuple[str, ...],
     ) -> None:
-        super().__init__(run, known)
+        _Keyed.__init__(self, run, known)
+        CountBatches.__init__(self, {n: c.kind for n, c in counters.items()}, self._count)
         self._counters = counters
 
     def setup(self) -> None:
@@ -291,7 +301,7 @@ class _Count(_Keyed):
             if isinstance(counter, _SketchCounter):
                 self._deployment = counter.file.key.resolve()
 
-    def process(self, traces: TraceBatch, *known: Any) -> Iterable[Statistics]:
+    def _count(self, traces: TraceBatch, *known: Any) -> dict[str, Any]:
         randomness, decisions = self._split(known)
         bounded = self._bounded(traces, randomness)
         counted: dict[str, Any] = {}
@@ -302,27 +312,27 @@ class _Count(_Keyed):
                 counted[name] = CaseSketch.from_traces(traces, self._deployment)
             else:
                 counted[name] = counter.count(bounded, decisions, randomness)
-        yield Statistics(counted)
+        return counted
 
 
 class _Decide(_Keyed):
-    gives = Decision
+    gives = CHUNK
 
     def __init__(self, run: Run, round_name: str, known: tuple[str, ...]) -> None:
         super().__init__(run, known)
         self._round = round_name
 
-    def process(self, totals: Statistics, *known: Any) -> Iterable[Decision]:
+    def process(self, once: None, totals: Iterable[Chunk], *known: Any) -> Iterator[Chunk]:
         randomness, decisions = self._split(known)
         own = partial(
             self._method.decide,
             self._round,
-            totals.by_name,
+            only(totals).by_name,
             decisions,
             self._run.params,
             randomness,
         )
-        yield self._run.draws.once(self._round, randomness, own)
+        yield from cut(self._run.draws.once(self._round, randomness, own))
         _LOG.info("decided: %s", self._round)
 
 
@@ -332,7 +342,8 @@ class _Apply(_Keyed):
     def process(self, traces: TraceBatch, *known: Any) -> Iterable[TraceBatch]:
         randomness, decisions = self._split(known)
         bounded = self._bounded(traces, randomness)
-        yield self._method.apply(bounded, decisions, self._run.params, randomness)
+        released = self._method.apply(bounded, decisions, self._run.params, randomness)
+        yield from released.split(BATCH_BYTES)
 
 
 class _Generate(_Keyed):
@@ -344,20 +355,27 @@ class _Generate(_Keyed):
 
     def process(self, piece: int, *known: Any) -> Iterable[TraceBatch]:
         randomness, decisions = self._split(known)
-        yield self._method.generate(piece, self._n_pieces, decisions, self._run.params, randomness)
+        released = self._method.generate(
+            piece, self._n_pieces, decisions, self._run.params, randomness
+        )
+        yield from released.split(BATCH_BYTES)
 
 
 class _MakeProducts(_Keyed):
-    gives = Products
+    gives = CHUNK
 
-    def process(self, once: None, *known: Any) -> Iterable[Products]:
+    def process(self, once: None, *known: Any) -> Iterator[Chunk]:
         _, decisions = self._split(known)
-        yield self._method.products(decisions, self._run.params)
+        yield from cut(self._method.products(decisions, self._run.params))
 
 
 def _to_rows(traces: TraceBatch) -> pa.RecordBatch:
     return traces.to_rows()
 
 
-def _to_batches(products: Products, name: str) -> list[pa.RecordBatch]:
-    return products.by_name[name].to_table().to_batches()
+def _to_batches(once: None, name: str, products: Iterable[Chunk]) -> list[pa.RecordBatch]:
+    return only(products).by_name[name].to_table().to_batches(max_chunksize=_PRODUCT_ROWS)
+
+
+# Those of one element.
+_PRODUCT_ROWS = 1 << 14

@@ -1,33 +1,99 @@
-"""Counting: one exact combiner for all statistics of a round, one accumulator a batch."""
+"""Counting: statistics are merged where batches are counted, and then all in one place.
+
+What is merged can be as large as the log: it travels in chunks (`chunks.py`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, ClassVar
 
 import apache_beam as beam
+from apache_beam import pvalue
+from apache_beam.transforms.window import GlobalWindows
+from apache_beam.typehints.decorators import IOTypeHints
+from apache_beam.utils.windowed_value import WindowedValue
 
 from tracecloak.schemas.arrays.merging import Mergeable, Pieces, Statistics
 from tracecloak.transforms.arrow_coder import PiecesCoder
+from tracecloak.transforms.batch.chunks import CHUNK, Chunk, cut, whole
+
+
+class CountBatches(beam.DoFn):
+    """Gives what `counted` returns of the elements of a bundle, merged, in chunks."""
+
+    # Element type of the output, for its coder.
+    gives: ClassVar[Any] = CHUNK
+
+    def __init__(
+        self, kinds: Mapping[str, type[Mergeable]], counted: Callable[..., Mapping[str, Any]]
+    ) -> None:
+        """Keeps what to do.
+
+        Args:
+            kinds: Types of the statistics, by name.
+            counted: Counts an element, which comes first, with the side inputs.
+        """
+        self._kinds = dict(kinds)
+        self._counted = counted
+
+    def default_type_hints(self) -> IOTypeHints:
+        """Returns the output's type only: Beam's check of variable arguments fails on none."""
+        return IOTypeHints.empty().with_output_types(self.gives)
+
+    def start_bundle(self) -> None:
+        """Begins with nothing."""
+        self._totals: dict[str, Pieces[Any]] = {
+            name: Pieces(kind) for name, kind in self._kinds.items()
+        }
+        self._has_any = False
+
+    def process(self, element: Any, *known: Any) -> None:
+        """Counts an element; the same bundle may be counted again after a failure."""
+        for name, piece in self._counted(element, *known).items():
+            self._totals[name].add(piece)
+        self._has_any = True
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        """Yields the chunks of what was counted, if anything was."""
+        if self._has_any:
+            merged = Statistics({name: total.result() for name, total in self._totals.items()})
+            for chunk in cut(merged):
+                yield GlobalWindows.windowed_value(chunk)
+        del self._totals
 
 
 class MergeStatistics(beam.PTransform):
-    """Merges PCollection[Statistics] of batches into one element, that of an empty log included."""
+    """Merges statistics in chunks into those of one value, that of an empty log included."""
 
     def __init__(self, **kinds: type[Mergeable]) -> None:
         """Keeps the statistics' types, by name."""
         super().__init__()
         self._kinds = kinds
 
-    def expand(self, batches: beam.PCollection[Statistics]) -> beam.PCollection[Statistics]:
-        """Combines globally."""
-        return batches | "Merge" >> beam.CombineGlobally(
-            MergeStatisticsFn(self._kinds)
-        ).with_output_types(Statistics)
+    def expand(self, counted: beam.PCollection[Chunk]) -> beam.PCollection[Chunk]:
+        """Shuffles the chunks, which makes them durable where a runner can, and merges them."""
+        shuffled = counted | "Shuffle" >> beam.Reshuffle()
+        return (
+            counted.pipeline
+            | "Once" >> beam.Create([None])
+            | "Merge"
+            >> beam.FlatMap(_merge, self._kinds, pvalue.AsIter(shuffled)).with_output_types(Chunk)
+        )
+
+
+def _merge(
+    once: None, kinds: Mapping[str, type[Mergeable]], counted: Iterable[Chunk]
+) -> Iterator[Chunk]:
+    totals: dict[str, Pieces[Any]] = {name: Pieces(kind) for name, kind in kinds.items()}
+    for statistics in whole(counted):
+        for name, piece in statistics.by_name.items():
+            totals[name].add(piece)
+    yield from cut(Statistics({name: total.result() for name, total in totals.items()}))
 
 
 class MergeStatisticsFn(beam.CombineFn):
-    """Merges the statistics of batches.
+    """Merges the statistics of batches, as a combiner: of a step of a stream.
 
     Deterministic and exact: `extract_output` may run any number of times and never adds noise. An
     accumulator is changed only by the calls that own it; of those merged, only the first is.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam import pvalue
 
-from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.events.events import ACTIVITY, CASE_ID
 from tracecloak.schemas.events.traces import (
     INDIVIDUAL_ID,
@@ -19,15 +18,15 @@ from tracecloak.schemas.events.traces import (
 )
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.transforms.arrow_coder import RecordBatchCoder
-from tracecloak.transforms.batch.count import MergeStatistics
-from tracecloak.transforms.batch.shards import DEFAULT_SHARDS
+from tracecloak.transforms.batch.chunks import Chunk, only
+from tracecloak.transforms.batch.count import CountBatches, MergeStatistics
+from tracecloak.transforms.batch.shards import BATCH_BYTES, DEFAULT_SHARDS
 
 
 class GroupIntoTraces(beam.PTransform):
     """Shuffles canonical events by shard of their privacy unit, sorts each shard into traces.
 
-    Returns `traces` (PCollection[TraceBatch], one batch a shard, all of one vocabulary) and
-    `vocabulary` (PCollection[Statistics], one element: the names read from the log). A
+    Returns `traces`: PCollection[TraceBatch], all of one vocabulary, each of some thousand cases. A
     shard must fit one worker's memory; what is computed does not depend on their number.
     """
 
@@ -55,9 +54,10 @@ class GroupIntoTraces(beam.PTransform):
         """Groups PCollection[pa.RecordBatch] of canonical events."""
         vocabulary = (
             events
-            | "BatchVocabulary" >> beam.Map(_vocabulary).with_output_types(Statistics)
+            | "BatchVocabulary"
+            >> beam.ParDo(CountBatches({"vocabulary": ActivityVocabulary}, _vocabulary))
             | "Vocabulary" >> MergeStatistics(vocabulary=ActivityVocabulary)
-        )  # PCollection[Statistics]
+        )  # PCollection[Chunk]
         waited = [] if self._wait_on is None else [pvalue.AsIter(self._wait_on)]
         traces = (
             events
@@ -67,15 +67,15 @@ class GroupIntoTraces(beam.PTransform):
             )
             | "GroupByShard" >> beam.GroupByKey()
             | "SortIntoTraces"
-            >> beam.Map(
-                _to_traces, self._by_individual, pvalue.AsSingleton(vocabulary), *waited
+            >> beam.FlatMap(
+                _to_traces, self._by_individual, pvalue.AsIter(vocabulary), *waited
             ).with_output_types(TraceBatch)
         )  # PCollection[TraceBatch]
-        return {"traces": traces, "vocabulary": vocabulary}
+        return {"traces": traces}
 
 
-def _vocabulary(events: pa.RecordBatch) -> Statistics:
-    return Statistics({"vocabulary": ActivityVocabulary.of(events.column(ACTIVITY).dictionary)})
+def _vocabulary(events: pa.RecordBatch) -> dict[str, ActivityVocabulary]:
+    return {"vocabulary": ActivityVocabulary.of(events.column(ACTIVITY).dictionary)}
 
 
 def _shard(
@@ -93,8 +93,9 @@ _BATCHES = RecordBatchCoder()
 def _to_traces(
     shard: tuple[int, Iterable[bytes]],
     by_individual: bool,
-    names: Statistics,
+    names: Iterable[Chunk],
     waited: Iterable[Any] = (),
-) -> TraceBatch:
+) -> Iterator[TraceBatch]:
     parts = [_BATCHES.decode(part) for part in shard[1]]
-    return TraceBatch.from_events(parts, by_individual).recode(names.by_name["vocabulary"])
+    vocabulary = only(names).by_name["vocabulary"]
+    yield from TraceBatch.from_events(parts, by_individual).recode(vocabulary).split(BATCH_BYTES)

@@ -14,10 +14,10 @@ from apache_beam import pvalue
 from apache_beam.io.filesystems import FileSystems
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
-from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.tally import Finding, ReadTally
-from tracecloak.transforms.batch.count import MergeStatistics
+from tracecloak.transforms.batch.chunks import Chunk, only
+from tracecloak.transforms.batch.count import CountBatches, MergeStatistics
 from tracecloak.transforms.files import write_anew
 
 _TALLY = "tally.json"
@@ -95,20 +95,25 @@ class CheckRejects(beam.PTransform):
         """Takes the outputs of ReadEventLog."""
         tally = (
             read["tallies"]
-            | "AsStatistics" >> beam.Map(_as_statistics).with_output_types(Statistics)
+            | "CountTallies" >> beam.ParDo(CountBatches({"tally": ReadTally}, _as_statistics))
             | "Tally" >> MergeStatistics(tally=ReadTally)
-        )  # PCollection[Statistics], one element
+        )  # PCollection[Chunk]
         written = (
             read["rejects"]
             | "ByFile" >> beam.Map(_with_file).with_output_types(tuple[int, pa.RecordBatch])
             | "GroupByFile" >> beam.GroupByKey()
             | "WriteDeadLetter" >> beam.Map(_write, self._dead_letter)
         )
-        return tally | "Check" >> beam.Map(_check, self._dead_letter, pvalue.AsIter(written))
+        return (
+            tally.pipeline
+            | "Once" >> beam.Create([None])
+            | "Check"
+            >> beam.Map(_check, self._dead_letter, pvalue.AsIter(tally), pvalue.AsIter(written))
+        )
 
 
-def _as_statistics(tally: ReadTally) -> Statistics:
-    return Statistics({"tally": tally})
+def _as_statistics(tally: ReadTally) -> dict[str, ReadTally]:
+    return {"tally": tally}
 
 
 def _with_file(rejects: pa.RecordBatch) -> tuple[int, pa.RecordBatch]:
@@ -121,6 +126,8 @@ def _write(grouped: tuple[int, Iterable[pa.RecordBatch]], dead_letter: DeadLette
     return rank
 
 
-def _check(tally: Statistics, dead_letter: DeadLetter, written: Iterable[int]) -> bool:
-    dead_letter.check(tally.by_name["tally"])
+def _check(
+    once: None, dead_letter: DeadLetter, tally: Iterable[Chunk], written: Iterable[int]
+) -> bool:
+    dead_letter.check(only(tally).by_name["tally"])
     return True

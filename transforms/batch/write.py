@@ -14,7 +14,7 @@ import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.anonymizers.contract.method import Products
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.schemas.arrays.columnar import decode, encode
-from tracecloak.schemas.arrays.merging import Statistics
+from tracecloak.schemas.arrays.merging import Mergeable
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -24,7 +24,8 @@ from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.batch.anonymize import Run
-from tracecloak.transforms.batch.count import MergeStatistics
+from tracecloak.transforms.batch.chunks import Chunk, only
+from tracecloak.transforms.batch.count import CountBatches, MergeStatistics
 from tracecloak.transforms.publish.names import PARTS
 from tracecloak.transforms.publish.release_files import (
     read_log,
@@ -56,7 +57,7 @@ class WriteRelease(beam.PTransform):
         formats: tuple[str, ...],
         n_parts: int,
         run: Run,
-        products: beam.PCollection[Products],
+        products: beam.PCollection[Chunk],
         wait_on: beam.PCollection[Any] | None = None,
     ) -> None:
         """Keeps what to write where.
@@ -67,7 +68,7 @@ class WriteRelease(beam.PTransform):
             formats: Forms of the released log.
             n_parts: Number of its parts.
             run: What is released. Of a method without a log only the products are written.
-            products: What is released beside it.
+            products: What is released beside it, in chunks.
             wait_on: Nothing is committed before this is complete: a log of which every record is
                 malformed has no trace that could wait for its check.
         """
@@ -84,8 +85,13 @@ class WriteRelease(beam.PTransform):
     def expand(self, released: beam.PCollection[TraceBatch]) -> beam.PCollection[str]:
         """Wires parts → exports → commit, each waiting for the one before."""
         pipeline = released.pipeline
-        products = self._products | "WriteProducts" >> beam.FlatMap(
-            _write_products, self._folder, self._manifest
+        products = (
+            pipeline
+            | "Products once" >> beam.Create([None])
+            | "WriteProducts"
+            >> beam.FlatMap(
+                _write_products, self._folder, self._manifest, pvalue.AsIter(self._products)
+            )
         )  # PCollection[OutputFile]
         parts, counted, others = self._write_log(released) if self._has_log else (None, None, [])
         waited = [] if self._wait_on is None else [pvalue.AsIter(self._wait_on)]
@@ -101,8 +107,8 @@ class WriteRelease(beam.PTransform):
                 PARTS in self._formats,
                 *(waited or [()]),
                 [] if parts is None else pvalue.AsIter(parts),
-                None if counted is None else pvalue.AsSingleton(counted),
-                pvalue.AsSingleton(self._products),
+                None if counted is None else pvalue.AsIter(counted),
+                pvalue.AsIter(self._products),
                 *(pvalue.AsIter(files) for files in (products, *others)),
             )
         )  # PCollection[str]
@@ -111,7 +117,7 @@ class WriteRelease(beam.PTransform):
         self, released: beam.PCollection[TraceBatch]
     ) -> tuple[
         beam.PCollection[OutputFile],
-        beam.PCollection[Statistics],
+        beam.PCollection[Chunk],
         list[beam.PCollection[OutputFile]],
     ]:
         """Returns the parts, what is counted on them, and what is written beside or from them."""
@@ -130,16 +136,14 @@ class WriteRelease(beam.PTransform):
         )  # PCollection[OutputFile]
         counted = (
             released
-            | "CountReleased" >> beam.Map(_count_released).with_output_types(Statistics)
-            | "Released"
-            >> MergeStatistics(
-                graph=DirectlyFollows,
-                variants=VariantHistogram,
-                times=LogTimes,
-                names=ActivityVocabulary,
-            )
-        )  # PCollection[Statistics], one element
-        graph = counted | "WriteDfg" >> beam.Map(_write_dfg, self._folder)
+            | "CountReleased" >> beam.ParDo(CountBatches(_RELEASED, _count_released))
+            | "Released" >> MergeStatistics(**_RELEASED)
+        )  # PCollection[Chunk]
+        graph = (
+            pipeline
+            | "Graph once" >> beam.Create([None])
+            | "WriteDfg" >> beam.Map(_write_dfg, self._folder, pvalue.AsIter(counted))
+        )  # PCollection[OutputFile]
         exports = (
             pipeline
             | "Exports" >> beam.Create([kind for kind in self._formats if kind != PARTS])
@@ -158,6 +162,13 @@ class WriteRelease(beam.PTransform):
 
 _NO_CASES = b""
 
+_RELEASED: dict[str, type[Mergeable]] = {
+    "graph": DirectlyFollows,
+    "variants": VariantHistogram,
+    "times": LogTimes,
+    "names": ActivityVocabulary,
+}
+
 
 def _split(released: TraceBatch, n_parts: int) -> Iterable[tuple[int, bytes]]:
     """Encoded here, once: the runner would decode and encode at every step of the shuffle."""
@@ -173,25 +184,24 @@ def _write_part(
     return write_part(folder, manifest, number, batches)
 
 
-def _count_released(released: TraceBatch) -> Statistics:
-    return Statistics(
-        {
-            "graph": DirectlyFollows.from_traces(released),
-            "variants": VariantHistogram.from_traces(released),
-            "times": LogTimes.from_traces(released),
-            "names": released.vocabulary,
-        }
-    )
+def _count_released(released: TraceBatch) -> dict[str, Any]:
+    return {
+        "graph": DirectlyFollows.from_traces(released),
+        "variants": VariantHistogram.from_traces(released),
+        "times": LogTimes.from_traces(released),
+        "names": released.vocabulary,
+    }
 
 
-def _write_dfg(counted: Statistics, folder: ReleaseFolder) -> OutputFile:
-    return write_dfg(folder, counted.by_name["graph"], counted.by_name["names"])
+def _write_dfg(once: None, folder: ReleaseFolder, counted: Iterable[Chunk]) -> OutputFile:
+    found = only(counted).by_name
+    return write_dfg(folder, found["graph"], found["names"])
 
 
 def _write_products(
-    products: Products, folder: ReleaseFolder, manifest: ReleaseManifest
+    once: None, folder: ReleaseFolder, manifest: ReleaseManifest, products: Iterable[Chunk]
 ) -> list[OutputFile]:
-    return write_products(folder, manifest, products)
+    return write_products(folder, manifest, only(products))
 
 
 def _write_export(
@@ -214,13 +224,13 @@ def _commit(
     keeps_parts: bool,
     waited: Iterable[Any],
     parts: Iterable[OutputFile],
-    counted: Statistics | None,
-    products: Products,
+    counted: Iterable[Chunk] | None,
+    products: Iterable[Chunk],
     *others: Iterable[OutputFile],
 ) -> str:
-    log = None if counted is None else LogCounts(**counted.by_name)
+    log = None if counted is None else LogCounts(**only(counted).by_name)
     others_found = [o for files in others for o in files]
-    commit(folder, manifest, run, keeps_parts, list(parts), others_found, products, log)
+    commit(folder, manifest, run, keeps_parts, list(parts), others_found, only(products), log)
     return release_id
 
 

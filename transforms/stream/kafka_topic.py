@@ -29,13 +29,15 @@ SCHEME = "kafka://"
 CLOCK_SKEW_US = 2_000_000
 
 _ASK_SECONDS = 20.0
+_ASK_OFTEN_SECONDS = 5.0
 _FORM = "kafka://HOST:PORT[,HOST:PORT ...]/TOPIC"
 # What the reader keeps track of by itself, and what would lose messages without a word.
 _FIXED = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "auto.offset.reset": "error",
-    "enable.partition.eof": False,
+    "enable.partition.eof": True,  # says where the end is behind offsets that hold no message
+    "isolation.level": "read_committed",
 }
 
 
@@ -160,6 +162,8 @@ class PartitionReader:
         self._library = confluent_kafka()
         self._topic = topic
         self._consumer = self._library.Consumer({**topic.settings(), **_FIXED, "group.id": group})
+        self._admin = importlib.import_module("confluent_kafka.admin")
+        self._client = self._admin.AdminClient(topic.settings())
         self.positions = dict(positions)
         self._read_until_us = dict.fromkeys(positions, _NEVER_US)
         self._assign()
@@ -179,10 +183,14 @@ class PartitionReader:
         """
         messages = []
         for found in self._consumer.consume(max_messages, timeout_seconds):
+            partition, offset = found.partition(), found.offset()
             if (error := found.error()) is not None:
+                if error.code() == self._library.KafkaError._PARTITION_EOF:
+                    # Marks of transactions and what they took back have offsets, and no message.
+                    self.positions[partition] = max(self.positions[partition], offset)
+                    continue
                 self._raise(error)
                 continue
-            partition, offset = found.partition(), found.offset()
             kind, millis = found.timestamp()
             is_stamped = kind == self._library.TIMESTAMP_LOG_APPEND_TIME
             published_us = max(millis, 0) * 1_000
@@ -210,15 +218,16 @@ class PartitionReader:
             RetryLater: The brokers are away.
         """
         now_us = time.time_ns() // 1_000  # before the question, as messages may come meanwhile
-        _, end = self._ends(partition, cached=False)
-        if self.positions[partition] >= end:
+        if self.positions[partition] >= self._end(partition):
             return max(now_us - CLOCK_SKEW_US, self._read_until_us[partition])
         return self._read_until_us[partition]
 
     def n_unread(self, partition: int) -> int:
         """Returns how many offsets of a partition lie ahead, by what the last fetch said."""
-        _, end = self._ends(partition, cached=True)
-        return max(end - self.positions[partition], 0)
+        found = self._consumer.get_watermark_offsets(
+            self._partition(partition, self.positions[partition]), cached=True
+        )
+        return 0 if found is None else max(found[1] - self.positions[partition], 0)
 
     def commit(self, positions: Mapping[int, int]) -> None:
         """Notes positions on the brokers, for those who watch the lag; nothing reads them here."""
@@ -236,16 +245,19 @@ class PartitionReader:
     def _partition(self, number: int, offset: int) -> Any:
         return self._library.TopicPartition(self._topic.name, number, offset)
 
-    def _ends(self, partition: int, cached: bool) -> tuple[int, int]:
+    def _end(self, partition: int) -> int:
+        """The offset behind the last message, be it of a transaction that is not over."""
+        asked = self._partition(partition, 0)
+        latest = {asked: self._admin.OffsetSpec.latest()}
         try:
-            found = self._consumer.get_watermark_offsets(
-                self._partition(partition, self.positions[partition]), _ASK_SECONDS, cached
-            )
+            (answer,) = self._client.list_offsets(
+                latest,
+                isolation_level=self._library.IsolationLevel.READ_UNCOMMITTED,
+                request_timeout=_ASK_OFTEN_SECONDS,
+            ).values()
+            return int(answer.result().offset)
         except self._library.KafkaException as error:
             raise RetryLater(f"{SCHEME}{self._topic.servers} does not answer: {error}") from None
-        if found is None:
-            raise RetryLater(f"{SCHEME}{self._topic.servers} does not answer")
-        return found[0], found[1]
 
     def _raise(self, error: Any) -> None:
         """Raises what must not be passed over; the client tries the others again by itself."""

@@ -1,0 +1,27 @@
+"""The command in a process of its own with a fixed key: `python -m tests.engines.client release …`.
+
+Releases of two runners are compared under one key. No flag, variable or file gives a release one:
+this module replaces the function that makes keys, and nothing that is installed imports it.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.pipelines.budget import key_store
+from tracecloak.pipelines.commands import main as cli
+
+SECRET = b"k" * 32
+DAY = "2026-11-23"
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the command with the key and on the day of `tests.support.releasing.fix_key`."""
+    ReleaseKey.generate = classmethod(lambda cls: cls(SECRET))  # type: ignore[method-assign]
+    key_store.today = lambda: DAY
+    return cli.main(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

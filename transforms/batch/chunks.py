@@ -1,0 +1,61 @@
+"""Large values between stages, in chunks: no element of a pipeline grows with the log.
+
+A runner sorts, copies and sends elements one by one, each in memory as a whole and, on some, within
+a buffer that many stages share: Flink refuses an element that does not fit with "Record too large".
+So what counts or decides about a whole log travels as chunks of its wire form, and whoever needs it
+puts them together on the worker.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
+
+from tracecloak.schemas.arrays.columnar import decode, encode
+
+# Name of the value, the chunk's number in it from 0, how many there are, and its bytes.
+Chunk = tuple[bytes, int, int, bytes]
+# The same for Beam: of a hint that it does not translate itself it takes another coder here than
+# where it does, and then elements are not what they were.
+CHUNK = convert_to_beam_type(Chunk)
+
+CHUNK_BYTES = 1 << 20
+
+
+def cut(value: Any) -> Iterator[Chunk]:
+    """Yields a columnar value in chunks of at most CHUNK_BYTES; equal values stay apart."""
+    message = encode(value)
+    name = uuid.uuid4().bytes
+    firsts = range(0, len(message), CHUNK_BYTES)
+    for number, first in enumerate(firsts):
+        yield name, number, len(firsts), message[first : first + CHUNK_BYTES]
+
+
+def whole(chunks: Iterable[Chunk]) -> Iterator[Any]:
+    """Yields each value whose chunks are given, in any order, as soon as it is complete.
+
+    Raises:
+        ValueError: A value lacks a chunk.
+    """
+    open_values: dict[bytes, dict[int, bytes]] = {}
+    for name, number, n_chunks, part in chunks:
+        parts = open_values.setdefault(name, {})
+        parts[number] = part
+        if len(parts) == n_chunks:
+            del open_values[name]
+            yield decode(part if n_chunks == 1 else b"".join(parts[i] for i in range(n_chunks)))
+    if open_values:
+        raise ValueError(f"{len(open_values)} values lack chunks: the runner lost some")
+
+
+def only(chunks: Iterable[Chunk]) -> Any:
+    """Returns the one value whose chunks are given.
+
+    Raises:
+        ValueError: They are of no value, or of several.
+    """
+    (value,) = whole(chunks)
+    return value
