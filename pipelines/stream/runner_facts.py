@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from tracecloak.pipelines.stream.config import STREAMING_RUNNER
+from tracecloak.pipelines.runners.names import FED, LOCAL
 
 # The message services that each reads.
 READ_BY: dict[str, tuple[str, ...]] = {
-    STREAMING_RUNNER: ("Pub/Sub",),
+    LOCAL: ("Kafka", "Pub/Sub"),
     "FlinkRunner": ("Kafka",),
     "DataflowRunner": ("Pub/Sub",),
 }
 
 RUNNERS: dict[str, tuple[str, ...]] = {
-    STREAMING_RUNNER: (
+    LOCAL: (
+        "It runs in one process and keeps open cases, closed ones, counts, sums and positions on "
+        "the disk of its machine: it goes on with the same epoch however it ended, and spends "
+        "nothing for that. Without that state the epoch cannot go on.",
+        "Counts, and what a step releases, are durable before a byte of it is seen. A step that is "
+        "sent again is the same bytes, and is never computed again.",
+        "Messages are acknowledged when they are on that disk, and steps wait for what is unread: "
+        "of Kafka up to each partition's oldest unread message; of Pub/Sub, which does not say how "
+        "old that is, until for as long as its deadline of acknowledgement nothing older came.",
+    ),
+    FED: (
         "It runs in one process and keeps everything in its memory: when the process ends, open "
         "cases, closed ones and counts are forgotten. A case that goes on afterwards could count "
         "twice, so once a step is published a restart needs another epoch, which is another spend.",
-        "Messages are acknowledged before they are processed: those under way when the process "
-        "ends are lost.",
-        "Its watermark is the clock on the wall, not the age of unread messages: a backlog older "
-        "than release_delay is late, and cases of steps that are over are not counted.",
+        "Its watermark is that of the messages that it is given: what they leave behind is late.",
         "Counts are not kept durably before noise is added (unsafe_barrier). What a step releases "
         "is, before it is shown: a bundle that is tried again gives the same bytes, and a restart "
         "with other counts publishes again what was decided, and nothing new.",
