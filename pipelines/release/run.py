@@ -39,7 +39,7 @@ from tracecloak.pipelines.release.source import source_of
 from tracecloak.pipelines.runners.failures import own_error, reason_of
 from tracecloak.pipelines.runners.names import IN_MEMORY, is_local
 from tracecloak.pipelines.runners.options import check_ready, pipeline_options
-from tracecloak.pipelines.runners.reach import check_workers_write
+from tracecloak.pipelines.runners.reach import check_workers_answer, check_workers_write
 from tracecloak.schemas.arrays.merging import Pieces
 from tracecloak.schemas.errors import BudgetExhausted, RetryLater, TracecloakError, UsageError
 from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
@@ -198,6 +198,8 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
             else:
                 if options is not None and is_on_this_machine(folder.workplace):
                     check_workers_write(folder.workplace, options)
+                elif options is not None and config.runner != "DataflowRunner":
+                    check_workers_answer(options)  # Dataflow starts its workers itself
                 gate()
                 draws = KeptDraws(kept, key)
             sketch = None

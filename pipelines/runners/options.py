@@ -107,12 +107,13 @@ def _check_job_server(options: PipelineOptions) -> None:
     flink = options.view_as(FlinkRunnerOptions)
     jar = flink.flink_job_server_jar
     if not jar:
-        # Beam would download it after the release has been paid for, and may fail then.
+        # Beam would download a jar after the release has been paid for, and may find none.
         raise UsageError(
-            "runner FlinkRunner needs Beam's job server: give its address with job_endpoint, or "
-            "its jar with flink_job_server_jar, which this gets: mvn dependency:copy "
-            f"-Dartifact=org.apache.beam:beam-runners-flink-{flink.flink_version}-job-server:"
-            f"{version()} -DoutputDirectory=."
+            "runner FlinkRunner needs Beam's job server for Flink: start one and give its address "
+            "with job_endpoint, such as localhost:8099. docs/how-to/runners.md says how to bring "
+            "one up with Maven, for Flink 1.19 in one process or for a cluster; a job server of "
+            f"Beam {version()} in one jar is not needed, and one that is there is named with "
+            "flink_job_server_jar"
         )
     if not urlparse(jar).scheme and not Path(jar).exists():
         raise UsageError(f"flink_job_server_jar {jar!r} is not there")

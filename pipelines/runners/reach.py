@@ -1,20 +1,48 @@
-"""Whether workers elsewhere can write where a release is built, asked of one before anything is."""
+"""Whether there are workers elsewhere, and whether they can write where a release is built.
+
+A small job asks one of them before anything is drawn: what shows in it costs nothing.
+"""
 
 from __future__ import annotations
 
 import getpass
+import logging
 from pathlib import Path
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.runners.runner import PipelineState
 
-from tracecloak.schemas.errors import UsageError
+from tracecloak.pipelines.runners.names import is_local
+from tracecloak.schemas.errors import RetryLater, UsageError
+
+# How long a worker may take to do the small job, with its start. Dataflow first starts machines.
+PATIENCE_SECONDS = 120.0
+PATIENCE_OF_DATAFLOW_SECONDS = 900.0
 
 _NAME = ".worker-can-write"
 _TEXT = b"written by a worker\n"
+_MAX_SAID = 600
 
 
-def check_workers_write(workplace: str, options: PipelineOptions) -> None:
+def check_workers_answer(options: PipelineOptions, patience_seconds: float | None = None) -> None:
+    """Makes sure that a runner has a worker that does something; runs a small job.
+
+    A job server waits for a worker that never connects as long as it takes, and says nothing.
+
+    Args:
+        options: How the release is going to run.
+        patience_seconds: How long to wait; None: PATIENCE_SECONDS, or that of Dataflow.
+
+    Raises:
+        RetryLater: None did it in time, or the job failed; with what the runner said last.
+    """
+    _ask_a_worker("", options, patience_seconds)
+
+
+def check_workers_write(
+    workplace: str, options: PipelineOptions, patience_seconds: float | None = None
+) -> None:
     """Makes sure that a worker can write into a folder of this machine's disk; runs a small job.
 
     What a release is built in is readable by one user alone, and on a disk that workers share it
@@ -24,14 +52,15 @@ def check_workers_write(workplace: str, options: PipelineOptions) -> None:
     Args:
         workplace: The folder, which is there.
         options: How the release is going to run.
+        patience_seconds: See `check_workers_answer`.
 
     Raises:
         UsageError: None can: they run as another user, or do not see this disk.
+        RetryLater: None did anything; see `check_workers_answer`.
     """
     path = Path(workplace) / _NAME
     path.unlink(missing_ok=True)
-    with beam.Pipeline(options=options) as pipeline:
-        _ = pipeline | "Workplace" >> beam.Create([str(path)]) | "CanWrite" >> beam.Map(_write)
+    _ask_a_worker(str(path), options, patience_seconds)
     try:
         written = path.read_bytes()
         path.unlink()
@@ -47,8 +76,62 @@ def check_workers_write(workplace: str, options: PipelineOptions) -> None:
         )
 
 
+def _ask_a_worker(path: str, options: PipelineOptions, patience_seconds: float | None) -> None:
+    """Has a worker write a file, or, of no path, do nothing."""
+    runner = str(options.view_as(StandardOptions).runner)
+    if patience_seconds is None:
+        is_dataflow = runner == "DataflowRunner"
+        patience_seconds = PATIENCE_OF_DATAFLOW_SECONDS if is_dataflow else PATIENCE_SECONDS
+    pipeline = beam.Pipeline(options=options)
+    _ = pipeline | "Workplace" >> beam.Create([path]) | "CanWrite" >> beam.Map(_write)
+    if is_local(runner):
+        pipeline.run().wait_until_finish()
+        return
+    # The job reads no data, so what is said of it may be told.
+    said = _Said()
+    root = logging.getLogger()
+    root.addHandler(said)
+    try:
+        result = pipeline.run()
+        state = result.wait_until_finish(duration=int(patience_seconds * 1000))
+        if not PipelineState.is_terminal(state or result.state):
+            result.cancel()
+            raise _silent(
+                runner, f"did nothing within {patience_seconds:.0f} s", said.last or "nothing"
+            )
+    except RetryLater:
+        raise
+    except Exception as error:
+        raise _silent(runner, "failed at a small job", str(error) or said.last) from error
+    finally:
+        root.removeHandler(said)
+
+
+def _silent(runner: str, what: str, said: str) -> RetryLater:
+    return RetryLater(
+        f"the workers of runner {runner} {what}; nothing was drawn or paid. See that the address "
+        "in environment_config is that of a worker pool that runs, that its workers have "
+        "tracecloak, and what their log says. The runner said last: "
+        + " ".join(said.split())[:_MAX_SAID]
+    )
+
+
+class _Said(logging.Handler):
+    """Keeps the last warning that a runner gave on."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.last = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keeps a record's text."""
+        self.last = record.getMessage()
+
+
 def _write(path: str) -> None:
     """Writes a file where its folder is there; that it is not, the launcher finds out."""
+    if not path:
+        return
     try:
         with open(path, "xb") as stream:
             stream.write(_TEXT)

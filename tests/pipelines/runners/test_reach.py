@@ -1,15 +1,19 @@
-"""Whether workers can write where a release is built: a shared disk, another one, another user."""
+"""Whether workers are there, and can write where a release is built: another disk, another user."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.engines.processes import free_port
+from tests.support.flink import job_server
 from tracecloak.pipelines.runners import reach
 from tracecloak.pipelines.runners.options import pipeline_options
-from tracecloak.pipelines.runners.reach import check_workers_write
-from tracecloak.schemas.errors import UsageError
+from tracecloak.pipelines.runners.reach import check_workers_answer, check_workers_write
+from tracecloak.schemas.errors import RetryLater, UsageError
 
 
 def test_a_worker_that_can_write_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -34,3 +38,38 @@ def test_a_file_that_was_there_before_is_no_answer(
     monkeypatch.setattr(reach, "_write", str)
     with pytest.raises(UsageError):
         check_workers_write(str(tmp_path), pipeline_options("FnApiRunner", []))
+
+
+@pytest.fixture
+def endpoint(tmp_path: Path) -> Iterator[str]:
+    with job_server("stand-in", tmp_path / "server") as address:
+        yield address
+
+
+def test_workers_that_answer_are_enough_where_nothing_is_on_this_disk(endpoint: str) -> None:
+    given = [f"--job_endpoint={endpoint}", "--environment_type=LOOPBACK"]
+    check_workers_answer(pipeline_options("PortableRunner", given))
+
+
+def test_a_worker_that_does_nothing_is_an_error_after_a_stated_time(
+    endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches a run that waits for ever for workers that never come."""
+    reader, writer = os.pipe()
+    monkeypatch.setattr(reach, "_write", lambda path: os.read(reader, 1))
+    given = [f"--job_endpoint={endpoint}", "--environment_type=LOOPBACK"]
+    try:
+        with pytest.raises(RetryLater, match=r"did nothing within 3 s; nothing was drawn or paid"):
+            check_workers_answer(pipeline_options("PortableRunner", given), 3)
+    finally:
+        os.close(writer)  # so that the worker's thread ends
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_address_where_no_worker_is_is_told_with_the_runners_words(endpoint: str) -> None:
+    given = [
+        f"--job_endpoint={endpoint}", "--environment_type=EXTERNAL",
+        f"--environment_config=localhost:{free_port()}",
+    ]  # fmt: skip
+    with pytest.raises(RetryLater, match=r"failed at a small job; .*The runner said last: .*\w"):
+        check_workers_answer(pipeline_options("PortableRunner", given), 20)

@@ -1,0 +1,29 @@
+"""Engines of a test module, each brought up once for all of its tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.engines.postgresql import PostgreSql, postgresql
+from tests.engines.skipping import or_skip
+
+
+@pytest.fixture(scope="session")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgreSql]:
+    with or_skip(postgresql(tmp_path_factory.mktemp("postgresql"))) as server:
+        yield server
+
+
+@pytest.fixture
+def ledger(database: PostgreSql) -> str:
+    """URL of a ledger of the test's own that several machines could share."""
+    return database.new_database()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a module's engines."""
+    return tmp_path_factory.mktemp("engines")
