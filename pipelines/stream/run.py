@@ -28,6 +28,10 @@ from tracecloak.transforms.stream.step_topic import PublishToTopic
 
 _LOG = logging.getLogger("tracecloak")
 
+# Without it Flink's checkpoints come between a bundle and what it gives, and a stream whose source
+# had just begun was seen to stand still.
+_WHOLE_BUNDLES = "--finish_bundle_before_checkpointing"
+
 
 def run_stream(
     config: StreamConfig,
@@ -195,7 +199,8 @@ def stream_options(runner: str, arguments: Sequence[str]) -> PipelineOptions:
         raise UsageError(
             f"runner must be {' or '.join(known)}: no other runs a stream, got {runner!r}"
         )
-    options = pipeline_options(runner, arguments, must_end=False)
+    own = (_WHOLE_BUNDLES,) if runner == "FlinkRunner" else ()
+    options = pipeline_options(runner, [*arguments, *own], must_end=False)
     given = options.get_all_options(retain_unknown_options=True)
     if runner == "FlinkRunner" and not str(given.get("checkpointing_interval", "")).isdecimal():
         raise UsageError(
