@@ -28,9 +28,11 @@ from tracecloak.transforms.stream.step_topic import PublishToTopic
 
 _LOG = logging.getLogger("tracecloak")
 
-# Without it Flink's checkpoints come between a bundle and what it gives, and a stream whose source
-# had just begun was seen to stand still.
-_WHOLE_BUNDLES = "--finish_bundle_before_checkpointing"
+# Checkpoints come between bundles: where they came in the midst of the first one, a stream was seen
+# to stand still. Operators are apart: their names in a savepoint would change with the parallelism
+# if they were chained, and the stream could go on with no other. Beam makes of a switch that is on
+# by default a flag that turns it off.
+_OF_FLINK = ("--finish_bundle_before_checkpointing", "--operator_chaining")
 
 
 def run_stream(
@@ -199,7 +201,7 @@ def stream_options(runner: str, arguments: Sequence[str]) -> PipelineOptions:
         raise UsageError(
             f"runner must be {' or '.join(known)}: no other runs a stream, got {runner!r}"
         )
-    own = (_WHOLE_BUNDLES,) if runner == "FlinkRunner" else ()
+    own = _OF_FLINK if runner == "FlinkRunner" else ()
     options = pipeline_options(runner, [*arguments, *own], must_end=False)
     given = options.get_all_options(retain_unknown_options=True)
     if runner == "FlinkRunner" and not str(given.get("checkpointing_interval", "")).isdecimal():

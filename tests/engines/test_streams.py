@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.engines.flink import flink_cluster, flink_job_server, worker_pool
+from tests.engines.flink import (
+    FlinkCluster,
+    JobServer,
+    WorkerPool,
+    flink_cluster,
+    flink_job_server,
+    worker_pool,
+)
 from tests.engines.kafka import KafkaBroker, kafka_broker
 from tests.engines.skipping import or_skip
 from tests.engines.streams import Feed, StreamOnFlink, last_checkpoint, stop_with_savepoint
@@ -20,6 +27,16 @@ pytestmark = [pytest.mark.engines, pytest.mark.timeout(1_200)]
 def broker(place: Path) -> Iterator[KafkaBroker]:
     with or_skip(kafka_broker(place / "kafka")) as found:
         yield found
+
+
+@contextmanager
+def cluster_of(folder: Path) -> Iterator[tuple[FlinkCluster, WorkerPool, JobServer]]:
+    """Two task managers, the pool of their workers, and the job server."""
+    with ExitStack() as stack:
+        cluster = stack.enter_context(or_skip(flink_cluster(folder / "cluster", 2)))
+        pool = stack.enter_context(worker_pool(folder / "pool"))
+        server = stack.enter_context(flink_job_server(folder / "server", cluster.address))
+        yield cluster, pool, server
 
 
 def assert_each_case_counted_once(stream: StreamOnFlink, feed: Feed) -> None:
@@ -60,17 +77,10 @@ def test_a_stream_on_a_local_flink_publishes_what_an_undisturbed_one_does(
 def test_a_stream_on_a_cluster_survives_the_death_of_each_process(
     tmp_path: Path, broker: KafkaBroker, ledger: str
 ) -> None:
-    """One after the other.
-
-    Then it is stopped with a savepoint, and goes on with twice the tasks; then the job manager dies
-    and it goes on from its last checkpoint.
-    """
+    """One after the other, while the job goes on."""
     stream = StreamOnFlink(tmp_path, broker, ledger, horizon=900)
     feed = Feed(stream.topic)
-    with ExitStack() as stack:
-        cluster = stack.enter_context(or_skip(flink_cluster(tmp_path / "cluster", 2)))
-        pool = stack.enter_context(worker_pool(tmp_path / "pool"))
-        server = stack.enter_context(flink_job_server(tmp_path / "server", cluster.address))
+    with cluster_of(tmp_path) as (cluster, pool, server):
         with stream.started(server.flags(1, pool)) as client:
             stream.wait_for_steps(3, client)
             for manager in cluster.task_managers:
@@ -87,8 +97,20 @@ def test_a_stream_on_a_cluster_survives_the_death_of_each_process(
         stream.wait_for_steps(2)
         server.process.kill_9()
         stream.wait_for_steps(2)
-        server.process.start()
-        saved = stop_with_savepoint(cluster, tmp_path / "savepoints")
+    assert_each_case_counted_once(stream, feed)
+
+
+@pytest.mark.slow
+def test_a_stream_goes_on_from_a_savepoint_with_twice_the_tasks_and_from_a_checkpoint(
+    tmp_path: Path, broker: KafkaBroker, ledger: str
+) -> None:
+    """The checkpoint is the last one before the job manager dies."""
+    stream = StreamOnFlink(tmp_path, broker, ledger, horizon=900)
+    feed = Feed(stream.topic)
+    with cluster_of(tmp_path) as (cluster, pool, server):
+        with stream.started(server.flags(1, pool)) as client:
+            stream.wait_for_steps(2, client)
+            saved = stop_with_savepoint(cluster, tmp_path / "savepoints")
         n_before = len(stream.published())
         flags = server.flags(2, pool)
         with stream.started([*flags, f"--savepoint_path={saved}"]) as client:
