@@ -17,8 +17,8 @@ from tracecloak.anonymizers.noise.randomness import text_digest
 from tracecloak.anonymizers.streams.running import RunningStream
 from tracecloak.pipelines.runners.names import LOCAL
 from tracecloak.pipelines.stream.config import StreamConfig
-from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, paid_epoch
-from tracecloak.schemas.errors import RetryLater, UsageError
+from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failure_of, paid_epoch
+from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
 from tracecloak.transforms.stream.kafka_source import KafkaSource
 from tracecloak.transforms.stream.kafka_topic import partitions_of
 from tracecloak.transforms.stream.local_sinks import FileSink, KafkaSink, LineSink, PubSubSink
@@ -58,7 +58,12 @@ def run_local(config: StreamConfig) -> StreamOutcome:
     elif config.output_topic is not None:
         sinks.append(PubSubSink(config.output_topic))
     with paid_epoch(config) as epoch, stopping() as stop:
-        run_epoch(epoch, opening, source_name, sinks, stop)
+        try:
+            run_epoch(epoch, opening, source_name, sinks, stop)
+        except TracecloakError:
+            raise
+        except Exception as error:
+            raise failure_of(error) from error
     return StreamOutcome(epoch.folder, epoch.is_spent)
 
 

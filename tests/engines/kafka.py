@@ -41,7 +41,8 @@ class KafkaBroker:
 
         keys = {key.replace("_", "."): value for key, value in configuration.items()}
         topic = NewTopic(name, n_partitions, 1, config=keys)
-        made = AdminClient({"bootstrap.servers": self.servers}).create_topics([topic])
+        client = AdminClient({"bootstrap.servers": self.servers})  # the answer ends with it
+        made = client.create_topics([topic])
         made[name].result(_ASK_SECONDS)
 
 
