@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.local_run import run_epoch, stopping
+from tracecloak.schemas.errors import BudgetExhausted
 from tracecloak.transforms.stream.local_state import LocalState
 from tracecloak.transforms.stream.sources import Pulled
 
@@ -126,9 +128,9 @@ def killed_at(config: StreamConfig, folder: Path, number: int, is_topic: bool) -
                 hooked(patch, passed)
                 run_once(config, folder, is_topic)
             os._exit(0)
+        except BudgetExhausted:  # it was killed when all was done
+            os._exit(0)
         except BaseException:
-            import traceback
-
             traceback.print_exc()
             os._exit(1)
     _, status = os.waitpid(child, 0)

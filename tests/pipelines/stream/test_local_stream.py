@@ -92,7 +92,7 @@ def test_the_state_is_synchronous_and_only_its_owner_reads_it(tmp_path: Path) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LocalState, "append", append)
         run_script(config, script(), until=2)
-    assert set(modes) == {2, "wal"}  # 2: FULL
+    assert set(modes) == {2, b"wal"}  # 2: FULL
     path = state_of(tmp_path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
@@ -167,7 +167,7 @@ def test_a_state_that_is_damaged_is_refused(tmp_path: Path) -> None:
         assert {kind for kind, _ in kinds} >= {"head", "opened", "counted", "waiting"}
         for kind, number in kinds:
             for change in (
-                "UPDATE record SET value = substr(value, 1, length(value) - 1) || x'00' "
+                "UPDATE record SET value = substr(value, 1, length(value) - 1) || x'07' "
                 "WHERE kind = ? AND number = ?",
                 "DELETE FROM record WHERE kind = ? AND number = ?",
             ):
