@@ -21,7 +21,7 @@ from apache_beam.io.filesystems import FileSystems
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.streams.steps import StepProduct
 from tracecloak.pipelines.budget.books import check_worker_keys, open_ledger, open_store
-from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.pipelines.budget.key_store import STREAM_STATE, KeyStore
 from tracecloak.pipelines.budget.ledger import Ledger, Reservation
 from tracecloak.pipelines.release.config import without_filters
 from tracecloak.pipelines.runners.failures import own_error, reason_of
@@ -99,7 +99,7 @@ class Epoch:
     @property
     def state_path(self) -> Path:
         """Where a stream on this machine keeps its state; there is none once all is published."""
-        return Path(self.private) / "state.sqlite"
+        return Path(self.private) / STREAM_STATE
 
     @property
     def last_published(self) -> int | None:

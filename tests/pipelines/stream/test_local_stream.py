@@ -37,6 +37,7 @@ from tests.support.stream_runs import (
 )
 from tracecloak.anonymizers.streams import running
 from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
+from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.local_run import stopping
 from tracecloak.pipelines.stream.run import run_stream
@@ -374,3 +375,13 @@ def test_what_is_of_beam_is_refused_where_no_messages_are_given(tmp_path: Path) 
     with pytest.raises(UsageError, match="worker_keys are for workers elsewhere"):
         run_stream(stream_config(tmp_path, worker_keys=str(tmp_path / "worker")))
     assert counting_charges(tmp_path / "keys") == []
+
+
+def test_an_epoch_that_is_withdrawn_leaves_no_state(tmp_path: Path) -> None:
+    config = stream_config(tmp_path)
+    run_script(config, script(), until=4)
+    assert state_files(tmp_path / "keys")
+    KeyStore(tmp_path / "keys").withdraw(config.output, config.name.both)
+    assert state_files(tmp_path / "keys") == []
+    with pytest.raises(TracecloakError, match=r"withdrawn|taken back"):
+        run_script(config, script())
