@@ -21,14 +21,15 @@ from apache_beam.io.filesystems import FileSystems
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.streams.steps import StepProduct
 from tracecloak.pipelines.budget.books import check_worker_keys, open_ledger, open_store
-from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.pipelines.budget.key_store import STREAM_STATE, KeyStore
 from tracecloak.pipelines.budget.ledger import Ledger, Reservation
 from tracecloak.pipelines.release.config import without_filters
+from tracecloak.pipelines.runners.failures import own_error, reason_of
 from tracecloak.pipelines.runners.names import is_durable
 from tracecloak.pipelines.runners.options import version
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.runner_facts import RUNNERS
-from tracecloak.schemas.errors import BudgetExhausted, UsageError
+from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, ReleaseManifest
 from tracecloak.transforms.files import absolute, is_on_this_machine, require_writable
 from tracecloak.transforms.keys import KeyReference
@@ -98,7 +99,7 @@ class Epoch:
     @property
     def state_path(self) -> Path:
         """Where a stream on this machine keeps its state; there is none once all is published."""
-        return Path(self.private) / "state.sqlite"
+        return Path(self.private) / STREAM_STATE
 
     @property
     def last_published(self) -> int | None:
@@ -301,3 +302,11 @@ def _paid(
 def _iso(micros: int) -> str:
     origin = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
     return (origin + datetime.timedelta(microseconds=micros)).isoformat()
+
+
+def failure_of(error: Exception) -> TracecloakError:
+    """Returns our own error in what a runner made of it; what is not ours is not quoted."""
+    return own_error(error) or TracecloakError(
+        f"the stream failed with {reason_of(error)}; what was published stays published, and what "
+        "was paid stays spent. Run with --traceback to see where; that output can hold private data"
+    )

@@ -17,14 +17,14 @@ from tracecloak.anonymizers.noise.randomness import text_digest
 from tracecloak.anonymizers.streams.running import RunningStream
 from tracecloak.pipelines.runners.names import LOCAL
 from tracecloak.pipelines.stream.config import StreamConfig
-from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, paid_epoch
-from tracecloak.schemas.errors import RetryLater, UsageError
+from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failure_of, paid_epoch
+from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
 from tracecloak.transforms.stream.kafka_source import KafkaSource
 from tracecloak.transforms.stream.kafka_topic import partitions_of
 from tracecloak.transforms.stream.local_sinks import FileSink, KafkaSink, LineSink, PubSubSink
 from tracecloak.transforms.stream.local_state import LocalState, older_than_published
 from tracecloak.transforms.stream.local_stream import LocalStream, Sink
-from tracecloak.transforms.stream.pubsub_source import PubSubSource
+from tracecloak.transforms.stream.pubsub_source import PubSubSource, delete_subscription
 from tracecloak.transforms.stream.sources import Source
 from tracecloak.transforms.stream.step_files import write_rejects
 
@@ -58,7 +58,14 @@ def run_local(config: StreamConfig) -> StreamOutcome:
     elif config.output_topic is not None:
         sinks.append(PubSubSink(config.output_topic))
     with paid_epoch(config) as epoch, stopping() as stop:
-        run_epoch(epoch, opening, source_name, sinks, stop)
+        try:
+            run_epoch(epoch, opening, source_name, sinks, stop)
+        except TracecloakError:
+            raise
+        except Exception as error:
+            raise failure_of(error) from error
+    if epoch.is_spent and (own := _own_subscription(config)) is not None:
+        delete_subscription(own)
     return StreamOutcome(epoch.folder, epoch.is_spent)
 
 
@@ -162,13 +169,20 @@ def _source_of(config: StreamConfig) -> tuple[Opening, str]:
     if config.input_subscription is not None:
         subscription, pubsub_topic = config.input_subscription, None
     else:
-        # Its own for each epoch, which finds it again.
-        assert config.input_topic is not None
-        project, _, _ = config.input_topic.partition("/topics/")
-        own = text_digest(f"{config.input_topic} {config.name.both}")[:16]
-        subscription, pubsub_topic = f"{project}/subscriptions/tracecloak-{own}", config.input_topic
+        own = _own_subscription(config)
+        assert own is not None and config.input_topic is not None
+        subscription, pubsub_topic = own, config.input_topic
     PubSubSource(subscription, pubsub_topic).close()
     return lambda _: PubSubSource(subscription, pubsub_topic), f"subscription {subscription}"
+
+
+def _own_subscription(config: StreamConfig) -> str | None:
+    """Returns the subscription that an epoch has of its topic, under which it is found again."""
+    if config.input_topic is None or config.input_kafka is not None:
+        return None
+    project, _, _ = config.input_topic.partition("/topics/")
+    own = text_digest(f"{config.input_topic} {config.name.both}")[:16]
+    return f"{project}/subscriptions/tracecloak-{own}"
 
 
 def _opened(opening: Opening, positions: Mapping[str, Any], stop: threading.Event) -> Source | None:

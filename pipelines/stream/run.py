@@ -9,11 +9,10 @@ from collections.abc import Sequence
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
-from tracecloak.pipelines.runners.failures import own_error, reason_of
 from tracecloak.pipelines.runners.names import FED, LOCAL
 from tracecloak.pipelines.runners.options import check_ready, pipeline_options
 from tracecloak.pipelines.stream.config import StreamConfig
-from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, paid_epoch
+from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failure_of, paid_epoch
 from tracecloak.pipelines.stream.local_run import run_local
 from tracecloak.pipelines.stream.runner_facts import READ_BY, RUNNERS
 from tracecloak.schemas.errors import TracecloakError, UsageError, missing_extra
@@ -86,7 +85,7 @@ def run_stream(
         except TracecloakError:
             raise
         except Exception as error:
-            raise _translated(error) from error
+            raise failure_of(error) from error
     return StreamOutcome(epoch.folder, epoch.is_spent)
 
 
@@ -221,11 +220,3 @@ def _run(pipeline: beam.Pipeline) -> None:
     except KeyboardInterrupt:
         result.cancel()
         _LOG.warning("stopped; what was published stays published, and what was paid stays spent")
-
-
-def _translated(error: Exception) -> TracecloakError:
-    """Finds our own error in what a runner made of it; what is not ours is not quoted."""
-    return own_error(error) or TracecloakError(
-        f"the stream failed with {reason_of(error)}; what was published stays published, and what "
-        "was paid stays spent. Run with --traceback to see where; that output can hold private data"
-    )

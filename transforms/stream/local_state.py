@@ -254,6 +254,7 @@ class LocalState:
     def _connected(self, path: Path) -> Iterator[None]:
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
             self._database = database
+            database.text_factory = bytes  # what was changed to text is no error of its own
             with self._undamaged():
                 database.execute("PRAGMA journal_mode = WAL")
                 database.execute("PRAGMA synchronous = FULL")

@@ -16,6 +16,7 @@ again then, and is known by its event's id.
 from __future__ import annotations
 
 import importlib
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +25,8 @@ from typing import Any
 
 from tracecloak.schemas.errors import RetryLater, UsageError, missing_extra
 from tracecloak.transforms.stream.sources import Pulled
+
+_LOG = logging.getLogger("tracecloak")
 
 # By how much the clocks of the service and of this machine may differ.
 _CLOCK_SKEW_US = 2_000_000
@@ -159,6 +162,19 @@ class PubSubSource:
             raise UsageError(f"{self._name} cannot be read: {error.message}") from None
         except (errors.ServerError, errors.TooManyRequests, errors.RetryError) as error:
             raise RetryLater(f"{self._name} cannot be asked: {error}") from None
+
+
+def delete_subscription(subscription: str) -> None:
+    """Deletes a subscription that was made for an epoch; one that is not there is as good."""
+    client = pubsub().SubscriberClient()
+    errors = importlib.import_module("google.api_core.exceptions")
+    with client:
+        try:
+            client.delete_subscription(subscription=subscription, timeout=_ASK_SECONDS)
+        except errors.NotFound:
+            return
+        except errors.GoogleAPIError:
+            _LOG.warning("%s could not be deleted, and nothing reads it any more", subscription)
 
 
 def pubsub() -> Any:
