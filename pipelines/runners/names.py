@@ -7,6 +7,7 @@ IN_MEMORY = "InMemory"
 LOCAL = "Local"
 # Beam's runner of streams that are fed by who calls us.
 FED = "BundleBasedDirectRunner"
+FLINK = "FlinkRunner"
 
 
 def is_durable(runner: str) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
-from tracecloak.pipelines.runners.names import FED, LOCAL
+from tracecloak.pipelines.runners.names import FED, FLINK, LOCAL
 from tracecloak.pipelines.runners.options import check_ready, pipeline_options
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failure_of, paid_epoch
@@ -78,6 +78,7 @@ def run_stream(
                 f"this epoch has its state in {epoch.state_path}, which runner {LOCAL} goes on "
                 "with: name that runner, or begin another epoch, which is another spend"
             )
+        _warn_without_state(options, epoch)
         pipeline = beam.Pipeline(options=options)
         build_stream(pipeline, source, epoch, others)
         try:
@@ -200,10 +201,10 @@ def stream_options(runner: str, arguments: Sequence[str]) -> PipelineOptions:
         raise UsageError(
             f"runner must be {' or '.join(known)}: no other runs a stream, got {runner!r}"
         )
-    own = _OF_FLINK if runner == "FlinkRunner" else ()
+    own = _OF_FLINK if runner == FLINK else ()
     options = pipeline_options(runner, [*arguments, *own], must_end=False)
     given = options.get_all_options(retain_unknown_options=True)
-    if runner == "FlinkRunner" and not str(given.get("checkpointing_interval", "")).isdecimal():
+    if runner == FLINK and not str(given.get("checkpointing_interval", "")).isdecimal():
         raise UsageError(
             "runner FlinkRunner keeps no state of a stream without checkpoints: give their "
             "distance in milliseconds, such as --checkpointing_interval 60000, and name a folder "
@@ -211,6 +212,19 @@ def stream_options(runner: str, arguments: Sequence[str]) -> PipelineOptions:
         )
     options.view_as(StandardOptions).streaming = True
     return options
+
+
+def _warn_without_state(options: PipelineOptions, epoch: Epoch) -> None:
+    """Says what becomes of an epoch that goes on without the state of its cases."""
+    given = options.get_all_options(retain_unknown_options=True)
+    if epoch.config.runner == FLINK and "savepoint_path" not in given:
+        if epoch.places.steps.has_any():
+            _LOG.warning(
+                "steps of this epoch are published, and the stream begins without their state: it "
+                "reads the topic again from its oldest message, and goes on only if the same cases "
+                "close in the same steps. To go on where it was, stop it, and give its last "
+                "checkpoint or savepoint with --savepoint_path"
+            )
 
 
 def _run(pipeline: beam.Pipeline) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tracecloak.pipelines.runners.names import FED, LOCAL
+from tracecloak.pipelines.runners.names import FED, FLINK, LOCAL
 
 # The message services that each reads.
 READ_BY: dict[str, tuple[str, ...]] = {
     LOCAL: ("Kafka", "Pub/Sub"),
-    "FlinkRunner": ("Kafka",),
+    FLINK: ("Kafka",),
     "DataflowRunner": ("Pub/Sub",),
 }
 
@@ -31,7 +31,19 @@ RUNNERS: dict[str, tuple[str, ...]] = {
         "is, before it is shown: a bundle that is tried again gives the same bytes, and a restart "
         "with other counts publishes again what was decided, and nothing new.",
     ),
-    "FlinkRunner": ("State and counts are durable.",),
+    FLINK: (
+        "Open cases, closed ones, counts, sums and positions are in Flink's checkpoints. A job "
+        "that fails goes on from the last one and reads again what was read after it: the same "
+        "cases close in the same steps. So it does where it is started from a checkpoint or savepoint "
+        "that was kept, also with other parallelism.",
+        "A step is decided when everything that was published before its release time is read, of "
+        "each partition, and when its release time is over by the clock of the worker. What it "
+        "releases is kept before it is shown: a step that is tried again is the same bytes, or it "
+        "is not published again (unsafe_barrier).",
+        "A job that is started without its state reads the topic again from its oldest message, "
+        "and publishes nothing new unless the same cases close in the steps that are published: "
+        "where messages are gone meanwhile, another epoch must begin, which is another spend.",
+    ),
     "DataflowRunner": (
         "State and counts are durable: a bundle that is tried again has the same input.",
         "Messages are acknowledged after they are processed, and the watermark waits for the "

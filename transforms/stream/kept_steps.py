@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from apache_beam.io.filesystems import FileSystems
+
 import tracecloak.transforms.arrow_coder  # noqa: F401  # names what is encoded
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.schemas.published.step import Step
@@ -71,6 +73,10 @@ class KeptSteps:
         message = made.counts_digest + made.released.to_kept()
         write_sealed(self._path(step), key, _purpose(step), message)
         return self.of(step, key) or made
+
+    def has_any(self) -> bool:
+        """Returns whether a step was decided."""
+        return bool(FileSystems.exists(self._path(0)))
 
     def _path(self, step: int) -> str:
         return f"{self.folder.rstrip('/')}/step-{step:06d}.decision"
