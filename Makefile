@@ -94,7 +94,6 @@ CI_SLOW := \
   tests/pipelines/release/test_release_and_ledger.py::test_a_disk_that_is_full_for_a_worker_of_beam_shows_nothing \
   tests/pipelines/release/test_runs_agree.py \
   tests/pipelines/runners/test_failures.py tests/pipelines/runners/test_options.py \
-  tests/pipelines/runners/test_local_streaming.py::test_reads_leave_nothing_behind \
   tests/real_logs/test_markov.py tests/real_logs/test_private_log.py \
   tests/real_logs/test_rigorous.py tests/real_logs/test_pretsa.py \
   tests/statistical/test_amun_laws.py \

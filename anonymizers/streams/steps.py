@@ -7,18 +7,25 @@ and what was measured of them with noise, is needed; who keeps it between the st
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
 from tracecloak.anonymizers.accounting.composition import Spend
+from tracecloak.anonymizers.contract.input_digest import InputDigest
 from tracecloak.anonymizers.contract.method import Params
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
+from tracecloak.schemas.arrays.columnar import digest
 from tracecloak.schemas.arrays.merging import Mergeable, Statistics
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.published.step import Step, View
+
+# The statistic that tells other cases of the same counts.
+_CASES = "digest of cases"
 
 # What no promise of a stream covers, whatever its product is.
 NOT_COVERED_BY_STREAMS = (
@@ -137,3 +144,35 @@ class StepProduct(Protocol):
     def explain(self) -> tuple[str, ...]:
         """Returns, before anything runs, what each step publishes, at which error."""
         ...
+
+
+def kinds_of(product: StepProduct) -> dict[str, type[Mergeable]]:
+    """Returns what is counted of a step: the product's statistics, and which cases these were."""
+    return {**product.kinds, _CASES: InputDigest}
+
+
+def counted_of(product: StepProduct, traces: TraceBatch, key: ReleaseKey) -> Statistics:
+    """Returns the statistics of `kinds_of` for cases that close in one step.
+
+    Args:
+        product: What is published.
+        traces: The cases.
+        key: The epoch's.
+    """
+    cases = InputDigest.from_traces(traces, key)
+    return Statistics({**product.count(traces).by_name, _CASES: cases})
+
+
+def counts_digest(before: bytes, step: int, counted: Statistics, key: ReleaseKey) -> bytes:
+    """Returns 32 bytes that stand for what was counted in a step and in all steps before it.
+
+    They are keyed, so that nobody finds counts by trying who has not the key.
+
+    Args:
+        before: That of the step before; empty for step 0.
+        step: Its number.
+        counted: All that was counted of it, merged.
+        key: The epoch's.
+    """
+    text = f"{before.hex()}\n{step}\n{digest(counted)}"
+    return hmac.digest(key.derive(b"stream counts"), text.encode(), hashlib.sha256)

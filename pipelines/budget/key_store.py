@@ -40,6 +40,8 @@ from tracecloak.transforms.files import (
 from tracecloak.transforms.keys import KeyReference
 from tracecloak.transforms.keys.sources import check_reference
 
+# What a stream on this machine knows, in the folder of its operator.
+STREAM_STATE = "state.sqlite"
 _LOG = logging.getLogger("tracecloak")
 
 _KEYS_LOCK = "keys.lock"
@@ -526,11 +528,15 @@ class KeyStore:
     def withdraw(self, output: str, release_id: str) -> None:
         """Notes that a release is taken back; nothing where this key store did not make it.
 
-        The key of a stream, which may have steps to publish, is destroyed.
+        The key of a stream, which may have steps to publish, is destroyed, and so is its state.
         """
         receipt = self.receipt(output, release_id)
         if receipt is not None:
             self.commit(output, release_id)
+            folder = self.operator_folder(output, release_id)
+            if is_on_this_machine(folder):
+                for path in Path(folder).glob(f"{STREAM_STATE}*"):
+                    path.unlink()
             self._note(replace(receipt, state="withdrawn"))
 
     def forget(self, output: str, release_id: str) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+# Drivers of our own: of a release in memory, and of a stream with its state on this machine's disk.
 IN_MEMORY = "InMemory"
+LOCAL = "Local"
+# Beam's runner of streams that are fed by who calls us.
+FED = "BundleBasedDirectRunner"
+FLINK = "FlinkRunner"
 
 
 def is_durable(runner: str) -> bool:
     """Returns whether a runner keeps the barrier before the noise across retries."""
-    return runner == "DataflowRunner"
+    return runner in ("DataflowRunner", LOCAL)
 
 
-_LOCAL = (IN_MEMORY, "FnApiRunner", "DirectRunner", "BundleBasedDirectRunner")
+_LOCAL = (IN_MEMORY, LOCAL, "FnApiRunner", "DirectRunner", FED)
 
 
 def is_local(runner: str) -> bool:

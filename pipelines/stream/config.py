@@ -31,21 +31,20 @@ from tracecloak.pipelines.release.config import (
 )
 from tracecloak.pipelines.release.flag_texts import form_of, parameter_help, standing
 from tracecloak.pipelines.release.flag_values import given_value
-from tracecloak.pipelines.runners.names import is_local
+from tracecloak.pipelines.runners.names import LOCAL, is_local
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping, RowFilter
 from tracecloak.schemas.events.events import EVENT_ID
 from tracecloak.schemas.events.vocabulary import read_vocabulary
 from tracecloak.schemas.published.step import View
 from tracecloak.schemas.streams.closing_rule import ClosingRule
+from tracecloak.schemas.streams.stream_caps import CaseCap
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.formats.registry import formats_of_releases
-from tracecloak.transforms.stream.assemble import DEFAULT_SHARDS, CaseCap
+from tracecloak.transforms.stream.assemble import DEFAULT_SHARDS
 from tracecloak.transforms.stream.kafka_topic import SCHEME as KAFKA
 from tracecloak.transforms.stream.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream.step_files import default_forms, possible_forms
-
-STREAMING_RUNNER = "BundleBasedDirectRunner"
 
 _SECOND_US = 1_000_000
 _UNITS_US = {
@@ -322,12 +321,12 @@ class StreamConfig(pydantic.BaseModel):
     dataset: str | None = None
     """Name of the data set, noted in the ledger, where the privacy officer can bind it to one
     account; by default none, and nothing is checked."""
-    runner: str = STREAMING_RUNNER
-    """Beam runner: BundleBasedDirectRunner for one machine, FlinkRunner, which reads topics of
-    Kafka, or DataflowRunner, which reads Pub/Sub."""
+    runner: str = LOCAL
+    """Local, for one machine, which keeps its state on disk, or a runner of Beam: FlinkRunner reads
+    topics of Kafka, DataflowRunner reads Pub/Sub."""
     shards: int | None = Field(None, ge=1, le=1 << 16)
-    """Shards of open cases: by default 1 on one machine, where each costs time, and 16 elsewhere. A
-    change forgets the open cases."""
+    """Shards of open cases on a runner of Beam, by default 16; a change forgets the open cases.
+    Local has one, whatever is given."""
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> StreamConfig:

@@ -11,25 +11,27 @@ import contextlib
 import datetime
 import json
 import logging
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import cast
+from pathlib import Path
 
 from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.streams.steps import StepProduct
 from tracecloak.pipelines.budget.books import check_worker_keys, open_ledger, open_store
-from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.pipelines.budget.key_store import STREAM_STATE, KeyStore
 from tracecloak.pipelines.budget.ledger import Ledger, Reservation
 from tracecloak.pipelines.release.config import without_filters
+from tracecloak.pipelines.runners.failures import own_error, reason_of
 from tracecloak.pipelines.runners.names import is_durable
 from tracecloak.pipelines.runners.options import version
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.runner_facts import RUNNERS
-from tracecloak.schemas.errors import BudgetExhausted, UsageError
+from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, ReleaseManifest
-from tracecloak.transforms.files import absolute, require_writable
+from tracecloak.transforms.files import absolute, is_on_this_machine, require_writable
 from tracecloak.transforms.keys import KeyReference
 from tracecloak.transforms.publish.names import STATEMENT_NAME
 from tracecloak.transforms.publish.places import check_places
@@ -39,6 +41,7 @@ from tracecloak.transforms.stream.kept_steps import KeptSteps
 from tracecloak.transforms.stream.step_files import epoch_folder, epoch_workplace, write_whole
 
 _LOG = logging.getLogger("tracecloak")
+_STEP = re.compile(r"step-(\d+)[^\d][^\\]*$")
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,19 @@ class Places:
     workplace: str
     rejected: str
     steps: KeptSteps
+
+
+@dataclass(frozen=True)
+class StreamOutcome:
+    """How a stream ended.
+
+    Attributes:
+        folder: Where its epoch lies.
+        is_spent: Whether the last step of the horizon is published.
+    """
+
+    folder: str
+    is_spent: bool
 
 
 @dataclass(frozen=True)
@@ -81,11 +97,26 @@ class Epoch:
     private: str
 
     @property
+    def state_path(self) -> Path:
+        """Where a stream on this machine keeps its state; there is none once all is published."""
+        return Path(self.private) / STREAM_STATE
+
+    @property
+    def last_published(self) -> int | None:
+        """The last step whose files are there; None: there is no step."""
+        place = FileSystems.join(
+            self.folder, f"product={self.config.product}", f"view={self.config.view}"
+        )
+        ending = self.product.released.json_ending
+        (found,) = FileSystems.match([FileSystems.join(place, f"step-*{ending}")])
+        numbers = (_STEP.search(one.path) for one in found.metadata_list)
+        return max((int(number[1]) for number in numbers if number is not None), default=None)
+
+    @property
     def is_spent(self) -> bool:
-        """Whether the last step of the horizon is published."""
-        step = f"step-{self.product.horizon - 1:06d}{self.product.released.json_ending}"
-        place = (f"product={self.config.product}", f"view={self.config.view}", step)
-        return cast(bool, FileSystems.exists(FileSystems.join(self.folder, *place)))
+        """Whether the last step of the horizon is published, wherever it is to be."""
+        is_last = self.last_published == self.product.horizon - 1
+        return is_last and not (is_on_this_machine(self.private) and self.state_path.exists())
 
 
 @contextlib.contextmanager
@@ -271,3 +302,11 @@ def _paid(
 def _iso(micros: int) -> str:
     origin = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
     return (origin + datetime.timedelta(microseconds=micros)).isoformat()
+
+
+def failure_of(error: Exception) -> TracecloakError:
+    """Returns our own error in what a runner made of it; what is not ours is not quoted."""
+    return own_error(error) or TracecloakError(
+        f"the stream failed with {reason_of(error)}; what was published stays published, and what "
+        "was paid stays spent. Run with --traceback to see where; that output can hold private data"
+    )

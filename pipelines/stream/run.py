@@ -5,22 +5,21 @@ from __future__ import annotations
 import importlib
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
-from tracecloak.pipelines.runners.failures import own_error, reason_of
-from tracecloak.pipelines.runners.local_streaming import mend_local_streaming
-from tracecloak.pipelines.runners.names import is_local
+from tracecloak.pipelines.runners.names import FED, FLINK, LOCAL
 from tracecloak.pipelines.runners.options import check_ready, pipeline_options
-from tracecloak.pipelines.stream.config import STREAMING_RUNNER, StreamConfig
-from tracecloak.pipelines.stream.epoch import Epoch, paid_epoch
+from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failure_of, paid_epoch
+from tracecloak.pipelines.stream.local_run import run_local
 from tracecloak.pipelines.stream.runner_facts import READ_BY, RUNNERS
 from tracecloak.schemas.errors import TracecloakError, UsageError, missing_extra
+from tracecloak.transforms.files import is_on_this_machine
 from tracecloak.transforms.stream.assemble import AssembleCases
 from tracecloak.transforms.stream.kafka_steps import PublishToKafka
-from tracecloak.transforms.stream.messages import EVENTS, REJECTS, DecodeMessages, WarnOfBacklog
+from tracecloak.transforms.stream.messages import EVENTS, REJECTS, DecodeMessages
 from tracecloak.transforms.stream.publish_steps import PublishSteps
 from tracecloak.transforms.stream.read_kafka import ReadKafka
 from tracecloak.transforms.stream.step_files import WriteRejects, WriteSteps
@@ -28,18 +27,11 @@ from tracecloak.transforms.stream.step_topic import PublishToTopic
 
 _LOG = logging.getLogger("tracecloak")
 
-
-@dataclass(frozen=True)
-class StreamOutcome:
-    """How a stream ended.
-
-    Attributes:
-        folder: Where its epoch lies.
-        is_spent: Whether the last step of the horizon is published.
-    """
-
-    folder: str
-    is_spent: bool
+# Checkpoints come between bundles: where they came in the midst of the first one, a stream was seen
+# to stand still. Operators are apart: their names in a savepoint would change with the parallelism
+# if they were chained, and the stream could go on with no other. Beam makes of a switch that is on
+# by default a flag that turns it off.
+_OF_FLINK = ("--finish_bundle_before_checkpointing", "--operator_chaining")
 
 
 def run_stream(
@@ -54,12 +46,26 @@ def run_stream(
         config: What is published, of what.
         beam_arguments: Flags of Beam.
         messages: What gives the messages (`transforms.formats.messages.Message`, each with the
-            time of its publishing for its element time) in place of the configured source.
-        sinks: What takes the releases beside the files and the configured topic.
+            time of its publishing for its element time) in place of the configured source. Where
+            the runner is Local, Beam's own on this machine runs the stream then, without its state
+            on disk: that is for tests, and for pipelines of others on their runner.
+        sinks: What takes the releases beside the files and the configured topic; Beam's as well.
 
     Raises:
         TracecloakError: It could not begin, or it failed, for the reason that the error gives.
     """
+    runner = LOCAL if config.runner == "DirectRunner" else config.runner
+    if runner == LOCAL and messages is None:
+        if beam_arguments or sinks:
+            given = beam_arguments[0] if beam_arguments else "sinks"
+            raise UsageError(f"runner {LOCAL} takes nothing of Beam, got {given}")
+        return run_local(config.model_copy(update={"runner": LOCAL}))
+    if runner == FED and messages is None:
+        raise UsageError(
+            f"runner {FED} forgets everything when it ends: it is for messages that the caller "
+            f"gives. Use {LOCAL}, which reads the same and keeps its state on disk"
+        )
+    config = config.model_copy(update={"runner": FED if runner == LOCAL else runner})
     options = stream_options(config.runner, beam_arguments)
     if messages is None:
         require_reads(config)
@@ -67,6 +73,12 @@ def run_stream(
     others = [*sinks, *sinks_of(config)]
     check_ready(options)
     with paid_epoch(config) as epoch:
+        if is_on_this_machine(epoch.private) and epoch.state_path.exists():
+            raise UsageError(
+                f"this epoch has its state in {epoch.state_path}, which runner {LOCAL} goes on "
+                "with: name that runner, or begin another epoch, which is another spend"
+            )
+        _warn_without_state(options, epoch)
         pipeline = beam.Pipeline(options=options)
         build_stream(pipeline, source, epoch, others)
         try:
@@ -74,7 +86,7 @@ def run_stream(
         except TracecloakError:
             raise
         except Exception as error:
-            raise _translated(error) from error
+            raise failure_of(error) from error
     return StreamOutcome(epoch.folder, epoch.is_spent)
 
 
@@ -97,8 +109,6 @@ def build_stream(
     noise, identities = epoch.keys
     rule = config.rule
     messages = source if isinstance(source, beam.PCollection) else pipeline | "Messages" >> source
-    if is_local(config.runner):  # others' watermarks wait for what is not read yet
-        messages = messages | "WarnOfBacklog" >> beam.ParDo(WarnOfBacklog(config.release_delay))
     decoded = messages | "DecodeMessages" >> DecodeMessages(config.layout)
     closed = decoded[EVENTS] | "AssembleCases" >> AssembleCases(
         rule, identities, config.n_shards, config.by_individual, config.cap
@@ -143,10 +153,7 @@ def source_of(config: StreamConfig) -> beam.PTransform:
         importlib.import_module("google.cloud.pubsub_v1")
     except ImportError:
         # Dataflow's extra has the library too.
-        extra = "pubsub" if is_local(config.runner) else "gcp"
-        raise missing_extra("Pub/Sub", "google-cloud-pubsub", extra) from None
-    if is_local(config.runner):
-        mend_local_streaming()
+        raise missing_extra("Pub/Sub", "google-cloud-pubsub", "gcp") from None
     try:
         # Without a timestamp attribute: elements have the time of their publishing.
         return beam.io.ReadFromPubSub(
@@ -189,16 +196,15 @@ def stream_options(runner: str, arguments: Sequence[str]) -> PipelineOptions:
     Raises:
         UsageError: The runner runs no streams, or it would keep no state.
     """
-    if runner == "DirectRunner":
-        _LOG.info("runner DirectRunner: using %s", STREAMING_RUNNER)
-        runner = STREAMING_RUNNER
     if runner not in RUNNERS:
+        known = [name for name in RUNNERS if name != FED]
         raise UsageError(
-            f"runner must be {' or '.join(RUNNERS)}: no other runs streams, got {runner!r}"
+            f"runner must be {' or '.join(known)}: no other runs a stream, got {runner!r}"
         )
-    options = pipeline_options(runner, arguments, must_end=False)
+    own = _OF_FLINK if runner == FLINK else ()
+    options = pipeline_options(runner, [*arguments, *own], must_end=False)
     given = options.get_all_options(retain_unknown_options=True)
-    if runner == "FlinkRunner" and not str(given.get("checkpointing_interval", "")).isdecimal():
+    if runner == FLINK and not str(given.get("checkpointing_interval", "")).isdecimal():
         raise UsageError(
             "runner FlinkRunner keeps no state of a stream without checkpoints: give their "
             "distance in milliseconds, such as --checkpointing_interval 60000, and name a folder "
@@ -208,6 +214,19 @@ def stream_options(runner: str, arguments: Sequence[str]) -> PipelineOptions:
     return options
 
 
+def _warn_without_state(options: PipelineOptions, epoch: Epoch) -> None:
+    """Says what becomes of an epoch that goes on without the state of its cases."""
+    given = options.get_all_options(retain_unknown_options=True)
+    if epoch.config.runner == FLINK and "savepoint_path" not in given:
+        if epoch.places.steps.has_any():
+            _LOG.warning(
+                "steps of this epoch are published, and the stream begins without their state: it "
+                "reads the topic again from its oldest message, and goes on only if the same cases "
+                "close in the same steps. To go on where it was, stop it, and give its last "
+                "checkpoint or savepoint with --savepoint_path"
+            )
+
+
 def _run(pipeline: beam.Pipeline) -> None:
     result = pipeline.run()
     try:
@@ -215,11 +234,3 @@ def _run(pipeline: beam.Pipeline) -> None:
     except KeyboardInterrupt:
         result.cancel()
         _LOG.warning("stopped; what was published stays published, and what was paid stays spent")
-
-
-def _translated(error: Exception) -> TracecloakError:
-    """Finds our own error in what a runner made of it; what is not ours is not quoted."""
-    return own_error(error) or TracecloakError(
-        f"the stream failed with {reason_of(error)}; what was published stays published, and what "
-        "was paid stays spent. Run with --traceback to see where; that output can hold private data"
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,20 @@ import pyarrow.compute as pc
 
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch
+
+
+@dataclass(frozen=True)
+class CaseCap:
+    """How many cases of one individual count.
+
+    Attributes:
+        cases: The most of them, at least 1.
+        per_step: In each step; else in all steps together, which takes a memory of every
+            individual that ever had a case.
+    """
+
+    cases: int
+    per_step: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +95,27 @@ class CountedCases:
             np.concatenate([counts, added[fresh]]),
         )
         return state, traces.take(np.flatnonzero(counts_now))
+
+    def within(
+        self, steps: Iterable[tuple[int, TraceBatch]], cap: CaseCap, first_step: int
+    ) -> tuple[CountedCases, list[tuple[int, TraceBatch]]]:
+        """Counts the cases that close, step by step.
+
+        Args:
+            steps: (step, cases that close in it), in the order of steps.
+            cap: On the cases of an individual.
+            first_step: Steps before this one take no more cases.
+
+        Returns:
+            What has counted now, and the cases that count, without steps that have none of them.
+        """
+        state = self.from_step(first_step) if cap.per_step else self
+        kept = []
+        for step, traces in steps:
+            state, counting = state.admit(traces, step, cap.cases, cap.per_step)
+            if counting.n_cases:
+                kept.append((step, counting))
+        return state, kept
 
     def from_step(self, step: int) -> CountedCases:
         """Forgets the steps before one."""

@@ -41,7 +41,7 @@ class KafkaBroker:
 
         keys = {key.replace("_", "."): value for key, value in configuration.items()}
         topic = NewTopic(name, n_partitions, 1, config=keys)
-        client = AdminClient({"bootstrap.servers": self.servers})  # without it nobody gets answers
+        client = AdminClient({"bootstrap.servers": self.servers})  # the answer ends with it
         made = client.create_topics([topic])
         made[name].result(_ASK_SECONDS)
 

@@ -58,8 +58,15 @@ _LAST_DIGITS = re.compile(r"[0-9]{1,18}$")
 class Message(Protocol):
     """What a message service delivers; `apache_beam.io.gcp.pubsub.PubsubMessage` is one."""
 
-    data: bytes
-    attributes: Mapping[str, str]
+    @property
+    def data(self) -> bytes:
+        """The event."""
+        ...
+
+    @property
+    def attributes(self) -> Mapping[str, str]:
+        """What is said of it beside."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,8 @@
 from .assemble import AssembleCases as AssembleCases
-from .assemble import CaseCap as CaseCap
 from .kept_steps import KeptSteps as KeptSteps
 from .messages import EVENTS as EVENTS
 from .messages import REJECTS as REJECTS
 from .messages import DecodeMessages as DecodeMessages
-from .messages import WarnOfBacklog as WarnOfBacklog
 from .publish_steps import PublishSteps as PublishSteps
 from .step_files import WriteRejects as WriteRejects
 from .step_files import WriteSteps as WriteSteps

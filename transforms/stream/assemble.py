@@ -9,11 +9,7 @@ publishing: it decides when a closed case is handed on, never to which step it b
 
 from __future__ import annotations
 
-import logging
-import math
-import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
@@ -39,10 +35,9 @@ from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.open_cases import CaseEvents, OpenCases
-from tracecloak.schemas.streams.stream_caps import CountedCases
+from tracecloak.schemas.streams.stream_caps import CaseCap, CountedCases
 from tracecloak.transforms.keys import KeyReference
-
-_LOG = logging.getLogger("tracecloak")
+from tracecloak.transforms.stream.times_ahead import warn_of_times_ahead
 
 DEFAULT_SHARDS = 16
 METRICS = "tracecloak"
@@ -52,22 +47,7 @@ TIMES_AHEAD = "events timed after their publishing"
 _MERGE_EVENTS = 1 << 16
 # What a runner's timers and windows can tell apart.
 _GRAIN_US = 1_000
-_WARN_EVERY_S = 60.0
 _NO_TICK = np.iinfo(np.int64).max
-
-
-@dataclass(frozen=True)
-class CaseCap:
-    """How many cases of one individual count.
-
-    Attributes:
-        cases: The most of them, at least 1.
-        per_step: In each step; else in all steps together, which takes a memory of every
-            individual that ever had a case.
-    """
-
-    cases: int
-    per_step: bool = False
 
 
 class AssembleCases(beam.PTransform):
@@ -161,33 +141,17 @@ class _Key(beam.DoFn):
         self._n_shards = n_shards
         self._by_individual = by_individual
         self._ahead = Metrics.counter(METRICS, TIMES_AHEAD)
-        self._warned = -math.inf
 
     def setup(self) -> None:
         self._identities = Identities(self._key.resolve())
 
     def process(self, events: pa.RecordBatch) -> Iterable[tuple[int, tuple[int, int, bytes]]]:
         keyed = self._identities.keyed(events, self._rule, self._by_individual)
-        self._count_ahead(keyed.ahead_us)
+        ahead_us = keyed.ahead_us
+        self._ahead.inc(int(np.count_nonzero(ahead_us)))
+        warn_of_times_ahead(ahead_us)
         for shard, part in keyed.split(self._n_shards):
             yield shard, (part.n_events, int(part.publish.min()), encode(part))
-
-    def _count_ahead(self, ahead_us: np.ndarray) -> None:
-        """Counts the times that are cut where they are released, and warns now and then.
-
-        What is less than a message service's grain is its rounding, and not worth a word.
-        """
-        self._ahead.inc(int(np.count_nonzero(ahead_us)))
-        rounding = int(ahead_us.max(initial=0)) < _GRAIN_US
-        if rounding or time.monotonic() - self._warned < _WARN_EVERY_S:
-            return
-        self._warned = time.monotonic()
-        _LOG.warning(
-            "events are timed after their publishing: their order within a case is kept, and a "
-            "time that is released is cut to the publishing. Where senders' clocks cannot be "
-            "relied on, set clock to publishing. The counter '%s' says how many they are",
-            TIMES_AHEAD,
-        )
 
 
 class _Assemble(beam.DoFn):
@@ -251,7 +215,11 @@ class _Assemble(beam.DoFn):
             timer.set(Timestamp(micros=tick))
         book.write((0, state.n_events, tick))
         if self._cap is not None and steps:
-            steps = _within_cap(steps, self._cap, counted, before.released_before, self._rule)
+            data = counted.read()
+            counts = CountedCases.none() if data is None else decode(data)
+            first = int(self._rule.step_of(np.array(before.released_before)))
+            counts, steps = counts.within(steps, self._cap, first)
+            counted.write(encode(counts))
         for step, traces in steps:
             last = self._rule.release_time(step) - _GRAIN_US  # of the step's window
             yield TimestampedValue((step, traces), Timestamp(micros=last))
@@ -262,24 +230,3 @@ class _Assemble(beam.DoFn):
         batches = [decode(part) for part in waiting.read()]
         waiting.clear()
         return state.add(CaseEvents.concat(batches), self._rule) if batches else state
-
-
-def _within_cap(
-    steps: list[tuple[int, TraceBatch]],
-    cap: CaseCap,
-    counted: Any,
-    released_before: int,
-    rule: ClosingRule,
-) -> list[tuple[int, TraceBatch]]:
-    """The cases of each step that count, steps without any left out."""
-    data = counted.read()
-    state = CountedCases.none() if data is None else decode(data)
-    if cap.per_step:
-        state = state.from_step(int(rule.step_of(np.array(released_before))))
-    kept = []
-    for step, traces in steps:
-        state, within = state.admit(traces, step, cap.cases, cap.per_step)
-        if within.n_cases:
-            kept.append((step, within))
-    counted.write(encode(state))
-    return kept

@@ -12,14 +12,12 @@ others in one step is never taken for the run that decided the later ones.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from dataclasses import dataclass
+
+from apache_beam.io.filesystems import FileSystems
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # names what is encoded
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
-from tracecloak.schemas.arrays.columnar import digest
-from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.published.step import Step
 from tracecloak.transforms.sealed import read_sealed, write_sealed
 
@@ -32,7 +30,8 @@ class KeptStep:
     """What a step released.
 
     Attributes:
-        counts_digest: Of the counts that it was made of, see `counts_digest`.
+        counts_digest: Of the counts that it was made of, see
+            `anonymizers.streams.steps.counts_digest`.
         released: The release.
     """
 
@@ -75,23 +74,12 @@ class KeptSteps:
         write_sealed(self._path(step), key, _purpose(step), message)
         return self.of(step, key) or made
 
+    def has_any(self) -> bool:
+        """Returns whether a step was decided."""
+        return bool(FileSystems.exists(self._path(0)))
+
     def _path(self, step: int) -> str:
         return f"{self.folder.rstrip('/')}/step-{step:06d}.decision"
-
-
-def counts_digest(before: bytes, step: int, counted: Statistics, key: ReleaseKey) -> bytes:
-    """Returns 32 bytes that stand for what was counted in a step and in all steps before it.
-
-    They are keyed, so that nobody finds counts by trying who has not the key.
-
-    Args:
-        before: That of the step before; empty for step 0.
-        step: Its number.
-        counted: All that was counted of it, merged.
-        key: The epoch's.
-    """
-    text = f"{before.hex()}\n{step}\n{digest(counted)}"
-    return hmac.digest(key.derive(b"stream counts"), text.encode(), hashlib.sha256)
 
 
 def _purpose(step: int) -> str:

@@ -7,9 +7,6 @@ count: one that is delivered twice is two events with one id.
 
 from __future__ import annotations
 
-import logging
-import math
-import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -23,7 +20,6 @@ from apache_beam.utils.windowed_value import WindowedValue
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.transforms.formats.messages import Message, MessageFormat
 
-_LOG = logging.getLogger("tracecloak")
 EVENTS = "events"
 REJECTS = "rejects"
 
@@ -53,44 +49,6 @@ class DecodeMessages(beam.PTransform):
             REJECTS, main=EVENTS
         )
         return {EVENTS: outputs[EVENTS], REJECTS: outputs[REJECTS]}
-
-
-class WarnOfBacklog(beam.DoFn):
-    """Passes messages on, and warns where they are read so late that soon they will not count.
-
-    Where a runner's watermark is the clock on the wall, a message counts only if it is read within
-    the delay of its step's release.
-    """
-
-    _EVERY_SECONDS = 60.0
-
-    def __init__(self, release_delay_us: int, clock: Callable[[], float] = time.time) -> None:
-        """Keeps the options.
-
-        Args:
-            release_delay_us: Of the closing rule; from half of it on there is a warning.
-            clock: Seconds since 1970 UTC.
-        """
-        self._delay = release_delay_us / 1e6
-        self._clock = clock
-        self._warned = -math.inf
-
-    def process(
-        self, message: Message, published: Timestamp = beam.DoFn.TimestampParam
-    ) -> Iterable[Message]:
-        """Returns the message."""
-        now = self._clock()
-        age = now - published.micros / 1e6
-        if age > self._delay / 2 and now - self._warned > self._EVERY_SECONDS:
-            self._warned = now
-            _LOG.warning(
-                "messages are read %.0f s after they were published; where that is more than "
-                "release_delay, %.0f s, their cases may not be counted. Send fewer messages, give "
-                "a longer release_delay, or use a runner whose watermark waits for them",
-                age,
-                self._delay,
-            )
-        yield message
 
 
 class _Decode(beam.DoFn):

@@ -42,17 +42,22 @@ from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import PaneInfoTiming
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
-from tracecloak.anonymizers.contract.input_digest import InputDigest
-from tracecloak.anonymizers.streams.steps import StepProduct, StreamName
+from tracecloak.anonymizers.streams.steps import (
+    StepProduct,
+    StreamName,
+    counted_of,
+    counts_digest,
+    kinds_of,
+)
 from tracecloak.schemas.arrays.columnar import decode, encode
-from tracecloak.schemas.arrays.merging import Mergeable, Statistics
+from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.step import Step
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.transforms.batch.count import MergeStatisticsFn
 from tracecloak.transforms.keys import KeyReference
-from tracecloak.transforms.stream.kept_steps import KeptStep, KeptSteps, counts_digest
+from tracecloak.transforms.stream.kept_steps import KeptStep, KeptSteps
 
 _LOG = logging.getLogger("tracecloak")
 METRICS = "tracecloak"
@@ -61,8 +66,6 @@ NOT_PUBLISHED = "cases outside the horizon"
 # The state of a stream is in one place, under this key.
 _ONE = 0
 _NO_COUNTS = b""
-# The statistic that tells other cases of the same counts.
-_CASES = "digest of cases"
 # By how much the watermark may be ahead of the worker's clock where clocks differ: a step waits.
 _MAX_WAIT_SECONDS = 10.0
 _STEP_CODER = TupleCoder([VarIntCoder(), BytesCoder()])
@@ -111,7 +114,7 @@ class PublishSteps(beam.PTransform):
 
     def expand(self, closed: beam.PCollection[tuple[int, TraceBatch]]) -> beam.PCollection[Any]:
         """Wires counting, the gate and the release."""
-        kinds = _kinds(self._product)
+        kinds = kinds_of(self._product)
         counted = (
             closed
             | "Count"
@@ -143,11 +146,6 @@ class PublishSteps(beam.PTransform):
         )
 
 
-def _kinds(product: StepProduct) -> dict[str, type[Mergeable]]:
-    """What is counted of a step: the product's, and which cases these were."""
-    return {**product.kinds, _CASES: InputDigest}
-
-
 def _tick(_: Any) -> tuple[int, tuple[int, bytes]]:
     return _ONE, (0, _NO_COUNTS)
 
@@ -164,8 +162,7 @@ class _Count(beam.DoFn):
     def process(self, element: tuple[int, TraceBatch]) -> Iterable[tuple[int, Statistics]]:
         step, traces = element
         if 0 <= step < self._product.horizon:
-            cases = InputDigest.from_traces(traces, self._resolved)
-            yield step, Statistics({**self._product.count(traces).by_name, _CASES: cases})
+            yield step, counted_of(self._product, traces, self._resolved)
         else:
             self._outside.inc(traces.n_cases)
 
@@ -253,7 +250,7 @@ class _Release(beam.DoFn):
             return
         parts = list(waiting.read())
         own = [decode(counted) for at, counted in parts if at == step]
-        combine = MergeStatisticsFn(_kinds(self._product))
+        combine = MergeStatisticsFn(kinds_of(self._product))
         counted = own[0] if own else combine.extract_output(combine.create_accumulator())
         so_far = counts_digest(counts.read() or b"", step, counted, self._resolved)
         found = self._steps.of(step, self._resolved)

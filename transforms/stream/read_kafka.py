@@ -53,9 +53,9 @@ _TURN_SECONDS = 1.0
 _TURN_MESSAGES = 50_000
 _POLL_MESSAGES = 2_000
 _POLL_SECONDS = 0.2
-# Runners wait whole seconds. This is how much later than it could a step is published at most.
-_PAUSE = Duration(1)
-_AWAY_PAUSE = Duration(3)
+# What a turn took is taken off, and some runners wait whole seconds of what is left: 1 and 3.
+_PAUSE = Duration(1.5)
+_AWAY_PAUSE = Duration(3.5)
 _COMMIT_SECONDS = 10.0
 # A reader that nobody took for so long reads a partition that another worker has now.
 _IDLE_SECONDS = 60.0

@@ -146,11 +146,29 @@ class _Write(beam.DoFn):
         self._workplace = workplace
 
     def process(self, release: Step) -> Iterable[Step]:
-        path = step_path(self._output, release)
-        for ending, data in files_of(release, self._formats, self._manifest).items():
-            write_once(path + ending, data, self._workplace)
-        _LOG.info("published step %d; %d are left", release.key[-1], release.n_steps_left)
+        write_step(release, self._output, self._formats, self._manifest, self._workplace)
         yield release
+
+
+def write_step(
+    release: Step, output: str, formats: Sequence[str], manifest: ReleaseManifest, workplace: str
+) -> None:
+    """Publishes the files of a step, unless they are there with the same bytes.
+
+    Args:
+        release: The step.
+        output: The folder of all releases.
+        formats: Beside JSON.
+        manifest: Whose promise the files carry.
+        workplace: See `write_whole`.
+
+    Raises:
+        GuaranteeError: One is there with other bytes.
+    """
+    path = step_path(output, release)
+    for ending, data in files_of(release, formats, manifest).items():
+        write_once(path + ending, data, workplace)
+    _LOG.info("published step %d; %d are left", release.key[-1], release.n_steps_left)
 
 
 def possible_forms(kind: type[Step]) -> Iterable[str]:
@@ -220,9 +238,22 @@ class _WriteRejects(beam.DoFn):
 
     def process(self, rejects: pa.RecordBatch) -> Iterable[str]:
         self._counted.inc(rejects.num_rows)
-        lines = [json.dumps(row) for row in rejects.to_pylist()]
-        text = "".join(f"{line}\n" for line in lines)
-        name = hashlib.sha256(text.encode()).hexdigest()[:16]
-        write_anew(FileSystems.join(self._folder, f"messages-{name}.jsonl"), text.encode())
-        _LOG.warning("messages could not be read; see %s", self._folder)
-        yield from lines
+        yield from write_rejects(rejects, self._folder)
+
+
+def write_rejects(rejects: pa.RecordBatch, folder: str) -> list[str]:
+    """Lists messages that could not be read in a file that is called by its content.
+
+    Args:
+        rejects: Batch of MESSAGE_REJECT_SCHEMA, with at least one row.
+        folder: Where, on any Beam file system.
+
+    Returns:
+        Its lines.
+    """
+    lines = [json.dumps(row) for row in rejects.to_pylist()]
+    text = "".join(f"{line}\n" for line in lines)
+    name = hashlib.sha256(text.encode()).hexdigest()[:16]
+    write_anew(FileSystems.join(folder, f"messages-{name}.jsonl"), text.encode())
+    _LOG.warning("messages could not be read; see %s", folder)
+    return lines

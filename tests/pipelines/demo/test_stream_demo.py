@@ -43,7 +43,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_hospital_is_published_step_by_step(server: None, tmp_path: Path) -> None:
     """With so large an epsilon that the totals can be compared with what was sent."""
     feed = HospitalFeed(cases_per_second=10.0)
-    demo = Demo(tmp_path, 14.0, feed, period_seconds=1, epsilon="1000", release_delay_seconds=6)
+    demo = Demo(tmp_path, 34.0, feed, period_seconds=1, epsilon="1000")
     said: list[str] = []
     shown: list[dict[str, object]] = []
 

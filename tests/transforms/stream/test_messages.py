@@ -18,7 +18,6 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing import test_stream
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import TimestampedValue
-from apache_beam.utils.timestamp import Timestamp
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,7 +27,7 @@ from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
 from tracecloak.schemas.events.tally import REJECT_REASONS
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.stream import messages
-from tracecloak.transforms.stream.messages import DecodeMessages, WarnOfBacklog
+from tracecloak.transforms.stream.messages import DecodeMessages
 
 NEW_YEAR = 1_767_225_600_000_000  # 2026-01-01 in microseconds UTC
 SCHEMA = json.loads(files("tracecloak.schemas.files").joinpath("event.avsc").read_text("utf-8"))
@@ -328,20 +327,3 @@ def test_only_one_kind_is_read_where_one_is_asked_for(
     rows, rejects = decoded(sent, MessageFormat(kind=kind))
     assert [row["publish_time"] for row in rows] == [kept]
     assert rejects == [(1 - kept, "malformed record")]
-
-
-def test_a_backlog_is_warned_of_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    """From half of the delay on; messages pass whatever their age, and nothing of them is told."""
-    now = 1_000.0
-    warn = WarnOfBacklog(60_000_000, lambda: now)
-    message = PubsubMessage(b"secret", {})
-    ages = []
-    for age in (0.0, 29.0, 31.0, 40.0, 100.0):
-        caplog.clear()
-        assert list(warn.process(message, Timestamp(now - age))) == [message]
-        ages += [age for record in caplog.records if f"{age:.0f} s after" in record.message]
-        assert "secret" not in caplog.text
-    assert ages == [31.0]
-    now += 61
-    assert list(warn.process(message, Timestamp(now - 31))) == [message]
-    assert "31 s after" in caplog.text

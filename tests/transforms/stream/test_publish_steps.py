@@ -21,7 +21,7 @@ from tests.support.keys import key_in_environment, release_key
 from tests.support.logs import trace_batch
 from tests.support.stream_runs import batch_of
 from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps
-from tracecloak.anonymizers.streams.steps import StreamName
+from tracecloak.anonymizers.streams.steps import StreamName, counts_digest
 from tracecloak.schemas.arrays.columnar import encode
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import GuaranteeError, TracecloakError
@@ -30,7 +30,7 @@ from tracecloak.schemas.published.step import StepRelease
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.transforms.keys import KeyReference
 from tracecloak.transforms.stream import publish_steps
-from tracecloak.transforms.stream.kept_steps import KeptSteps, counts_digest
+from tracecloak.transforms.stream.kept_steps import KeptSteps
 
 S = 1_000_000
 RULE = ClosingRule(("A", "B"), 10 * S, S, S, 0, 5, S, (), 4 * S, 100 * S)

@@ -1,4 +1,6 @@
-"""Beam's own connector on the local runner: what streams build on, read and written for real.
+"""Beam's own connector on its local runner, read and written for real.
+
+Streams on other runners build on the connector. Those on one machine do not, for what follows.
 
 The servers are those of the conformance tests. Times are real, so the expected steps are computed
 from the times of publishing, which a second subscription tells.
@@ -9,12 +11,11 @@ How Beam 2.77 reads on BundleBasedDirectRunner, as found here and in its sources
   ends, however, loses those under way.
 - Without a timestamp attribute the time of an element is that of its publishing, in microseconds.
 - After each read the watermark is the clock on the wall, whether messages wait or not. What waits
-  for longer than a stream's release delay is late and is dropped without a word; so a local stream
-  must keep up, and must be reading before messages come. With a trivial pipeline it read 1,700
-  messages a second on one of two busy cores.
+  for longer than a stream's release delay is late and is dropped without a word. With a trivial
+  pipeline it read 1,700 messages a second on one of two busy cores.
 - A read that finds nothing moves the watermark on, too; while one waits, nothing does.
 - A read waits for half a minute. If the service takes longer to say that there is nothing, it is
-  tried again, and after four times the pipeline fails; see `pipelines.runners.local_streaming`.
+  tried again, and after four times the pipeline fails.
   While the service cannot be reached each of the four goes on for a minute.
 - Writing waits until the service has taken the messages of the bundle.
 """
@@ -202,7 +203,7 @@ def fail(message: PubsubMessage) -> None:
 
 
 def test_the_connector_acknowledges_before_anything_is_done_with_a_message() -> None:
-    """So what a local stream has taken and not yet finished when it ends is lost."""
+    """So what its local runner has taken and not yet finished when it ends is lost."""
     with PubSubDouble(least_ack_seconds=1) as double:
         service = Service(double.address)
         taken = service.subscribe(service.topic, ack_seconds=1)

@@ -1,0 +1,235 @@
+"""RunningStream: a stream in one place, as a function of its messages and of how far they are read.
+
+Batches of messages and moments up to which all of them are there go in, releases of steps come out.
+The state is a value: whoever keeps it, and what goes into it afterwards, can go on from there, and
+gets the same releases. `transforms.stream.publish_steps` and `assemble` do the same on Beam, with
+the same bytes.
+
+Not here: where messages come from, where the state is kept, and the clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.anonymizers.streams.identities import Identities
+from tracecloak.anonymizers.streams.steps import (
+    StepProduct,
+    StreamName,
+    counted_of,
+    counts_digest,
+    kinds_of,
+)
+from tracecloak.schemas.arrays.merging import Pieces, Statistics
+from tracecloak.schemas.published.step import Step
+from tracecloak.schemas.streams.closing_rule import ClosingRule
+from tracecloak.schemas.streams.open_cases import CaseEvents, OpenCases
+from tracecloak.schemas.streams.stream_caps import CaseCap, CountedCases
+
+_NEVER = np.iinfo(np.int64).max
+# Pending messages are merged from so many on, or from half as many as the open cases have.
+_MERGE_EVENTS = 1 << 17
+
+
+@dataclass(frozen=True, eq=False)
+class StreamState:
+    """All that a stream knows between two batches.
+
+    Attributes:
+        opened: The cases that are open, and those that are remembered to have closed.
+        pending: Messages that are not among these yet, so that a message costs no more where many
+            cases are open.
+        counted: Whose cases have counted.
+        waiting: By step that is not published, the exact counts of its cases.
+        past: What the product keeps of each published step, in their order; of some nothing.
+        next_step: The step that is published next.
+        digest: Stands for all cases and counts of the published steps; empty before the first.
+        n_late: Cases that were complete after their step was published, and do not count.
+    """
+
+    opened: OpenCases
+    pending: tuple[CaseEvents, ...]
+    counted: CountedCases
+    waiting: dict[int, Statistics]
+    past: tuple[Any, ...]
+    next_step: int
+    digest: bytes
+    n_late: int = 0
+
+    @cached_property
+    def n_pending(self) -> int:
+        """Number of messages that are not merged."""
+        return sum(events.n_events for events in self.pending)
+
+    @cached_property
+    def first_pending_us(self) -> int | None:
+        """When the first of these was published; None: there is none."""
+        return min((int(e.publish.min()) for e in self.pending if e.n_events), default=None)
+
+
+@dataclass(frozen=True)
+class DecidedStep:
+    """A step that is over.
+
+    Attributes:
+        step: Its number.
+        counts_digest: Of the counts that it was made of, and of those before it.
+        released: What is published of it.
+    """
+
+    step: int
+    counts_digest: bytes
+    released: Step
+
+
+class RunningStream:
+    """What happens to the state of a stream; itself without state."""
+
+    def __init__(
+        self,
+        product: StepProduct,
+        rule: ClosingRule,
+        name: StreamName,
+        key: ReleaseKey,
+        identities: ReleaseKey,
+        by_individual: bool = False,
+        cap: CaseCap | None = None,
+    ) -> None:
+        """Keeps what is constant.
+
+        Args:
+            product: What is published.
+            rule: When a case closes, with step 0 where the horizon begins.
+            name: The stream's.
+            key: The epoch's, of its noise.
+            identities: The key of identities, the same in all epochs.
+            by_individual: The unit is the individual, whom every event must name.
+            cap: How many cases of an individual count; None: all.
+        """
+        self._product = product
+        self._rule = rule
+        self._name = name
+        self._key = key
+        self._identities = Identities(identities)
+        self._by_individual = by_individual
+        self._cap = cap
+
+    @property
+    def horizon(self) -> int:
+        """Number of steps."""
+        return self._product.horizon
+
+    def release_us(self, step: int) -> int:
+        """Returns when a step is released, if all its messages are there by then."""
+        return self._rule.release_time(step)
+
+    def begin(self) -> StreamState:
+        """Returns the state before the first message."""
+        opened = OpenCases.none(self._by_individual)
+        return StreamState(opened, (), CountedCases.none(), {}, (), 0, b"")
+
+    def keyed(self, events: pa.RecordBatch) -> CaseEvents:
+        """Returns events of `MessageFormat.schema` with keys for names, as the state has them."""
+        return self._identities.keyed(events, self._rule, self._by_individual)
+
+    def take(self, state: StreamState, events: CaseEvents) -> StreamState:
+        """Returns the state with these messages."""
+        if not events.n_events:
+            return state
+        state = replace(state, pending=(*state.pending, events))
+        if state.n_pending >= max(_MERGE_EVENTS, state.opened.n_events // 2):
+            return self._merged(state)
+        return state
+
+    def due_us(self, state: StreamState) -> int | None:
+        """Returns the first moment at which `advance` has something to do; None: all is published.
+
+        It is when a step ends in which a case may close, or when a step is released.
+        """
+        if state.next_step >= self.horizon:
+            return None
+        return min(self._closing_us(state), self._rule.release_time(state.next_step))
+
+    def advance(
+        self, state: StreamState, complete_until_us: int
+    ) -> tuple[StreamState, list[DecidedStep]]:
+        """Closes the cases of steps that end by a moment, and decides the steps that are over.
+
+        Args:
+            state: The state.
+            complete_until_us: Moment before which all messages have been taken. What comes later
+                all the same counts if its step is not published.
+
+        Returns:
+            The state, and the steps in their order.
+        """
+        decided = []
+        while (due := self.due_us(state)) is not None and due <= complete_until_us:
+            state = self._merged(state)
+            closing = self._closing_us(state)
+            if closing == due:
+                state = self._closed(state, closing)
+            elif self._rule.release_time(state.next_step) == due:
+                state, made = self._decided(state)
+                decided.append(made)
+        return state, decided
+
+    def _closing_us(self, state: StreamState) -> int:
+        """No case closes in a step that ends before this."""
+        moments = []
+        if (closes := state.opened.next_close) is not None:
+            moments.append(closes)
+        if (first := state.first_pending_us) is not None:
+            moments.append(self._rule.earliest_close(first))
+        return self._rule.step_end(min(moments)) if moments else _NEVER
+
+    def _merged(self, state: StreamState) -> StreamState:
+        if not state.pending:
+            return state
+        opened = state.opened.add(CaseEvents.concat(state.pending), self._rule)
+        return replace(state, opened=opened, pending=())
+
+    def _closed(self, state: StreamState, moment_us: int) -> StreamState:
+        """The cases of all steps that end by a moment are counted in their steps."""
+        opened, steps = state.opened.close(moment_us, self._rule)
+        n_late = sum(cases.n_cases for step, cases in steps if 0 <= step < state.next_step)
+        counted = state.counted
+        if self._cap is not None and steps:
+            first = int(self._rule.step_of(np.array(state.opened.released_before)))
+            counted, steps = counted.within(steps, self._cap, first)
+        waiting = dict(state.waiting)
+        for step, cases in steps:
+            if state.next_step <= step < self.horizon:
+                own = counted_of(self._product, cases, self._key)
+                before = [waiting[step]] if step in waiting else []
+                waiting[step] = self._sum([*before, own])
+        return replace(
+            state, opened=opened, counted=counted, waiting=waiting, n_late=state.n_late + n_late
+        )
+
+    def _sum(self, counts: Sequence[Statistics]) -> Statistics:
+        return Statistics(
+            {
+                name: Pieces(kind, [part.by_name[name] for part in counts]).result()
+                for name, kind in kinds_of(self._product).items()
+            }
+        )
+
+    def _decided(self, state: StreamState) -> tuple[StreamState, DecidedStep]:
+        step = state.next_step
+        waiting = dict(state.waiting)
+        counted = waiting.pop(step) if step in waiting else self._sum(())
+        digest = counts_digest(state.digest, step, counted, self._key)
+        own = Statistics({name: counted.by_name[name] for name in self._product.kinds})
+        name = replace(self._name, counts_digest=digest.hex())
+        released, kept = self._product.publish(step, own, state.past, name, self._key)
+        past = state.past if kept is None else (*state.past, kept)
+        after = replace(state, waiting=waiting, past=past, next_step=step + 1, digest=digest)
+        return after, DecidedStep(step, digest, released)

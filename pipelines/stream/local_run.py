@@ -1,0 +1,209 @@
+"""A stream on this machine, without Beam: it goes on where it was, however it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from tracecloak.anonymizers.noise.randomness import text_digest
+from tracecloak.anonymizers.streams.running import RunningStream
+from tracecloak.pipelines.runners.names import LOCAL
+from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failure_of, paid_epoch
+from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
+from tracecloak.transforms.stream.kafka_source import KafkaSource
+from tracecloak.transforms.stream.kafka_topic import partitions_of
+from tracecloak.transforms.stream.local_sinks import FileSink, KafkaSink, LineSink, PubSubSink
+from tracecloak.transforms.stream.local_state import LocalState, older_than_published
+from tracecloak.transforms.stream.local_stream import LocalStream, Sink
+from tracecloak.transforms.stream.pubsub_source import PubSubSource, delete_subscription
+from tracecloak.transforms.stream.sources import Source
+from tracecloak.transforms.stream.step_files import write_rejects
+
+_LOG = logging.getLogger("tracecloak")
+_AGAIN_SECONDS = 5.0
+
+# What gives the source behind positions that were kept.
+Opening = Callable[[Mapping[str, Any]], Source]
+
+
+def run_local(config: StreamConfig) -> StreamOutcome:
+    """Pays for a stream and runs it until it is interrupted, or its last step is published.
+
+    It goes on where this epoch was, however it ended, without another spend.
+
+    Args:
+        config: What is published, of what.
+
+    Raises:
+        TracecloakError: It could not begin, or it failed, for the reason that the error gives.
+    """
+    if config.worker_keys is not None:
+        raise UsageError(
+            f"worker_keys are for workers elsewhere, and runner {LOCAL} has none: leave it out"
+        )
+    opening, source_name = _source_of(config)
+    sinks: list[Sink] = []
+    if config.output_kafka is not None:
+        partitions_of(config.output_kafka)  # it is there
+        sinks.append(KafkaSink(config.output_kafka))
+    elif config.output_topic is not None:
+        sinks.append(PubSubSink(config.output_topic))
+    with paid_epoch(config) as epoch, stopping() as stop:
+        try:
+            run_epoch(epoch, opening, source_name, sinks, stop)
+        except TracecloakError:
+            raise
+        except Exception as error:
+            raise failure_of(error) from error
+    if epoch.is_spent and (own := _own_subscription(config)) is not None:
+        delete_subscription(own)
+    return StreamOutcome(epoch.folder, epoch.is_spent)
+
+
+def run_epoch(
+    epoch: Epoch,
+    opening: Opening,
+    source_name: str,
+    sinks: Sequence[Sink],
+    stop: threading.Event,
+    clock: Callable[[], float] = time.time,
+) -> None:
+    """Runs an epoch that is paid for, from where its state is on the disk.
+
+    Args:
+        epoch: What is published, and where.
+        opening: Gives the source.
+        source_name: What the source is called, where the state names its positions.
+        sinks: What takes the steps once their files are there.
+        stop: Set where it is to end.
+        clock: Seconds since 1970 UTC.
+
+    Raises:
+        TracecloakError: It cannot go on.
+    """
+    config = epoch.config
+    key, identities = (reference.resolve() for reference in epoch.keys)
+    store = LocalState(epoch.state_path, key, epoch.product.released)
+    stream = RunningStream(
+        epoch.product, config.rule, config.name, key, identities, config.by_individual, config.cap
+    )
+    published = epoch.last_published
+    if not store.exists:
+        if epoch.is_spent:  # it died when all was published, and before that was noted
+            return
+        if published is not None or epoch.places.steps.of(0, key) is not None:
+            raise older_than_published(str(epoch.state_path), published or 0, None)
+        store.create(stream.begin(), source_name)
+    with store.opened(source_name) as kept:
+        if published is not None and published >= kept.state.next_step:
+            raise older_than_published(str(epoch.state_path), published, kept.state.next_step)
+        source = _opened(opening, kept.positions, stop)
+        if source is None:
+            return
+        files = FileSink(
+            epoch.places.output, config.written, epoch.manifest, epoch.places.workplace
+        )
+        loop = LocalStream(
+            stream,
+            config.layout,
+            store,
+            [files, *sinks],
+            _rejecting(epoch),
+            config.release_delay,
+            clock,
+        )
+        with contextlib.closing(source):
+            is_done = loop.run(source, kept, stop)
+    if is_done:
+        _LOG.warning(
+            "the budget of epoch %s of %s is spent: step %d was the last of its horizon, and "
+            "nothing more is published. Begin another epoch, which is another spend",
+            config.epoch,
+            config.release_id,
+            stream.horizon - 1,
+        )
+        store.remove()
+
+
+@contextlib.contextmanager
+def stopping() -> Iterator[threading.Event]:
+    """Gives what is set when the process is asked to end; asked again, it ends at once."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def ask(number: int, _: object) -> None:
+        stop.set()
+        restore()
+        _LOG.warning("stopping; the same command goes on from here, and spends nothing")
+
+    for number, handler in before.items():
+        if handler != signal.SIG_IGN:
+            signal.signal(number, ask)
+    try:
+        yield stop
+    finally:
+        restore()
+
+
+def _source_of(config: StreamConfig) -> tuple[Opening, str]:
+    """Returns (what opens the configured source, its name), when it is known to be there."""
+    if (topic := config.input_kafka) is not None:
+        topic.check()
+        return functools.partial(KafkaSource, topic, config.name.both), f"Kafka topic {topic.name}"
+    if config.input_subscription is not None:
+        subscription, pubsub_topic = config.input_subscription, None
+    else:
+        own = _own_subscription(config)
+        assert own is not None and config.input_topic is not None
+        subscription, pubsub_topic = own, config.input_topic
+    PubSubSource(subscription, pubsub_topic).close()
+    return lambda _: PubSubSource(subscription, pubsub_topic), f"subscription {subscription}"
+
+
+def _own_subscription(config: StreamConfig) -> str | None:
+    """Returns the subscription that an epoch has of its topic, under which it is found again."""
+    if config.input_topic is None or config.input_kafka is not None:
+        return None
+    project, _, _ = config.input_topic.partition("/topics/")
+    own = text_digest(f"{config.input_topic} {config.name.both}")[:16]
+    return f"{project}/subscriptions/tracecloak-{own}"
+
+
+def _opened(opening: Opening, positions: Mapping[str, Any], stop: threading.Event) -> Source | None:
+    """Opens a source, whose service may be away; None: it was asked to stop meanwhile."""
+    while not stop.is_set():
+        try:
+            return opening(positions)
+        except RetryLater as error:
+            _LOG.warning("%s; the stream waits until it is back", error)
+            stop.wait(_AGAIN_SECONDS)
+    return None
+
+
+def _rejecting(epoch: Epoch) -> Callable[[pa.RecordBatch], None]:
+    """Returns what lists messages that cannot be read, in a folder and the configured topic."""
+    topic = epoch.config.reject_topic
+    lines = None if topic is None else LineSink(topic)
+
+    def reject(rejects: pa.RecordBatch) -> None:
+        written = write_rejects(rejects, epoch.places.rejected)
+        if lines is not None:
+            lines.send(written)
+
+    return reject

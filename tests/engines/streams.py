@@ -1,0 +1,288 @@
+"""A stream from Kafka on Flink in processes of its own, what it is sent, and what it must say."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tests.engines.flink import FlinkCluster
+from tests.engines.kafka import KafkaBroker
+from tests.engines.processes import Process, running, wait_until
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.anonymizers.streams.running import RunningStream
+from tracecloak.pipelines.stream.config import StreamConfig, load_stream
+from tracecloak.transforms.stream.kafka_topic import KafkaTopic, PartitionReader, partitions_of
+from tracecloak.transforms.stream.step_files import epoch_folder
+
+EVENTS, STEPS = "events", "steps"
+CHECKPOINT_MILLIS = 1_000
+PERIOD_SECONDS, DELAY_SECONDS = 2, 1
+_STEP_SECONDS = 120.0
+
+
+class StreamOnFlink:
+    """A stream whose epoch begins now, and that is started as often as a test wants.
+
+    Attributes:
+        config: What it is given.
+        client: The process that hands it over, once it was started.
+    """
+
+    client: Process
+
+    def __init__(
+        self, folder: Path, broker: KafkaBroker, ledger: str, horizon: int, n_partitions: int = 2
+    ) -> None:
+        """Makes its topics.
+
+        Args:
+            folder: An empty folder, for all that it writes.
+            broker: Of its topics.
+            ledger: URL of its ledger.
+            horizon: Steps that it may publish.
+            n_partitions: Of the topic of events.
+        """
+        self._folder = folder
+        self._n_starts = 0
+        name = folder.name
+        broker.new_topic(f"{name}-{EVENTS}", n_partitions)
+        broker.new_topic(f"{name}-{STEPS}")
+        vocabulary = folder / "vocabulary.txt"
+        vocabulary.write_text("A\nB\nC\nEND\n")
+        self._given = {
+            "release_id": "ward",
+            "epoch": "1",
+            "input_topic": f"kafka://{broker.servers}/{name}-{EVENTS}",
+            "output_topic": f"kafka://{broker.servers}/{name}-{STEPS}",
+            "output": str(folder / "out"),
+            "key_store": str(folder / "keys"),
+            "worker_keys": str(folder / "worker-keys"),
+            "ledger": ledger,
+            "new_ledger": "true",
+            "epsilon": "1",
+            "l2_clip": "6",
+            "vocabulary": str(vocabulary),
+            "max_trace_length": "5",
+            "period": f"{PERIOD_SECONDS}s",
+            "horizon": str(horizon),
+            "start": datetime.fromtimestamp(int(time.time()), UTC).isoformat(),
+            "gap": "3s",
+            "max_lifetime": "20s",
+            "max_disorder": "1s",
+            "end_activity": "END",
+            "release_delay": f"{DELAY_SECONDS}s",
+            "timestamp_unit": "us",
+            "shards": "4",
+            "runner": "FlinkRunner",
+        }
+        self.config: StreamConfig = load_stream(None, self._given)
+
+    @property
+    def topic(self) -> KafkaTopic:
+        """That of the events."""
+        assert self.config.input_kafka is not None
+        return self.config.input_kafka
+
+    @contextmanager
+    def started(self, flags: Sequence[str], **changes: str) -> Iterator[Process]:
+        """Hands it to Flink for the block.
+
+        Args:
+            flags: Of Beam.
+            changes: Keys of the configuration that are others.
+        """
+        self._n_starts += 1
+        given = [f"--{key}={value}" for key, value in {**self._given, **changes}.items()]
+        beam = [flag for flag in flags if not flag.startswith("--runner")]
+        process = Process(
+            f"stream-{self._n_starts}",
+            [
+                sys.executable, "-m", "tests.engines.client", "stream", *given, *beam,
+                f"--checkpointing_interval={CHECKPOINT_MILLIS}", "--traceback",
+            ],
+            self._folder,
+            lambda: True,
+            {"PYTHONPATH": str(Path(__file__).parents[2])},
+        )  # fmt: skip
+        self.client = process
+        with running(process):
+            yield process
+
+    def published(self) -> dict[int, bytes]:
+        """Returns the bytes of the steps in the output, by their numbers."""
+        folder = Path(epoch_folder(self.config.output, "ward", "1"))
+        return {
+            int(path.stem.removeprefix("step-")): path.read_bytes()
+            for path in folder.rglob("step-*.json")
+        }
+
+    def wait_for_steps(self, n_more: int, *alive: Process) -> None:
+        """Waits until so many further steps are published.
+
+        Raises:
+            RuntimeError: They were not in time, or a process ended that is needed.
+        """
+        wanted = len(self.published()) + n_more
+        wait_until(
+            lambda: len(self.published()) >= wanted,
+            _STEP_SECONDS,
+            lambda: f"{len(self.published())} of {wanted} steps are published",
+            *alive,
+        )
+
+    def n_seconds_early(self) -> float:
+        """Returns by how much the step came too early that came earliest, by the clock; 0: none."""
+        folder = Path(epoch_folder(self.config.output, "ward", "1"))
+        due = self.config.rule.release_time
+        early = [
+            due(int(path.stem.removeprefix("step-"))) / 1e6 - path.stat().st_mtime
+            for path in folder.rglob("step-*.json")
+        ]
+        return max(0.0, *early)
+
+    def sent_steps(self) -> dict[int, set[bytes]]:
+        """Returns what the topic of steps holds, by step."""
+        assert self.config.output_kafka is not None
+        found: dict[int, set[bytes]] = {}
+        for message in all_messages(self.config.output_kafka):
+            found.setdefault(int(message.attributes["step"]), set()).add(message.data)
+        return found
+
+    def undisturbed(self) -> dict[int, bytes]:
+        """Returns what all steps must be, by the messages of the topic alone: there is no Beam."""
+        config, key = self.config, ReleaseKey(SECRET)
+        stream = RunningStream(
+            config.made_product(), config.rule, config.name, key, key,
+            config.by_individual, config.cap,
+        )  # fmt: skip
+        messages = all_messages(self.topic)
+        events, rejects = config.layout.decode(messages, [m.published_us for m in messages])
+        assert rejects.num_rows == 0
+        state = stream.take(stream.begin(), stream.keyed(events))
+        _, decided = stream.advance(state, stream.release_us(stream.horizon))
+        return {made.step: made.released.to_json() for made in decided}
+
+
+# The key of tests.engines.client.
+SECRET = b"k" * 32
+
+
+def all_messages(topic: KafkaTopic) -> list[Any]:
+    """Returns all messages of a topic to which nobody writes any more."""
+    first = partitions_of(topic)
+    reader = PartitionReader(topic, "all messages", first)
+    found = []
+    try:
+        while any(reader.watermark_us(number) < int(1e6 * (time.time() - 3)) for number in first):
+            found += reader.poll(10_000, 0.2)
+        return found + reader.poll(10_000, 0.2)
+    finally:
+        reader.close()
+
+
+class Feed:
+    """Sends messages of cases at a steady rate, in a thread, until it is ended."""
+
+    def __init__(self, topic: KafkaTopic, n_cases_per_second: int = 5) -> None:
+        """Begins.
+
+        Args:
+            topic: Where to.
+            n_cases_per_second: Cases that begin in a second; each has one to six messages.
+        """
+        from confluent_kafka import Producer
+
+        self._name = topic.name
+        self._producer = Producer(
+            {"bootstrap.servers": topic.servers, "enable.idempotence": True, "log_level": 0}
+        )
+        self._rate = n_cases_per_second
+        self._ended = threading.Event()
+        self.n_cases = 0
+        self._thread = threading.Thread(target=self._send, daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Ends it, and waits until the brokers have everything."""
+        self._ended.set()
+        self._thread.join()
+        left = self._producer.flush(60)
+        assert left == 0, f"{left} messages were not taken"
+
+    def _send(self) -> None:
+        chosen = random.Random(4)
+        due: list[tuple[float, str, str, str]] = []
+        begin = time.monotonic()
+        while not self._ended.wait(0.05):
+            now = time.monotonic() - begin
+            while self.n_cases < now * self._rate:
+                at = self.n_cases / self._rate
+                for number in range(chosen.randint(1, 6)):
+                    name = chosen.choice(["A", "B", "C", "END"])
+                    due.append((at, f"c{self.n_cases}", name, f"{self.n_cases}.{number}"))
+                    at += 2 * chosen.random()
+                self.n_cases += 1
+            due.sort()
+            while due and due[0][0] <= now:
+                _, case, activity, event = due.pop(0)
+                micros = time.time_ns() // 1_000
+                body = {"case_id": case, "activity": activity, "timestamp": micros,
+                        "event_id": event}  # fmt: skip
+                self._producer.produce(self._name, json.dumps(body).encode(), case.encode())
+            self._producer.poll(0)
+
+
+def ask(cluster: FlinkCluster, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Posts to the REST interface of a cluster and returns the answer."""
+    request = urllib.request.Request(
+        f"http://{cluster.address}{path}",
+        json.dumps(body).encode(),
+        {"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        found: dict[str, Any] = json.load(answer)
+        return found
+
+
+def job_of(cluster: FlinkCluster) -> str:
+    """Returns the id of the only job that runs on a cluster."""
+    jobs: Any = cluster.ask("/jobs/overview")["jobs"]
+    [job] = [job["jid"] for job in jobs if job["state"] in ("RUNNING", "RESTARTING")]
+    return str(job)
+
+
+def stop_with_savepoint(cluster: FlinkCluster, folder: Path, drain: bool = False) -> str:
+    """Stops the job of a cluster; returns where its state is.
+
+    Raises:
+        RuntimeError: It was not stopped.
+    """
+    job = job_of(cluster)
+    asked = ask(cluster, f"/jobs/{job}/stop", {"targetDirectory": folder.as_uri(), "drain": drain})
+    path = f"/jobs/{job}/savepoints/{asked['request-id']}"
+    status: dict[str, Any] = {}
+
+    def is_done() -> bool:
+        status.update(cluster.ask(path))
+        return bool(status["status"]["id"] == "COMPLETED")
+
+    wait_until(is_done, _STEP_SECONDS, lambda: f"no savepoint: {status}")
+    operation = status["operation"]
+    if "location" not in operation:
+        raise RuntimeError(f"the job was not stopped: {operation}")
+    return str(operation["location"])
+
+
+def last_checkpoint(folder: Path) -> str:
+    """Returns the newest whole checkpoint below a folder."""
+    whole = folder.glob("*/chk-*/_metadata")
+    return max(whole, key=lambda path: path.stat().st_mtime).parent.as_uri()

@@ -1,0 +1,184 @@
+"""The client of Kafka's topics against a broker: positions, watermarks, transactions, refusals."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.engines.kafka import KafkaBroker, kafka_broker
+from tests.engines.processes import wait_until
+from tests.engines.skipping import or_skip
+from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
+from tracecloak.transforms.stream.kafka_topic import (
+    CLOCK_SKEW_US,
+    KafkaMessage,
+    KafkaTopic,
+    PartitionReader,
+    TopicWriter,
+    partitions_of,
+)
+
+pytestmark = pytest.mark.engines
+_SECONDS = 30.0
+
+
+@pytest.fixture(scope="module")
+def broker(place: Path) -> Iterator[KafkaBroker]:
+    with or_skip(kafka_broker(place / "kafka")) as found:
+        yield found
+
+
+@pytest.fixture
+def topic(broker: KafkaBroker, request: pytest.FixtureRequest) -> KafkaTopic:
+    """A topic of the test's own, of one partition."""
+    name = str(request.node.name).replace("[", ".").replace("]", "")
+    broker.new_topic(name)
+    return KafkaTopic(broker.servers, name)
+
+
+def producer(topic: KafkaTopic, **settings: str) -> Producer:
+    return Producer({"bootstrap.servers": topic.servers, "log_level": 0, **settings})
+
+
+def send(made: Producer, topic: KafkaTopic, *texts: str) -> None:
+    for text in texts:
+        made.produce(topic.name, text.encode())
+    assert made.flush(_SECONDS) == 0
+
+
+def read(reader: PartitionReader, n_messages: int) -> list[KafkaMessage]:
+    """Polls until so many messages came."""
+    found: list[KafkaMessage] = []
+
+    def came() -> bool:
+        found.extend(reader.poll(n_messages - len(found), 0.2))
+        return len(found) == n_messages
+
+    wait_until(came, _SECONDS, lambda: f"{len(found)} of {n_messages} messages came")
+    return found
+
+
+def now_us() -> int:
+    return time.time_ns() // 1_000
+
+
+def test_the_watermark_is_of_the_oldest_unread_message_or_of_the_clock(topic: KafkaTopic) -> None:
+    made = producer(topic)
+    send(made, topic, "a", "b")
+    reader = PartitionReader(topic, "g", partitions_of(topic))
+    before = reader.watermark_us(0)
+    [first] = read(reader, 1)
+    assert (first.data, first.offset, first.message_id) == (b"a", 0, "0")
+    assert before < first.published_us
+    assert reader.watermark_us(0) == first.published_us
+    assert reader.n_unread(0) <= 1
+    [second] = read(reader, 1)
+    assert now_us() - CLOCK_SKEW_US - 5_000_000 < reader.watermark_us(0) <= now_us()
+    send(made, topic, "c")
+    assert reader.watermark_us(0) == second.published_us  # a message that was just appended counts
+    reader.close()
+
+
+def test_a_reader_goes_on_at_the_offset_that_it_is_given(topic: KafkaTopic) -> None:
+    send(producer(topic), topic, *"abcd")
+    reader = PartitionReader(topic, "g", {0: 2})
+    assert [message.data for message in read(reader, 2)] == [b"c", b"d"]
+    assert reader.positions == {0: 4}
+    reader.close()
+
+
+def test_a_transaction_holds_the_watermark_until_it_is_over(topic: KafkaTopic) -> None:
+    """Catches messages of a long transaction that come when their steps are published."""
+    made = producer(topic, **{"transactional.id": topic.name})
+    made.init_transactions()
+    reader = PartitionReader(topic, "g", {0: 0})
+    made.begin_transaction()
+    send(made, topic, "a")
+    assert reader.poll(1, 1.0) == []
+    assert reader.watermark_us(0) < 0
+    made.commit_transaction()
+    [first] = read(reader, 1)
+    assert first.data == b"a"
+    # The mark of its end has an offset and no message: the partition is idle, and says so.
+    wait_until(
+        lambda: reader.poll(1, 0.2) == [] and reader.watermark_us(0) > first.published_us,
+        _SECONDS,
+        lambda: "the watermark stands still behind a transaction",
+    )
+    made.begin_transaction()
+    send(made, topic, "taken back")
+    made.abort_transaction()
+    send(producer(topic), topic, "b")
+    assert [message.data for message in read(reader, 1)] == [b"b"]
+    reader.close()
+
+
+def test_messages_that_were_deleted_unread_are_an_error_and_no_gap(topic: KafkaTopic) -> None:
+    send(producer(topic), topic, *"abc")
+    client = AdminClient({"bootstrap.servers": topic.servers})
+    for answer in client.delete_records([TopicPartition(topic.name, 0, 2)]).values():
+        answer.result(_SECONDS)
+    assert partitions_of(topic) == {0: 2}
+    reader = PartitionReader(topic, "g", {0: 1})
+    with pytest.raises(TracecloakError, match=r"deleted before they were read.*another epoch"):
+        read(reader, 1)
+    reader.close()
+
+
+def test_only_a_topic_that_brokers_stamp_is_read(broker: KafkaBroker, topic: KafkaTopic) -> None:
+    topic.check()
+    with pytest.raises(UsageError, match="has no topic 'nowhere'"):
+        KafkaTopic(broker.servers, "nowhere").check()
+    broker.new_topic("by-senders", message_timestamp_type="CreateTime")
+    by_senders = KafkaTopic(broker.servers, "by-senders")
+    by_senders.check(is_read=False)
+    with pytest.raises(UsageError, match=r"set message\.timestamp\.type to LogAppendTime"):
+        by_senders.check()
+
+
+def test_a_message_that_is_sent_is_there_with_its_headers(topic: KafkaTopic) -> None:
+    writer = TopicWriter(topic)
+    writer.send(b"key", b"data", {"step": "3", "epoch": "ä"})
+    [found] = read(PartitionReader(topic, "g", {0: 0}), 1)
+    assert (found.data, found.attributes) == (b"data", {"step": "3", "epoch": "ä"})
+
+
+def test_a_message_that_is_too_large_is_told_with_the_mend(topic: KafkaTopic) -> None:
+    with pytest.raises(UsageError, match=r"2000000 bytes: raise max\.message\.bytes"):
+        TopicWriter(topic).send(b"key", bytes(2_000_000), {})
+
+
+def test_positions_that_are_committed_are_seen_on_the_broker(topic: KafkaTopic) -> None:
+    from confluent_kafka import Consumer
+
+    send(producer(topic), topic, *"ab")
+    reader = PartitionReader(topic, "watched", {0: 0})
+    read(reader, 2)
+    reader.commit({0: 2})
+    reader.close()
+    seen = Consumer({"bootstrap.servers": topic.servers, "group.id": "watched"})
+
+    def is_there() -> bool:
+        return bool(seen.committed([TopicPartition(topic.name, 0)], 10)[0].offset == 2)
+
+    wait_until(is_there, _SECONDS, lambda: "the position is not on the broker")
+    seen.close()
+
+
+def test_brokers_that_are_away_are_told_as_such(broker: KafkaBroker, topic: KafkaTopic) -> None:
+    reader = PartitionReader(topic, "g", {0: 0})
+    assert reader.poll(1, 0.5) == []
+    broker.process.kill_9()
+    try:
+        with pytest.raises(RetryLater, match="does not answer"):
+            reader.watermark_us(0)
+    finally:
+        broker.process.start()
+    send(producer(topic), topic, "a")
+    assert [message.data for message in read(reader, 1)] == [b"a"]
+    reader.close()

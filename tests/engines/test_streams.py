@@ -1,0 +1,126 @@
+"""Streams from Kafka on Flink: every case once, whatever is killed, and never a step too early."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.engines.flink import (
+    FlinkCluster,
+    JobServer,
+    WorkerPool,
+    flink_cluster,
+    flink_job_server,
+    worker_pool,
+)
+from tests.engines.kafka import KafkaBroker, kafka_broker
+from tests.engines.skipping import or_skip
+from tests.engines.streams import Feed, StreamOnFlink, last_checkpoint, stop_with_savepoint
+
+pytestmark = [pytest.mark.engines, pytest.mark.timeout(1_200)]
+
+
+@pytest.fixture(scope="module")
+def broker(place: Path) -> Iterator[KafkaBroker]:
+    with or_skip(kafka_broker(place / "kafka")) as found:
+        yield found
+
+
+@contextmanager
+def cluster_of(folder: Path) -> Iterator[tuple[FlinkCluster, WorkerPool, JobServer]]:
+    """Two task managers, the pool of their workers, and the job server."""
+    with ExitStack() as stack:
+        cluster = stack.enter_context(or_skip(flink_cluster(folder / "cluster", 2)))
+        pool = stack.enter_context(worker_pool(folder / "pool"))
+        server = stack.enter_context(flink_job_server(folder / "server", cluster.address))
+        yield cluster, pool, server
+
+
+def assert_each_case_counted_once(stream: StreamOnFlink, feed: Feed) -> None:
+    """The steps are those of an undisturbed run, in the files and in the topic."""
+    feed.end()
+    found = stream.published()
+    assert sorted(found) == list(range(len(found)))
+    expected = stream.undisturbed()
+    assert found == {step: expected[step] for step in found}
+    assert stream.n_seconds_early() == 0
+    sent = stream.sent_steps()
+    assert sent == {step: {found[step]} for step in sent}
+    assert len(sent) >= len(found) - 1  # a file is there before its message
+
+
+def test_a_stream_on_a_local_flink_publishes_what_an_undisturbed_one_does(
+    tmp_path: Path, broker: KafkaBroker, ledger: str
+) -> None:
+    """Also after the job server is killed with everything in it, from its last checkpoint."""
+    checkpoints = tmp_path / "checkpoints"
+    checkpoints.mkdir()
+    configuration = {"state.checkpoints.dir": checkpoints.as_uri()}
+    stream = StreamOnFlink(tmp_path, broker, ledger, horizon=300)
+    feed = Feed(stream.topic)
+    server = flink_job_server(tmp_path / "server", configuration=configuration)
+    with or_skip(server) as running:
+        with stream.started(running.flags()) as client:
+            stream.wait_for_steps(6, client)
+            running.process.kill_9()
+        running.process.start()
+        begin = f"--savepoint_path={last_checkpoint(checkpoints)}"
+        with stream.started([*running.flags(), begin]) as client:
+            stream.wait_for_steps(6, client)
+    assert_each_case_counted_once(stream, feed)
+
+
+@pytest.mark.slow
+def test_a_stream_on_a_cluster_survives_the_death_of_each_process(
+    tmp_path: Path, broker: KafkaBroker, ledger: str
+) -> None:
+    """One after the other, while the job goes on."""
+    stream = StreamOnFlink(tmp_path, broker, ledger, horizon=900)
+    feed = Feed(stream.topic)
+    with cluster_of(tmp_path) as (cluster, pool, server):
+        with stream.started(server.flags(1, pool)) as client:
+            stream.wait_for_steps(3, client)
+            for manager in cluster.task_managers:
+                manager.kill_9()
+                cluster.restart(manager)
+                stream.wait_for_steps(3, client)
+            pool.process.kill_9()
+            pool.process.start()
+            stream.wait_for_steps(3, client)
+            broker.process.kill_9()
+            broker.process.start()
+            stream.wait_for_steps(3, client)
+            client.kill_9()
+        stream.wait_for_steps(2)
+        server.process.kill_9()
+        stream.wait_for_steps(2)
+    assert_each_case_counted_once(stream, feed)
+
+
+@pytest.mark.slow
+def test_a_stream_goes_on_from_a_savepoint_with_twice_the_tasks_and_from_a_checkpoint(
+    tmp_path: Path, broker: KafkaBroker, ledger: str
+) -> None:
+    """The checkpoint is the last one before the job manager dies."""
+    stream = StreamOnFlink(tmp_path, broker, ledger, horizon=900)
+    feed = Feed(stream.topic)
+    with cluster_of(tmp_path) as (cluster, pool, server):
+        with stream.started(server.flags(1, pool)) as client:
+            stream.wait_for_steps(2, client)
+            saved = stop_with_savepoint(cluster, tmp_path / "savepoints")
+        n_before = len(stream.published())
+        flags = server.flags(2, pool)
+        with stream.started([*flags, f"--savepoint_path={saved}"]) as client:
+            stream.wait_for_steps(4, client)
+            cluster.job_manager.kill_9()
+        cluster.restart(cluster.job_manager)
+        begin = f"--savepoint_path={last_checkpoint(tmp_path / 'cluster' / 'checkpoints')}"
+        server.process.kill_9()
+        server.process.start()
+        with stream.started([*flags, begin]) as client:
+            stream.wait_for_steps(4, client)
+    assert len(stream.published()) > n_before
+    assert_each_case_counted_once(stream, feed)

@@ -1,0 +1,123 @@
+"""What reads and writes topics of Kafka on Beam's runners, and what is refused or told at once."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.releasing import counting_charges
+from tests.support.stream_runs import in_time, random_messages, run, stream_config
+from tracecloak.pipelines.stream import run as stream
+from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.pipelines.stream.epoch import paid_epoch
+from tracecloak.pipelines.stream.run import run_stream, stream_options
+from tracecloak.schemas.errors import UsageError
+from tracecloak.transforms.stream.kafka_steps import PublishToKafka
+from tracecloak.transforms.stream.kafka_topic import KafkaTopic
+from tracecloak.transforms.stream.read_kafka import ReadKafka
+from tracecloak.transforms.stream.step_topic import PublishToTopic
+
+CHECKPOINTS = "--checkpointing_interval=1000"
+
+
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
+    """The topics that were looked for, and whether they are read."""
+    seen: list[tuple[str, bool]] = []
+
+    def check(self: KafkaTopic, is_read: bool = True) -> None:
+        seen.append((self.name, is_read))
+
+    monkeypatch.setattr(KafkaTopic, "check", check)
+    return seen
+
+
+def of_kafka(folder: Path, **changes: Any) -> StreamConfig:
+    given = {"input_subscription": None, "input_topic": "kafka://b:1/events", **changes}
+    return stream_config(folder, **given)
+
+
+def test_topics_of_kafka_are_looked_for_before_they_are_used(
+    tmp_path: Path, checked: list[tuple[str, bool]]
+) -> None:
+    config = of_kafka(tmp_path, output_topic="kafka://b:1/steps", runner="FlinkRunner")
+    assert isinstance(stream.source_of(config), ReadKafka)
+    [sink] = stream.sinks_of(config)
+    assert isinstance(sink, PublishToKafka)
+    assert checked == [("events", True), ("steps", False)]
+    [sink] = stream.sinks_of(of_kafka(tmp_path, output_topic="projects/hospital/topics/steps"))
+    assert isinstance(sink, PublishToTopic)
+    assert stream.sinks_of(of_kafka(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "flags", "said"),
+    [
+        ({"runner": "FlinkRunner"}, [CHECKPOINTS], "FlinkRunner reads no Pub/Sub: use Local or Da"),
+        (
+            {
+                "runner": "DataflowRunner",
+                "input_subscription": None,
+                "input_topic": "kafka://b:1/e",
+            },
+            [],
+            "DataflowRunner reads no Kafka: use Local or FlinkRunner",
+        ),
+        (
+            {"runner": "FlinkRunner", "input_subscription": None, "input_topic": "kafka://b:1/e"},
+            [],
+            "keeps no state of a stream without checkpoints: .*--checkpointing_interval 60000",
+        ),
+    ],
+)
+def test_what_a_runner_does_not_do_is_told_before_anything_is_paid(
+    tmp_path: Path, changes: dict[str, Any], flags: list[str], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        run_stream(stream_config(tmp_path, **changes), flags)
+    assert counting_charges(tmp_path / "keys") == []
+
+
+def test_flink_gets_what_a_stream_needs_of_it() -> None:
+    options = stream_options("FlinkRunner", [CHECKPOINTS])
+    given = options.get_all_options(retain_unknown_options=True)
+    assert given["checkpointing_interval"] == "1000"
+    assert given["finish_bundle_before_checkpointing"] is True
+    assert given["operator_chaining"] is True  # which is how Beam is told to have none
+    assert given["streaming"] is True
+
+
+def test_a_stream_that_begins_anew_beside_published_steps_is_told_what_becomes_of_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = stream_config(tmp_path)
+    fresh = config.model_copy(update={"runner": "FlinkRunner"})
+    anew = stream_options("FlinkRunner", [CHECKPOINTS])
+    restored = stream_options("FlinkRunner", [CHECKPOINTS, "--savepoint_path=file:///chk-7"])
+    with paid_epoch(config) as epoch:
+        in_kafka = epoch.__class__(**{**vars(epoch), "config": fresh})
+        stream._warn_without_state(anew, in_kafka)
+        assert "without their state" not in caplog.text
+        (Path(epoch.places.steps.folder)).mkdir(parents=True)
+        Path(epoch.places.steps.folder, "step-000000.decision").write_bytes(b"kept")
+        with caplog.at_level(logging.WARNING, logger="tracecloak"):
+            stream._warn_without_state(restored, in_kafka)
+            assert "without their state" not in caplog.text
+            stream._warn_without_state(anew, in_kafka)
+    assert "--savepoint_path" in caplog.text
+
+
+def test_a_drain_publishes_the_steps_that_are_left_only_if_it_was_asked_for(
+    tmp_path: Path,
+) -> None:
+    """The watermark leaps to the end of time while the horizon lies ahead."""
+    ahead = {"start": "2100-01-01"}
+    with pytest.raises(Exception, match="is over only in"):
+        run(stream_config(tmp_path, **ahead), in_time(random_messages(5), 20))
+    assert list(tmp_path.rglob("step-*")) == []
+    config = stream_config(tmp_path, **ahead, publish_on_drain="true")
+    assert run(config, in_time(random_messages(5), 20)).is_spent
+    assert len(list(tmp_path.rglob("step-*.json"))) == 6

@@ -1,0 +1,108 @@
+"""A stream on one machine publishes what Beam does, byte for byte, for every product."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.local_streams import run_script
+from tests.support.stream_runs import (
+    Happening,
+    Sent,
+    files_of,
+    in_time,
+    made,
+    one_key,
+    random_messages,
+    run,
+    stream_config,
+    ticking,
+)
+from tests.support.tiers import at_night
+
+LOG = {
+    "product": "log", "epsilon": "40", "first_date": "1970-01-01", "last_date": "1970-01-02",
+    "n_duration_bins": 4, "l2_clip": "4",
+}  # fmt: skip
+INDIVIDUALS = {"individual_id": "person", "max_cases_per_individual": 2}
+STREAMS: dict[str, dict[str, Any]] = {
+    "dfg": {},
+    "dfg totals": {"view": "total"},
+    "dfg sliding": {"view": "sliding", "sliding_steps": 3},
+    "dfg of individuals": {"view": "total", **INDIVIDUALS},
+    "dfg w_event": {**INDIVIDUALS, "guarantee": "w_event", "w_event_steps": 2},
+    "variants": {"product": "variants", "epsilon": "40"},
+    "variants totals": {"product": "variants", "view": "total", "epsilon": "40"},
+    "variants of individuals": {"product": "variants", "epsilon": "40", **INDIVIDUALS},
+    "log": LOG,
+    "log of individuals": {**LOG, "individual_id": "person"},
+}
+
+
+def messages(by_individual: bool) -> list[Sent]:
+    sent = random_messages(60, 60)
+    if by_individual:
+        sent = [s._replace(individual=f"p{int(s.case[1:]) % 12}") for s in sent]
+    return sent
+
+
+def out_of_order(sent: Sequence[Sent]) -> list[Happening]:
+    """Duplicates, shuffled arrival, and stragglers of up to 8 seconds behind the watermark."""
+    rng = np.random.default_rng(5)
+    arrival = [s.publish + float(rng.choice([0, 0, 0, 8])) for s in sent]
+    happenings: list[Happening] = []
+    for second in range(0, 130, 5):
+        own = [s for s, at in zip(sent, arrival, strict=True) if second <= at < second + 5]
+        own += own[: len(own) // 4]
+        shuffled = [own[i] for i in rng.permutation(len(own))]
+        happenings += [[s] for s in shuffled[:2]]
+        if shuffled[2:]:
+            happenings.append(shuffled[2:])
+        happenings.append(float(second + 5))
+    return happenings
+
+
+def both(tmp_path: Path, happenings: list[Happening], **changes: Any) -> tuple[Any, Any]:
+    """The step files that Beam's runner writes, and the local stream's."""
+    beam, local = (stream_config(tmp_path / n, **changes) for n in made(tmp_path, "beam", "local"))
+    with pytest.MonkeyPatch.context() as patch:
+        one_key(patch)
+        run(beam, happenings)
+        run_script(local, happenings)
+    return tuple(
+        {name: data for name, data in files_of(config).items() if name.startswith("product")}
+        for config in (beam, local)
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dfg totals",
+        "dfg of individuals",
+        "dfg w_event",
+        "variants totals",
+        "log",
+        *(at_night(n) for n in ("dfg", "dfg sliding", "variants", "variants of individuals")),
+        at_night("log of individuals"),
+    ],
+)
+def test_every_product_is_the_same_bytes(tmp_path: Path, name: str) -> None:
+    changes = STREAMS[name]
+    sent = messages("individual_id" in changes)
+    happenings = [*in_time(sent, 90), *ticking(90, 140)]
+    on_beam, here = both(tmp_path, happenings, horizon=8, **changes)
+    assert len([path for path in here if path.endswith(".json")]) == 8
+    assert here == on_beam
+
+
+@pytest.mark.parametrize("name", ["dfg of individuals", at_night("dfg w_event"), at_night("dfg")])
+def test_they_are_where_messages_come_late_and_again(tmp_path: Path, name: str) -> None:
+    changes = STREAMS[name]
+    happenings = out_of_order(messages("individual_id" in changes))
+    on_beam, here = both(tmp_path, happenings, horizon=8, **changes)
+    assert here == on_beam

@@ -1,0 +1,204 @@
+"""A stream on one machine that is killed goes on where it was: the same bytes, one spend."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apache_beam.io.filesystems import FileSystems
+
+from tests.support.local_streams import NAME, Script, state_files
+from tests.support.releasing import counting_charges, key_files
+from tests.support.stream_runs import (
+    Happening,
+    files_of,
+    in_time,
+    made,
+    one_key,
+    random_messages,
+    stream_config,
+    ticking,
+)
+from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.pipelines.stream.epoch import paid_epoch
+from tracecloak.pipelines.stream.local_run import run_epoch, stopping
+from tracecloak.schemas.errors import BudgetExhausted
+from tracecloak.transforms.stream.local_state import LocalState
+from tracecloak.transforms.stream.sources import Pulled
+
+STREAMS: dict[str, dict[str, Any]] = {
+    "dfg totals": {"view": "total"},
+    "variants of individuals": {
+        "product": "variants", "view": "total", "epsilon": "40", "individual_id": "person",
+    },
+    "log": {
+        "product": "log", "epsilon": "40", "first_date": "1970-01-01", "last_date": "1970-01-02",
+        "n_duration_bins": 4, "l2_clip": "4",
+    },
+}  # fmt: skip
+
+
+def happenings() -> list[Happening]:
+    sent = [s._replace(individual=f"p{int(s.case[1:]) % 9}") for s in random_messages(30, 30)]
+    return [*in_time(sent, 60), *ticking(60, 90)]
+
+
+class Acknowledged(Script):
+    """A subscription: it has no positions, and gives again what was not acknowledged."""
+
+    def __init__(self, happenings: Iterable[Happening], folder: Path) -> None:
+        self._noted = folder / "acknowledged"
+        place = int(self._noted.read_text()) if self._noted.exists() else 0
+        super().__init__(happenings, {"place": place})
+
+    @property
+    def positions(self) -> Mapping[str, Any]:
+        return {}
+
+    def let_go(self, pulled: Pulled) -> None:
+        if pulled.receipt is not None:
+            self._noted.write_text(str(pulled.receipt))
+
+
+class Appending:
+    """A topic in a file: it keeps whatever it was ever sent."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def send(self, released: Any) -> None:
+        with self._path.open("a") as stream:
+            stream.write(json.dumps([released.key[-1], released.to_json().decode()]) + "\n")
+
+
+def run_once(config: StreamConfig, folder: Path, is_topic: bool) -> None:
+    """Runs the stream from where it is to its end."""
+
+    def opening(positions: Mapping[str, Any]) -> Script:
+        return Script(happenings(), positions) if is_topic else Acknowledged(happenings(), folder)
+
+    with paid_epoch(config) as epoch, stopping() as stop:
+        topic = Appending(folder / "topic")
+        run_epoch(epoch, opening, NAME, [topic], stop, lambda: float(1 << 40))
+
+
+def hooked(patch: pytest.MonkeyPatch, passed: Callable[[str], None]) -> None:
+    """Has something called before and after whatever lasts."""
+
+    def around(owner: Any, name: str) -> None:
+        original = getattr(owner, name)
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            passed(f"before {name}")
+            result = original(*arguments, **named)
+            passed(f"after {name}")
+            return result
+
+        patch.setattr(owner, name, staticmethod(call) if owner is FileSystems else call)
+
+    for name in ("create", "append", "replace", "sent", "remove", "_put_head"):
+        around(LocalState, name)  # the head is the last that a transaction writes
+    around(FileSystems, "rename")
+    around(Appending, "send")
+    around(KeyStore, "commit")
+    for source in (Script, Acknowledged):
+        around(source, "let_go")
+
+
+def killed_at(config: StreamConfig, folder: Path, number: int, is_topic: bool) -> bool:
+    """Runs the stream in a process that is killed when so much has passed; whether it was."""
+    child = os.fork()
+    if child == 0:
+        left = [number]
+
+        def passed(_: str) -> None:
+            left[0] -= 1
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        try:
+            with pytest.MonkeyPatch.context() as patch:
+                hooked(patch, passed)
+                run_once(config, folder, is_topic)
+            os._exit(0)
+        except BudgetExhausted:  # it was killed when all was done
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    assert code in (0, -signal.SIGKILL), code
+    return code != 0
+
+
+def topic_of(folder: Path) -> dict[int, set[str]]:
+    found: dict[int, set[str]] = {}
+    for line in (folder / "topic").read_text().splitlines():
+        step, data = json.loads(line)
+        found.setdefault(step, set()).add(data)
+    return found
+
+
+def undisturbed(folder: Path, **changes: Any) -> tuple[dict[str, bytes], dict[int, set[str]], int]:
+    """(files, what a topic got, how much passed) of a run that nobody disturbs."""
+    (place,) = made(folder, "undisturbed")
+    config = stream_config(folder / place, horizon=5, **changes)
+    seen: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        hooked(patch, seen.append)
+        run_once(config, folder / place, is_topic=True)
+    return steps_of(config), topic_of(folder / place), len(seen)
+
+
+def steps_of(config: StreamConfig) -> dict[str, bytes]:
+    return {name: data for name, data in files_of(config).items() if name.startswith("product")}
+
+
+def check_kills(tmp_path: Path, name: str, is_topic: bool, every: int, first: int = 1) -> int:
+    """Kills a stream at every so manieth place, and again at another one; how many it were."""
+    changes = STREAMS[name]
+    expected, sent, n_places = undisturbed(tmp_path, **changes)
+    numbers = range(first, n_places + 1, every)
+    for number in numbers:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        config = stream_config(folder, horizon=5, **changes)
+        n_kills = 0
+        while killed_at(config, folder, number, is_topic):
+            before = steps_of(config)
+            assert all(expected[path] == data for path, data in before.items()), number
+            n_kills += 1
+            if n_kills == 2:  # and then it is left alone
+                run_once(config, folder, is_topic)
+                break
+        assert steps_of(config) == expected, number
+        assert topic_of(folder) == sent, number
+        assert len(counting_charges(folder / "keys")) == 1, number
+        # The epoch has ended: its key and its state are gone.
+        assert state_files(folder / "keys") == [], number
+        assert len(key_files(folder / "keys")) == 1, number
+    return len(numbers)
+
+
+@pytest.mark.parametrize("is_topic", [True, False], ids=["positions", "acknowledged"])
+def test_it_goes_on_after_kills_as_if_there_were_none(tmp_path: Path, is_topic: bool) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        one_key(patch)
+        assert check_kills(tmp_path, "dfg totals", is_topic, every=11, first=3) > 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_topic", [True, False], ids=["positions", "acknowledged"])
+@pytest.mark.parametrize("name", STREAMS)
+def test_it_does_after_a_kill_at_every_place(tmp_path: Path, name: str, is_topic: bool) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        one_key(patch)
+        assert check_kills(tmp_path, name, is_topic, every=1) > 50

@@ -1,0 +1,387 @@
+"""A stream on one machine: what it keeps, when it publishes, and what it refuses."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pipelines.stream.test_local_killed import hooked
+from tests.support.local_streams import Script, Topic, run_script, state_files
+from tests.support.releasing import counting_charges, key_files
+from tests.support.stream_runs import (
+    Happening,
+    Sent,
+    accepted,
+    batch_pairs,
+    counts_of,
+    files_of,
+    in_time,
+    made,
+    no_noise,
+    one_key,
+    published,
+    random_messages,
+    run,
+    stream_config,
+    ticking,
+)
+from tracecloak.anonymizers.streams import running
+from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
+from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.pipelines.stream.local_run import stopping
+from tracecloak.pipelines.stream.run import run_stream
+from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
+from tracecloak.transforms.stream import local_stream
+from tracecloak.transforms.stream.local_state import LocalState
+
+END_US = 1 << 60
+
+
+def script() -> list[Happening]:
+    return [*in_time(random_messages(30, 30), 60), *ticking(60, 90)]
+
+
+def state_of(tmp_path: Path) -> Path:
+    (path,) = (p for p in state_files(tmp_path / "keys") if p.suffix == ".sqlite")
+    return path
+
+
+def steps_of(config: StreamConfig) -> dict[str, bytes]:
+    return {name: data for name, data in files_of(config).items() if name.startswith("product")}
+
+
+# --- What it keeps ----------------------------------------------------------------------------
+
+
+def test_messages_last_before_they_are_let_go_of_and_steps_before_they_are_seen(
+    tmp_path: Path,
+) -> None:
+    passed: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        hooked(patch, passed.append)
+        run_script(stream_config(tmp_path, horizon=3), script())
+    places = [name for name in passed if name.split()[1] != "_put_head"]
+    for number, name in enumerate(places):
+        if name == "before let_go" and places[number - 1] != "after replace":
+            assert places[number - 1] in ("after append", "after let_go")
+    first = places.index("before rename", places.index("after create"))
+    assert "after replace" in places[places.index("after create") : first]
+    assert places[-4:] == ["before remove", "after remove", "before commit", "after commit"]
+
+
+def test_the_state_is_synchronous_and_only_its_owner_reads_it(tmp_path: Path) -> None:
+    config = stream_config(tmp_path)
+    modes: list[Any] = []
+    original = LocalState.append
+
+    def append(self: LocalState, *arguments: Any) -> None:
+        for pragma in ("synchronous", "journal_mode"):
+            modes.extend(self._database.execute(f"PRAGMA {pragma}").fetchone())
+        original(self, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalState, "append", append)
+        run_script(config, script(), until=2)
+    assert set(modes) == {2, b"wal"}  # 2: FULL
+    path = state_of(tmp_path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_no_text_of_a_message_is_in_the_state(tmp_path: Path) -> None:
+    sent = [Sent(1, "secret-case", "secret-name", "secret-id", individual="secret-person")]
+    config = stream_config(tmp_path, individual_id="person")
+    run_script(config, [sent, 5.0], until=2)
+    (path,) = state_files(tmp_path / "keys")
+    assert b"secret" not in path.read_bytes()
+    assert b"case events" in path.read_bytes()
+
+
+def test_the_journal_is_folded_into_the_state_as_it_grows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what is published is the same, however often."""
+    config, folded = (stream_config(tmp_path / n) for n in made(tmp_path, "a", "folded"))
+    one_key(monkeypatch)
+    run_script(config, script())
+    monkeypatch.setattr(running, "_MERGE_EVENTS", 3)
+    run_script(folded, script())
+    assert steps_of(folded) == steps_of(config)
+
+
+def test_what_was_decided_is_not_computed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the noise would be now."""
+    whole, config = (stream_config(tmp_path / n, horizon=2) for n in made(tmp_path, "a", "b"))
+    one_key(monkeypatch)
+    at_once: list[Happening] = [random_messages(30, 30), 90.0]
+    run_script(whole, at_once)
+
+    class Dying:
+        def send(self, released: Any) -> None:
+            raise RuntimeError("the process dies here")
+
+    with pytest.raises(RuntimeError, match="dies here"):
+        run_script(config, at_once, [Dying()])
+    assert {name[-10:] for name in steps_of(config)} == {"00000.json", "00.parquet"}
+
+    def never(*_: Any) -> Any:
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr(DfgSteps, "publish", never)
+    topic = Topic()
+    assert run_script(config, at_once, [topic]).is_spent
+    assert steps_of(config) == steps_of(whole)
+    assert [step for step, _ in topic.sent] == [0, 1]
+    assert len(counting_charges(tmp_path / "b" / "keys")) == 1
+
+
+@contextmanager
+def stopped_at(tmp_path: Path, n_happenings: int) -> Iterator[tuple[StreamConfig, Path]]:
+    with pytest.MonkeyPatch.context() as patch:
+        one_key(patch)
+        config = stream_config(tmp_path)
+        run_script(config, script(), until=n_happenings)
+        yield config, state_of(tmp_path)
+
+
+def test_a_state_that_is_damaged_is_refused(tmp_path: Path) -> None:
+    """Catches a stream that begins anew, or goes on, with what is left of its state."""
+    with stopped_at(tmp_path, 6) as (config, path):
+        before = steps_of(config)
+        whole = path.read_bytes()
+        rows = sqlite3.connect(path)
+        kinds = rows.execute("SELECT kind, number FROM record").fetchall()
+        rows.close()
+        assert {kind for kind, _ in kinds} >= {"head", "opened", "counted", "waiting"}
+        for kind, number in kinds:
+            for change in (
+                "UPDATE record SET value = substr(value, 1, length(value) - 1) || x'07' "
+                "WHERE kind = ? AND number = ?",
+                "DELETE FROM record WHERE kind = ? AND number = ?",
+            ):
+                path.write_bytes(whole)
+                with sqlite3.connect(path) as rows:
+                    assert rows.execute(change, (kind, number)).rowcount == 1
+                rows.close()
+                with pytest.raises(TracecloakError, match=r"not what tracecloak wrote.*another ep"):
+                    run_script(config, script())
+        for wrong in (b"", whole[: len(whole) // 2], b"no database" * 1000):
+            path.write_bytes(wrong)
+            with pytest.raises(TracecloakError, match=r"not what tracecloak wrote|cannot be read"):
+                run_script(config, script())
+        assert steps_of(config) == before
+        path.write_bytes(whole)
+        assert run_script(config, script()).is_spent
+
+
+@pytest.mark.parametrize("how", ["restored", "deleted", "elsewhere"])
+def test_a_state_that_is_older_than_what_is_published_is_refused(tmp_path: Path, how: str) -> None:
+    with stopped_at(tmp_path, 6) as (config, path):
+        old = path.read_bytes()
+        run_script(config, script(), until=9)
+        assert len(published(config)) > 1
+        if how == "restored":
+            path.write_bytes(old)
+        elif how == "deleted":
+            path.unlink()
+        else:
+            shutil.rmtree(path.parent)
+        before = files_of(config)
+        with pytest.raises(TracecloakError, match=r"is published, and .*twice.*another epoch"):
+            run_script(config, script())
+        assert files_of(config) == before
+        assert len(counting_charges(tmp_path / "keys")) == 1
+
+
+def test_a_state_of_another_version_or_source_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = stream_config(tmp_path)
+    run_script(config, script(), until=4)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tracecloak.transforms.stream.local_state._VERSION", 2)
+        with pytest.raises(TracecloakError, match="is of version 1, and this is version 2"):
+            run_script(config, script())
+    monkeypatch.setattr("tests.support.local_streams.NAME", "another script")
+    with pytest.raises(TracecloakError, match="has read script so far"):
+        run_script(config, script())
+
+
+def test_an_epoch_belongs_to_the_runner_that_began_it(tmp_path: Path) -> None:
+    config = stream_config(tmp_path)
+    run_script(config, script(), until=4)
+    with pytest.raises(UsageError, match="which runner Local goes on with"):
+        run(config, script())
+    other = stream_config(tmp_path, epoch="2", horizon=9)
+    with pytest.MonkeyPatch.context() as patch:  # it dies before a file of its first step is there
+        patch.setattr(
+            "tracecloak.transforms.stream.step_files.write_whole",
+            lambda path, *_: (_ for _ in ()).throw(OSError("cut off")) if "step-" in path else None,
+        )
+        with pytest.raises(TracecloakError, match="stays published"):
+            run(other, script())
+    with pytest.raises(TracecloakError, match=r"state\.sqlite.*is not there"):
+        run_script(other, script())
+
+
+# --- When it publishes ------------------------------------------------------------------------
+
+
+def test_no_step_is_published_before_its_release_by_the_clock(tmp_path: Path) -> None:
+    """Whatever the stamps of messages say."""
+    config = stream_config(tmp_path, release_delay="4s")
+    stamped_ahead = [[s._replace(publish=s.publish) for s in random_messages(10, 30)], 500.0]
+    now = [23.9]
+    place = len(stamped_ahead)
+    run_script(config, stamped_ahead, until=place, clock=lambda: now[0])
+    assert [release.step for release in published(config)] == [0]
+    now[0] = 24.0
+    run_script(config, [*stamped_ahead, 500.0], until=place + 1, clock=lambda: now[0])
+    assert [release.step for release in published(config)] == [0, 1]
+
+
+def test_steps_wait_for_a_backlog_and_say_so_once_a_minute(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent = random_messages()
+    config = stream_config(tmp_path)
+    batches: list[Happening] = [[s] for s in sent]  # the watermark stays where it was
+    with caplog.at_level(logging.WARNING, logger="tracecloak"), no_noise():
+        run_script(config, batches, until=len(batches), clock=lambda: 1e6)
+        assert published(config) == []
+        behind = [r.message for r in caplog.records if "waits for its messages" in r.message]
+        assert behind == [
+            "step 0 should have been published 999980 s ago and waits for its messages: it is not "
+            "known yet whether all messages are there"
+        ]
+        run_script(config, batches)
+    expected = {step: batch_pairs(own) for step, own in accepted(sent).items() if step < 6}
+    found = {release.step: counts_of(release) for release in published(config)}
+    assert {step: pairs for step, pairs in found.items() if pairs} == expected
+
+
+def test_how_far_it_is_behind_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="tracecloak"):
+        run_script(stream_config(tmp_path), [5.0, 7.0], until=2, clock=lambda: 100.0)
+    assert "messages are read up to 95 s before now" in caplog.text
+
+
+def test_a_service_that_is_away_is_asked_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_stream, "_AGAIN_SECONDS", 0.01)
+    one_key(monkeypatch)
+    whole, config = (stream_config(tmp_path / n) for n in made(tmp_path, "whole", "away"))
+    run_script(whole, script())
+    refusals = {2: 3, 4: 2}
+
+    def fails(step: int) -> bool:
+        refusals[step] = refusals.get(step, 0) - 1
+        return refusals[step] >= 0
+
+    topic = Topic(fails)
+    with caplog.at_level(logging.WARNING, logger="tracecloak"):
+        assert run_script(config, script(), [topic], away=[1, 5, 8]).is_spent
+    assert steps_of(config) == steps_of(whole)
+    assert [step for step, _ in topic.sent] == list(range(6))
+    assert caplog.text.count("is away; the stream waits") == 1
+
+
+def test_what_cannot_be_read_is_listed_and_the_others_count(tmp_path: Path) -> None:
+    from apache_beam.io.gcp.pubsub import PubsubMessage
+    from apache_beam.transforms.window import TimestampedValue
+
+    config = stream_config(tmp_path)
+    broken = TimestampedValue(PubsubMessage(b"secret", {}), 2)
+    sent = random_messages(10, 20)
+    with no_noise():
+        run_script(config, [[broken], *in_time(sent, 80)])
+    (listed,) = (tmp_path / "keys" / "operator").rglob("messages-*.jsonl")
+    assert "secret" not in listed.read_text() and '"publish_time": 2000000' in listed.read_text()
+    found = {r.step: counts_of(r) for r in published(config) if counts_of(r)}
+    assert found == {s: batch_pairs(own) for s, own in accepted(sent).items() if s < 6}
+
+
+# --- How it ends ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_and_what_it_had_is_kept(
+    tmp_path: Path, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one_key(monkeypatch)
+    whole, config = (stream_config(tmp_path / n) for n in made(tmp_path, "whole", "stopped"))
+    run_script(whole, script())
+    before = signal.getsignal(number)
+    with stopping() as stop:
+        assert not stop.is_set()
+        os.kill(os.getpid(), number)
+        assert stop.wait(10)
+        assert signal.getsignal(number) == before  # a second one ends it at once
+    run_script(config, script(), until=5)
+    assert run_script(config, script()).is_spent
+    assert steps_of(config) == steps_of(whole)
+
+
+def test_when_all_is_published_the_epoch_is_over_and_its_state_is_gone(tmp_path: Path) -> None:
+    config = stream_config(tmp_path)
+    assert run_script(config, script()).is_spent
+    assert state_files(tmp_path / "keys") == []
+    assert len(key_files(tmp_path / "keys")) == 1  # that of identities
+    with pytest.raises(TracecloakError, match="its last step is published"):
+        run_script(config, script())
+
+
+def test_a_second_process_at_the_same_epoch_is_refused(tmp_path: Path) -> None:
+    config = stream_config(tmp_path)
+    refused: list[str] = []
+    original = Script.pull
+
+    def pull(self: Script, *arguments: Any) -> Any:
+        if not refused:
+            refused.append("")
+            with pytest.raises(RetryLater, match="another process") as caught:
+                run_script(config, script())
+            refused[0] = str(caught.value)
+        return original(self, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Script, "pull", pull)
+        run_script(config, script())
+    assert "another process is making" in refused[0]
+
+
+def test_what_is_of_beam_is_refused_where_no_messages_are_given(tmp_path: Path) -> None:
+    config = stream_config(tmp_path)
+    assert config.runner == "Local"
+    with pytest.raises(UsageError, match="takes nothing of Beam, got --streaming"):
+        run_stream(config, ["--streaming"])
+    old = stream_config(tmp_path, runner="BundleBasedDirectRunner")
+    with pytest.raises(UsageError, match="Use Local, which reads the same"):
+        run_stream(old)
+    with pytest.raises(UsageError, match="worker_keys are for workers elsewhere"):
+        run_stream(stream_config(tmp_path, worker_keys=str(tmp_path / "worker")))
+    assert counting_charges(tmp_path / "keys") == []
+
+
+def test_an_epoch_that_is_withdrawn_leaves_no_state(tmp_path: Path) -> None:
+    config = stream_config(tmp_path)
+    run_script(config, script(), until=4)
+    assert state_files(tmp_path / "keys")
+    KeyStore(tmp_path / "keys").withdraw(config.output, config.name.both)
+    assert state_files(tmp_path / "keys") == []
+    with pytest.raises(TracecloakError, match=r"withdrawn|taken back"):
+        run_script(config, script())

@@ -1,0 +1,171 @@
+"""A subscription read for a stream on one machine: how far it is known to have been read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+pytest.importorskip("google.pubsub_v1", reason="needs google-cloud-pubsub")
+
+from tests.support.pubsub import VARIABLE, Service
+from tests.support.pubsub_double import PubSubDouble
+from tracecloak.schemas.errors import RetryLater, UsageError
+from tracecloak.transforms.stream.pubsub_source import PubSubSource, delete_subscription
+
+ACK_SECONDS = 10
+WAIT_SECONDS = ACK_SECONDS + 5  # until it is known that nothing comes again
+NEVER = -(1 << 63)
+
+
+class Clock:
+    """The clock on the wall, which a test moves."""
+
+    def __init__(self) -> None:
+        self.now = time.time()
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    with PubSubDouble(empty_pull_seconds=0.0) as double:
+        monkeypatch.setenv(VARIABLE, double.address)
+        made = Service(double.address)
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def pull_until(source: PubSubSource, clock: Clock, end: float, let_go: bool = True) -> list[bytes]:
+    """Pulls every four seconds of the clock, up to a moment."""
+    found = []
+    while clock.now <= end:
+        pulled = source.pull(1_000, 5.0)
+        found += [message.data for message in pulled.messages]
+        if let_go:
+            source.let_go(pulled)
+        clock.now += 4
+    return found
+
+
+def test_nothing_is_known_before_a_deadline_has_passed(service: Service, clock: Clock) -> None:
+    """What a process that was killed had pulled comes again only then."""
+    source = PubSubSource(service.subscription, clock=clock)
+    began = clock.now
+    pull_until(source, clock, began + WAIT_SECONDS - 4)
+    assert source.watermark_us() == NEVER
+    pull_until(source, clock, began + WAIT_SECONDS)
+    oldest = clock.now - WAIT_SECONDS
+    assert (oldest - 2) * 1e6 <= source.watermark_us() <= (oldest + 4) * 1e6
+    source.close()
+
+
+def test_it_stays_behind_a_backlog_and_goes_on_after_it(service: Service, clock: Clock) -> None:
+    service.publish(*(b"%d" % i for i in range(2_500)))
+    published_us = int(time.time() * 1e6)
+    source = PubSubSource(service.subscription, clock=clock)
+    began = clock.now
+    found = pull_until(source, clock, began + WAIT_SECONDS)
+    assert sorted(found) == sorted(b"%d" % i for i in range(2_500))
+    assert source.watermark_us() < published_us
+    pull_until(source, clock, clock.now + WAIT_SECONDS)
+    assert source.watermark_us() > published_us
+    source.close()
+
+
+def test_a_pull_is_of_so_many_messages_at_most(service: Service, clock: Clock) -> None:
+    service.publish(*(b"%d" % i for i in range(1_700)))
+    source = PubSubSource(service.subscription, clock=clock)
+    sizes = [len(source.pull(1_200, 5.0).messages) for _ in range(3)]
+    assert sizes == [1_200, 500, 0]
+    source.close()
+
+
+def test_a_pause_begins_it_anew(service: Service, clock: Clock) -> None:
+    """Catches a first young pull, after the service was away, that passes over what gathered."""
+    source = PubSubSource(service.subscription, clock=clock)
+    pull_until(source, clock, clock.now + 2 * WAIT_SECONDS)
+    known = source.watermark_us()
+    assert known > NEVER
+    clock.now += 60
+    source.pull(1_000, 5.0)
+    assert source.watermark_us() == NEVER
+    pull_until(source, clock, clock.now + WAIT_SECONDS + 4)
+    assert source.watermark_us() > known
+    source.close()
+
+
+def test_what_is_not_let_go_of_comes_again(service: Service) -> None:
+    with PubSubDouble(least_ack_seconds=1, empty_pull_seconds=0.1) as double:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(VARIABLE, double.address)
+            other = Service(double.address)
+            name = other.subscribe(other.topic, ack_seconds=1)
+            other.publish(b"1", b"2")
+            died, source = PubSubSource(name), PubSubSource(name)
+        assert len(died.pull(10, 2.0).messages) == 2
+        died.close()
+        again = until_found(lambda: source.pull(10, 0.5))
+        assert sorted(message.data for message in again.messages) == [b"1", b"2"]
+        assert again.publish == [
+            message.publish_time.seconds * 10**6 + message.publish_time.nanos // 1000
+            for message in again.messages
+        ]
+        source.let_go(again)
+        assert source.watermark_us() == NEVER
+        source.close()
+        other.close()
+
+
+def until_found(pull: Callable[[], object]) -> object:
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        found = pull()
+        if found.messages:  # type: ignore[attr-defined]
+            return found
+    raise AssertionError("nothing came")
+
+
+def test_a_topic_gets_one_subscription_for_an_epoch(service: Service) -> None:
+    name = f"{service.topic.partition('/topics/')[0]}/subscriptions/own"
+    with pytest.raises(UsageError, match="no subscription"):
+        PubSubSource(name)
+    PubSubSource(name, service.topic).close()
+    service.publish(b"while nobody reads")
+    source = PubSubSource(name, service.topic)
+    assert [m.data for m in source.pull(10, 1.0).messages] == [b"while nobody reads"]
+    source.close()
+    for _ in range(2):
+        delete_subscription(name)
+    with pytest.raises(UsageError, match="no subscription"):
+        PubSubSource(name)
+
+
+def test_a_service_that_is_away_is_to_be_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tracecloak.transforms.stream.pubsub_source._ASK_SECONDS", 1.0)
+    with PubSubDouble(empty_pull_seconds=0.0) as double:
+        monkeypatch.setenv(VARIABLE, double.address)
+        made = Service(double.address)
+        source = PubSubSource(made.subscription)
+        port = int(double.address.rpartition(":")[2])
+        made.close()
+    with pytest.raises(RetryLater, match="cannot be asked"):
+        source.pull(10, 1.0)
+    with PubSubDouble(port, empty_pull_seconds=0.0):
+        end = time.monotonic() + 60
+        while True:
+            try:  # it has forgotten all: that is no reason to ask again
+                source.pull(10, 1.0)
+            except UsageError as error:
+                assert "cannot be read" in str(error)
+                break
+            except RetryLater:
+                assert time.monotonic() < end
+    source.close()

@@ -1,0 +1,297 @@
+"""ReadKafka without a broker: what is claimed, cut, remembered and waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import apache_beam as beam
+import pytest
+from apache_beam.io.restriction_trackers import OffsetRange
+from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
+from apache_beam.runners.sdf_utils import RestrictionTrackerView, ThreadsafeRestrictionTracker
+from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
+
+from tracecloak.schemas.errors import RetryLater, TracecloakError
+from tracecloak.transforms.stream import read_kafka
+from tracecloak.transforms.stream.kafka_topic import CLOCK_SKEW_US, KafkaMessage, KafkaTopic
+from tracecloak.transforms.stream.read_kafka import KafkaMessageCoder
+
+TOPIC = KafkaTopic("broker:9092", "events")
+NOW = 1_000_000.0
+
+
+class Broker:
+    """Messages of partition 3 by offset, and what readers of it did."""
+
+    def __init__(self) -> None:
+        self.offsets: list[int] = []
+        self.is_away = False
+        self.opened: list[int] = []
+        self.closed = 0
+        self.committed: list[dict[int, int]] = []
+
+
+class FakeReader:
+    """A `PartitionReader` of that broker: an offset is stamped with as many seconds."""
+
+    def __init__(self, broker: Broker, positions: dict[int, int]) -> None:
+        self._broker = broker
+        self.positions = dict(positions)
+        broker.opened.append(positions[3])
+
+    def poll(self, max_messages: int, timeout_seconds: float) -> list[KafkaMessage]:
+        ahead = [at for at in self._broker.offsets if at >= self.positions[3]][:max_messages]
+        if ahead:
+            self.positions[3] = ahead[-1] + 1
+        return [message(at) for at in ahead]
+
+    def watermark_us(self, partition: int) -> int:
+        if self._broker.is_away:
+            raise RetryLater("nobody answers")
+        return (self.positions[partition] - 1) * 1_000_000
+
+    def commit(self, positions: dict[int, int]) -> None:
+        assert self._broker.closed == 0
+        self._broker.committed.append(positions)
+
+    def close(self) -> None:
+        self._broker.closed += 1
+
+
+def message(offset: int) -> KafkaMessage:
+    return KafkaMessage(b"{}", {"a": "ä"}, str(offset), 3, offset, offset * 1_000_000)
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
+    made = Broker()
+    monkeypatch.setattr(read_kafka, "PartitionReader", lambda _, __, at: FakeReader(made, at))
+    monkeypatch.setattr(read_kafka, "_READERS", read_kafka._Readers())
+    return made
+
+
+class Turn:
+    """One call of a splittable function, as a runner makes it."""
+
+    def __init__(self, restriction: OffsetRange, watermark: Timestamp = MIN_TIMESTAMP) -> None:
+        provider = read_kafka._FromOffset()
+        self.tracker = ThreadsafeRestrictionTracker(provider.create_tracker(restriction))
+        self.watermark = ManualWatermarkEstimator(watermark)
+        self.callbacks: list[Callable[[], None]] = []
+        self.given: list[Any] = []
+
+    def register(self, callback: Callable[[], None]) -> None:
+        self.callbacks.append(callback)
+
+    def of(self, fn: beam.DoFn, element: Any, until: int | None = None) -> Turn:
+        """Runs it; at so many elements the runner cuts it."""
+        view = RestrictionTrackerView(self.tracker)
+        given: Iterator[Any] = (
+            fn.process(element, view, self.watermark)
+            if isinstance(fn, read_kafka._FindPartitions)
+            else fn.process(element, self, view, self.watermark)
+        )
+        self.cut: Any = None
+        for one in given:
+            self.given.append(one)
+            if len(self.given) == until:
+                self.cut = self.tracker.try_split(0)
+        self.tracker.check_done() if self.cut else None
+        return self
+
+    @property
+    def rest(self) -> OffsetRange:
+        """What a checkpoint remembers."""
+        found = self.tracker.deferred_status()
+        assert found is not None
+        residual, _ = found
+        return residual
+
+    @property
+    def delay_seconds(self) -> float:
+        found = self.tracker.deferred_status()
+        assert found is not None
+        return float(found[1].micros / 1e6)
+
+
+def reader_fn() -> read_kafka._ReadPartition:
+    fn = read_kafka._ReadPartition(TOPIC, "tracecloak-ward")
+    fn.setup()
+    return fn
+
+
+def offsets(turn: Turn) -> list[int]:
+    assert all(one.timestamp.micros == one.value.published_us for one in turn.given)
+    return [one.value.offset for one in turn.given]
+
+
+def whole(start: int = 0) -> OffsetRange:
+    return read_kafka._FromOffset().initial_restriction((3, start))
+
+
+def test_turns_give_every_message_once_and_the_watermark_follows(broker: Broker) -> None:
+    broker.offsets = [5, 6, 9]  # offsets may be missing
+    fn = reader_fn()
+    first = Turn(whole(5)).of(fn, (3, 5))
+    assert offsets(first) == [5, 6, 9]
+    assert first.watermark.current_watermark() == Timestamp(9)
+    broker.offsets += [10, 11]
+    second = Turn(first.rest, first.watermark.current_watermark()).of(fn, (3, 5))
+    assert offsets(second) == [10, 11]
+    assert second.watermark.current_watermark() == Timestamp(11)
+    assert broker.opened == [5]  # the same reader goes on
+    fn.teardown()
+    assert broker.closed == 1
+
+
+def test_an_idle_partition_lets_a_turn_end_and_the_next_wait(broker: Broker) -> None:
+    turn = Turn(whole(), Timestamp(50)).of(reader_fn(), (3, 0))
+    assert turn.given == []
+    assert turn.watermark.current_watermark() == Timestamp(50)  # never back
+    assert turn.rest.start == 0
+    assert 1 < turn.delay_seconds < 2
+
+
+@pytest.mark.parametrize("until", [1, 2, 4])
+def test_a_cut_by_the_runner_loses_no_message_and_gives_none_twice(
+    broker: Broker, until: int
+) -> None:
+    broker.offsets = [0, 1, 2, 3]
+    fn = reader_fn()
+    first = Turn(whole()).of(fn, (3, 0), until=until)
+    primary, residual = first.cut
+    assert (primary.stop, residual.start) == (until, until)
+    assert offsets(first) == list(range(until))
+    assert first.watermark.current_watermark() == MIN_TIMESTAMP or until == 4
+    second = Turn(residual).of(fn, (3, 0))
+    assert offsets(second) == list(range(until, 4))
+
+
+def test_a_turn_that_has_not_begun_is_cut_before_its_first_message() -> None:
+    tracker = read_kafka._FromOffset().create_tracker(whole(7))
+    primary, residual = tracker.try_split(0)
+    assert (primary.start, primary.stop, residual.start) == (7, 7, 7)
+    tracker.check_done()
+
+
+def test_no_cut_is_made_where_no_offset_can_be_yet() -> None:
+    tracker = read_kafka._FromOffset().create_tracker(whole())
+    assert tracker.try_split(0.5) is None
+    assert tracker.try_claim(0)
+    assert tracker.try_split(0.5) is None
+    assert not tracker.is_bounded()
+
+
+def test_a_restored_checkpoint_reads_on_at_its_offset(broker: Broker) -> None:
+    broker.offsets = [0, 1, 2, 3]
+    fn = reader_fn()
+    Turn(whole()).of(fn, (3, 0))
+    again = Turn(whole(2), Timestamp(1)).of(fn, (3, 0))
+    assert offsets(again) == [2, 3]
+    assert broker.opened == [0, 2]
+    assert broker.closed == 1  # the one that was ahead
+
+
+def test_brokers_that_are_away_hold_the_watermark_and_the_stream_waits(broker: Broker) -> None:
+    broker.offsets, broker.is_away = [0], True
+    turn = Turn(whole()).of(reader_fn(), (3, 0))
+    assert offsets(turn) == [0]
+    assert turn.watermark.current_watermark() == MIN_TIMESTAMP
+    assert turn.rest.start == 1
+    assert 3 < turn.delay_seconds < 4
+
+
+def test_positions_are_committed_when_a_checkpoint_has_them(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.offsets = [0, 1]
+    monkeypatch.setattr(read_kafka, "_COMMIT_SECONDS", 0.0)
+    fn = reader_fn()
+    turn = Turn(whole()).of(fn, (3, 0))
+    assert broker.committed == []
+    for callback in turn.callbacks:
+        callback()
+    assert broker.committed == [{3: 2}]
+    fn.teardown()
+    for callback in turn.callbacks:  # a reader that is closed commits nothing
+        callback()
+    assert broker.committed == [{3: 2}]
+
+
+# --- Partitions -------------------------------------------------------------------------------
+
+
+def found(monkeypatch: pytest.MonkeyPatch, partitions: dict[int, int] | Exception) -> None:
+    def looked(_: KafkaTopic) -> dict[int, int]:
+        if isinstance(partitions, Exception):
+            raise partitions
+        return partitions
+
+    monkeypatch.setattr(read_kafka, "partitions_of", looked)
+    monkeypatch.setattr(read_kafka.time, "time_ns", lambda: int(NOW * 1e9))
+
+
+def finder() -> read_kafka._FindPartitions:
+    return read_kafka._FindPartitions(TOPIC)
+
+
+def begin() -> OffsetRange:
+    return read_kafka._FromOffset().initial_restriction(b"")
+
+
+def test_each_partition_is_given_once_and_a_new_one_from_its_first_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found(monkeypatch, {0: 40, 1: 0})
+    first = Turn(begin()).of(finder(), b"")
+    assert first.given == [(0, 40), (1, 0)]
+    # What is made after the look is newer than it, less what clocks differ.
+    moment = Timestamp(micros=int(NOW * 1e6) - CLOCK_SKEW_US)
+    assert first.watermark.current_watermark() == moment
+    found(monkeypatch, {0: 41, 1: 0, 2: 9})
+    second = Turn(first.rest, moment).of(finder(), b"")
+    assert second.given == [(2, 0)]  # and where messages of it are gone, its reader says so
+    assert second.rest.start == 3
+
+
+def test_without_brokers_no_partition_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    found(monkeypatch, RetryLater("nobody answers"))
+    turn = Turn(begin()).of(finder(), b"")
+    assert turn.given == []
+    assert turn.watermark.current_watermark() == MIN_TIMESTAMP
+    assert turn.rest.start == 0
+
+
+def test_a_topic_that_was_made_anew_ends_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    found(monkeypatch, {0: 0})
+    with pytest.raises(TracecloakError, match="has 1 partitions and had 2"):
+        Turn(OffsetRange(2, begin().stop)).of(finder(), b"")
+
+
+# --- What travels and is kept -----------------------------------------------------------------
+
+
+def test_a_message_travels_whole_and_small() -> None:
+    coder = beam.coders.registry.get_coder(KafkaMessage)
+    assert isinstance(coder, KafkaMessageCoder)
+    sent = KafkaMessage(b"\x00data", {"id": "ß", "b": ""}, "77", 2, 77, 1_800_000_000_123_000)
+    encoded = coder.encode(sent)
+    assert coder.decode(encoded) == sent
+    assert len(encoded) < 40
+
+
+def test_the_form_of_a_message_has_a_version() -> None:
+    encoded = KafkaMessageCoder().encode(message(1))
+    assert encoded.hex() == "010301c0843d" + "027b7d" + "00000001" + "0161" + "02c3a4"
+    with pytest.raises(TracecloakError, match="form 2, of a later version"):
+        KafkaMessageCoder().decode(b"\x02" + encoded[1:])
+
+
+def test_what_checkpoints_keep_are_numbers() -> None:
+    coder = read_kafka._FromOffset().restriction_coder()
+    kept = OffsetRange(300, begin().stop)
+    encoded = coder.encode(kept)
+    assert encoded.hex() == "ac02" + "808080808080808040"
+    assert coder.decode(encoded) == kept
+    assert coder.is_deterministic()

@@ -1,0 +1,321 @@
+"""LocalState: what a stream on one machine knows, in a file that survives the process.
+
+The file is SQLite's, in its write-ahead mode with every commit on the disk before it returns. One
+commit has the messages of a batch together with the positions in their source that follow them; or,
+when cases closed or steps are over, the whole state together with what these steps release. So at
+no moment could the process die and leave one without the other: a message is counted once, and what
+a step released is known before anybody has seen a byte of it.
+
+Messages are appended to a journal, and the journal is folded into the state when that is written
+anyway or when it has grown as long as half of it, so that the cost of a message does not depend on
+how many cases are open.
+
+Every record is authenticated with the epoch's key, and the head says which there are. A file with a
+byte changed, cut or missing is an error, and so is one that is older than what was published:
+another state could count a case twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tracecloak.transforms.arrow_coder  # noqa: F401  # names what is encoded
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.anonymizers.streams.running import DecidedStep, StreamState
+from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.arrays.merging import Statistics
+from tracecloak.schemas.errors import TracecloakError
+from tracecloak.schemas.published.step import Step
+from tracecloak.schemas.streams.open_cases import CaseEvents
+
+_VERSION = 1
+_N_DIGEST = 32
+# SQLite holds up to a billion bytes in a value.
+_MOST_BYTES = 1 << 28
+_MEND = (
+    "Restore the whole key store as it was when the stream stopped, if there is such a copy; else "
+    "begin another epoch, which is another spend"
+)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is on the disk.
+
+    Attributes:
+        state: Of the stream.
+        positions: Where its source goes on, by the source's own names.
+        unsent: The steps that are decided and may not have been published, in their order.
+    """
+
+    state: StreamState
+    positions: Mapping[str, Any]
+    unsent: tuple[DecidedStep, ...]
+
+
+class LocalState:
+    """The state of one epoch in a file; one process has it, and one thread."""
+
+    def __init__(self, path: Path, key: ReleaseKey, kind: type[Step]) -> None:
+        """Keeps where it is; nothing is opened yet.
+
+        Args:
+            path: The file, in a folder that only the operator reads.
+            key: The epoch's.
+            kind: The type of what a step releases.
+        """
+        self._path = path
+        self._key = key.derive(b"stream state")
+        self._kind = kind
+        self._head: dict[str, Any] = {}
+        self._written: dict[str, Any] = {}
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a state."""
+        return self._path.exists()
+
+    def create(self, state: StreamState, source: str) -> None:
+        """Makes the file, which appears with this state in it or not at all.
+
+        Args:
+            state: The first one.
+            source: Name of what the positions are of.
+        """
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        fresh = self._path.with_suffix(".new")
+        for ending in ("", "-wal", "-shm"):  # of a process that died here
+            Path(f"{fresh}{ending}").unlink(missing_ok=True)
+        os.close(os.open(fresh, os.O_CREAT | os.O_EXCL, 0o600))
+        with self._connected(fresh), self._committing():
+            self._database.execute(
+                "CREATE TABLE record (kind TEXT, number INTEGER, seal BLOB, value BLOB, "
+                "PRIMARY KEY (kind, number)) WITHOUT ROWID"
+            )
+            self._head = {"version": _VERSION, "source": source, "parts": {}, "unsent": []}
+            self._written = {}
+            self._write_state(state, {})
+        os.replace(fresh, self._path)
+        _sync_folder(self._path.parent)
+
+    @contextlib.contextmanager
+    def opened(self, source: str) -> Iterator[Kept]:
+        """Opens the file in the block, and gives what is in it.
+
+        Args:
+            source: As `create` had it.
+
+        Raises:
+            TracecloakError: It is damaged, of another version, or of another source.
+        """
+        with self._connected(self._path):
+            yield self._read(source)
+
+    def append(self, events: CaseEvents, positions: Mapping[str, Any]) -> None:
+        """Adds a batch of messages; both are on the disk when this returns."""
+        with self._committing():
+            if events.n_events:
+                first, n = self._head["journal"]
+                self._put("journal", first + n, encode(events))
+                self._head["journal"] = [first, n + 1]
+            self._head["positions"] = dict(positions)
+            self._put_head()
+
+    def replace(
+        self, state: StreamState, positions: Mapping[str, Any], decided: Sequence[DecidedStep]
+    ) -> None:
+        """Writes a state that has all messages so far, and what steps release.
+
+        All of it is on the disk when this returns.
+        """
+        with self._committing():
+            for made in decided:
+                self._put("unsent", made.step, made.counts_digest + made.released.to_kept())
+                self._head["unsent"].append(made.step)
+            self._write_state(state, positions)
+
+    def sent(self, step: int) -> None:
+        """Notes that a step is published everywhere."""
+        with self._committing():
+            self._drop("unsent", step, step)
+            self._head["unsent"].remove(step)
+            self._put_head()
+
+    def remove(self) -> None:
+        """Deletes the file, when the epoch has ended."""
+        for ending in ("-wal", "-shm", ""):
+            Path(f"{self._path}{ending}").unlink(missing_ok=True)
+
+    # --- Records ------------------------------------------------------------------------------
+
+    def _write_state(self, state: StreamState, positions: Mapping[str, Any]) -> None:
+        parts = {"opened": state.opened, "counted": state.counted, "waiting": state.waiting}
+        for name, value in parts.items():
+            if self._written.get(name) is not value:
+                whole = value if name != "waiting" else _by_step(state.waiting)
+                self._put_part(name, encode(whole))
+                self._written[name] = value
+        for number in range(self._head.get("n_past", 0), len(state.past)):
+            self._put("past", number, encode(state.past[number]))
+        self._drop("journal", 0, _LAST)
+        for number, events in enumerate(state.pending):
+            self._put("journal", number, encode(events))
+        self._head |= {
+            "positions": dict(positions),
+            "n_past": len(state.past),
+            "journal": [0, len(state.pending)],
+            "next_step": state.next_step,
+            "digest": state.digest.hex(),
+            "n_late": state.n_late,
+        }
+        self._put_head()
+
+    def _put_part(self, name: str, data: bytes) -> None:
+        pieces = [data[at : at + _MOST_BYTES] for at in range(0, len(data), _MOST_BYTES)]
+        for number, piece in enumerate(pieces):
+            self._put(name, number, piece)
+        self._drop(name, len(pieces), _LAST)
+        self._head["parts"][name] = len(pieces)
+
+    def _read(self, source: str) -> Kept:
+        head = self._head = json.loads(self._get("head", 0))
+        if head["version"] != _VERSION:
+            raise TracecloakError(
+                f"{self._path} is of version {head['version']}, and this is version {_VERSION}: "
+                "go on with the tracecloak that wrote it, or begin another epoch, which is another "
+                "spend"
+            )
+        if head["source"] != source:
+            raise TracecloakError(
+                f"this epoch has read {head['source']} so far, and its positions are no places in "
+                f"{source}: name that one again, or begin another epoch, which is another spend"
+            )
+        parts = {
+            name: decode(b"".join(self._get(name, i) for i in range(n)))
+            for name, n in head["parts"].items()
+        }
+        first, n = head["journal"]
+        state = StreamState(
+            opened=parts["opened"],
+            pending=tuple(decode(self._get("journal", first + i)) for i in range(n)),
+            counted=parts["counted"],
+            waiting={int(step): counts for step, counts in parts["waiting"].by_name.items()},
+            past=tuple(decode(self._get("past", i)) for i in range(head["n_past"])),
+            next_step=head["next_step"],
+            digest=bytes.fromhex(head["digest"]),
+            n_late=head["n_late"],
+        )
+        self._written = {"opened": state.opened, "counted": state.counted}
+        unsent = [(step, self._get("unsent", step)) for step in head["unsent"]]
+        decided = (
+            DecidedStep(step, data[:_N_DIGEST], self._kind.from_kept(data[_N_DIGEST:]))
+            for step, data in unsent
+        )
+        return Kept(state, head["positions"], tuple(decided))
+
+    def _put_head(self) -> None:
+        self._put("head", 0, json.dumps(self._head).encode())
+
+    def _put(self, kind: str, number: int, value: bytes) -> None:
+        self._database.execute(
+            "REPLACE INTO record VALUES (?, ?, ?, ?)",
+            (kind, number, self._seal(kind, number, value), value),
+        )
+
+    def _get(self, kind: str, number: int) -> bytes:
+        with self._undamaged():
+            found = self._database.execute(
+                "SELECT seal, value FROM record WHERE kind = ? AND number = ?", (kind, number)
+            ).fetchone()
+        if found is None or not hmac.compare_digest(found[0], self._seal(kind, number, found[1])):
+            raise self._damaged()
+        return bytes(found[1])
+
+    def _drop(self, kind: str, first: int, last: int) -> None:
+        self._database.execute(
+            "DELETE FROM record WHERE kind = ? AND number BETWEEN ? AND ?", (kind, first, last)
+        )
+
+    def _seal(self, kind: str, number: int, value: bytes) -> bytes:
+        own = hmac.new(self._key, f"{kind}/{number}\n".encode(), hashlib.sha256)
+        own.update(value)
+        return own.digest()
+
+    @contextlib.contextmanager
+    def _connected(self, path: Path) -> Iterator[None]:
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
+            self._database = database
+            database.text_factory = bytes  # what was changed to text is no error of its own
+            with self._undamaged():
+                database.execute("PRAGMA journal_mode = WAL")
+                database.execute("PRAGMA synchronous = FULL")
+            yield
+
+    @contextlib.contextmanager
+    def _committing(self) -> Iterator[None]:
+        """Commits what the block writes, or nothing of it."""
+        with self._undamaged():
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._database.execute("COMMIT")
+            except BaseException:
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
+                raise
+
+    @contextlib.contextmanager
+    def _undamaged(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as error:  # such as a disk that is full
+            raise TracecloakError(
+                f"{self._path} cannot be read or written: {error}. What was committed is kept; run "
+                "this again when that is mended"
+            ) from None
+        except sqlite3.DatabaseError:
+            raise self._damaged() from None
+
+    def _damaged(self) -> TracecloakError:
+        return TracecloakError(f"{self._path} is not what tracecloak wrote there. {_MEND}")
+
+
+_LAST = (1 << 63) - 1
+
+
+def older_than_published(path: str, published: int, next_step: int | None) -> TracecloakError:
+    """Returns the error for a state that does not know of a step that is published.
+
+    Args:
+        path: Of the state.
+        published: The last step that is.
+        next_step: The step that the state would publish next; None: there is no state.
+    """
+    what = "is not there" if next_step is None else f"goes on with step {next_step}"
+    return TracecloakError(
+        f"step {published} of this epoch is published, and {path}, which knows whose cases have "
+        f"counted, {what}: it was deleted, restored from a copy, or belongs to another machine or "
+        f"runner. Cases could count twice. {_MEND}"
+    )
+
+
+def _by_step(counts: Mapping[int, Statistics]) -> Statistics:
+    return Statistics({str(step): own for step, own in counts.items()})
+
+
+def _sync_folder(folder: Path) -> None:
+    """Puts the names in a folder on the disk, as SQLite does for the bytes."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,190 @@
+"""LocalStream: the loop of a stream on one machine, from a source to published steps.
+
+Once around it pulls messages, keeps them with the positions behind them, and lets the service
+forget them; then it ends the steps that are over, keeps the state together with what they release,
+and publishes that. So the process may die anywhere: what was kept is not asked for again, and what
+was decided is published as it was decided, once more where it may have been seen before.
+
+A service that is away is asked again until it answers. A step waits for its messages: where they
+are read more slowly than they come, steps come later, and are said to.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from tracecloak.anonymizers.streams.running import DecidedStep, RunningStream, StreamState
+from tracecloak.schemas.errors import RetryLater
+from tracecloak.schemas.published.step import Step
+from tracecloak.transforms.formats.messages import MessageFormat
+from tracecloak.transforms.stream.local_state import Kept, LocalState
+from tracecloak.transforms.stream.now_and_then import NowAndThen
+from tracecloak.transforms.stream.sources import Source
+from tracecloak.transforms.stream.times_ahead import warn_of_times_ahead
+
+_LOG = logging.getLogger("tracecloak")
+
+_BATCH_MESSAGES = 1 << 14
+_PULL_SECONDS = 1.0
+# Between two times that a service which is away is asked.
+_AGAIN_SECONDS = 2.0
+_LEAST_BEHIND_US = 30_000_000
+
+
+class Sink(Protocol):
+    """Where steps are published; the same step may come twice."""
+
+    def send(self, released: Step) -> None:
+        """Publishes a step; it is there when this returns.
+
+        Raises:
+            RetryLater: Not now.
+        """
+        ...
+
+
+class LocalStream:
+    """A stream that runs in this process; all of it is in `Kept` and on the disk."""
+
+    def __init__(
+        self,
+        stream: RunningStream,
+        layout: MessageFormat,
+        store: LocalState,
+        sinks: Sequence[Sink],
+        reject: Callable[[pa.RecordBatch], object],
+        release_delay_us: int,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Keeps its parts.
+
+        Args:
+            stream: What happens to the state.
+            layout: Where a message says what.
+            store: Where the state is kept, which is open.
+            sinks: Where steps are published, in this order.
+            reject: Takes batches of messages that cannot be read.
+            release_delay_us: How long a step waits; further behind than that is worth a word.
+            clock: Seconds since 1970 UTC.
+        """
+        self._stream = stream
+        self._layout = layout
+        self._store = store
+        self._sinks = sinks
+        self._reject = reject
+        self._behind_us = max(release_delay_us, _LEAST_BEHIND_US)
+        self._clock = clock
+        self._away, self._late, self._behind = NowAndThen(), NowAndThen(), NowAndThen()
+        self._state: StreamState
+        self._positions: dict[str, Any] = {}
+        self._unsent: deque[DecidedStep] = deque()
+        # Of the first of these: how many sinks have it, and when the next is asked again.
+        self._n_sinks_done = 0
+        self._send_again = -math.inf
+
+    def run(self, source: Source, kept: Kept, stop: threading.Event) -> bool:
+        """Reads and publishes until all steps are published, or it is asked to stop.
+
+        Args:
+            source: Where messages come from, from the kept positions on.
+            kept: Where the stream stands.
+            stop: Set where it is to end; what was pulled is kept then.
+
+        Returns:
+            Whether all steps of the horizon are published everywhere.
+
+        Raises:
+            TracecloakError: It cannot go on.
+        """
+        self._state, self._positions = kept.state, dict(kept.positions)
+        self._unsent = deque(kept.unsent)
+        while True:
+            self._send()
+            is_over = self._state.next_step >= self._stream.horizon
+            if stop.is_set() or (is_over and not self._unsent):
+                return is_over and not self._unsent
+            if is_over:  # what is left to send is not taken yet
+                stop.wait(_AGAIN_SECONDS)
+                continue
+            try:
+                self._read(source)
+                self._end_steps(source)
+            except RetryLater as error:
+                self._say_away(error)
+                stop.wait(_AGAIN_SECONDS)
+
+    def _read(self, source: Source) -> None:
+        """Messages are pulled, kept, and let go of."""
+        pulled = source.pull(_BATCH_MESSAGES, _PULL_SECONDS)
+        if not pulled.messages and source.positions == self._positions:
+            return
+        events, rejects = self._layout.decode(pulled.messages, pulled.publish)
+        if rejects.num_rows:
+            self._reject(rejects)
+        keyed = self._stream.keyed(events)
+        warn_of_times_ahead(keyed.ahead_us)
+        after = self._stream.take(self._state, keyed)
+        positions = dict(source.positions)
+        if after.opened is self._state.opened:
+            self._store.append(keyed, positions)
+        else:
+            self._store.replace(after, positions, ())
+        self._state, self._positions = after, positions
+        source.let_go(pulled)
+
+    def _end_steps(self, source: Source) -> None:
+        """Steps that are over, and whose messages all are there, are decided and kept."""
+        now_us = int(self._clock() * 1e6)
+        complete_us = min(source.watermark_us(), now_us)
+        after, decided = self._stream.advance(self._state, complete_us)
+        if after is not self._state:
+            self._store.replace(after, self._positions, decided)
+            if after.n_late > self._state.n_late and self._late.is_due():
+                _LOG.warning("cases were complete too late for their step, and do not count")
+            self._state = after
+            self._unsent.extend(decided)
+        self._say_behind(now_us, complete_us)
+
+    def _send(self) -> None:
+        """Publishes what is decided, in the order of steps, as far as it is taken."""
+        while self._unsent and time.monotonic() >= self._send_again:
+            made = self._unsent[0]
+            try:
+                while self._n_sinks_done < len(self._sinks):
+                    self._sinks[self._n_sinks_done].send(made.released)
+                    self._n_sinks_done += 1
+            except RetryLater as error:
+                self._say_away(error)
+                self._send_again = time.monotonic() + _AGAIN_SECONDS
+                return
+            self._store.sent(made.step)
+            self._unsent.popleft()
+            self._n_sinks_done = 0
+
+    def _say_away(self, error: RetryLater) -> None:
+        if self._away.is_due():
+            _LOG.warning("%s; the stream waits, and goes on when it is back", error)
+
+    def _say_behind(self, now_us: int, complete_us: int) -> None:
+        step = self._state.next_step
+        since_us = now_us - self._stream.release_us(step)
+        if step >= self._stream.horizon or since_us < self._behind_us or not self._behind.is_due():
+            return
+        if complete_us < 0:
+            how = "it is not known yet whether all messages are there"
+        else:
+            how = f"messages are read up to {(now_us - complete_us) / 1e6:,.0f} s before now"
+        _LOG.warning(
+            "step %d should have been published %.0f s ago and waits for its messages: %s",
+            step,
+            since_us / 1e6,
+            how,
+        )

@@ -1,0 +1,195 @@
+"""PubSubSource: a subscription of Pub/Sub for a stream on one machine.
+
+A subscription has no offsets, and nobody can ask it how old its oldest unread message is. What it
+has is a deadline: a message that was given to somebody who never acknowledged it, such as this
+process before it was killed, comes again when the deadline is over. So a moment is complete when
+for as long as that deadline one pull after the other began, and none of them brought a message
+published before it, be it that they brought younger ones or none at all. While there is a backlog,
+pulls bring old messages, and the watermark stays behind them. That the service serves what is older
+first is its habit and no promise: what it holds back for longer than the deadline is late, and
+still counts within the release delay of its step.
+
+A message is acknowledged when it is kept durably. An acknowledgement can be lost: the message comes
+again then, and is known by its event's id.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from tracecloak.schemas.errors import RetryLater, UsageError, missing_extra
+from tracecloak.transforms.stream.sources import Pulled
+
+_LOG = logging.getLogger("tracecloak")
+
+# By how much the clocks of the service and of this machine may differ.
+_CLOCK_SKEW_US = 2_000_000
+_NEVER_US = -(1 << 63)
+# Beyond the deadline, until the service has given a message again; and between two pulls.
+_MARGIN_SECONDS = 5.0
+# The service gives no more at once.
+_MOST_PULLED = 1_000
+_ASK_SECONDS = 20.0
+_LEAST_SECONDS = 0.1
+
+
+class PubSubSource:
+    """A `transforms.stream.sources.Source`."""
+
+    def __init__(
+        self,
+        subscription: str,
+        topic: str | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Asks for the subscription.
+
+        Args:
+            subscription: projects/PROJECT/subscriptions/NAME.
+            topic: Where the subscription is made if it is not there; None: it must be there.
+            clock: Seconds since 1970 UTC.
+
+        Raises:
+            UsageError: The subscription or topic is not there, or cannot be read, or the client
+                library is not installed.
+            RetryLater: The service is away.
+        """
+        self._library = pubsub()
+        self._errors = importlib.import_module("google.api_core.exceptions")
+        self._client = self._library.SubscriberClient()
+        self._name = subscription
+        self._clock = clock
+        with self._asking():
+            self._deadline_seconds = self._found(topic).ack_deadline_seconds
+        # Since when one pull has followed the other.
+        self._began = clock()
+        # (when it began, the first time of publishing in it) of the pulls of the last deadline.
+        self._pulls: deque[tuple[float, int]] = deque()
+
+    @property
+    def positions(self) -> Mapping[str, Any]:
+        """None: the service knows what was acknowledged."""
+        return {}
+
+    def pull(self, max_messages: int, timeout_seconds: float) -> Pulled:
+        """See `Source`; several pulls one after the other, until one brings less than it could."""
+        messages: list[Any] = []
+        publish: list[int] = []
+        receipt: list[str] = []
+        end = time.monotonic() + timeout_seconds
+        while len(messages) < max_messages and (left := end - time.monotonic()) > 0:
+            began = self._clock()
+            received = self._pulled(min(_MOST_PULLED, max_messages - len(messages)), left)
+            self._cover(began)
+            found = [one.message for one in received]
+            stamps = [stamp_us(message) for message in found]
+            oldest = min(stamps, default=int(began * 1e6) - _CLOCK_SKEW_US)
+            self._pulls.append((began, oldest))
+            messages += found
+            publish += stamps
+            receipt += [one.ack_id for one in received]
+            if not received:
+                break
+        return Pulled(messages, publish, receipt)
+
+    def let_go(self, pulled: Pulled) -> None:
+        """Acknowledges the messages."""
+        with self._asking():
+            for at in range(0, len(pulled.receipt or ()), _MOST_PULLED):
+                self._client.acknowledge(
+                    subscription=self._name,
+                    ack_ids=pulled.receipt[at : at + _MOST_PULLED],
+                    timeout=_ASK_SECONDS,
+                )
+
+    def watermark_us(self) -> int:
+        """See `Source`."""
+        since = self._clock() - self._deadline_seconds - _MARGIN_SECONDS
+        if self._began > since:
+            return _NEVER_US
+        while self._pulls and self._pulls[0][0] < since:
+            self._pulls.popleft()
+        return min((oldest for _, oldest in self._pulls), default=_NEVER_US)
+
+    def close(self) -> None:
+        """See `Source`."""
+        self._client.close()
+
+    def _cover(self, began: float) -> None:
+        """Takes in that a pull has ended well; where there was none for long, all begins anew.
+
+        What has gathered meanwhile is as little known as when the stream began.
+        """
+        if not self._pulls or began - self._pulls[-1][0] > _MARGIN_SECONDS:
+            self._began = began
+            self._pulls.clear()
+
+    def _pulled(self, max_messages: int, timeout_seconds: float) -> Any:
+        with self._asking():
+            try:
+                answer = self._client.pull(
+                    subscription=self._name,
+                    max_messages=max_messages,
+                    timeout=max(timeout_seconds, _LEAST_SECONDS),
+                    retry=None,
+                )
+            except self._errors.DeadlineExceeded:  # it waited for a message, and none came
+                return ()
+        return answer._pb.received_messages
+
+    def _found(self, topic: str | None) -> Any:
+        try:
+            return self._client.get_subscription(subscription=self._name, timeout=_ASK_SECONDS)
+        except self._errors.NotFound:
+            if topic is None:
+                raise
+        return self._client.create_subscription(name=self._name, topic=topic, timeout=_ASK_SECONDS)
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        errors = self._errors
+        try:
+            yield
+        except (errors.NotFound, errors.InvalidArgument, errors.Forbidden) as error:
+            raise UsageError(f"{self._name} cannot be read: {error.message}") from None
+        except errors.Unauthenticated as error:
+            raise UsageError(f"{self._name} cannot be read: {error.message}") from None
+        except (errors.ServerError, errors.TooManyRequests, errors.RetryError) as error:
+            raise RetryLater(f"{self._name} cannot be asked: {error}") from None
+
+
+def delete_subscription(subscription: str) -> None:
+    """Deletes a subscription that was made for an epoch; one that is not there is as good."""
+    client = pubsub().SubscriberClient()
+    errors = importlib.import_module("google.api_core.exceptions")
+    with client:
+        try:
+            client.delete_subscription(subscription=subscription, timeout=_ASK_SECONDS)
+        except errors.NotFound:
+            return
+        except errors.GoogleAPIError:
+            _LOG.warning("%s could not be deleted, and nothing reads it any more", subscription)
+
+
+def pubsub() -> Any:
+    """Returns the client library.
+
+    Raises:
+        UsageError: It is not installed.
+    """
+    try:
+        return importlib.import_module("google.cloud.pubsub_v1")
+    except ImportError:
+        raise missing_extra("Pub/Sub", "google-cloud-pubsub", "pubsub") from None
+
+
+def stamp_us(message: Any) -> int:
+    """Returns when the service published a message, microseconds since 1970 UTC."""
+    stamp = message.publish_time
+    return int(stamp.seconds) * 1_000_000 + int(stamp.nanos) // 1_000
