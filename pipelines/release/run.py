@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import logging
 import os
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -189,6 +190,9 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
             raise
         reserved = store.reserved(output, release_id)
         try:
+            if not is_local(config.runner):
+                # The job of a command that was killed may go on, and must keep its files.
+                folder = replace(folder, attempt=uuid.uuid4().hex[:16])
             gate = store.gate(output, release_id, key.fingerprint, ledger.url, unchanged)
             folder.discard()
             dead_letter.begin()

@@ -107,7 +107,7 @@ STAGES: dict[str, Callable[[Path], bool]] = {
     "begun": lambda folder: any((folder / "keys").rglob("*.gate")),
     "first round decided": lambda folder: decided(folder) >= 1,
     "all rounds decided": lambda folder: decided(folder) >= 4,
-    "writing": lambda folder: any(folder.glob("_incomplete-out/*/release/log/*")),
+    "writing": lambda folder: any(folder.glob("_incomplete-out/*/release-*/log/*")),
 }
 VICTIMS = ("task manager", "worker pool", "job server", "client")
 

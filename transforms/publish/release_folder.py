@@ -24,7 +24,7 @@ from typing import Any, BinaryIO, cast
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, SIGNATURE_NAMES, OutputFile
 from tracecloak.transforms.files import is_on_this_machine, read_if_there, require_writable
 from tracecloak.transforms.publish.places import holds_releases, is_within, release_around
@@ -44,11 +44,14 @@ class ReleaseFolder:
         release_id: This release's name.
         staging_area: Folder of the workplaces of runs, on the file system of the output; None: one
             beside the output.
+        attempt: Tells runs apart whose jobs may go on elsewhere when another run begins: each
+            builds in a folder of its own. Empty: no earlier run is at work.
     """
 
     output: str
     release_id: str
     staging_area: str | None = None
+    attempt: str = ""
 
     def __post_init__(self) -> None:
         plain = self.release_id.replace("-", "").replace("_", "").replace(".", "")
@@ -75,7 +78,8 @@ class ReleaseFolder:
     @property
     def staging(self) -> str:
         """The folder in which it is built."""
-        return FileSystems.join(self.workplace, "release")
+        name = f"release-{self.attempt}" if self.attempt else "release"
+        return FileSystems.join(self.workplace, name)
 
     @property
     def decisions(self) -> str:
@@ -188,6 +192,11 @@ class ReleaseFolder:
             self.write(name, partial(_write_all, data))
         names.extend(signed)
         if FileSystems.get_scheme(self.output) is None:
+            if not all(os.path.exists(FileSystems.join(self.staging, name)) for name in names):
+                raise TracecloakError(
+                    f"files of the release vanished from {self.staging} before its commit; nothing "
+                    "is released. Run the same command again"
+                )
             self.write(MANIFEST_NAME, partial(_write_all, text))
             os.makedirs(self.output, exist_ok=True)
             FileSystems.rename([self.staging], [self.final])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.support.releasing import (
     tracecloak,
 )
 from tracecloak.pipelines.budget.ledger import Ledger
+from tracecloak.schemas.errors import TracecloakError
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 SIGNED = ("--by", "A. Officer", "--reason", "its input is gone")
@@ -169,3 +171,24 @@ def test_what_others_read_in_the_ledger_tells_no_value_of_a_filter(place: Place)
         assert place.run("--where", f"case_id = {value}", "--release_id", name) == 0
         digests |= {entry.config_digest for entry in ledger_entries(place.folder / "keys")}
     assert len(digests) == 1
+
+
+def test_a_release_of_which_files_vanished_does_not_appear(tmp_path: Path) -> None:
+    """Catches half a release: a job that goes on while another run removes what it wrote."""
+    folder = ReleaseFolder(str(tmp_path / "out"), "r")
+    folder.prepare()
+    folder.write("dfg.json", lambda stream: None)
+    folder.discard()
+    with pytest.raises(TracecloakError, match="files of the release vanished"):
+        folder.commit({"outputs": [{"path": "dfg.json"}]})
+    assert folder.committed() is None
+
+
+def test_runs_elsewhere_build_apart(tmp_path: Path) -> None:
+    first = ReleaseFolder(str(tmp_path / "out"), "r", attempt="a")
+    second = replace(first, attempt="b")
+    first.prepare()
+    first.write("dfg.json", lambda stream: None)
+    second.discard()
+    first.commit({"outputs": [{"path": "dfg.json"}]})
+    assert second.committed() is not None
