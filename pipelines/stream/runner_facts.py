@@ -34,8 +34,8 @@ RUNNERS: dict[str, tuple[str, ...]] = {
     FLINK: (
         "Open cases, closed ones, counts, sums and positions are in Flink's checkpoints. A job "
         "that fails goes on from the last one and reads again what was read after it: the same "
-        "cases close in the same steps. So it does where it is started from a checkpoint or savepoint "
-        "that was kept, also with other parallelism.",
+        "cases close in the same steps. So it does where it is started from a checkpoint or "
+        "savepoint that was kept, also with other parallelism.",
         "A step is decided when everything that was published before its release time is read, of "
         "each partition, and when its release time is over by the clock of the worker. What it "
         "releases is kept before it is shown: a step that is tried again is the same bytes, or it "

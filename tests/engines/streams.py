@@ -26,7 +26,7 @@ from tracecloak.transforms.stream.step_files import epoch_folder
 EVENTS, STEPS = "events", "steps"
 CHECKPOINT_MILLIS = 1_000
 PERIOD_SECONDS, DELAY_SECONDS = 2, 1
-_STEP_SECONDS = 120.0
+_STEP_SECONDS = 400.0
 
 
 class StreamOnFlink:

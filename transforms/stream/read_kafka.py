@@ -207,7 +207,7 @@ class _FindPartitions(beam.DoFn):
     def __init__(self, topic: KafkaTopic) -> None:
         self._topic = topic
 
-    @beam.DoFn.unbounded_per_element()
+    @beam.DoFn.unbounded_per_element()  # type: ignore[untyped-decorator]
     def process(
         self,
         _: bytes,
@@ -248,7 +248,7 @@ class _ReadPartition(beam.DoFn):
     def teardown(self) -> None:
         _READERS.end()
 
-    @beam.DoFn.unbounded_per_element()
+    @beam.DoFn.unbounded_per_element()  # type: ignore[untyped-decorator]
     def process(
         self,
         element: tuple[int, int],
