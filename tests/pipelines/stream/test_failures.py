@@ -361,7 +361,7 @@ def test_the_errors_are_told_before_it_begins(
     assert "counts of a step: standard deviation" in caplog.text
 
 
-@pytest.mark.parametrize("runner", ["FnApiRunner", "FlinkRunner", "InMemory"])
+@pytest.mark.parametrize("runner", ["FnApiRunner", "InMemory"])
 def test_a_runner_that_reads_no_topic_is_refused(tmp_path: Path, runner: str) -> None:
     config = stream_config(tmp_path, runner=runner)
     with pytest.raises(UsageError, match="no other runs a stream"):
