@@ -12,7 +12,7 @@ from tracecloak.schemas.published.step import Step
 from tracecloak.transforms.stream.kafka_topic import KafkaTopic, TopicWriter
 from tracecloak.transforms.stream.pubsub_source import pubsub
 from tracecloak.transforms.stream.step_files import write_step
-from tracecloak.transforms.stream.step_topic import to_message
+from tracecloak.transforms.stream.step_topic import attributes_of, to_message
 
 _ASK_SECONDS = 20.0
 
@@ -91,7 +91,7 @@ class _Topic:
 
 
 class KafkaSink:
-    """A topic of Kafka: the JSON of every step, its key, and the attributes of `PublishToTopic`."""
+    """A topic of Kafka, with the messages of `PublishToKafka`."""
 
     def __init__(self, topic: KafkaTopic) -> None:
         """Makes a client; see `TopicWriter`."""
@@ -99,6 +99,5 @@ class KafkaSink:
 
     def send(self, released: Step) -> None:
         """See `local_stream.Sink`."""
-        message = to_message(released)
-        key = "/".join(message.attributes.values()).encode()
-        self._writer.send(key, message.data, message.attributes)
+        attributes = attributes_of(released)
+        self._writer.send("/".join(attributes.values()).encode(), released.to_json(), attributes)
