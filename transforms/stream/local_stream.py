@@ -27,7 +27,7 @@ from tracecloak.schemas.published.step import Step
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.stream.local_state import Kept, LocalState
 from tracecloak.transforms.stream.now_and_then import NowAndThen
-from tracecloak.transforms.stream.sources import Source
+from tracecloak.transforms.stream.sources import Pulled, Source
 from tracecloak.transforms.stream.times_ahead import warn_of_times_ahead
 
 _LOG = logging.getLogger("tracecloak")
@@ -86,6 +86,7 @@ class LocalStream:
         self._state: StreamState
         self._positions: dict[str, Any] = {}
         self._unsent: deque[DecidedStep] = deque()
+        self._pulled: Pulled | None = None
         # Of the first of these: how many sinks have it, and when the next is asked again.
         self._n_sinks_done = 0
         self._send_again = -math.inf
@@ -123,9 +124,11 @@ class LocalStream:
 
     def _read(self, source: Source) -> None:
         """Messages are pulled, kept, and let go of."""
-        pulled = source.pull(_BATCH_MESSAGES, _PULL_SECONDS)
+        # The source is behind what it gave, also where that could not be kept yet.
+        pulled = self._pulled or source.pull(_BATCH_MESSAGES, _PULL_SECONDS)
         if not pulled.messages and source.positions == self._positions:
             return
+        self._pulled = pulled
         events, rejects = self._layout.decode(pulled.messages, pulled.publish)
         if rejects.num_rows:
             self._reject(rejects)
@@ -137,7 +140,7 @@ class LocalStream:
             self._store.append(keyed, positions)
         else:
             self._store.replace(after, positions, ())
-        self._state, self._positions = after, positions
+        self._state, self._positions, self._pulled = after, positions, None
         source.let_go(pulled)
 
     def _end_steps(self, source: Source) -> None:

@@ -8,11 +8,12 @@ import shutil
 import signal
 import sqlite3
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.pipelines.stream.test_local_killed import hooked
@@ -38,6 +39,7 @@ from tests.support.stream_runs import (
 from tracecloak.anonymizers.streams import running
 from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
 from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.pipelines.stream import local_run
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.local_run import stopping
 from tracecloak.pipelines.stream.run import run_stream
@@ -311,6 +313,36 @@ def test_what_cannot_be_read_is_listed_and_the_others_count(tmp_path: Path) -> N
         run_script(config, [[broken], *in_time(sent, 80)])
     (listed,) = (tmp_path / "keys" / "operator").rglob("messages-*.jsonl")
     assert "secret" not in listed.read_text() and '"publish_time": 2000000' in listed.read_text()
+    found = {r.step: counts_of(r) for r in published(config) if counts_of(r)}
+    assert found == {s: batch_pairs(own) for s, own in accepted(sent).items() if s < 6}
+
+
+def test_messages_stay_where_the_topic_of_rejects_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was pulled together with one that cannot be read is not pulled again."""
+    from apache_beam.io.gcp.pubsub import PubsubMessage
+    from apache_beam.transforms.window import TimestampedValue
+
+    monkeypatch.setattr(local_stream, "_AGAIN_SECONDS", 0.01)
+    refusals = [RetryLater("the topic is away")] * 3
+
+    def rejecting(epoch: object) -> Callable[[pa.RecordBatch], None]:
+        def reject(rejects: pa.RecordBatch) -> None:
+            if refusals:
+                raise refusals.pop()
+
+        return reject
+
+    monkeypatch.setattr(local_run, "_rejecting", rejecting)
+    config = stream_config(tmp_path)
+    sent = random_messages(10, 20)
+    first, *others = in_time(sent, 80)
+    assert not isinstance(first, float | int)
+    broken = TimestampedValue(PubsubMessage(b"no event", {}), 2)
+    with no_noise():
+        run_script(config, [[broken, *first], *others])
+    assert not refusals
     found = {r.step: counts_of(r) for r in published(config) if counts_of(r)}
     assert found == {s: batch_pairs(own) for s, own in accepted(sent).items() if s < 6}
 
