@@ -9,11 +9,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tests.benchmarks import counting, release, samplers, startup, streaming
+from tests.benchmarks import counting, local_stream, release, samplers, startup, streaming
 from tests.benchmarks.harness import RATIOS, write_ratios
 
 BENCHMARKS = {
     "counting": counting.main,
+    "local_stream": local_stream.main,
     "release": release.main,
     "samplers": samplers.main,
     "startup": startup.main,

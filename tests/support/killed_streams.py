@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import random
 import signal
@@ -67,12 +68,13 @@ class Runs:
     def start(self) -> None:
         """Starts a process, under the key of tests."""
         with (self._folder / "said").open("ab") as said:
-            self._process = subprocess.Popen(
+            self._process = subprocess.Popen(  # which ends with the tests, whatever fails
                 [sys.executable, "-m", "tests.engines.client", "stream", *self._given],
                 stdout=said,
                 stderr=said,
                 env=self._environment,
             )
+        atexit.register(self._process.kill)
 
     def end(self, number: signal.Signals | None, seconds: float = 120) -> int:
         """Sends a signal, or none, and returns the exit code."""

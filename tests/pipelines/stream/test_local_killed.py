@@ -196,6 +196,7 @@ def test_it_goes_on_after_kills_as_if_there_were_none(tmp_path: Path, is_topic: 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("is_topic", [True, False], ids=["positions", "acknowledged"])
 @pytest.mark.parametrize("name", STREAMS)
 def test_it_does_after_a_kill_at_every_place(tmp_path: Path, name: str, is_topic: bool) -> None:

@@ -47,6 +47,7 @@ def horizon_of(begin: float, until_seconds: float) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_backlog_of_60000_cases_is_counted_whole(service: Service, tmp_path: Path) -> None:
     begin, n = begin_now(), 60_000
     for number in (0, 1, 2):
@@ -62,6 +63,7 @@ def test_a_backlog_of_60000_cases_is_counted_whole(service: Service, tmp_path: P
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_kills_at_any_moment_change_nothing_with_pubsub(
     service: Service, tmp_path: Path, seed: int
@@ -95,6 +97,7 @@ def test_kills_at_any_moment_change_nothing_with_pubsub(
 
 
 @pytest.mark.engines
+@pytest.mark.timeout(900)
 def test_kills_at_any_moment_change_nothing_with_kafka(broker: KafkaBroker, tmp_path: Path) -> None:
     """And a broker that is away for half a minute delays it, and a new partition is read."""
     from confluent_kafka import Producer
