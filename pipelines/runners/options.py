@@ -53,8 +53,9 @@ def pipeline_options(
         runner = "FnApiRunner"
     options = PipelineOptions([*arguments, f"--runner={runner}"])
     portable = options.view_as(PortableOptions)
-    if runner == "FlinkRunner" and not portable.environment_cache_millis:
-        # Without it workers end and start again, with all their imports, at every stage.
+    if must_end and runner == "FlinkRunner" and not portable.environment_cache_millis:
+        # Without it workers end and start again, with all their imports, at every stage. A stream
+        # has its stages all at once, and would be given the workers of a pool that died.
         portable.environment_cache_millis = WORKERS_KEPT_MILLIS
     if options.view_as(DirectOptions).direct_running_mode == "multi_threading":
         raise UsageError(
