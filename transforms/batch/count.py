@@ -1,6 +1,8 @@
-"""Counting: statistics are merged where batches are counted, and then all in one place.
+"""Counting: one exact combiner for all statistics of a round.
 
-What is merged can be as large as the log: it travels in chunks (`chunks.py`).
+Of the steps of a stream Beam runs it. Of a whole log an accumulator can be as large as the log, and
+Beam would send it as one element; so there bundles are combined where they are counted, what comes
+of it travels in chunks (`chunks.py`), and is combined again in one place.
 """
 
 from __future__ import annotations
@@ -19,81 +21,8 @@ from tracecloak.transforms.arrow_coder import PiecesCoder
 from tracecloak.transforms.batch.chunks import CHUNK, Chunk, cut, whole
 
 
-class CountBatches(beam.DoFn):
-    """Gives what `counted` returns of the elements of a bundle, merged, in chunks."""
-
-    # Element type of the output, for its coder.
-    gives: ClassVar[Any] = CHUNK
-
-    def __init__(
-        self, kinds: Mapping[str, type[Mergeable]], counted: Callable[..., Mapping[str, Any]]
-    ) -> None:
-        """Keeps what to do.
-
-        Args:
-            kinds: Types of the statistics, by name.
-            counted: Counts an element, which comes first, with the side inputs.
-        """
-        self._kinds = dict(kinds)
-        self._counted = counted
-
-    def default_type_hints(self) -> IOTypeHints:
-        """Returns the output's type only: Beam's check of variable arguments fails on none."""
-        return IOTypeHints.empty().with_output_types(self.gives)
-
-    def start_bundle(self) -> None:
-        """Begins with nothing."""
-        self._totals: dict[str, Pieces[Any]] = {
-            name: Pieces(kind) for name, kind in self._kinds.items()
-        }
-        self._has_any = False
-
-    def process(self, element: Any, *known: Any) -> None:
-        """Counts an element; the same bundle may be counted again after a failure."""
-        for name, piece in self._counted(element, *known).items():
-            self._totals[name].add(piece)
-        self._has_any = True
-
-    def finish_bundle(self) -> Iterator[WindowedValue]:
-        """Yields the chunks of what was counted, if anything was."""
-        if self._has_any:
-            merged = Statistics({name: total.result() for name, total in self._totals.items()})
-            for chunk in cut(merged):
-                yield GlobalWindows.windowed_value(chunk)
-        del self._totals
-
-
-class MergeStatistics(beam.PTransform):
-    """Merges statistics in chunks into those of one value, that of an empty log included."""
-
-    def __init__(self, **kinds: type[Mergeable]) -> None:
-        """Keeps the statistics' types, by name."""
-        super().__init__()
-        self._kinds = kinds
-
-    def expand(self, counted: beam.PCollection[Chunk]) -> beam.PCollection[Chunk]:
-        """Shuffles the chunks, which makes them durable where a runner can, and merges them."""
-        shuffled = counted | "Shuffle" >> beam.Reshuffle()
-        return (
-            counted.pipeline
-            | "Once" >> beam.Create([None])
-            | "Merge"
-            >> beam.FlatMap(_merge, self._kinds, pvalue.AsIter(shuffled)).with_output_types(Chunk)
-        )
-
-
-def _merge(
-    once: None, kinds: Mapping[str, type[Mergeable]], counted: Iterable[Chunk]
-) -> Iterator[Chunk]:
-    totals: dict[str, Pieces[Any]] = {name: Pieces(kind) for name, kind in kinds.items()}
-    for statistics in whole(counted):
-        for name, piece in statistics.by_name.items():
-            totals[name].add(piece)
-    yield from cut(Statistics({name: total.result() for name, total in totals.items()}))
-
-
 class MergeStatisticsFn(beam.CombineFn):
-    """Merges the statistics of batches, as a combiner: of a step of a stream.
+    """The combiner of all statistics of batches.
 
     Deterministic and exact: `extract_output` may run any number of times and never adds noise. An
     accumulator is changed only by the calls that own it; of those merged, only the first is.
@@ -138,3 +67,72 @@ class MergeStatisticsFn(beam.CombineFn):
     def get_accumulator_coder(self) -> beam.coders.Coder:
         """Returns the coder of the merged statistics."""
         return PiecesCoder(self._kinds)
+
+
+class CountBatches(beam.DoFn):
+    """Gives what `counted` returns of the elements of a bundle, merged, in chunks."""
+
+    # Element type of the output, for its coder.
+    gives: ClassVar[Any] = CHUNK
+
+    def __init__(
+        self, kinds: Mapping[str, type[Mergeable]], counted: Callable[..., Mapping[str, Any]]
+    ) -> None:
+        """Keeps what to do.
+
+        Args:
+            kinds: Types of the statistics, by name.
+            counted: Counts an element, which comes first, with the side inputs.
+        """
+        self._combine = MergeStatisticsFn(kinds)
+        self._counted = counted
+
+    def default_type_hints(self) -> IOTypeHints:
+        """Returns the output's type only: Beam's check of variable arguments fails on none."""
+        return IOTypeHints.empty().with_output_types(self.gives)
+
+    def start_bundle(self) -> None:
+        """Begins with nothing."""
+        self._totals = self._combine.create_accumulator()
+        self._has_any = False
+
+    def process(self, element: Any, *known: Any) -> None:
+        """Counts an element; the same bundle may be counted again after a failure."""
+        counted = Statistics(dict(self._counted(element, *known)))
+        self._totals = self._combine.add_input(self._totals, counted)
+        self._has_any = True
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        """Yields the chunks of what was counted, if anything was."""
+        if self._has_any:
+            for chunk in cut(self._combine.extract_output(self._totals)):
+                yield GlobalWindows.windowed_value(chunk)
+        del self._totals
+
+
+class MergeStatistics(beam.PTransform):
+    """Merges statistics in chunks into those of one value, that of an empty log included."""
+
+    def __init__(self, **kinds: type[Mergeable]) -> None:
+        """Keeps the statistics' types, by name."""
+        super().__init__()
+        self._kinds = kinds
+
+    def expand(self, counted: beam.PCollection[Chunk]) -> beam.PCollection[Chunk]:
+        """Shuffles the chunks, which makes them durable where a runner can, and merges them."""
+        shuffled = counted | "Shuffle" >> beam.Reshuffle()
+        return (
+            counted.pipeline
+            | "Once" >> beam.Create([None])
+            | "Merge"
+            >> beam.FlatMap(
+                _merge, MergeStatisticsFn(self._kinds), pvalue.AsIter(shuffled)
+            ).with_output_types(Chunk)
+        )
+
+
+def _merge(once: None, combine: MergeStatisticsFn, counted: Iterable[Chunk]) -> Iterator[Chunk]:
+    totals = combine.create_accumulator()
+    for statistics in whole(counted):
+        totals = combine.add_input(totals, statistics)
+    yield from cut(combine.extract_output(totals))
