@@ -112,9 +112,8 @@ class KafkaTopic:
         if stamped_by != "LogAppendTime":
             raise UsageError(
                 f"topic {self.name!r} takes the times of messages from its senders, so nobody can "
-                "tell when all messages of a step are there: set message.timestamp.type to "
-                "LogAppendTime, such as with kafka-configs --alter --topic "
-                f"{self.name} --add-config message.timestamp.type=LogAppendTime"
+                "tell when all messages of a step are there: have the brokers stamp them, with the "
+                "topic's setting message.timestamp.type=LogAppendTime"
             )
 
     def _unreached(self, error: Exception) -> RetryLater:
