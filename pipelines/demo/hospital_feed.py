@@ -11,7 +11,6 @@ It is no privacy mechanism, and no part of a release.
 from __future__ import annotations
 
 import bisect
-import importlib
 import io
 import json
 import threading
@@ -28,7 +27,7 @@ import pyarrow as pa
 
 from tracecloak.pipelines.demo.hospital import hospital_log
 from tracecloak.schemas.arrays.hashing import mix
-from tracecloak.schemas.errors import UsageError, missing_extra
+from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, TIMESTAMP
 
 _BATCH_CASES = 256
@@ -174,18 +173,6 @@ class Sent:
         default_factory=lambda: {"event": 0, "duplicate": 0, "malformed": 0}
     )
     behind_seconds: float = 0.0
-
-
-def pubsub() -> Any:
-    """Returns Google's client library of Pub/Sub.
-
-    Raises:
-        UsageError: It is not installed.
-    """
-    try:
-        return importlib.import_module("google.cloud.pubsub_v1")
-    except ImportError:
-        raise missing_extra("Pub/Sub", "google-cloud-pubsub", "pubsub") from None
 
 
 def send(

@@ -25,11 +25,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tracecloak.pipelines.demo.hospital import ACTIVITIES, END_ACTIVITIES
-from tracecloak.pipelines.demo.hospital_feed import HospitalFeed, Sent, pubsub, send
+from tracecloak.pipelines.demo.hospital_feed import HospitalFeed, Sent, send
 from tracecloak.pipelines.demo.live_figures import Total, total_of
 from tracecloak.pipelines.demo.live_page import LivePage, PublishedSteps, command_of
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.published.step import StepRelease
+from tracecloak.transforms.stream.pubsub_source import pubsub
 from tracecloak.transforms.stream.step_topic import FirstOfEach
 
 EMULATOR = "PUBSUB_EMULATOR_HOST"

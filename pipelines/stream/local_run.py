@@ -20,7 +20,6 @@ from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failure_of, paid_epoch
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
 from tracecloak.transforms.stream.kafka_source import KafkaSource
-from tracecloak.transforms.stream.kafka_topic import partitions_of
 from tracecloak.transforms.stream.local_sinks import FileSink, KafkaSink, LineSink, PubSubSink
 from tracecloak.transforms.stream.local_state import LocalState, older_than_published
 from tracecloak.transforms.stream.local_stream import LocalStream, Sink
@@ -53,7 +52,7 @@ def run_local(config: StreamConfig) -> StreamOutcome:
     opening, source_name = _source_of(config)
     sinks: list[Sink] = []
     if config.output_kafka is not None:
-        partitions_of(config.output_kafka)  # it is there
+        config.output_kafka.check(is_read=False)
         sinks.append(KafkaSink(config.output_kafka))
     elif config.output_topic is not None:
         sinks.append(PubSubSink(config.output_topic))

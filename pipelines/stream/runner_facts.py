@@ -48,8 +48,9 @@ RUNNERS: dict[str, tuple[str, ...]] = {
         "State and counts are durable: a bundle that is tried again has the same input.",
         "Messages are acknowledged after they are processed, and the watermark waits for the "
         "oldest unread one.",
-        "An update of the job keeps its state. A drain ends the watermark: all steps that are left "
-        "are published at once, and the epoch is over. A job that is cancelled loses its state: "
+        "An update of the job keeps its state. A drain ends the watermark: with publish_on_drain "
+        "all steps that are left are published at once, and the epoch is over; without it steps "
+        "that are not over are not decided. A job that is cancelled loses its state: "
         "start another epoch, which is another spend.",
     ),
 }

@@ -76,7 +76,6 @@ def test_the_watermark_is_of_the_oldest_unread_message_or_of_the_clock(topic: Ka
     assert (first.data, first.offset, first.message_id) == (b"a", 0, "0")
     assert before < first.published_us
     assert reader.watermark_us(0) == first.published_us
-    assert reader.n_unread(0) <= 1
     [second] = read(reader, 1)
     assert now_us() - CLOCK_SKEW_US - 5_000_000 < reader.watermark_us(0) <= now_us()
     send(made, topic, "c")
@@ -137,7 +136,7 @@ def test_only_a_topic_that_brokers_stamp_is_read(broker: KafkaBroker, topic: Kaf
     broker.new_topic("by-senders", message_timestamp_type="CreateTime")
     by_senders = KafkaTopic(broker.servers, "by-senders")
     by_senders.check(is_read=False)
-    with pytest.raises(UsageError, match=r"set message\.timestamp\.type to LogAppendTime"):
+    with pytest.raises(UsageError, match=r"setting message\.timestamp\.type=LogAppendTime"):
         by_senders.check()
 
 

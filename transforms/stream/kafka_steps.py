@@ -12,8 +12,8 @@ from collections.abc import Iterable
 import apache_beam as beam
 
 from tracecloak.schemas.published.step import Step
-from tracecloak.transforms.stream.kafka_topic import KafkaTopic, TopicWriter
-from tracecloak.transforms.stream.step_topic import attributes_of
+from tracecloak.transforms.stream.kafka_topic import KafkaTopic
+from tracecloak.transforms.stream.local_sinks import KafkaSink
 
 
 class PublishToKafka(beam.PTransform):
@@ -34,9 +34,8 @@ class _Send(beam.DoFn):
         self._topic = topic
 
     def setup(self) -> None:
-        self._writer = TopicWriter(self._topic)
+        self._sink = KafkaSink(self._topic)
 
     def process(self, release: Step) -> Iterable[Step]:
-        attributes = attributes_of(release)
-        self._writer.send("/".join(attributes.values()).encode(), release.to_json(), attributes)
+        self._sink.send(release)
         yield release

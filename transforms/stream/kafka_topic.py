@@ -226,13 +226,6 @@ class PartitionReader:
             return max(now_us - CLOCK_SKEW_US, self._read_until_us[partition])
         return self._read_until_us[partition]
 
-    def n_unread(self, partition: int) -> int:
-        """Returns how many offsets of a partition lie ahead, by what the last fetch said."""
-        found = self._consumer.get_watermark_offsets(
-            self._partition(partition, self.positions[partition]), cached=True
-        )
-        return 0 if found is None else max(found[1] - self.positions[partition], 0)
-
     def commit(self, positions: Mapping[int, int]) -> None:
         """Notes positions on the brokers, for those who watch the lag; nothing reads them here."""
         made = [self._partition(number, offset) for number, offset in positions.items()]
