@@ -182,6 +182,11 @@ class TraceBatch:
         activities = codes[self.activities] if self.n_events else self.activities
         return replace(self, activities=activities, vocabulary=vocabulary)
 
+    def with_used_names(self) -> TraceBatch:
+        """Returns the same cases with a vocabulary of their own activities alone."""
+        used = pa.array(np.unique(self.activities))
+        return self.recode(ActivityVocabulary(self.vocabulary.names.take(used)))
+
     def recode_public(self, vocabulary: ActivityVocabulary) -> TraceBatch:
         """Returns the cases with the codes of a public vocabulary.
 

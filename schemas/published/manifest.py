@@ -80,6 +80,8 @@ class ReleaseManifest:
             and purpose, those that there are.
         released_on: The day, in UTC, on which its budget was reserved, which a repetition keeps,
             such as 2026-11-23; None where nobody noted it.
+        window: Which window of a schedule it is of, as `schemas.windows` tells it, and what all
+            windows together cost; None: it is of none.
     """
 
     release_id: str
@@ -96,6 +98,7 @@ class ReleaseManifest:
     came_out: Yield | None = None
     about: dict[str, str] = field(default_factory=dict)
     released_on: str | None = None
+    window: dict[str, Any] | None = None
 
     def to_json(
         self, outputs: Sequence[OutputFile] | None = None, verified: bool = False
@@ -124,6 +127,8 @@ class ReleaseManifest:
             },
             "config_digest": self.config_digest,
         }
+        if self.window is not None:
+            body["window"] = dict(self.window)
         if outputs is not None:
             body["about"] = dict(self.about)
             body["released_on"] = self.released_on
@@ -157,4 +162,5 @@ class ReleaseManifest:
             came_out=Yield(**body["came_out"]),
             about=dict(body.get("about", {})),
             released_on=body.get("released_on"),
+            window=body.get("window"),
         )

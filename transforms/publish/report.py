@@ -359,6 +359,8 @@ def _made(manifest: ReleaseManifest) -> list[tuple[str, str]]:
     facts = [("Method", manifest.method)]
     if manifest.operations:
         facts.append(("What it does", operations_in_words(manifest.operations)))
+    if manifest.window is not None:
+        facts.append(("Window", manifest.window["sentence"]))
     if manifest.released_on:
         facts.append(("Reserved on", manifest.released_on))
     noise = "exact samplers" if manifest.exact_noise else "floating-point numbers"

@@ -135,6 +135,7 @@ def publishable_statement(manifest: ReleaseManifest, has_error_bars: bool) -> st
             "release_id": manifest.release_id,
             "method": manifest.method,
             "came_out": "" if manifest.came_out is None else manifest.came_out.sentence,
+            "window": manifest.window,
             "operations": operations_in_words(manifest.operations),
             "given": "; ".join(
                 f"{name} = {value_in_words(name, value)}" for name, value in given.items()
