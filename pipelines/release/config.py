@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import pydantic
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tracecloak.anonymizers.contract.method import Params
     from tracecloak.schemas.events.columns import ColumnMapping
     from tracecloak.schemas.published.guarantee import Guarantee
+    from tracecloak.schemas.windows.schedule import Schedule, Window
     from tracecloak.transforms.keys.signing import SigningReference
 
 DEFAULT_PARTS = 8
@@ -218,6 +220,16 @@ class ReleaseConfig(SourceConfig):
     file:PATH, env:NAME or command:WORDS with 64 hex digits, the same for all jobs that share a
     ledger. By default TRACECLOAK_DEPLOYMENT_KEY, or a key in the key store, which does for runs on
     this machine."""
+    window: str | None = None
+    """Window of the schedule that is released, such as 2026-11, or several: 2026-01..2026-10, or
+    `due` for all that can be released and are not; a schedule needs it."""
+    book: str | None = None
+    """Folder of the book of counted units, by which no case counts in two windows; by default one
+    in the key store, which does for runs on this machine. It is never deleted."""
+    book_key: str | None = None
+    """Key of that book: file:PATH, env:NAME or command:WORDS with 64 hex digits, which is never
+    changed. By default TRACECLOAK_BOOK_KEY, or a key in the key store, which does for runs on this
+    machine."""
     cases_kept_days: int = Field(1095, ge=0, le=36500)
     """Days for which the ledger keeps the sketch of this release's cases; with 0 none is made."""
     sign: str | None = None
@@ -267,6 +279,27 @@ class ReleaseConfig(SourceConfig):
 
         return None if self.sign is None else SigningReference.given(self.sign)
 
+    @cached_property
+    def made_schedule(self) -> Schedule | None:
+        """The schedule, if there is one.
+
+        Raises:
+            UsageError: One of its keys is wrong.
+        """
+        return None if self.schedule is None else self.schedule.made(self.dataset)
+
+    @cached_property
+    def made_window(self) -> Window | None:
+        """The one window that is to be released; None: the release is of none.
+
+        Raises:
+            UsageError: The schedule has no such window.
+        """
+        schedule = self.made_schedule
+        if schedule is None or self.window is None:
+            return None
+        return schedule.named(self.window)
+
     @property
     def largest_error_ratio(self) -> float:
         """Largest share of malformed records with which the run goes on."""
@@ -275,11 +308,27 @@ class ReleaseConfig(SourceConfig):
         return 1.0 if self.guarantee.kind == "rigorous" else 0.01
 
     def check_named(self) -> None:
-        """Makes sure that the release's name tells nothing of the log.
+        """Makes sure that the release's name tells nothing of the log, and which window it is of.
 
         Raises:
-            UsageError: It is rigorous, and has no name.
+            UsageError: It is rigorous, or of a window, and has no name; or one of schedule and
+                window is given without the other.
         """
+        if self.schedule is not None and self.window is None:
+            raise UsageError(
+                "window is missing: there is a schedule, so say which of its windows is released "
+                "with --window, such as --window due; `tracecloak windows` lists them"
+            )
+        if self.schedule is None and self.window is not None:
+            raise UsageError(
+                f"window {self.window!r} needs a schedule, which the configuration file has under "
+                "the key schedule"
+            )
+        if self.release_id is None and self.schedule is not None:
+            raise UsageError(
+                "release_id is missing: the releases of a schedule are named by it and by their "
+                "windows, such as claims-2026-11; give it with --release_id claims"
+            )
         if self.release_id is None and self.guarantee.kind == "rigorous":
             raise UsageError(
                 "release_id is missing: the default name is a digest of the input, which would "
@@ -297,7 +346,10 @@ class ReleaseConfig(SourceConfig):
         made = json.dumps(self.method_params.resolved())
         written = self.model_dump_json(include={"formats", "parts"})
         said = self.about.model_dump_json(exclude_none=True) if self.about != About() else ""
-        return text_digest(reading, self.method, made, written, *([said] if said else []))
+        schedule, window = self.made_schedule, self.made_window
+        of_window = [] if schedule is None or window is None else [schedule.digest, window.label]
+        more = [*([said] if said else []), *of_window]
+        return text_digest(reading, self.method, made, written, *more)
 
 
 _D = TypeVar("_D", bound=pydantic.BaseModel)

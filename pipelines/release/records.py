@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import cast
+from typing import Any, cast
 
 from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.anonymizers.accounting.composition import decimal_text, total
 from tracecloak.anonymizers.registry import method_named
+from tracecloak.anonymizers.rigorous.windows import windows_add_up
 from tracecloak.pipelines.budget.books import Books, after_release
+from tracecloak.pipelines.budget.entries import WindowCharge
 from tracecloak.pipelines.budget.key_store import KeyStore, Receipt
 from tracecloak.pipelines.budget.ledger import Reservation
 from tracecloak.pipelines.release.config import ReleaseConfig, without_filters
+from tracecloak.pipelines.release.window_facts import window_facts
 from tracecloak.pipelines.runners.names import IN_MEMORY, is_durable
 from tracecloak.pipelines.runners.options import version
 from tracecloak.schemas.published.manifest import ReleaseManifest
@@ -52,13 +55,32 @@ def manifest_of(
         beam_version=None if in_memory_run else version(),
         about=config.about.model_dump(exclude_none=True),
         released_on=released_on or None,
+        window=_window_of(config),
     )
 
 
+def _window_of(config: ReleaseConfig) -> dict[str, Any] | None:
+    schedule, window = config.made_schedule, config.made_window
+    if schedule is None or window is None:
+        return None
+    adds_up = windows_add_up(method_named(config.method), config.method_params)
+    return window_facts(schedule, window, adds_up)
+
+
 def reservation_of(
-    config: ReleaseConfig, folder: ReleaseFolder, key_fingerprint: str
+    config: ReleaseConfig,
+    folder: ReleaseFolder,
+    key_fingerprint: str,
+    window: WindowCharge | None = None,
 ) -> Reservation:
-    """Returns what a release takes from its account."""
+    """Returns what a release takes from its account.
+
+    Args:
+        config: Its configuration.
+        folder: Where it goes.
+        key_fingerprint: Tells release keys apart.
+        window: Of which window it is, for the ledger; None: of none.
+    """
     method = method_named(config.method)
     params = config.method_params
     guarantee = config.guarantee
@@ -77,6 +99,7 @@ def reservation_of(
         config_digest=without_filters(config).digest,  # others may read the ledger
         key_fingerprint=key_fingerprint,
         dataset=config.dataset,
+        window=window,
     )
 
 

@@ -37,6 +37,12 @@ from tracecloak.pipelines.release.records import (
 )
 from tracecloak.pipelines.release.signing import Signature, check_signer, signature_of
 from tracecloak.pipelines.release.source import source_of
+from tracecloak.pipelines.release.window import (
+    check_due,
+    counted_in,
+    find_units,
+    released_window,
+)
 from tracecloak.pipelines.runners.failures import own_error, reason_of
 from tracecloak.pipelines.runners.names import IN_MEMORY, is_local
 from tracecloak.pipelines.runners.options import check_ready, pipeline_options
@@ -56,6 +62,7 @@ from tracecloak.transforms.batch.anonymize import Run
 from tracecloak.transforms.batch.case_sketches import SketchFile
 from tracecloak.transforms.batch.draws import KeptDraws
 from tracecloak.transforms.batch.validate import DeadLetter
+from tracecloak.transforms.batch.window_part import WindowPart
 from tracecloak.transforms.batch.write import commit
 from tracecloak.transforms.files import (
     absolute,
@@ -93,6 +100,8 @@ class Outcome:
             read; None: there is none, or nobody can tell.
         balance: What its account has spent with it and has left; None: nobody can tell now.
         signature: Whether it is signed: `none`, `there`, or `by another key` than that of `sign`.
+        n_left_out: For the operator: units of a window that are left out, as they counted in other
+            windows; None: it is no release of a window, or was made before.
     """
 
     folder: ReleaseFolder
@@ -103,6 +112,7 @@ class Outcome:
     malformed: tuple[int, int] | None
     balance: Balance | None
     signature: Signature
+    n_left_out: int | None = None
 
 
 def run_release(config: ReleaseConfig, beam_arguments: Sequence[str] = ()) -> Outcome:
@@ -129,10 +139,13 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
     if options is not None:
         FileSystems.set_options(options)  # with which inputs elsewhere are looked for
     config.check_named()
+    if config.made_window is not None:
+        check_due(config.made_window)
     source = source_of(config)
     require_file_system("output", config.output)
     store = open_store(config)
     ledger = open_ledger(config, store)  # before the first look at the input
+    window = released_window(config, store, ledger)
     output = absolute(config.output)
     check_places(output, config.dead_letter)
     unchanged = Unchanged.since_now(source.files)
@@ -180,7 +193,8 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
             output, release_id, fingerprint, config.digest, files, folder.staging_area
         )
         try:
-            ledger.reserve(reservation_of(config, folder, key.fingerprint))
+            charge = None if window is None else window.charge
+            ledger.reserve(reservation_of(config, folder, key.fingerprint, charge))
         except (UsageError, BudgetExhausted):
             # Refused, so nothing is charged or drawn under a new key. With an old one something may
             # be, and after any other error the ledger may hold the charge: those keys stay.
@@ -189,6 +203,7 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
                 folder.clear()
             raise
         reserved = store.reserved(output, release_id)
+        n_left_out: int | None = None
         try:
             if not is_local(config.runner):
                 # The job of a command that was killed may go on, and must keep its files.
@@ -197,13 +212,20 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
             folder.discard()
             dead_letter.begin()
             kept = books.decisions(key.fingerprint)
-            if is_local(config.runner):
-                draws = KeptDraws(kept, key, gate)
-            else:
-                if options is not None and is_on_this_machine(folder.workplace):
+            draws = KeptDraws(kept, key, gate)
+            if options is not None and not is_local(config.runner):
+                if is_on_this_machine(folder.workplace):
                     check_workers_write(folder.workplace, options)
-                elif options is not None and config.runner != "DataflowRunner":
+                elif config.runner != "DataflowRunner":
                     check_workers_answer(options)  # Dataflow starts its workers itself
+            part: WindowPart | None = None
+            if window is not None:
+                part = window.part(folder)
+                n_left_out = window.freeze(part, folder, key.fingerprint)
+                if n_left_out is None:
+                    units = find_units(config, options, source, dead_letter, part)
+                    n_left_out = window.claim(units, part, folder, key.fingerprint)
+            if not is_local(config.runner):
                 gate()
                 draws = KeptDraws(kept, key)
             sketch = None
@@ -212,7 +234,9 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
                 sketch = SketchFile(place, deployment, _kept_until(config))
             try:
                 manifest = manifest_of(config, folder, key.fingerprint, reserved.reserved_on)
-                _run(config, options, source, dead_letter, folder, manifest, key, draws, sketch)
+                _run(
+                    config, options, source, dead_letter, folder, manifest, key, draws, sketch, part
+                )
             finally:
                 log_findings(source, dead_letter)
         except BaseException as error:
@@ -230,7 +254,8 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
         books.finish(key.fingerprint)
         write_internal_statement(config, source, books, dead_letter, reserved)
     signature: Signature = "none" if config.sign is None else "there"
-    return _outcome(config, books, dead_letter, signature, was_released_before=False)
+    made = _outcome(config, books, dead_letter, signature, was_released_before=False)
+    return replace(made, n_left_out=n_left_out)
 
 
 def _there_already(
@@ -260,7 +285,10 @@ def _there_already(
         receipt = replace(receipt, state="committed")
         if receipt.files is not None and set(receipt.files) <= set(files):
             source, files = _as_it_was(source, receipt, files)
-    receipt.check_same(_fingerprint(config, books.store, files), config.digest)
+    # What came late into a window that is released stays outside, so its input may be another.
+    is_window = config.made_window is not None
+    found = receipt.input_fingerprint if is_window else _fingerprint(config, books.store, files)
+    receipt.check_same(found, config.digest)
     if not FileSystems.exists(internal_statement_path(books.store, folder)):
         write_internal_statement(config, source, books, dead_letter, receipt)
     signature = signature_of(config, folder)
@@ -413,6 +441,7 @@ def _run(
     key: KeyReference,
     draws: KeptDraws,
     sketch: SketchFile | None,
+    part: WindowPart | None,
 ) -> None:
     run = Run(
         config.method,
@@ -426,7 +455,7 @@ def _run(
         config.signer,
     )
     if options is None:
-        _run_in_memory(config, source, dead_letter, run, folder, manifest)
+        _run_in_memory(config, source, dead_letter, run, folder, manifest, part)
         return
     with beam.Pipeline(options=options) as pipeline:
         build_release(
@@ -439,6 +468,7 @@ def _run(
             config.formats,
             config.shards,
             config.parts,
+            part,
         )
 
 
@@ -449,6 +479,7 @@ def _run_in_memory(
     run: Run,
     folder: ReleaseFolder,
     manifest: ReleaseManifest,
+    part: WindowPart | None,
 ) -> None:
     events, tallies = [], []
     for file in source.files:
@@ -466,6 +497,8 @@ def _run_in_memory(
     dead_letter.check(ReadTally.merge(tallies))
     traces = in_memory.group_into_traces(events, config.shards, run.by_individual)
     events.clear()
+    if part is not None:
+        traces = counted_in(part, traces)
     if run.sketch is not None:
         deployment = run.sketch.key.resolve()
         of_batches = [CaseSketch.from_traces(batch, deployment) for batch in traces]

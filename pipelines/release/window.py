@@ -1,0 +1,202 @@
+"""One window of a schedule: what its release reads, which units it claims, and what it pays for."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+import apache_beam as beam
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from tracecloak.anonymizers.contract import in_memory
+from tracecloak.anonymizers.contract.counted_units import CountedUnits
+from tracecloak.anonymizers.registry import method_named
+from tracecloak.anonymizers.rigorous.windows import windows_add_up
+from tracecloak.pipelines.budget.entries import WindowCharge
+from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.pipelines.budget.ledger import Ledger
+from tracecloak.pipelines.budget.unit_book import UnitBook, scope_of
+from tracecloak.pipelines.release.config import ReleaseConfig
+from tracecloak.pipelines.release.pipeline import build_units
+from tracecloak.pipelines.release.window_facts import moment
+from tracecloak.pipelines.runners.names import is_local
+from tracecloak.schemas.errors import RetryLater, UsageError
+from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.windows.schedule import Schedule, Window
+from tracecloak.transforms.batch.validate import DeadLetter
+from tracecloak.transforms.batch.window_part import WindowPart
+from tracecloak.transforms.files import absolute, write_anew
+from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
+from tracecloak.transforms.sources import EventSource
+
+_UNITS = "window.units"
+
+
+@dataclass(frozen=True)
+class ReleasedWindow:
+    """A window that is to be released, and who keeps its book.
+
+    Attributes:
+        schedule: The windows.
+        window: The one.
+        by_individual: Whether the unit of privacy is the individual.
+        charge: What the ledger is told of it.
+        key: Where the key of the book is.
+        book: The book of counted units.
+    """
+
+    schedule: Schedule
+    window: Window
+    by_individual: bool
+    charge: WindowCharge
+    key: KeyReference
+    book: UnitBook
+
+    def part(self, folder: ReleaseFolder) -> WindowPart:
+        """Returns which cases count, for a run that is built in a folder."""
+        # Of each run its own, so that none finds what another one with other input left.
+        found = FileSystems.join(folder.workplace, f"units-{uuid.uuid4().hex[:16]}")
+        frozen = FileSystems.join(folder.workplace, _UNITS)
+        return WindowPart(
+            self.schedule, self.window, self.key, self.by_individual,
+            cast(str, found), cast(str, frozen),
+        )  # fmt: skip
+
+    def freeze(self, part: WindowPart, folder: ReleaseFolder, key_fingerprint: str) -> int | None:
+        """Puts the frozen set of a charge where the run reads it.
+
+        Returns:
+            How many units are left out, as they counted in other windows; None: nothing was claimed
+            yet under this key.
+        """
+        claimed = self.book.frozen(folder.output, folder.release_id, key_fingerprint)
+        if claimed is None:
+            return None
+        write_anew(part.frozen, claimed.units.to_bytes())
+        return claimed.n_left_out
+
+    def claim(
+        self, units: CountedUnits, part: WindowPart, folder: ReleaseFolder, key_fingerprint: str
+    ) -> int:
+        """Claims units for the charge, and puts those that may count where the run reads them.
+
+        Returns:
+            How many units are left out, as they counted in other windows.
+
+        Raises:
+            LedgerError: A file of the book is missing or changed, or the ledger cannot be used.
+        """
+        claimed = self.book.claim(folder.output, folder.release_id, key_fingerprint, units)
+        write_anew(part.frozen, claimed.units.to_bytes())
+        return claimed.n_left_out
+
+
+def released_window(
+    config: ReleaseConfig, store: KeyStore, ledger: Ledger
+) -> ReleasedWindow | None:
+    """Returns the window that a configuration names; None: it names none.
+
+    Raises:
+        UsageError: It has a schedule and names no window, or the reverse, or the key of the book is
+            not there, or no unit of privacy could be counted once.
+    """
+    schedule, window = config.made_schedule, config.made_window
+    if schedule is None or window is None:
+        return None
+    method, params = method_named(config.method), config.method_params
+    cap = method.bounds(params).max_cases_per_individual
+    unit = config.guarantee.unit
+    if unit == "event":
+        raise UsageError(
+            f"schedule: method {config.method} protects single events, and a window counts whole "
+            "cases or individuals once; choose a method whose unit is one of them"
+        )
+    key = _book_key(config, store)
+    columns = [config.columns.case_id or "", config.columns.individual_id or ""]
+    scope = scope_of(
+        schedule.digest, schedule.dataset, unit, columns, cap, key.resolve().fingerprint
+    )
+    charge = WindowCharge(scope, window.label, windows_add_up(method, params))
+    place = config.book or store.book_folder
+    book = UnitBook(absolute(place), key.resolve(), ledger, cap)
+    return ReleasedWindow(schedule, window, cap is not None, charge, key, book)
+
+
+def check_due(window: Window, now_us: int | None = None) -> None:
+    """Makes sure that a window can be released.
+
+    Raises:
+        RetryLater: It is not over, or what belongs to it can still come.
+    """
+    now = time.time_ns() // 1_000 if now_us is None else now_us
+    if now < window.due_us:
+        raise RetryLater(
+            f"window {window.label} is released from {moment(window.due_us)} on: until then what "
+            "belongs to it can still come; nothing was read or paid"
+        )
+
+
+def find_units(
+    config: ReleaseConfig,
+    options: PipelineOptions | None,
+    source: EventSource,
+    dead_letter: DeadLetter,
+    part: WindowPart,
+) -> CountedUnits:
+    """Reads the log once and returns the units of the window's cases.
+
+    Raises:
+        InputSchemaError: The input cannot be read, or too much of it is malformed.
+    """
+    if options is None:
+        return _found_in_memory(config, source, dead_letter, part)
+    with beam.Pipeline(options=options) as pipeline:
+        build_units(pipeline, source, dead_letter, part, config.shards)
+    return part.found_units()
+
+
+def _found_in_memory(
+    config: ReleaseConfig, source: EventSource, dead_letter: DeadLetter, part: WindowPart
+) -> CountedUnits:
+    events, tallies = [], []
+    for file in source.files:
+        tally = TallyOfFile(file.rank)
+        events += [batch for batch, _ in source.read(file, tally)]
+        tallies.append(tally.result())
+    dead_letter.check(ReadTally.merge(tallies))
+    traces = in_memory.group_into_traces(events, config.shards, part.by_individual)
+    return CountedUnits.merge([part.units(batch) for batch in traces])
+
+
+def _book_key(config: ReleaseConfig, store: KeyStore) -> KeyReference:
+    """Returns where the key of the book is.
+
+    Raises:
+        UsageError: Workers elsewhere could not find it.
+    """
+    named = config.book_key or os.environ.get("TRACECLOAK_BOOK_KEY")
+    if named is not None:
+        key = KeyReference(named)
+        return replace(key, fingerprint=key.resolve().fingerprint)
+    if not is_local(config.runner):
+        raise UsageError(
+            f"book_key is missing: workers of runner {config.runner} do not see the key of the "
+            "book of counted units in this machine's key store; name one that they can read, and "
+            "that is never rotated, such as file:gs://BUCKET/keys/book"
+        )
+    return store.book_key()
+
+
+def counted_in(part: WindowPart, traces: Sequence[TraceBatch]) -> list[TraceBatch]:
+    """Returns the cases of batches that count in a window, in batches of one vocabulary."""
+    kept = [found for found in (part.counted(batch) for batch in traces) if found.n_cases]
+    vocabulary = ActivityVocabulary.merge([batch.vocabulary for batch in kept])
+    return [batch.recode(vocabulary) for batch in kept]

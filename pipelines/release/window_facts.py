@@ -1,0 +1,39 @@
+"""What a release says of the window that it is of: public numbers alone."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+from tracecloak.schemas.windows.schedule import Schedule, Window
+
+
+def moment(time_us: int) -> str:
+    """Returns a time in UTC, such as 2026-11-23 14:00:00Z."""
+    found = datetime.datetime.fromtimestamp(time_us // 1_000_000, datetime.UTC)
+    return f"{found:%Y-%m-%d %H:%M:%S}Z"
+
+
+def window_facts(schedule: Schedule, window: Window, adds_up: bool) -> dict[str, Any]:
+    """Returns what the manifest says of the window that a release is of."""
+    belongs = "ends" if schedule.by == "close" else "begins"
+    costs = (
+        "For an individual with several cases the costs of all windows add up."
+        if adds_up
+        else "So all windows of this schedule together cost what the dearest of them costs."
+    )
+    return {
+        "label": window.label,
+        "begin": moment(window.begin_us),
+        "end": moment(window.end_us),
+        "dataset": schedule.dataset,
+        "period": schedule.period,
+        "time_zone": schedule.time_zone,
+        "by": schedule.by,
+        "composition": "sum" if adds_up else "largest",
+        "sentence": (
+            f"This is window {window.label} of {schedule.dataset}, from {moment(window.begin_us)} "
+            f"to before {moment(window.end_us)}. A case belongs to the window in which it "
+            f"{belongs}, and counts in one window only. {costs}"
+        ),
+    }
