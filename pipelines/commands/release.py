@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from tracecloak.pipelines.budget.balance import Balance
     from tracecloak.pipelines.release.config import ReleaseConfig
     from tracecloak.pipelines.release.run import Outcome
+    from tracecloak.pipelines.windows.several import Ended
 
 _WORTH_LITTLE = (
     "`tracecloak plan` with the same flags says beforehand what a release will be worth; "
@@ -41,12 +43,69 @@ def run(given: Given) -> int:
     from tracecloak.pipelines.screen.progress import showing_progress
 
     keep_freed_memory()
+    if config.schedule is not None:
+        return _run_windows(config, given)
     with showing_progress(given.form, with_runner=given.wants_traceback):
         outcome = run_release(config, given.of_beam)
     elapsed_s = time.monotonic() - began
     data = _data(config, outcome, elapsed_s)
     show(Result(list(_rows(config, outcome, elapsed_s)), data), given.form)
     return 0
+
+
+def _run_windows(config: ReleaseConfig, given: Given) -> int:
+    """Releases the windows that are asked for; the exit code is that of the first that failed."""
+    from tracecloak.pipelines.screen.progress import showing_progress
+    from tracecloak.pipelines.windows.several import exit_code_of, release_windows, windows_asked
+
+    windows = windows_asked(config)
+    ended = []
+    with showing_progress(given.form, with_runner=given.wants_traceback):
+        for one in release_windows(config, windows, given.of_beam):
+            ended.append(one)
+            if one.reason:
+                print(f"tracecloak: window {one.window.label}: {one.reason}", file=sys.stderr)
+    if given.form == "json":
+        show(Result((), {"windows": [_data_of_window(one) for one in ended]}), given.form)
+    elif len(ended) == 1 and ended[0].outcome is not None:
+        one = ended[0]
+        show(Result(list(_rows(one.config, ended[0].outcome, one.elapsed_s))), given.form)
+    elif not ended:
+        show(Result([("windows", "none is due")]), given.form)
+    else:
+        show(Result([(one.window.label, _told_of_window(one)) for one in ended]), given.form)
+    return exit_code_of(ended)
+
+
+def _told_of_window(one: Ended) -> str:
+    """Returns what became of a window, of several."""
+    told = one.status.replace("_", " ")
+    if one.status == "released" and one.outcome is not None:
+        epsilon, _ = _spent(one.config)
+        cost = "no finite epsilon" if epsilon is None else f"epsilon {epsilon}"
+        told += f", {cost}, {duration(one.elapsed_s)}, {one.outcome.folder.final}"
+        if one.outcome.n_left_out:
+            told += f"; left out {_left_out(one.outcome.n_left_out)}"
+    elif one.reason:
+        told += f" with exit code {one.exit_code}"
+    return told
+
+
+def _left_out(n_units: int) -> str:
+    return f"{quantity(n_units, 'unit')}, as they counted in other windows"
+
+
+def _data_of_window(one: Ended) -> dict[str, Any]:
+    """What programs are told of a window, with the keys of a release where there is one."""
+    made = {} if one.outcome is None else _data(one.config, one.outcome, one.elapsed_s)
+    return {
+        **made,
+        "window": one.window.label,
+        "status": one.status,
+        "exit_code": one.exit_code,
+        "reason": one.reason,
+        "release_id": one.config.release_id,
+    }
 
 
 def _rows(config: ReleaseConfig, outcome: Outcome, elapsed_s: float) -> Iterator[tuple[str, str]]:
@@ -78,6 +137,8 @@ def _rows(config: ReleaseConfig, outcome: Outcome, elapsed_s: float) -> Iterator
             f"{n_malformed:,} of {quantity(n_records, 'record')}, as they are malformed; "
             f"{outcome.dead_letter} says where each one is",
         )
+    if outcome.n_left_out:
+        yield "left out", _left_out(outcome.n_left_out)
     if outcome.signature == "there":
         yield "signature", f"{folder}/{SIGNATURE_NAMES[0]}"
     elif outcome.signature == "by another key":

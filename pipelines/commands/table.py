@@ -35,6 +35,7 @@ class Line:
 COMMANDS: dict[str, Line] = {
     "release": Line("make one release of a log", True, True),
     "plan": Line("show what a release would read, do, spend and write", True, True),
+    "windows": Line("show the calendar of a schedule: released, due, late, and what it cost", True),
     "vocabulary": Line("list the activities of a log, to read and to declare (for the operator)"),
     "attack": Line("audit a release's configuration by attacks (for the operator only)", True),
     "stream": Line("publish what closes in a stream of events, step by step", True, True),

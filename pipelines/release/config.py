@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import pydantic
@@ -230,6 +229,8 @@ class ReleaseConfig(SourceConfig):
     """Key of that book: file:PATH, env:NAME or command:WORDS with 64 hex digits, which is never
     changed. By default TRACECLOAK_BOOK_KEY, or a key in the key store, which does for runs on this
     machine."""
+    jobs: int = Field(1, ge=1, le=64)
+    """Windows of a schedule that are released side by side, each in a process of its own."""
     cases_kept_days: int = Field(1095, ge=0, le=36500)
     """Days for which the ledger keeps the sketch of this release's cases; with 0 none is made."""
     sign: str | None = None
@@ -279,7 +280,7 @@ class ReleaseConfig(SourceConfig):
 
         return None if self.sign is None else SigningReference.given(self.sign)
 
-    @cached_property
+    @property
     def made_schedule(self) -> Schedule | None:
         """The schedule, if there is one.
 
@@ -288,7 +289,7 @@ class ReleaseConfig(SourceConfig):
         """
         return None if self.schedule is None else self.schedule.made(self.dataset)
 
-    @cached_property
+    @property
     def made_window(self) -> Window | None:
         """The one window that is to be released; None: the release is of none.
 

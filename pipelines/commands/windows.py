@@ -1,0 +1,112 @@
+"""`tracecloak windows`: the calendar of a schedule, with what each window spent."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from tracecloak.pipelines.commands.flags import add_release_flags
+from tracecloak.pipelines.commands.table import Given
+from tracecloak.pipelines.screen.results import Result, show
+from tracecloak.schemas.errors import UsageError
+
+if TYPE_CHECKING:
+    from tracecloak.pipelines.release.config import ReleaseConfig
+    from tracecloak.pipelines.windows.calendar import Day
+
+_TOLD = {"window": "windows that are shown, such as 2026-01..2026-10; by default those that have "
+         "begun, and the next one"}  # fmt: skip
+
+
+def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
+    """Adds those of the configuration and of the method, as `release` has them."""
+    parser.usage = "tracecloak windows CONFIG.yaml [FLAG ...]"
+    add_release_flags(parser, argv, config, _TOLD)
+
+
+def run(given: Given) -> int:
+    """Shows the calendar."""
+    from tracecloak.pipelines.budget.books import open_ledger, open_store
+    from tracecloak.pipelines.release.config import load
+    from tracecloak.pipelines.windows.calendar import calendar_of
+
+    config = load(given.config, given.flags)
+    schedule = config.made_schedule
+    if schedule is None:
+        raise UsageError(
+            "schedule is missing: a calendar is of the windows of a schedule, which the "
+            "configuration file has under the key schedule"
+        )
+    store = open_store(config)
+    ledger = open_ledger(config, store)
+    days = calendar_of(config, store, ledger)
+    if config.window is None:
+        begun = [day for day in days if day.status != "waiting" or day.releases]
+        waiting = [day for day in days if day.status == "waiting" and not day.releases]
+        shown = sorted([*begun, *waiting[:1]], key=lambda day: day.window.number)
+    else:
+        asked = {window.number for window in schedule.ranged(config.window)}
+        shown = [day for day in days if day.window.number in asked]
+    balance = ledger.balance_in(ledger.entries(), config.account) if _has_any(days) else None
+    data = {
+        "dataset": schedule.dataset,
+        "account": config.account,
+        "windows": [day.to_json() for day in shown],
+        "counts": dict(Counter(day.status for day in days)),
+        "spent_epsilon": None if balance is None else _text(balance.spent_epsilon),
+        "spent_delta": None if balance is None else _text(balance.spent_delta),
+        "remaining_epsilon": None if balance is None else _text(balance.remaining_epsilon),
+        "remaining_delta": None if balance is None else _text(balance.remaining_delta),
+    }
+    rows = list(_rows(config, days, data["spent_epsilon"], data["remaining_epsilon"]))
+    show(Result(rows, data, [*_lines(shown), ""]), given.form)
+    return 0
+
+
+def _has_any(days: Sequence[Day]) -> bool:
+    return any(day.releases for day in days)
+
+
+def _text(value: Fraction | None) -> str | None:
+    from tracecloak.anonymizers.accounting.composition import decimal_text
+
+    return None if value is None else decimal_text(value)
+
+
+def _lines(days: Sequence[Day]) -> Iterator[str]:
+    from tracecloak.pipelines.release.window_facts import moment
+
+    width = max((len(day.window.label) for day in days), default=0)
+    for day in days:
+        told = _text(day.epsilon) if day.releases else ""
+        spent = f"epsilon {told}" if told else "no finite epsilon" if day.releases else ""
+        what = ", ".join(day.releases)
+        if day.status == "waiting":
+            what = f"from {moment(day.window.due_us)} on"
+        elif day.attempt is not None and day.status in ("refused", "failed"):
+            what = f"exit code {day.attempt.exit_code} at {day.attempt.at}: {day.attempt.reason}"
+        elif day.status == "cut_off":
+            what = f"{what}: the same command finishes it for nothing"
+        status = day.status.replace("_", " ")
+        yield f"{day.window.label:<{width}}  {status:<8}  {spent:<17}  {what}".rstrip()
+
+
+def _rows(
+    config: ReleaseConfig, days: Sequence[Day], spent: str | None, remaining: str | None
+) -> Iterator[tuple[str, str]]:
+    found = Counter(day.status for day in days)
+    told = [f"{n} {status.replace('_', ' ')}" for status, n in sorted(found.items())]
+    yield "windows", f"{len(days)}: {', '.join(told)}"
+    if not _has_any(days):
+        yield "spent", "nothing yet"
+        return
+    yield "spent", (
+        f"epsilon {spent} of account {config.account}, whatever else it paid for included"
+        if spent is not None
+        else f"account {config.account} holds releases without a finite epsilon"
+    )
+    if remaining is not None:
+        yield "remains", f"epsilon {remaining}"

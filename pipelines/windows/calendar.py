@@ -1,0 +1,138 @@
+"""The calendar of a schedule: which windows are released, due, late or refused, and what each cost.
+
+It is read from the ledger, from what the last tries noted, and from the clock; of the log and of
+its book it reads nothing, so nothing in it is counted on private data.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+from tracecloak.anonymizers.accounting.composition import decimal_text
+from tracecloak.pipelines.budget.balance import charges
+from tracecloak.pipelines.budget.entries import Entry, windowed
+from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.pipelines.budget.ledger import Ledger
+from tracecloak.pipelines.release.config import ReleaseConfig
+from tracecloak.pipelines.release.window import released_window
+from tracecloak.pipelines.release.window_facts import moment
+from tracecloak.pipelines.windows.attempts import Attempt, last_attempt
+from tracecloak.schemas.errors import BudgetExhausted
+from tracecloak.schemas.windows.schedule import Window
+from tracecloak.transforms.files import absolute
+
+Status = Literal["waiting", "due", "late", "refused", "failed", "cut_off", "released"]
+
+
+@dataclass(frozen=True)
+class Day:
+    """A window on the calendar.
+
+    Attributes:
+        window: The window.
+        status: `waiting`: what belongs to it can still come. `due`: it can be released. `late`:
+            that has been so for longer than a window lasts. `refused`: its account could not pay
+            when it was tried last. `failed`: that try ended otherwise. `cut_off`: it is paid, and
+            the same command finishes it for nothing. `released`.
+        releases: Names of the releases that were made or begun of it.
+        epsilon: What it has spent; None: no finite epsilon.
+        delta: Likewise; 0 where epsilon is not finite.
+        attempt: The last try that is known, if it failed.
+    """
+
+    window: Window
+    status: Status
+    releases: tuple[str, ...]
+    epsilon: Fraction | None
+    delta: Fraction
+    attempt: Attempt | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns it as JSON values."""
+        return {
+            "label": self.window.label,
+            "begin": moment(self.window.begin_us),
+            "end": moment(self.window.end_us),
+            "due": moment(self.window.due_us),
+            "status": self.status,
+            "releases": list(self.releases),
+            "epsilon": None if self.epsilon is None else decimal_text(self.epsilon),
+            "delta": decimal_text(self.delta),
+            "last_attempt": None
+            if self.attempt is None
+            else {
+                "at": self.attempt.at,
+                "exit_code": self.attempt.exit_code,
+                "reason": self.attempt.reason,
+            },
+        }
+
+
+def calendar_of(
+    config: ReleaseConfig, store: KeyStore, ledger: Ledger, now_us: int | None = None
+) -> tuple[Day, ...]:
+    """Returns all windows of a configuration's schedule, the first one first.
+
+    Args:
+        config: With a schedule; which window it names does not matter.
+        store: The key store of its releases.
+        ledger: The ledger that they are charged to.
+        now_us: Microseconds since 1970; None: the clock's.
+
+    Raises:
+        UsageError: The key of the book is not there.
+        LedgerError: The ledger cannot be read.
+    """
+    schedule = config.made_schedule
+    if schedule is None:
+        return ()
+    now = time.time_ns() // 1_000 if now_us is None else now_us
+    windows = schedule.windows()
+    named = config.model_copy(update={"window": windows[0].label})
+    found = released_window(named, store, ledger)
+    scope = "" if found is None else found.charge.scope
+    entries = ledger.entries()
+    last = charges(entries)
+    of_label: dict[str, list[Entry]] = {}
+    for charge, of_window in windowed(entries).items():
+        if of_window.window.scope == scope and last[charge].action != "void":
+            of_label.setdefault(of_window.window.label, []).append(last[charge])
+    output = absolute(config.output)
+    days = []
+    for window in windows:
+        own = of_label.get(window.label, [])
+        attempt = None
+        if window.due_us <= now and not any(entry.action == "commit" for entry in own):
+            attempt = last_attempt(store, output, f"{config.release_id}-{window.label}")
+        days.append(_day(window, own, attempt, now))
+    return tuple(days)
+
+
+def _day(window: Window, own: Sequence[Entry], attempt: Attempt | None, now_us: int) -> Day:
+    failed = attempt if attempt is not None and attempt.exit_code else None
+    status: Status
+    if any(entry.action == "commit" for entry in own):
+        status = "released"
+    elif any(entry.is_open for entry in own):
+        status = "cut_off"
+    elif window.due_us > now_us:
+        status = "waiting"
+    elif failed is not None:
+        status = "refused" if failed.exit_code == BudgetExhausted.exit_code else "failed"
+    elif now_us - window.due_us > window.end_us - window.begin_us:
+        status = "late"
+    else:
+        status = "due"
+    values = [entry.values() for entry in own]
+    epsilons = [epsilon for epsilon, _ in values if epsilon is not None]
+    is_finite = len(epsilons) == len(values)
+    return Day(
+        window, status, tuple(sorted({entry.release_id for entry in own})),
+        sum(epsilons, Fraction(0)) if is_finite else None,
+        sum((delta for _, delta in values if delta is not None), Fraction(0)),
+        failed,
+    )  # fmt: skip

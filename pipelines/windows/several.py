@@ -1,0 +1,183 @@
+"""Several windows of a schedule by one command: a back-fill, or what a night left due.
+
+Each window is a release of its own, made in any order and on its own. One that fails leaves the
+others as they are, and the same command goes on with what is missing.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from typing import Literal
+
+from tracecloak.pipelines.budget.books import open_ledger, open_store
+from tracecloak.pipelines.release.config import ReleaseConfig
+from tracecloak.pipelines.release.run import Outcome, run_release
+from tracecloak.pipelines.windows.attempts import Attempt
+from tracecloak.pipelines.windows.calendar import Day, calendar_of
+from tracecloak.schemas.errors import BudgetExhausted, RetryLater, TracecloakError, UsageError
+from tracecloak.schemas.windows.schedule import Schedule, Window
+from tracecloak.transforms.files import absolute
+
+DUE = "due"
+
+Ending = Literal["released", "already_released", "not_due", "refused", "failed", "not_tried"]
+
+# What is wrong with one window is wrong with all.
+_OF_ALL = (UsageError.exit_code, BudgetExhausted.exit_code)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What became of a window.
+
+    Attributes:
+        window: The window.
+        config: The configuration of its release.
+        status: How it ended; `refused`: its account could not pay; `not_tried`: what another window
+            ended with would have ended this one, too.
+        exit_code: That of a command for this window alone.
+        outcome: Of a release that was made or found; None: there is none, or it was not looked at.
+        reason: What was in the way; empty if nothing was.
+        elapsed_s: How long it took.
+    """
+
+    window: Window
+    config: ReleaseConfig
+    status: Ending
+    exit_code: int = 0
+    outcome: Outcome | None = None
+    reason: str = ""
+    elapsed_s: float = 0.0
+
+
+def of_window(config: ReleaseConfig, window: Window) -> ReleaseConfig:
+    """Returns the configuration of the release of one window, which is named after it."""
+    name = f"{config.release_id}-{window.label}"
+    return config.model_copy(update={"window": window.label, "release_id": name})
+
+
+def windows_asked(config: ReleaseConfig, now_us: int | None = None) -> tuple[Window, ...]:
+    """Returns the windows that a configuration asks for.
+
+    Args:
+        config: With a schedule and `window`: a label, a range, or `due`.
+        now_us: Microseconds since 1970; None: the clock's.
+
+    Raises:
+        UsageError: The schedule has no such window.
+    """
+    config.check_named()
+    schedule = _schedule_of(config)
+    if config.window != DUE:
+        return schedule.ranged(config.window or "")
+    now = time.time_ns() // 1_000 if now_us is None else now_us
+    return tuple(window for window in schedule.windows() if window.due_us <= now)
+
+
+def release_windows(
+    config: ReleaseConfig, windows: Sequence[Window], beam_arguments: Sequence[str] = ()
+) -> Iterator[Ended]:
+    """Releases those of some windows that are not released yet; yields each as it ends.
+
+    Args:
+        config: That of all of them.
+        windows: Which.
+        beam_arguments: Flags of Beam.
+    """
+    days = _known(config)
+    left = []
+    for window in windows:
+        day = days.get(window.number)
+        if day is not None and day.status == "released":
+            yield Ended(window, of_window(config, window), "already_released")
+        else:
+            left.append(window)
+    jobs = min(config.jobs, len(left))
+    if jobs <= 1:
+        yield from _one_by_one(config, left, beam_arguments)
+        return
+    # A ledger that is to be begun is begun once.
+    first, *others = left
+    begun = _ended(of_window(config, first), first, beam_arguments)
+    yield begun
+    if begun.exit_code in _OF_ALL:
+        yield from _not_tried(config, others, begun)
+        return
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        tried = [
+            pool.submit(_ended, of_window(config, window), window, tuple(beam_arguments))
+            for window in others
+        ]
+        for one in tried:
+            yield one.result()
+
+
+def exit_code_of(ended: Sequence[Ended]) -> int:
+    """Returns the exit code of a command for several windows: that of the first that failed."""
+    return next((one.exit_code for one in ended if one.exit_code), 0)
+
+
+def _one_by_one(
+    config: ReleaseConfig, windows: Sequence[Window], beam_arguments: Sequence[str]
+) -> Iterator[Ended]:
+    for place, window in enumerate(windows):
+        one = _ended(of_window(config, window), window, beam_arguments)
+        yield one
+        if one.exit_code in _OF_ALL:
+            yield from _not_tried(config, windows[place + 1 :], one)
+            return
+
+
+def _not_tried(config: ReleaseConfig, windows: Sequence[Window], because: Ended) -> Iterator[Ended]:
+    for window in windows:
+        reason = f"as window {because.window.label}: {because.reason}"
+        yield Ended(window, of_window(config, window), "not_tried", because.exit_code, None, reason)
+
+
+def _ended(config: ReleaseConfig, window: Window, beam_arguments: Sequence[str]) -> Ended:
+    began = time.monotonic()
+    outcome: Outcome | None = None
+    status: Ending
+    code, reason = 0, ""
+    try:
+        outcome = run_release(config, beam_arguments)
+        status = "already_released" if outcome.was_released_before else "released"
+    except BudgetExhausted as error:
+        status, code, reason = "refused", error.exit_code, str(error)
+    except TracecloakError as error:
+        is_early = isinstance(error, RetryLater) and window.due_us > time.time_ns() // 1_000
+        status = "not_due" if is_early else "failed"
+        code, reason = error.exit_code, str(error)
+    if status != "not_due":
+        _note(config, code, reason)
+    return Ended(window, config, status, code, outcome, reason, time.monotonic() - began)
+
+
+def _note(config: ReleaseConfig, code: int, reason: str) -> None:
+    """Notes the try for the calendar, on which nothing else depends."""
+    try:
+        store = open_store(config)
+        Attempt.now(code, reason).note(store, absolute(config.output), str(config.release_id))
+    except (TracecloakError, OSError):
+        return
+
+
+def _known(config: ReleaseConfig) -> dict[int, Day]:
+    """What the ledger says of the windows; nothing where there is none yet."""
+    try:
+        store = open_store(config)
+        found = calendar_of(config, store, open_ledger(config, store))
+    except TracecloakError:  # the first release tells it, or begins a ledger
+        return {}
+    return {day.window.number: day for day in found}
+
+
+def _schedule_of(config: ReleaseConfig) -> Schedule:
+    schedule = config.made_schedule
+    if schedule is None:
+        raise UsageError("schedule is missing: the configuration file has it under that key")
+    return schedule
