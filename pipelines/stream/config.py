@@ -393,6 +393,11 @@ class StreamConfig(pydantic.BaseModel):
         return self._kafka(self.input_topic)
 
     @property
+    def consumer_group(self) -> str:
+        """Under which the brokers of Kafka note what was read, for those who watch the lag."""
+        return f"tracecloak-{self.release_id}@{self.epoch}"
+
+    @property
     def output_kafka(self) -> KafkaTopic | None:
         """The topic of Kafka that gets the steps, if one does."""
         return self._kafka(self.output_topic)

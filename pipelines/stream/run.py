@@ -148,7 +148,7 @@ def source_of(config: StreamConfig) -> beam.PTransform:
     """
     if config.input_kafka is not None:
         config.input_kafka.check()
-        return ReadKafka(config.input_kafka, f"tracecloak-{config.release_id}")
+        return ReadKafka(config.input_kafka, config.consumer_group)
     try:
         importlib.import_module("google.cloud.pubsub_v1")
     except ImportError:
