@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections.abc import Mapping
 from decimal import Decimal
-from fractions import Fraction
 from itertools import chain
 from typing import Annotated, Any, Literal
 
@@ -35,6 +33,7 @@ from tracecloak.pipelines.runners.names import LOCAL, is_local
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping, RowFilter
 from tracecloak.schemas.events.events import EVENT_ID
+from tracecloak.schemas.events.time_texts import Duration, Moment, duration_us
 from tracecloak.schemas.events.vocabulary import read_vocabulary
 from tracecloak.schemas.published.step import View
 from tracecloak.schemas.streams.closing_rule import ClosingRule
@@ -46,16 +45,6 @@ from tracecloak.transforms.stream.kafka_topic import SCHEME as KAFKA
 from tracecloak.transforms.stream.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream.step_files import default_forms, possible_forms
 
-_SECOND_US = 1_000_000
-_UNITS_US = {
-    "ms": 1_000,
-    "s": _SECOND_US,
-    "m": 60 * _SECOND_US,
-    "h": 3_600 * _SECOND_US,
-    "d": 86_400 * _SECOND_US,
-    "w": 7 * 86_400 * _SECOND_US,
-}
-_DURATION = re.compile(r"\s*(\d{1,12}(?:\.\d{1,6})?)\s*(ms|s|m|h|d|w)\s*")
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 
 
@@ -65,37 +54,6 @@ _DURATIONS = {"max_disorder": "0s", "tombstone": "7d", "release_delay": "60s"}
 # every stream is declared.
 _REFUSED = "attributes"
 _NOT_IN_STREAMS = (_REFUSED, "buy_vocabulary", "max_activities")
-
-
-def _duration(value: Any) -> int:
-    """Microseconds of a text such as 1h, 30m or 1.5s."""
-    match = _DURATION.fullmatch(str(value))
-    if match is None:
-        raise ValueError("must be a number with a unit, such as 90s, 30m, 1h, 1d or 2w")
-    micros = Fraction(match[1]) * _UNITS_US[match[2]]
-    if micros % _UNITS_US["ms"]:
-        raise ValueError("must be a whole number of milliseconds")
-    return int(micros)
-
-
-def _moment(value: Any) -> int:
-    """Microseconds since 1970 of an ISO 8601 date or time; UTC without an offset."""
-    if not isinstance(value, datetime.date):
-        try:
-            value = datetime.datetime.fromisoformat(str(value))
-        except ValueError:
-            raise ValueError(
-                "must be a date or a time such as 2026-12-01 or 2026-12-01T08:00:00+01:00"
-            ) from None
-    if not isinstance(value, datetime.datetime):
-        value = datetime.datetime(value.year, value.month, value.day)
-    if value.tzinfo is None:
-        value = value.replace(tzinfo=datetime.UTC)
-    since = value - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-    micros = int(since / datetime.timedelta(microseconds=1))
-    if micros % _UNITS_US["ms"]:
-        raise ValueError("must be a whole number of milliseconds")
-    return micros
 
 
 def _named(value: str) -> str:
@@ -132,17 +90,6 @@ def _or_text(kind: dict[str, Any]) -> pydantic.WithJsonSchema:
 
 
 _TEXTS = {"type": "array", "items": {"type": "string"}}
-Duration = Annotated[
-    int,
-    pydantic.BeforeValidator(_duration),
-    pydantic.WithJsonSchema({"type": "string", "pattern": f"^{_DURATION.pattern}$"}),
-]
-# YAML reads a date without quotes as a date.
-Moment = Annotated[
-    int,
-    pydantic.BeforeValidator(_moment),
-    pydantic.WithJsonSchema({"type": "string", "format": "date-time"}),
-]
 Name = Annotated[str, pydantic.AfterValidator(_named)]
 StepForm = Annotated[str, OneOf(lambda: chain(["json"], formats_of_releases()))]
 
@@ -270,10 +217,10 @@ class StreamConfig(pydantic.BaseModel):
         tuple[str, ...], pydantic.BeforeValidator(_as_list), _or_text(_TEXTS)
     ] = ()
     """Public activity that ends a case; as a flag it may be repeated. By default none does."""
-    tombstone: Duration = 7 * _UNITS_US["d"]
+    tombstone: Duration = duration_us(_DURATIONS["tombstone"])
     """How long a closed case is remembered, so that what still comes of it is dropped; at least as
     long as the subscription can redeliver."""
-    release_delay: Duration = 60 * _SECOND_US
+    release_delay: Duration = duration_us(_DURATIONS["release_delay"])
     """How long after its end a step waits for messages that are late."""
     publish_on_drain: bool = False
     """Where the source ends, or the operator drains the stream, publish all steps of the horizon at

@@ -197,10 +197,10 @@ class TraceBatch:
         activities = codes[self.activities] if self.n_events else self.activities
         recoded = replace(self, activities=activities, vocabulary=vocabulary)
         known = activities >= 0
-        return recoded if known.all() else recoded._events_where(known)
+        return recoded if known.all() else recoded.events_where(known)
 
-    def _events_where(self, kept: np.ndarray) -> TraceBatch:
-        """Returns the events of bool[n_events], and the cases that have any."""
+    def events_where(self, kept: np.ndarray) -> TraceBatch:
+        """Returns the events of bool[n_events], and the cases that have any, in their order."""
         case = np.repeat(np.arange(self.n_cases), self.lengths)[kept]
         lengths = np.bincount(case, minlength=self.n_cases)
         rows = pa.array(np.flatnonzero(lengths))

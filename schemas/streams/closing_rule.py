@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
@@ -124,8 +125,24 @@ class ClosingRule:
         return publish_us + self.max_disorder_us
 
 
+class EndOfCases(Protocol):
+    """The three durations of a rule by which a case is over, whatever else the rule says."""
+
+    @property
+    def inactivity_gap_us(self) -> int:
+        """Silence after which a case is over."""
+
+    @property
+    def max_lifetime_us(self) -> int:
+        """Age at which a case is over."""
+
+    @property
+    def max_disorder_us(self) -> int:
+        """How long after that it closes."""
+
+
 def closing(
-    offsets: np.ndarray, publish: np.ndarray, is_end: np.ndarray, rule: ClosingRule
+    offsets: np.ndarray, publish: np.ndarray, is_end: np.ndarray, rule: EndOfCases
 ) -> tuple[np.ndarray, np.ndarray]:
     """Computes when cases close, and which of their messages belong to them.
 

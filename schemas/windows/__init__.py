@@ -1,0 +1,9 @@
+"""Windows of time of a data lake: where each begins, what it reads, and which cases it counts.
+
+Here: the calendar arithmetic of a schedule, and belonging. Not here: who counted already, and the
+reading of files (transforms), money (pipelines/budget).
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,64 @@
+"""Which cases belong to a window, and which of their events count there.
+
+By close a case belongs to the window in which it is over, by first event to the one in which it
+begins. Either is a function of the case's own events and of public numbers, so every case belongs
+to at most one window.
+
+Whoever gives the events of a window's reading span alone finds what all events of the lake would
+tell, but for one kind of case. One that is silent for longer than its lifetime and then goes on is
+taken for a case that begins there, since what came before is not read. Over all windows together it
+counts twice. Late events move a case as well, which no arithmetic on one state of the lake can
+tell. Whether a case was counted before is not decided here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.streams.closing_rule import closing
+from tracecloak.schemas.windows.schedule import Schedule, Window
+
+
+@dataclass(frozen=True)
+class _Ends:
+    """When a case is over by the time of its events, which are in order."""
+
+    inactivity_gap_us: int
+    max_lifetime_us: int
+    max_disorder_us: int = 0
+
+
+def members(traces: TraceBatch, schedule: Schedule, window: Window) -> TraceBatch:
+    """Returns the cases of a window, in their order, with the events that count.
+
+    Args:
+        traces: All events of their cases within the window's reading span, with the activities of
+            the source: a name that a vocabulary has replaced ends no case.
+        schedule: What belongs where.
+        window: One of its windows.
+
+    Returns:
+        Cases with at least one event. An attribute of the case may be from an event that does not
+        count.
+    """
+    if traces.n_cases == 0:
+        return traces
+    if schedule.by == "close":
+        moments, counted = _closes(traces, schedule)
+    else:
+        moments = traces.starts
+        counted = traces.times < np.repeat(moments + schedule.max_lifetime_us, traces.lengths)
+    inside = (window.begin_us <= moments) & (moments < window.end_us)
+    return traces.events_where(counted & np.repeat(inside, traces.lengths))
+
+
+def _closes(traces: TraceBatch, schedule: Schedule) -> tuple[np.ndarray, np.ndarray]:
+    """(int64[n_cases] moments at which they are over, bool[n_events] what came before)."""
+    lifetime = schedule.max_lifetime_us
+    # Without a gap no silence ends a case before its age does.
+    rule = _Ends(lifetime if schedule.gap_us is None else schedule.gap_us, lifetime)
+    ends = np.isin(traces.vocabulary.names.to_pylist(), schedule.end_activities)
+    return closing(traces.offsets, traces.times, ends[traces.activities], rule)

@@ -1,0 +1,238 @@
+"""A schedule: the windows of time in which a data lake is released, one after the other.
+
+Months from 2026-01-01 on in Amsterdam, by close, with a lifetime of 90 days: window 0 is `2026-01`,
+from 2025-12-31T23:00Z to 2026-01-31T23:00Z, and reads the events from 180 days before it on. All of
+it is arithmetic on public numbers; nothing of the data is looked at.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from bisect import bisect_left
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
+from tracecloak.schemas.events.local_time import DAY_US, zone_of
+from tracecloak.schemas.events.time_texts import duration_text
+from tracecloak.schemas.windows.periods import Origin, Period
+
+By = Literal["close", "first_event"]
+
+MOST_WINDOWS = 100_000
+# A century; a sum of a stamp and a few of them stays far from the ends of int64.
+_LONGEST_US = 36_525 * DAY_US
+_RANGE = ".."
+
+
+@dataclass(frozen=True)
+class Window:
+    """One window of a schedule; all times are in microseconds since 1970-01-01 UTC.
+
+    Attributes:
+        number: From 0 at the origin.
+        label: The shortest text of its begin, such as 2026-11.
+        begin_us: Where it begins.
+        end_us: Where the next one begins, which does not belong to it.
+        reads_from_us: Time of the first events that it needs.
+        reads_until_us: Time from which on it needs none.
+        due_us: When it can be released: its events have happened, and had the release delay to
+            arrive.
+    """
+
+    number: int
+    label: str
+    begin_us: int
+    end_us: int
+    reads_from_us: int
+    reads_until_us: int
+    due_us: int
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The public numbers of a schedule. Schedules with one digest have the same windows.
+
+    Attributes:
+        dataset: Name of the data set.
+        origin: Where window 0 begins: a date, or of hours also a time with its offset from UTC.
+        period: Length of a window, such as 6 hours, day, week, month, quarter or year.
+        time_zone: IANA name; days and longer begin at its midnight.
+        by: What puts a case into a window: `close`, the moment at which it is over, or
+            `first_event`.
+        max_lifetime_us: Age at which a case is over; events from then on do not count.
+        gap_us: Silence after which it is over; None: only its age and end activities end it.
+        end_activities: Public names, as the source has them, of activities that end it.
+        release_delay_us: How long after the last of its events a window is due.
+        horizon: Number of windows.
+
+    Raises:
+        UsageError: A number is out of range, or does not go with another.
+    """
+
+    dataset: str
+    origin: str
+    period: str
+    time_zone: str
+    by: By
+    max_lifetime_us: int
+    gap_us: int | None
+    end_activities: tuple[str, ...]
+    release_delay_us: int
+    horizon: int
+
+    def __post_init__(self) -> None:
+        if not self.dataset:
+            raise UsageError("dataset: must not be empty; name the data set")
+        if self.by not in ("close", "first_event"):
+            raise UsageError(f"by: must be close or first_event, got {self.by!r}")
+        zone_of(self.time_zone)
+        self._check_durations()
+        if self.by == "first_event" and (self.gap_us is not None or self.end_activities):
+            name = "gap" if self.gap_us is not None else "end_activity"
+            raise UsageError(
+                f"{name}: says when a case is over, which does not matter by first_event; leave it "
+                "out, or write by: close"
+            )
+        if "" in self.end_activities or len(set(self.end_activities)) < len(self.end_activities):
+            raise UsageError(
+                f"end_activity: must be names, each once, got {list(self.end_activities)}"
+            )
+        if not 1 <= self.horizon <= MOST_WINDOWS:
+            raise UsageError(
+                f"horizon: must be between 1 and {MOST_WINDOWS:,} windows, got {self.horizon}"
+            )
+        try:
+            last_us = int(self._bounds_us[-1]) + self.max_lifetime_us + self.release_delay_us
+        except OverflowError:
+            last_us = MAX_TIME_US + 1
+        if last_us > MAX_TIME_US:
+            raise UsageError(
+                f"horizon: {self.horizon} windows of a {self.length.text} from {self.origin} on do "
+                "not end before the year 9999; give fewer"
+            )
+
+    def _check_durations(self) -> None:
+        least = {"max_lifetime": 1, "gap": 1, "release_delay": 0}
+        for name, low in least.items():
+            value = getattr(self, f"{name}_us")
+            if value is not None and not low <= value <= _LONGEST_US:
+                words = "must not be negative" if low == 0 else "must be above 0"
+                if value > _LONGEST_US:
+                    words = f"must be at most {duration_text(_LONGEST_US)}"
+                raise UsageError(f"{name}: {words}, got {duration_text(value)}")
+        if self.gap_us is not None and self.gap_us > self.max_lifetime_us:
+            raise UsageError(
+                f"gap: {duration_text(self.gap_us)} is longer than max_lifetime, "
+                f"{duration_text(self.max_lifetime_us)}, which ends a case before; give a shorter "
+                "gap, or none"
+            )
+
+    @cached_property
+    def length(self) -> Period:
+        """The length of a window."""
+        return Period.of(self.period)
+
+    @cached_property
+    def _origin(self) -> Origin:
+        return self.length.begin(self.origin, self.time_zone)
+
+    @property
+    def _bounds_us(self) -> np.ndarray:
+        """int64[horizon+1], where the windows begin, and where the last one ends."""
+        return self._origin.begins_us(self.horizon + 1)
+
+    def numbered(self, number: int) -> Window:
+        """Returns a window by its number.
+
+        Raises:
+            UsageError: It is outside the horizon.
+        """
+        if not 0 <= number < self.horizon:
+            raise UsageError(
+                f"window: there is no number {number}; give one from 0 to {self.horizon - 1}"
+            )
+        begin, end = (int(bound) for bound in self._bounds_us[number : number + 2])
+        lifetime = self.max_lifetime_us
+        if self.by == "close":
+            reads_from, reads_until = begin - 2 * lifetime, end
+        else:
+            reads_from, reads_until = begin - lifetime, end + lifetime
+        return Window(
+            int(number),
+            self._origin.label(number),
+            begin,
+            end,
+            max(reads_from, MIN_TIME_US),
+            reads_until,
+            reads_until + self.release_delay_us,
+        )
+
+    def named(self, label: str) -> Window:
+        """Returns a window by its label.
+
+        Raises:
+            UsageError: It is no window's label, or outside the horizon.
+        """
+        numbers = range(self.horizon)
+        place = bisect_left(numbers, label, key=self._origin.label)
+        if place < self.horizon and self._origin.label(place) == label:
+            return self.numbered(place)
+        first, last = self._origin.label(0), self._origin.label(self.horizon - 1)
+        near = ""
+        if 0 < place < self.horizon and len(label) == len(first):
+            near = f"; {self._origin.label(place - 1)} is the last that begins before it"
+        raise UsageError(
+            f"window: {label!r} is none of the {self.horizon} windows of a {self.length.text} from "
+            f"{first} to {last}{near}; write one label, or two with {_RANGE} between them"
+        )
+
+    def ranged(self, text: str) -> tuple[Window, ...]:
+        """Returns the windows of a range such as 2026-01..2026-10, both ends included, or of one.
+
+        Raises:
+            UsageError: An end is no window's label, or the first is later than the last.
+        """
+        first_label, _, last_label = text.partition(_RANGE)
+        first = self.named(first_label.strip())
+        last = self.named(last_label.strip()) if _RANGE in text else first
+        if first.number > last.number:
+            raise UsageError(
+                f"window: {text!r} ends before it begins; write {last.label}{_RANGE}{first.label}"
+            )
+        return tuple(map(self.numbered, range(first.number, last.number + 1)))
+
+    def windows(self) -> tuple[Window, ...]:
+        """Returns all windows of the horizon."""
+        return tuple(map(self.numbered, range(self.horizon)))
+
+    def number_of(self, times_us: np.ndarray) -> np.ndarray:
+        """Returns int64[n], the window with each moment; -1 before all of them, `horizon` after."""
+        return np.searchsorted(self._bounds_us, times_us, side="right").astype(np.int64) - 1
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the numbers, each written in one way only; durations in microseconds."""
+        origin = self._origin
+        return {
+            "dataset": self.dataset,
+            "origin": origin.label(0) if self.length.unit == "hour" else origin.date.isoformat(),
+            "period": self.length.text,
+            "time_zone": self.time_zone,
+            "by": self.by,
+            "max_lifetime_us": self.max_lifetime_us,
+            "gap_us": self.gap_us,
+            "end_activities": sorted(self.end_activities),
+            "release_delay_us": self.release_delay_us,
+            "horizon": self.horizon,
+        }
+
+    @cached_property
+    def digest(self) -> str:
+        """32 hex digits that identify the numbers; public, not keyed."""
+        text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(f"tracecloak schedule 1\n{text}".encode()).hexdigest()[:32]

@@ -1,0 +1,301 @@
+"""Belonging: a case is in at most one window, whether a window reads the lake or its own span."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.logs import event_batch, read_cases, read_cases_of_individuals, trace_batch
+from tests.support.windows import HOURS, Step, naive_end, schedule
+from tracecloak.schemas.events.local_time import HOUR_US
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.windows.belonging import members
+from tracecloak.schemas.windows.schedule import Schedule, Window
+
+# A lake whose times are in hours, as Step is (activity, time).
+Lake = Mapping[str, Sequence[Step]]
+
+
+def batch(lake: Lake, **given: object) -> TraceBatch:
+    """The cases of a lake, times in hours."""
+    events = [(case, a, hour * HOUR_US) for case, steps in lake.items() for a, hour in steps]
+    return trace_batch(events, **given)  # type: ignore[arg-type]
+
+
+def read(traces: TraceBatch) -> dict[str, list[Step]]:
+    """What a batch holds, times in hours."""
+    return {
+        case: [(a, time // HOUR_US) for a, time in steps]
+        for case, steps in read_cases(traces).items()
+    }
+
+
+def of_window(lake: Lake, rule: Schedule, number: int) -> dict[str, list[Step]]:
+    return read(members(batch(lake), rule, rule.numbered(number)))
+
+
+def span(traces: TraceBatch, window: Window) -> TraceBatch:
+    """What the window reads of a lake."""
+    times = traces.times
+    return traces.events_where((window.reads_from_us <= times) & (times < window.reads_until_us))
+
+
+# --- worked examples: windows of three hours, a lifetime of four, a gap of two --------------------
+
+
+def test_a_case_belongs_to_the_window_in_which_it_is_over():
+    lake = {
+        "gap": [("A", 0), ("B", 1)],  # over at 3, two hours after its last event
+        "end": [("A", 0), ("END", 1)],  # over at 1
+        "age": [("A", 1), ("B", 2), ("C", 3), ("D", 4), ("E", 5)],  # over at 5, E does not count
+        "late": [("A", 0), ("B", 2), ("C", 3)],  # over at 2, at which moment B comes too late
+    }
+    assert of_window(lake, HOURS, 0) == {"end": [("A", 0), ("END", 1)], "late": [("A", 0)]}
+    assert of_window(lake, HOURS, 1) == {
+        "gap": [("A", 0), ("B", 1)],
+        "age": [("A", 1), ("B", 2), ("C", 3), ("D", 4)],
+    }
+    assert of_window(lake, HOURS, 2) == {}
+
+
+def test_without_a_gap_only_age_and_end_activities_end_a_case():
+    rule = schedule(HOURS, gap_us=None)
+    lake = {"a": [("A", 0), ("B", 3), ("C", 4)], "b": [("A", 0), ("B", 3), ("END", 3), ("C", 3)]}
+    assert of_window(lake, rule, 1) == {
+        "a": [("A", 0), ("B", 3)],
+        "b": [("A", 0), ("B", 3), ("END", 3)],
+    }
+    assert of_window(lake, schedule(rule, end_activities=()), 1) == {
+        "a": [("A", 0), ("B", 3)],
+        "b": [("A", 0), ("B", 3), ("END", 3), ("C", 3)],
+    }
+
+
+def test_the_first_of_two_end_activities_ends_a_case():
+    lake = {"a": [("A", 1), ("END", 2), ("B", 2), ("END", 3)]}
+    assert of_window(lake, HOURS, 0) == {"a": [("A", 1), ("END", 2)]}
+    assert of_window(lake, HOURS, 1) == {}
+
+
+def test_of_equal_stamps_those_before_the_end_activity_count():
+    lake = {"a": [("A", 1), ("B", 1), ("END", 1), ("C", 1)], "b": [("END", 1), ("A", 1)]}
+    found = {"a": [("A", 1), ("B", 1), ("END", 1)], "b": [("END", 1)]}
+    assert of_window(lake, HOURS, 0) == found
+
+
+def test_by_first_event_a_lifetime_counts():
+    rule = schedule(HOURS, by="first_event")
+    lake = {
+        "a": [("A", 2), ("B", 5), ("C", 6)],
+        "b": [("A", 3), ("END", 3), ("B", 4)],  # nothing ends a case but its age
+    }
+    assert of_window(lake, rule, 0) == {"a": [("A", 2), ("B", 5)]}
+    assert of_window(lake, rule, 1) == {"b": lake["b"]}
+
+
+def test_a_case_that_is_longer_than_a_window_is_in_one():
+    rule = schedule(HOURS, period="hour", horizon=12, gap_us=None)
+    lake = {"a": [("A", hour) for hour in range(4)]}
+    numbers = [n for n in range(12) if of_window(lake, rule, n)]
+    assert numbers == [4]
+    assert of_window(lake, rule, 4) == lake
+
+
+def test_a_case_that_began_before_the_first_window_counts_in_it_or_not_at_all():
+    lake = {"a": [("A", -3), ("B", -2)], "b": [("A", -1), ("B", 0)], "c": [("A", -9), ("B", 1)]}
+    # The one of them that was over before hour 0 is nowhere, and so is what comes of it later.
+    assert of_window(lake, HOURS, 0) == {"a": lake["a"], "b": lake["b"]}
+    assert of_window(lake, schedule(HOURS, by="first_event"), 0) == {}
+
+
+def test_nothing_gives_nothing():
+    names = ["A", "END"]
+    for rule in (HOURS, schedule(HOURS, by="first_event")):
+        for traces in (batch({}, names=names), TraceBatch.from_events([])):
+            assert members(traces, rule, rule.numbered(0)).n_cases == 0
+        none = members(batch({"a": [("A", 90)]}), rule, rule.numbered(0))
+        assert (none.n_cases, none.n_events, none.offsets.tolist()) == (0, 0, [0])
+
+
+def test_individuals_and_attributes_are_carried():
+    events = [("a", "A", 0), ("a", "END", HOUR_US), ("a", "B", 2 * HOUR_US), ("b", "A", HOUR_US)]
+    own = event_batch(events, individuals=["p", "p", "p", "q"])
+    values = pa.array(["x", "y", "z", "w"]).dictionary_encode()
+    of_case = pa.array(["u", None, None, "v"], pa.string()).dictionary_encode()
+    own = own.append_column("attribute org", values).append_column("attribute case:kind", of_case)
+    traces = TraceBatch.from_events([own], by_individual=True)
+    found = members(traces, HOURS, HOURS.numbered(0))
+    assert read_cases_of_individuals(found) == {("p", "a"): [("A", 0), ("END", HOUR_US)]}
+    assert found.attributes["org"].cast(pa.string()).to_pylist() == ["x", "y"]
+    assert found.attributes["case:kind"].cast(pa.string()).to_pylist() == ["u", "u"]
+
+
+def test_a_case_id_of_two_individuals_is_a_case_of_each():
+    events = [("a", "A", 0), ("a", "END", HOUR_US), ("a", "B", 2 * HOUR_US), ("a", "C", 0)]
+    own = event_batch(events, individuals=["p", "p", "q", "q"])
+    traces = TraceBatch.from_events([own], by_individual=True)
+    found = [read_cases_of_individuals(members(traces, HOURS, HOURS.numbered(n))) for n in range(2)]
+    assert found[0] == {("p", "a"): [("A", 0), ("END", HOUR_US)], ("q", "a"): [("C", 0)]}
+    assert found[1] == {}
+
+
+# --- any lake -------------------------------------------------------------------------------------
+
+steps = st.lists(
+    st.tuples(st.sampled_from(["A", "B", "END", "STOP"]), st.integers(-12, 24)),
+    min_size=1,
+    max_size=8,
+)
+lakes = st.dictionaries(st.sampled_from("abcdef"), steps, max_size=6)
+rules = st.builds(
+    schedule,
+    st.just(HOURS),
+    period=st.sampled_from(["hour", "2 hours", "5 hours"]),
+    max_lifetime_us=st.integers(6, 9).map(HOUR_US.__mul__),
+    gap_us=st.one_of(st.none(), st.integers(1, 6).map(HOUR_US.__mul__)),
+    end_activities=st.sampled_from([(), ("END",), ("END", "STOP")]),
+) | st.builds(
+    schedule,
+    st.just(HOURS),
+    by=st.just("first_event"),
+    period=st.sampled_from(["hour", "2 hours", "5 hours"]),
+    max_lifetime_us=st.integers(1, 9).map(HOUR_US.__mul__),
+)
+
+
+@given(lakes, rules)
+def test_members_are_those_of_a_case_by_case_reading(lake: Lake, rule: Schedule):
+    lake = {case: sorted(own, key=lambda step: step[1]) for case, own in lake.items()}
+    in_us = {case: [(a, hour * HOUR_US) for a, hour in own] for case, own in lake.items()}
+    ends = {case: naive_end(own, rule) for case, own in in_us.items()}
+    for window in rule.windows():
+        found = members(batch(lake), rule, window)
+        assert read_cases(found) == {
+            case: taken
+            for case, (moment, taken) in ends.items()
+            if window.begin_us <= moment < window.end_us
+        }
+        assert list(read_cases(found)) == [c for c in lake if c in read_cases(found)]
+
+
+@given(lakes, rules, st.sampled_from("abcdef"))
+def test_one_case_more_changes_nothing_of_the_others(lake: Lake, rule: Schedule, case: str):
+    for window in rule.windows():
+        together = read_cases(members(batch(lake), rule, window))
+        alone = read_cases(
+            members(batch({c: s for c, s in lake.items() if c != case}), rule, window)
+        )
+        together.pop(case, None)
+        assert together == alone
+
+
+# --- every small lake, every split of its time ----------------------------------------------------
+
+N_HOURS = 8
+SPLITS = [
+    schedule(
+        HOURS,
+        by=by,
+        origin=f"1969-12-31T{24 - before:02}Z",
+        period=f"{period} hours",
+        horizon=-(-14 // period),
+        max_lifetime_us=lifetime * HOUR_US,
+        **({} if by == "first_event" else {"gap_us": gap and gap * HOUR_US}),
+    )
+    for before, period, lifetime in itertools.product((1, 2, 3), (1, 2, 3), (1, 2, 3))
+    for by, gap in [("first_event", None), ("close", None), ("close", 1), ("close", 2)]
+    if (gap or 0) <= lifetime
+]
+
+
+def every_case() -> TraceBatch:
+    """Every set of hours at which something happens, and which of it ends the case, if any does."""
+    lake = {}
+    for n in range(1, N_HOURS + 1):
+        for hours in itertools.combinations(range(N_HOURS), n):
+            for end in (None, *hours):
+                steps = [("END" if hour == end else "A", hour) for hour in hours]
+                lake[f"{hours} {end}"] = steps
+    return batch(lake)
+
+
+EVERY = every_case()
+
+
+def longest_silences(traces: TraceBatch) -> np.ndarray:
+    """int64[n_cases], the longest time between two events of a case."""
+    return np.maximum.reduceat(traces.durations, traces.offsets[:-1])
+
+
+def test_there_is_a_lake_of_every_kind():
+    assert EVERY.n_cases == 2**N_HOURS - 1 + N_HOURS * 2 ** (N_HOURS - 1)
+    assert len({rule.digest for rule in SPLITS}) == len(SPLITS) > 60
+
+
+@pytest.mark.parametrize("rule", SPLITS, ids=lambda rule: rule.digest[:8])
+def test_a_case_is_in_one_window_whether_the_lake_is_read_or_the_span(rule: Schedule):
+    """Every case ends within the horizon, so each is in exactly one window of the lake.
+
+    Of its span a window finds the same, but for cases that were silent for longer than their
+    lifetime: such a one may count again as another case.
+    """
+    told: Counter[str] = Counter()
+    again: Counter[str] = Counter()
+    silent = longest_silences(EVERY) > rule.max_lifetime_us
+    went_on = set(EVERY.case_ids.filter(pa.array(silent)).to_pylist())
+    others = EVERY.take(np.flatnonzero(~silent))
+    for window in rule.windows():
+        told.update(members(EVERY, rule, window).case_ids.to_pylist())
+        again.update(members(span(EVERY, window), rule, window).case_ids.to_pylist())
+        whole = members(others, rule, window)
+        own = members(span(others, window), rule, window)
+        assert own.case_ids.equals(whole.case_ids)
+        assert np.array_equal(own.offsets, whole.offsets)
+        assert np.array_equal(own.times, whole.times)
+        assert np.array_equal(own.activities, whole.activities)
+    assert set(told.values()) == {1} and len(told) == EVERY.n_cases
+    assert {case for case, n in again.items() if n != 1} <= went_on
+
+
+def test_a_case_that_is_silent_for_longer_than_its_lifetime_counts_again():
+    """What the book of counted units is for: belonging alone does not tell."""
+    for by in ("close", "first_event"):
+        rule = schedule(HOURS, by=by, max_lifetime_us=2 * HOUR_US)
+        lake = batch({"a": [("A", 0), ("A", 12)]})
+        numbers = [
+            window.number
+            for window in rule.windows()
+            if members(span(lake, window), rule, window).n_cases
+        ]
+        assert len(numbers) == 2
+        whole = [w.number for w in rule.windows() if members(lake, rule, w).n_cases]
+        assert whole == numbers[:1]
+
+
+def test_a_late_event_can_move_a_case_into_another_window():
+    """Which no reading of one state of the lake can tell, so windows alone are not disjoint."""
+    early, late = {"a": [("A", 0)]}, {"a": [("A", 0), ("B", 1)]}
+    assert of_window(early, HOURS, 0) == early and of_window(late, HOURS, 0) == {}
+    assert of_window(early, HOURS, 1) == {} and of_window(late, HOURS, 1) == late
+
+
+@pytest.mark.parametrize("cut", [1, 2])
+def test_a_shorter_span_would_not_do(cut: int):
+    """The reading span is as long as it must be: without its first hours there are false cases."""
+    rule = schedule(HOURS, gap_us=None, end_activities=(), period="hour", horizon=30)
+    found = set()
+    for window in rule.windows():
+        shorter = replace(window, reads_from_us=window.reads_from_us + cut * 4 * HOUR_US)
+        others = EVERY.take(np.flatnonzero(longest_silences(EVERY) <= rule.max_lifetime_us))
+        own = members(span(others, shorter), rule, window)
+        whole = members(others, rule, window)
+        found |= set(own.case_ids.to_pylist()) ^ set(whole.case_ids.to_pylist())
+    assert found

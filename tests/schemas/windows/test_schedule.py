@@ -1,0 +1,298 @@
+"""Schedules: windows follow the calendar of their zone, and every moment is in one of them."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.windows import HOURS, schedule
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.local_time import DAY_US, HOUR_US
+from tracecloak.schemas.windows.periods import Period
+from tracecloak.schemas.windows.schedule import MOST_WINDOWS, Schedule
+
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def us(text: str) -> int:
+    """Microseconds of a moment with its offset."""
+    return (datetime.datetime.fromisoformat(text) - EPOCH) // datetime.timedelta(microseconds=1)
+
+
+# --- worked examples ------------------------------------------------------------------------------
+
+
+def test_months_in_amsterdam_by_close():
+    found = schedule().numbered(10)
+    assert found.label == "2026-11"
+    assert found.begin_us == us("2026-11-01T00:00+01:00")
+    assert found.end_us == us("2026-12-01T00:00+01:00")
+    assert found.reads_from_us == us("2026-11-01T00:00+01:00") - 180 * DAY_US
+    assert found.reads_until_us == found.end_us
+    assert found.due_us == us("2026-12-03T00:00+01:00")
+
+
+def test_by_first_event_a_window_reads_and_waits_a_lifetime_more():
+    found = schedule(by="first_event").named("2026-11")
+    assert found.reads_from_us == found.begin_us - 90 * DAY_US
+    assert found.reads_until_us == found.end_us + 90 * DAY_US
+    assert found.due_us == found.end_us + 92 * DAY_US
+
+
+@pytest.mark.parametrize(
+    ("origin", "period", "labels"),
+    [
+        ("2026-01-01", "year", ["2026", "2027", "2028"]),
+        ("2026-07-01", "year", ["2026-07", "2027-07", "2028-07"]),
+        ("2026-10-01", "quarter", ["2026-10", "2027-01", "2027-04"]),
+        ("2026-12-01", "month", ["2026-12", "2027-01", "2027-02"]),
+        ("2026-11-15", "month", ["2026-11-15", "2026-12-15", "2027-01-15"]),
+        ("2026-08-01", "4 months", ["2026-08", "2026-12", "2027-04"]),
+        ("2026-12-21", "week", ["2026-12-21", "2026-12-28", "2027-01-04"]),
+        ("2028-02-28", "day", ["2028-02-28", "2028-02-29", "2028-03-01"]),
+        ("2027-02-28", "1d", ["2027-02-28", "2027-03-01", "2027-03-02"]),
+        ("2026-11-23T14:00Z", "hour", ["2026-11-23T14Z", "2026-11-23T15Z", "2026-11-23T16Z"]),
+        ("2026-12-31T13:00+01:00", "6h", ["2026-12-31T12Z", "2026-12-31T18Z", "2027-01-01T00Z"]),
+        ("2026-11-23", "hour", ["2026-11-22T23Z", "2026-11-23T00Z", "2026-11-23T01Z"]),
+    ],
+)
+def test_a_label_is_the_shortest_text_of_the_begin(origin, period, labels):
+    found = schedule(origin=origin, period=period, horizon=3)
+    assert [window.label for window in found.windows()] == labels
+    assert [found.named(label).number for label in labels] == [0, 1, 2]
+
+
+def test_a_day_has_23_or_25_hours_where_the_clock_changes_and_hours_are_elapsed():
+    hours = {
+        label: (window.end_us - window.begin_us) // HOUR_US
+        for window in schedule(origin="2026-01-01", period="day", horizon=365).windows()
+        for label in [window.label]
+    }
+    assert {label: n for label, n in hours.items() if n != 24} == {
+        "2026-03-29": 23,
+        "2026-10-25": 25,
+    }
+    six = schedule(origin="2026-03-28", period="6 hours", horizon=12).windows()
+    assert {(window.end_us - window.begin_us) // HOUR_US for window in six} == {6}
+
+
+def test_a_day_begins_where_the_clock_leaps_over_midnight_or_shows_it_first():
+    # In Cairo 2026-04-24 began at 01:00; in Havana the hour from midnight came twice on 2026-11-01.
+    cairo = schedule(origin="2026-04-23", period="day", time_zone="Africa/Cairo", horizon=2)
+    assert cairo.numbered(1).begin_us == us("2026-04-24T01:00+03:00")
+    havana = schedule(origin="2026-10-31", period="day", time_zone="America/Havana", horizon=2)
+    assert havana.numbered(1).begin_us == us("2026-11-01T00:00-04:00")
+
+
+def test_a_day_that_a_zone_left_out_is_an_empty_window():
+    apia = schedule(origin="2011-12-29", period="day", time_zone="Pacific/Apia", horizon=3)
+    begins = [(window.begin_us, window.end_us) for window in apia.windows()]
+    assert begins[1][0] == begins[1][1] == begins[2][0] == us("2011-12-30T10:00+00:00")
+    assert apia.number_of(np.array([begins[2][0] - 1, begins[2][0]])).tolist() == [0, 2]
+
+
+def test_leap_years_and_the_ends_of_years():
+    days = [
+        (window.end_us - window.begin_us) // DAY_US
+        for window in schedule(
+            origin="2026-01-01", period="year", time_zone="UTC", horizon=8
+        ).windows()
+    ]
+    assert days == [365, 365, 366, 365, 365, 365, 366, 365]
+    february = schedule(origin="2028-02-01", time_zone="UTC").numbered(0)
+    assert february.end_us - february.begin_us == 29 * DAY_US
+
+
+def test_ranges_have_both_ends():
+    found = schedule()
+    assert [w.label for w in found.ranged("2026-11..2027-01")] == ["2026-11", "2026-12", "2027-01"]
+    assert [w.number for w in found.ranged("2026-11")] == [10]
+    assert [w.number for w in found.ranged(" 2026-11 .. 2026-11 ")] == [10]
+
+
+# --- every moment ---------------------------------------------------------------------------------
+
+schedules = st.builds(
+    schedule,
+    period=st.sampled_from(
+        ["hour", "7 hours", "day", "3 days", "week", "month", "5 months", "quarter", "year"]
+    ),
+    origin=st.dates(datetime.date(1950, 1, 1), datetime.date(2040, 12, 28))
+    .filter(lambda date: date.day <= 28)
+    .map(str),
+    time_zone=st.sampled_from(["UTC", "Europe/Amsterdam", "America/New_York", "Africa/Cairo"]),
+    horizon=st.integers(1, 40),
+)
+
+
+@given(schedules, st.lists(st.integers(-(10**15), 3 * 10**15), max_size=20))
+def test_every_moment_is_in_the_one_window_that_holds_it(found: Schedule, times: list[int]):
+    windows = found.windows()
+    edges = [edge for window in windows for edge in (window.begin_us, window.end_us - 1)]
+    moments = np.array([*times, *edges, windows[-1].end_us], np.int64)
+    numbers = found.number_of(moments)
+    assert numbers.dtype == np.int64
+    for moment, number in zip(moments, numbers, strict=True):
+        held = [w.number for w in windows if w.begin_us <= moment < w.end_us]
+        outside = -1 if moment < windows[0].begin_us else found.horizon
+        assert held == ([number] if 0 <= number < found.horizon else [])
+        assert held or number == outside
+
+
+@given(schedules)
+def test_windows_follow_one_another_and_are_found_by_their_labels(found: Schedule):
+    windows = found.windows()
+    for one, following in itertools.pairwise(windows):
+        assert one.end_us == following.begin_us > one.begin_us
+        assert one.label < following.label
+    assert found.ranged(f"{windows[0].label}..{windows[-1].label}") == windows
+    assert all(found.named(window.label) == window for window in windows)
+
+
+@given(schedules)
+def test_days_and_longer_begin_at_midnight_by_the_clock(found: Schedule):
+    if found.length.unit == "hour":
+        return
+    zone = ZoneInfo(found.time_zone)
+    for window in found.windows():
+        local = (EPOCH + datetime.timedelta(microseconds=window.begin_us)).astimezone(zone)
+        assert local.date().isoformat().startswith(window.label)
+        before = (local.astimezone(datetime.UTC) - datetime.timedelta(microseconds=1)).astimezone(
+            zone
+        )
+        assert before.date() < local.date()
+
+
+# --- one digest for one meaning -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        ({"period": "day"}, {"period": "1d"}),
+        ({"period": "week"}, {"period": "7 days"}),
+        ({"period": "quarter"}, {"period": "3 months"}),
+        ({"period": "year"}, {"period": "12 months"}),
+        ({"end_activities": ("a", "b")}, {"end_activities": ("b", "a")}),
+        (
+            {"period": "hour", "origin": "2026-01-01T00:00Z"},
+            {"period": "hour", "origin": "2026-01-01T01:00+01:00"},
+        ),
+    ],
+)
+def test_what_means_the_same_has_one_digest(one, other):
+    assert schedule(**one).digest == schedule(**other).digest
+
+
+def test_every_number_changes_the_digest():
+    changes = [
+        {"dataset": "claims"},
+        {"origin": "2026-02-01"},
+        {"period": "quarter"},
+        {"time_zone": "Europe/Paris"},
+        {"by": "first_event"},
+        {"max_lifetime_us": 91 * DAY_US},
+        {"gap_us": None},
+        {"gap_us": 31 * DAY_US},
+        {"end_activities": ()},
+        {"release_delay_us": 0},
+        {"horizon": 25},
+    ]
+    digests = {schedule(**change).digest for change in [{}, *changes]}
+    assert len(digests) == 1 + len(changes)
+    assert all(len(digest) == 32 and int(digest, 16) >= 0 for digest in digests)
+
+
+def test_the_digest_stays_what_it_is():
+    """Scopes of a ledger are named after it: another one would begin the budget anew."""
+    assert schedule().digest == "04b1a31239eb54aad1ceb6398565ef76"
+
+
+# --- what is wrong --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"period": "fortnight"}, r"period: 'fortnight' is no period; write it like hour"),
+        ({"period": "30m"}, r"period: '30m' is no period"),
+        ({"period": "0 days"}, r"period: '0 days' must be between an hour and a year"),
+        ({"period": "2 years"}, r"period: '2 years' must be between an hour and a year"),
+        ({"period": "400 days"}, r"period: '400 days'"),
+        ({"period": "9999 hours"}, r"period: '9999 hours'"),
+        ({"time_zone": "Europe/Atlantis"}, r"time_zone: 'Europe/Atlantis' is no time zone"),
+        ({"time_zone": ""}, r"time_zone: '' is no time zone"),
+        ({"origin": "January"}, r"origin: 'January' must be a date"),
+        ({"origin": "2026-01-01T00:00Z"}, r"origin: .* must be a date, as a month begins"),
+        ({"origin": "2026-01-31"}, r"origin: '2026-01-31' must be a day that every month has"),
+        ({"origin": "1812-01-01"}, r"origin: '1812-01-01' must be in the year 1900 or later"),
+        ({"period": "hour", "origin": "2026-01-01T08:00"}, r"origin: .* with its offset from UTC"),
+        ({"period": "hour", "origin": "2026-01-01T08:30Z"}, r"origin: .* is no full hour of UTC"),
+        (
+            {"period": "hour", "origin": "2026-01-01", "time_zone": "Asia/Kolkata"},
+            r"origin: '2026-01-01' is no full hour of UTC",
+        ),
+        ({"horizon": 0}, r"horizon: must be between 1 and 100,000 windows, got 0"),
+        ({"horizon": MOST_WINDOWS + 1}, r"horizon: .* got 100001"),
+        ({"period": "year", "horizon": 9000}, r"horizon: 9000 windows of a year .* give fewer"),
+        ({"max_lifetime_us": 0}, r"max_lifetime: must be above 0, got 0 seconds"),
+        ({"max_lifetime_us": 40_000 * DAY_US}, r"max_lifetime: must be at most 36525 days, got"),
+        ({"release_delay_us": -1}, r"release_delay: must not be negative"),
+        ({"gap_us": 91 * DAY_US}, r"gap: 91 days is longer than max_lifetime, 90 days"),
+        ({"gap_us": 0}, r"gap: must be above 0"),
+        ({"by": "last_event"}, r"by: must be close or first_event, got 'last_event'"),
+        ({"by": "first_event", "gap_us": DAY_US}, r"gap: .* by first_event; leave it out"),
+        ({"by": "first_event", "end_activities": ("a",)}, r"end_activity: .* leave it out"),
+        ({"end_activities": ("a", "a")}, r"end_activity: must be names, each once"),
+        ({"dataset": ""}, r"dataset: must not be empty"),
+    ],
+)
+def test_a_wrong_number_is_named_with_its_value_and_the_mend(changes, said):
+    with pytest.raises(UsageError, match=said):
+        schedule(**changes)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("2025-12", r"'2025-12' is none of the 24 windows of a month from 2026-01 to 2027-12"),
+        ("2028-01", r"'2028-01' is none of the 24 windows"),
+        ("2026", r"'2026' is none"),
+        ("2026-11-23", r"'2026-11-23' is none"),
+        ("", r"'' is none"),
+        ("2026-11..", r"'' is none"),
+        ("2026-11..2028-01", r"'2028-01' is none"),
+        ("2027-01..2026-11", r"ends before it begins; write 2026-11\.\.2027-01"),
+    ],
+)
+def test_what_is_no_window_is_told_what_there_is(text, said):
+    with pytest.raises(UsageError, match=said):
+        schedule().ranged(text)
+
+
+def test_a_day_within_a_week_is_told_where_the_week_begins():
+    weeks = schedule(origin="2026-11-02", period="week")
+    with pytest.raises(UsageError, match=r"2026-11-16 is the last that begins before it"):
+        weeks.named("2026-11-18")
+
+
+@pytest.mark.parametrize("number", [-1, 6])
+def test_a_number_outside_the_horizon_is_refused(number):
+    with pytest.raises(UsageError, match="give one from 0 to 5"):
+        HOURS.numbered(number)
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [("6h", "6 hours"), ("14 days", "2 weeks"), ("10d", "10 days"), ("6 months", "6 months")]
+    + [(text, text) for text in ("hour", "day", "week", "month", "quarter", "year")],
+)
+def test_a_period_is_written_in_one_way(text, written):
+    assert Period.of(text).text == written
+    assert Period.of(written) == Period.of(text)
