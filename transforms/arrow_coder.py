@@ -13,6 +13,7 @@ import apache_beam as beam
 import pyarrow as pa
 
 from tracecloak.anonymizers.contract.case_sketch import CaseSketch
+from tracecloak.anonymizers.contract.counted_units import CountedUnits
 from tracecloak.anonymizers.contract.input_digest import InputDigest
 from tracecloak.anonymizers.contract.method import Decision, Products
 from tracecloak.schemas.arrays.columnar import decode, encode, name_classes
@@ -108,6 +109,7 @@ STATISTICS = (
     CaseSketch,
     ClippedCells,
     ClippedFlows,
+    CountedUnits,
     DirectlyFollows,
     DurationTable,
     InputDigest,

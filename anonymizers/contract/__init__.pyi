@@ -1,6 +1,7 @@
 from .bounding import ContributionBounds as ContributionBounds
 from .bounding import distinct_activities as distinct_activities
 from .case_sketch import CaseSketch as CaseSketch
+from .counted_units import CountedUnits as CountedUnits
 from .counters import CollectNames as CollectNames
 from .counters import CountVariants as CountVariants
 from .counters import RangeOfStarts as RangeOfStarts

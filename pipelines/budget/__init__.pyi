@@ -5,9 +5,13 @@ from .books import Books as Books
 from .books import open_ledger as open_ledger
 from .books import open_store as open_store
 from .entries import Entry as Entry
+from .entries import WindowCharge as WindowCharge
 from .key_store import KeyStore as KeyStore
 from .ledger import Ledger as Ledger
 from .ledger import Reservation as Reservation
 from .opening import ledger_of as ledger_of
 from .opening import store_at as store_at
+from .unit_book import Claimed as Claimed
+from .unit_book import UnitBook as UnitBook
+from .unit_book import scope_of as scope_of
 from .withdrawing import withdraw as withdraw

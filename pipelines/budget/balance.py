@@ -4,17 +4,29 @@ Epsilons and deltas of one account add up (basic composition: Dwork and Roth, Th
 Foundations of Differential Privacy, 2014, Theorem 3.16). That holds for one unit and one adjacency,
 so a release with another is refused, and no sum holds once a release without a finite epsilon is
 among them. Finer accounting happens inside a release, before it asks.
+
+Releases of windows add up within their window. Of the windows of one scope, of which no two count
+the same unit, all together cost what the dearest costs (parallel composition: McSherry, Privacy
+Integrated Queries, SIGMOD 2009). Twelve months at epsilon 1 each cost 1, and if one of them is
+released twice, 2. The dearest by epsilon and the dearest by delta may be two windows: the pair of
+both numbers bounds each window's loss, so it bounds them all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.budget.accounts import Account
-from tracecloak.pipelines.budget.entries import Charge, Entry, Reservation
+from tracecloak.pipelines.budget.entries import (
+    Charge,
+    Entry,
+    Reservation,
+    WindowCharge,
+    windowed,
+)
 from tracecloak.schemas.errors import BudgetExhausted, UsageError
 
 
@@ -24,10 +36,11 @@ class Balance:
 
     Attributes:
         account: The account's name.
-        spent_epsilon: Sum over open and committed charges; None: one of them has no finite epsilon.
+        spent_epsilon: Sum over open and committed charges, of the windows of a scope over the
+            dearest one; None: one of the charges has no finite epsilon.
         spent_delta: Likewise; charges without a finite epsilon add nothing.
-        open_epsilon: The part of it that is reserved and neither committed nor voided; None: no
-            finite epsilon.
+        open_epsilon: The part of it that is reserved and neither committed nor voided, and would be
+            free again if all of that were voided; None: no finite epsilon.
         open_delta: Likewise.
         n_releases: Open and committed charges.
         n_open: Open charges.
@@ -47,6 +60,33 @@ class Balance:
     remaining_epsilon: Fraction | None
     remaining_delta: Fraction | None
     is_exceeded: bool
+
+
+@dataclass(frozen=True)
+class ScopeBalance:
+    """What the windows of one scope add to an account.
+
+    Attributes:
+        scope: Its name, see `entries.WindowCharge`.
+        n_windows: How many windows have an open or committed charge.
+        n_releases: Charges of these windows.
+        epsilon: The largest of the windows' sums; None: one of them has no finite epsilon.
+        epsilon_window: Label of the window that has it, the first one reserved of several.
+        delta: Likewise.
+        delta_window: Likewise.
+    """
+
+    scope: str
+    n_windows: int
+    n_releases: int
+    epsilon: Fraction | None
+    epsilon_window: str
+    delta: Fraction
+    delta_window: str
+
+
+# What a charge costs, and its window; None: it is of none, or adds up as if it were.
+_Cost = tuple[Fraction | None, Fraction | None, WindowCharge | None]
 
 
 def charges(entries: Sequence[Entry]) -> dict[Charge, Entry]:
@@ -82,9 +122,12 @@ def balance_of(entries: Sequence[Entry], name: str, account: Account | None) -> 
         UsageError: A number is no decimal.
     """
     spent = counting(entries, name)
+    costs = _costs(entries, spent)
+    epsilon, delta = _totals(costs)
     still_open = [entry for entry in spent if entry.is_open]
-    epsilon, delta = _sums(spent)
-    open_epsilon, open_delta = _sums(still_open)
+    open_epsilon, open_delta = _open_part(
+        costs, [cost for cost, entry in zip(costs, spent, strict=True) if not entry.is_open]
+    )
     caps = (None, None) if account is None else (account.epsilon_cap, account.delta_cap)
     remaining_epsilon, is_above = _left(caps[0], epsilon)
     # Where no finite epsilon holds, no delta below 1 goes with any.
@@ -104,13 +147,128 @@ def _left(cap: Fraction | None, spent: Fraction | None) -> tuple[Fraction | None
     return max(cap - spent, Fraction(0)), spent > cap
 
 
-def _sums(spent: Sequence[Entry]) -> tuple[Fraction | None, Fraction]:
-    values = [entry.values() for entry in spent]
-    deltas = sum((delta for _, delta in values if delta is not None), Fraction(0))
-    epsilons = [epsilon for epsilon, _ in values if epsilon is not None]
-    if len(epsilons) < len(values):
+def _costs(entries: Sequence[Entry], spent: Sequence[Entry]) -> list[_Cost]:
+    """Returns what each charge costs, and in which window it does.
+
+    Args:
+        entries: All entries of a ledger.
+        spent: The last entries of some charges.
+    """
+    of_windows = windowed(entries)
+    costs = []
+    for entry in spent:
+        epsilon, delta = entry.values()
+        charged = of_windows.get(entry.charge)
+        costs.append((epsilon, delta, None if charged is None else _counted(charged.window)))
+    return costs
+
+
+def _counted(window: WindowCharge | None) -> WindowCharge | None:
+    return None if window is None or window.adds_up else window
+
+
+def _by_window(costs: Sequence[_Cost]) -> dict[str, dict[str, list[_Cost]]]:
+    """Returns the costs by scope and by label, those that are of no window left out."""
+    scopes: dict[str, dict[str, list[_Cost]]] = {}
+    for cost in costs:
+        if (window := cost[2]) is not None:
+            scopes.setdefault(window.scope, {}).setdefault(window.label, []).append(cost)
+    return scopes
+
+
+def _totals(costs: Sequence[_Cost]) -> tuple[Fraction | None, Fraction]:
+    """Returns what charges cost together: (epsilon, None if one has no finite one; delta)."""
+    parts = [_sums([cost for cost in costs if cost[2] is None])]
+    for windows in _by_window(costs).values():
+        sums = [_sums(of_window) for of_window in windows.values()]
+        parts.append((_largest(epsilon for epsilon, _ in sums), max(delta for _, delta in sums)))
+    return _sums([(epsilon, delta, None) for epsilon, delta in parts])
+
+
+def _sums(costs: Sequence[_Cost]) -> tuple[Fraction | None, Fraction]:
+    deltas = sum((delta for _, delta, _ in costs if delta is not None), Fraction(0))
+    epsilons = [epsilon for epsilon, _, _ in costs if epsilon is not None]
+    if len(epsilons) < len(costs):
         return None, deltas
     return sum(epsilons, Fraction(0)), deltas
+
+
+def _largest(epsilons: Iterable[Fraction | None]) -> Fraction | None:
+    """Returns the largest epsilon; None: one of them is not finite."""
+    found = list(epsilons)
+    finite = [epsilon for epsilon in found if epsilon is not None]
+    return None if len(finite) < len(found) else max(finite)
+
+
+def _open_part(costs: Sequence[_Cost], closed: Sequence[_Cost]) -> tuple[Fraction | None, Fraction]:
+    """Returns what would be free again if all charges but the closed ones were voided.
+
+    The epsilon is None where one of the open charges has no finite one.
+    """
+    n_not_finite = [sum(epsilon is None for epsilon, _, _ in some) for some in (costs, closed)]
+    finite = [cost for cost in costs if cost[0] is not None]
+    without = _totals([cost for cost in closed if cost[0] is not None])[0]
+    total = _totals(finite)[0]
+    deltas = _totals(costs)[1] - _totals(closed)[1]
+    if n_not_finite[0] > n_not_finite[1] or total is None or without is None:
+        return None, deltas
+    return total - without, deltas
+
+
+def scopes_of(entries: Sequence[Entry], name: str) -> list[ScopeBalance]:
+    """Returns what the windows of each scope add to an account, in the order of their first charge.
+
+    Charges that add up as if they were of no window are left out.
+
+    Raises:
+        UsageError: A number is no decimal.
+    """
+    found = []
+    for scope, windows in _by_window(_costs(entries, counting(entries, name))).items():
+        sums = {label: _sums(of_window) for label, of_window in windows.items()}
+        epsilon = _largest(epsilon for epsilon, _ in sums.values())
+        delta = max(delta for _, delta in sums.values())
+        found.append(
+            ScopeBalance(
+                scope,
+                len(windows),
+                sum(map(len, windows.values())),
+                epsilon,
+                next(label for label, (one, _) in sums.items() if one == epsilon),
+                delta,
+                next(label for label, (_, one) in sums.items() if one == delta),
+            )
+        )
+    return found
+
+
+def added_by(
+    entries: Sequence[Entry], reservation: Reservation
+) -> tuple[Fraction | None, Fraction]:
+    """Returns how much more an account has spent once it paid for a release.
+
+    That is its whole epsilon and delta, but for a window: one within the dearest of its scope adds
+    nothing.
+
+    Args:
+        entries: All entries of a ledger; a charge that is among them adds nothing.
+        reservation: What the release asks.
+
+    Returns:
+        (Epsilon, None if there is no finite one; delta).
+
+    Raises:
+        UsageError: A number in the ledger is no decimal.
+    """
+    spent = counting(entries, reservation.account)
+    if any(entry.charge == reservation.charge for entry in spent):
+        return Fraction(0), Fraction(0)
+    costs = [cost for cost in _costs(entries, spent) if cost[0] is not None]
+    asked = reservation.epsilon, reservation.delta, _counted(reservation.window)
+    before, after = _totals(costs), _totals([*costs, asked])
+    if before[0] is None or after[0] is None:
+        return None, after[1] - before[1]
+    return after[0] - before[0], after[1] - before[1]
 
 
 def charges_of(
@@ -159,19 +317,22 @@ def check_affordable(entries: Sequence[Entry], reservation: Reservation, account
                     f"with one of {name} {now}; use another account"
                 )
     balance = balance_of(entries, account.name, account)
+    added_epsilon, added_delta = added_by(entries, reservation)
     short = [
         line
-        for name, cap, spent, still_open, asked, remaining in (
+        for name, cap, spent, still_open, asked, added, remaining in (
             (
                 "epsilon", account.epsilon_cap, balance.spent_epsilon, balance.open_epsilon,
-                reservation.epsilon, balance.remaining_epsilon,
+                reservation.epsilon, added_epsilon, balance.remaining_epsilon,
             ),
             (
                 "delta", account.delta_cap, balance.spent_delta, balance.open_delta,
-                reservation.delta, balance.remaining_delta,
+                reservation.delta, added_delta, balance.remaining_delta,
             ),
         )
-        for line in _shortfall(name, cap, spent, still_open, asked, remaining)
+        for line in _shortfall(
+            name, cap, spent, still_open, asked, added, remaining, _counted(reservation.window)
+        )
     ]  # fmt: skip
     if balance.spent_epsilon is None:
         short = ["no finite epsilon holds for a release that it paid for already"]
@@ -195,12 +356,20 @@ def _shortfall(
     spent: Fraction | None,
     still_open: Fraction | None,
     asked: Fraction,
+    added: Fraction | None,
     remaining: Fraction | None,
+    window: WindowCharge | None,
 ) -> Iterator[str]:
-    if cap is None or spent is None or remaining is None or spent + asked <= cap:
+    if cap is None or spent is None or remaining is None or added is None or spent + added <= cap:
         return
     opened = f" (of it {decimal_text(still_open)} not committed)" if still_open else ""
+    more = ""
+    if window is not None:
+        more = (
+            f" for window {window.label} (which adds {decimal_text(added)} to the dearest window "
+            "of its schedule; one that stays within that adds nothing)"
+        )
     yield (
         f"{name} cap {decimal_text(cap)}, spent {decimal_text(spent)}{opened}, "
-        f"asked {decimal_text(asked)}, remaining {decimal_text(remaining)}"
+        f"asked {decimal_text(asked)}{more}, remaining {decimal_text(remaining)}"
     )

@@ -11,6 +11,7 @@ from apache_beam.io.filesystems import FileSystems
 from tracecloak.pipelines.budget.accounts import load_accounts
 from tracecloak.pipelines.budget.balance import charges_of
 from tracecloak.pipelines.budget.database import place_of
+from tracecloak.pipelines.budget.entries import UNDRAWN
 from tracecloak.pipelines.budget.key_store import KeyStore, Receipt
 from tracecloak.pipelines.budget.ledger import Ledger, LedgerError
 from tracecloak.pipelines.budget.noted_cases import note_cases
@@ -190,7 +191,7 @@ class Books:
             LedgerError: The ledger cannot be read.
         """
         state = self.ledger.state(receipt.output, receipt.release_id, receipt.key_fingerprint)
-        return receipt.left_machine or state not in (None, "reserve", "void")
+        return receipt.left_machine or state not in (None, *UNDRAWN, "void")
 
     def was_given_up(self, receipt: Receipt) -> bool:
         """Returns whether somebody gave a release up, elsewhere: its key is destroyed here, too.

@@ -1,7 +1,8 @@
 """What a ledger says: its entries, and the chain that binds them.
 
 A charge is one release's claim on an account. An entry `reserve` opens it before the release runs.
-`draw` says that noise may be drawn from now on, so what was reserved is never given back; `commit`,
+`claim` says which units a release of a window counts, see `pipelines.budget.unit_book`; `draw`,
+that noise may be drawn from now on, so what was reserved is never given back; `commit`,
 that the release is visible; `void`, that it ended before it could draw anything; `forfeit`, that
 somebody gave it up after that, which leaves it spent. `pipelines.budget.balance` adds charges up,
 `pipelines.budget.ledger` keeps the entries.
@@ -18,9 +19,10 @@ import datetime
 import hashlib
 import json
 import operator
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
@@ -30,13 +32,19 @@ from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.guarantee import Adjacency, Unit
 from tracecloak.schemas.published.manifest import TOOL_VERSION
 
-ActionOnCharge = Literal["reserve", "draw", "commit", "void", "forfeit", "withdraw"]
+ActionOnCharge = Literal["reserve", "claim", "draw", "commit", "void", "forfeit", "withdraw"]
 Declaration = Literal["account", "dataset", "accept", "erase"]
 Action = ActionOnCharge | Declaration
 
 Charge = tuple[str | None, ...]
 
 _ACTIONS = (*get_args(ActionOnCharge), *get_args(Declaration))
+
+# The last actions on a charge for which no noise was drawn yet, so that it can be given back.
+UNDRAWN: tuple[Action, ...] = ("reserve", "claim")
+# Of a charge that is not finished.
+_OPEN: tuple[Action, ...] = (*UNDRAWN, "draw")
+_SHA256 = re.compile("[0-9a-f]{64}")
 
 # The hash before the first entry.
 _FIRST_HASH = "0" * 64
@@ -46,6 +54,36 @@ _CHARGE = (
     "epsilon", "delta", "unit", "adjacency",
 )  # fmt: skip
 _charge_of = operator.attrgetter(*_CHARGE)
+
+
+@dataclass(frozen=True)
+class WindowCharge:
+    """Which window of which schedule a release is of.
+
+    A case counts in one window of a scope only. So all windows of the scope together cost what the
+    dearest of them costs, and what is charged within one window adds up.
+
+    Attributes:
+        scope: Names the schedule, the columns of its units and the book that counts them; see
+            `pipelines.budget.unit_book.scope_of`.
+        label: The window's, such as 2026-11.
+        adds_up: Whether it counts as if it were of no window, as where one individual's cases lie
+            in several, and the method asks the whole price for each.
+    """
+
+    scope: str
+    label: str
+    adds_up: bool = False
+
+    def __post_init__(self) -> None:
+        require_text("scope", self.scope)
+        require_text("label", self.label)
+        if not isinstance(self.adds_up, bool):
+            raise UsageError(f"adds_up must be true or false, got {self.adds_up!r}")
+
+    def facts(self) -> dict[str, Any]:
+        """Returns it as the details of an entry have it."""
+        return {"window": asdict(self)}
 
 
 @dataclass(frozen=True)
@@ -67,6 +105,8 @@ class Reservation:
         key_fingerprint: Tells release keys apart.
         dataset: What the configuration calls the data, or None: it says nothing. Kept in the
             details of the entry; it tells no charge from another.
+        window: The window that the release is of, or None: of none. Kept likewise; `windowed`
+            finds it for every entry of the charge.
     """
 
     account: str
@@ -81,6 +121,7 @@ class Reservation:
     config_digest: str
     key_fingerprint: str
     dataset: str | None = None
+    window: WindowCharge | None = None
 
     def __post_init__(self) -> None:
         if self.dataset is not None:
@@ -113,7 +154,7 @@ class Reservation:
         Raises:
             UsageError: A number is no exact decimal, or the spends hold what JSON cannot.
         """
-        names = (field.name for field in fields(self) if field.name != "dataset")
+        names = (field.name for field in fields(self) if field.name not in ("dataset", "window"))
         columns = {name: getattr(self, name) for name in names}
         for name in ("epsilon", "delta"):
             value = columns[name]
@@ -229,9 +270,27 @@ class Entry:
         return facts if isinstance(facts, dict) else {}
 
     @property
+    def window(self) -> WindowCharge | None:
+        """The window that the details of this entry name; None: they name none.
+
+        Of a charge only the entry that reserved it need have one: `windowed` finds it from any.
+        """
+        found = self.facts.get("window") if self.details else None
+        try:
+            return None if found is None else WindowCharge(**found)
+        except (TypeError, UsageError):
+            return None
+
+    @property
+    def units_sha256(self) -> str | None:
+        """Of a `claim`: the SHA-256 of the file with the units; None: it has none."""
+        found = self.facts.get("units") if self.action == "claim" else None
+        return found if isinstance(found, str) and _SHA256.fullmatch(found) else None
+
+    @property
     def is_open(self) -> bool:
         """Whether the charge is neither given back, nor visible, nor given up."""
-        return self.action in ("reserve", "draw")
+        return self.action in _OPEN
 
     def is_of(self, output: str, release_id: str, key_fingerprint: str) -> bool:
         """Says whether the entry is about a release under a key."""
@@ -271,6 +330,7 @@ def problems(entries: Sequence[Entry], known_hash: str | None = None) -> list[st
     found = []
     previous = _FIRST_HASH
     states: dict[Charge, list[Action]] = defaultdict(list)
+    of_windows: set[Charge] = set()
     for place, entry in enumerate(entries, start=1):
         if entry.seq != (place if place == 1 else entries[place - 2].seq + 1):
             found.append(f"entry {entry.seq}: entries before it are missing")
@@ -287,6 +347,12 @@ def problems(entries: Sequence[Entry], known_hash: str | None = None) -> list[st
             after = f"after {past[-1]}" if past else "without reserve"
             found.append(f"entry {entry.seq}: {entry.action} {after}")
         past.append(entry.action)
+        if entry.action == "reserve":
+            (of_windows.add if entry.window is not None else of_windows.discard)(entry.charge)
+        elif entry.action == "claim" and entry.charge not in of_windows:
+            found.append(f"entry {entry.seq}: claim without a window")
+        elif entry.action == "draw" and entry.charge in of_windows and past[-2] != "claim":
+            found.append(f"entry {entry.seq}: draw without claim")
     if known_hash is not None and known_hash not in {_FIRST_HASH, *(e.hash for e in entries)}:
         found.append(
             "the known hash is of no entry: entries were removed from the end, or the chain was "
@@ -304,8 +370,52 @@ def may_follow(action: Action, past: Sequence[Action]) -> bool:
         return bool(past) and past[-1] not in ("commit", "withdraw")
     if action == "withdraw":
         return bool(past) and past[-1] == "commit"
-    before = ("reserve", "draw") if action == "forfeit" else ("reserve",)
+    before = {"claim": ("reserve",), "forfeit": _OPEN}.get(action, UNDRAWN)
     return bool(past) and past[-1] in before
+
+
+@dataclass(frozen=True)
+class Windowed:
+    """A charge of a window.
+
+    Attributes:
+        window: Which window, as it was reserved last.
+        claim: The entry by which it claimed its units, if that counts; None: there is none, or the
+            charge was given back after it.
+    """
+
+    window: WindowCharge
+    claim: Entry | None
+
+
+def windowed(entries: Sequence[Entry]) -> dict[Charge, Windowed]:
+    """Returns the charges of windows, those that were given back among them.
+
+    The details of a reservation stand in its own entry alone, so the entries are played through.
+    What a charge claimed before it was given back and reserved again is not its claim any more.
+    """
+    windows: dict[Charge, WindowCharge] = {}
+    claims: dict[Charge, Entry] = {}
+    last: dict[Charge, Action] = {}
+    for entry in entries:
+        if not entry.is_of_charge:
+            continue
+        charge = entry.charge
+        last[charge] = entry.action
+        if entry.action == "reserve":
+            claims.pop(charge, None)
+            windows.pop(charge, None)
+            if entry.window is not None:
+                windows[charge] = entry.window
+        elif entry.action == "claim" and charge in windows:
+            claims[charge] = entry
+            # What came back into a ledger that had forgotten it may add up since; see `memory`.
+            if entry.window is not None and entry.window.adds_up:
+                windows[charge] = replace(windows[charge], adds_up=True)
+    return {
+        charge: Windowed(window, None if last[charge] == "void" else claims.get(charge))
+        for charge, window in windows.items()
+    }
 
 
 def _odd_columns(entry: Entry) -> list[str]:
@@ -323,6 +433,10 @@ def _odd_columns(entry: Entry) -> list[str]:
     if entry.is_of_charge:
         if entry.epsilon is not None and entry.delta is None:
             found.append("delta is missing")
+        if entry.action == "claim" and entry.units_sha256 is None:
+            found.append("units is no SHA-256")
+        if "window" in entry.facts and entry.window is None:
+            found.append("window is none")
     else:
         found += [f"{name} is missing" for name in ("by", "reason") if name not in entry.facts]
         known = {"unit": known["unit"]} if entry.action == "account" else {}

@@ -1,7 +1,8 @@
 """The secrets of a key store as files: in clear, or wrapped by a key-encryption key.
 
 They are the store's own secret, `store.secret`, the key of the sketches of cases,
-`deployment.secret`, and the keys of releases that are not finished, `releases/*.key`. Each file is
+`deployment.secret`, that of the book of counted units, `book.secret`, and the keys of releases that
+are not finished, `releases/*.key`. Each file is
 replaced whole, so that whoever is cut off leaves some files as they were and some as they shall be,
 and none in between. Nobody here locks anything: `key_store` does.
 """
@@ -57,10 +58,16 @@ class KeptSecrets:
         """The file of the key of the sketches of cases."""
         return self._folder / "deployment.secret"
 
+    @property
+    def of_book(self) -> Path:
+        """The file of the key of the book of counted units."""
+        return self._folder / "book.secret"
+
     def paths(self) -> list[Path]:
         """Returns the files that are there."""
         keys = sorted((self._folder / "releases").glob("*.key"))
-        return [path for path in (self.own, self.of_deployment, *keys) if path.exists()]
+        ours = (self.own, self.of_deployment, self.of_book)
+        return [path for path in (*ours, *keys) if path.exists()]
 
     def read(self, path: Path) -> bytes:
         """Returns the secret in a file.

@@ -24,9 +24,8 @@ from typing import Literal
 
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.pipelines.budget.entries import today
-from tracecloak.pipelines.budget.gate import Gate
+from tracecloak.pipelines.budget.gate import Gate, Unchanged
 from tracecloak.pipelines.budget.kept_secrets import KeptSecrets
-from tracecloak.pipelines.budget.unchanged import Unchanged
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
 from tracecloak.schemas.published.manifest import TOOL_VERSION
 from tracecloak.transforms.files import (
@@ -361,6 +360,23 @@ class KeyStore:
         if not path.exists():
             self._write_new(path, ReleaseKey.generate(), replaces=False)
         return KeyReference(f"file:{path.absolute()}", wrapped_by=self._secrets.reference)
+
+    def book_key(self) -> KeyReference:
+        """Returns the key of the book of counted units where none is named; makes it where none is.
+
+        What a window counted is found again by this key alone, so it is never replaced: the book
+        refuses to go on under another; see `pipelines.budget.unit_book`. It is of no use to workers
+        elsewhere, and to other key stores that share the ledger.
+        """
+        path = self._secrets.of_book
+        if not path.exists():
+            self._write_new(path, ReleaseKey.generate(), replaces=False)
+        return KeyReference(f"file:{path.absolute()}", wrapped_by=self._secrets.reference)
+
+    @property
+    def has_book_key(self) -> bool:
+        """Whether that key was made here."""
+        return self._secrets.of_book.exists()
 
     @property
     def has_deployment_key(self) -> bool:

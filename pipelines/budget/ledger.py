@@ -43,12 +43,15 @@ from tracecloak.pipelines.budget.declarations import (
     nothing_columns,
 )
 from tracecloak.pipelines.budget.entries import (
+    UNDRAWN,
     Action,
     Declaration,
     Entry,
     Reservation,
+    WindowCharge,
     problems,
     signed,
+    windowed,
 )
 from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.budget.memory import LedgerMemory, Step, lost_text
@@ -56,7 +59,9 @@ from tracecloak.pipelines.budget.noted_cases import NotedCases
 from tracecloak.pipelines.budget.table import TABLE, is_there, read_entries
 from tracecloak.schemas.errors import UsageError
 
-__all__ = ["Balance", "Entry", "Ledger", "LedgerError", "LedgerUnavailable", "Reservation"]
+__all__ = [
+    "Balance", "Entry", "Ledger", "LedgerError", "LedgerUnavailable", "Reservation", "WindowCharge",
+]  # fmt: skip
 
 _LOG = logging.getLogger("tracecloak")
 
@@ -174,7 +179,7 @@ class Ledger:
             UsageError: The account is not declared, in the ledger or in the accounts file, where
                 any is. Or its caps are about another unit or adjacency, or the release has no
                 finite epsilon and the account a cap. Or the data set is bound to another account,
-                or the release was withdrawn.
+                or the release was withdrawn, or is reserved for another window.
             BudgetExhausted: The account has too little left.
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
@@ -186,6 +191,7 @@ class Ledger:
             _check_not_withdrawn(entries, reservation.output, reservation.release_id)
             past = counting(entries, reservation.account)
             if any(entry.charge == charge for entry in past):
+                _check_same_window(entries, reservation)
                 return []
             check_dataset(entries, reservation.dataset, reservation.account)
             declared = check_declared(entries, reservation.account)
@@ -195,6 +201,8 @@ class Ledger:
             details = {} if self._memory is None else self._memory.stamp()
             if reservation.dataset is not None:
                 details["dataset"] = reservation.dataset
+            if reservation.window is not None:
+                details |= reservation.window.facts()
             return [("reserve", columns, details)]
 
         self._append(steps)
@@ -225,25 +233,104 @@ class Ledger:
         """Notes that a release draws noise from now on, after which nothing is given back.
 
         Whoever draws asks this first: it is refused to a run whose reservation was voided or given
-        up meanwhile. Once noted, does nothing.
+        up meanwhile, and to a release of a window that has not claimed its units. Once noted, does
+        nothing.
 
         Raises:
-            UsageError: There is no such reservation, or no longer.
+            UsageError: There is no such reservation, or no longer, or units are not claimed.
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
 
         def steps(entries: Sequence[Entry]) -> list[Step]:
             self._check_sound(entries)
-            found = charges_of(entries, output, release_id, key_fingerprint)
-            if not any(entry.action in ("reserve", "draw", "commit") for entry in found):
-                ended = f"is {_ENDED[found[-1].action]}" if found else "was never reserved"
-                raise UsageError(
-                    f"release {release_id!r} in {output} {ended} in {self._database.place}, so "
-                    "nothing is drawn for it; run the command again, which reserves anew"
-                )
-            return [("draw", asdict(entry), None) for entry in found if entry.action == "reserve"]
+            found = self._not_ended(entries, output, release_id, key_fingerprint)
+            undrawn = [entry for entry in found if entry.action in UNDRAWN]
+            of_windows = windowed(entries)
+            for entry in undrawn:
+                charged = of_windows.get(entry.charge)
+                if charged is not None and charged.claim is None:
+                    raise UsageError(
+                        f"release {release_id!r} in {output} is of window {charged.window.label} "
+                        "and has not claimed the units that it counts, so nothing is drawn for it; "
+                        "run the command again"
+                    )
+            return [("draw", asdict(entry), None) for entry in undrawn]
 
         self._append(steps)
+
+    def claim(
+        self,
+        output: str,
+        release_id: str,
+        key_fingerprint: str,
+        freeze: Callable[[Sequence[Entry], WindowCharge], str],
+    ) -> str:
+        """Notes which units a release of a window counts. Once noted, they stay.
+
+        Args:
+            output: The folder of all releases.
+            release_id: The release's name.
+            key_fingerprint: Tells release keys apart.
+            freeze: Is given all entries and the release's window; writes the units that no other
+                window has claimed into a file that lasts, and returns its SHA-256. It is called
+                while nobody else can claim, or again where somebody did meanwhile.
+
+        Returns:
+            The SHA-256 of the file with the units of this release.
+
+        Raises:
+            UsageError: There is no such reservation, or no longer, or it is of no window.
+            LedgerError: The ledger cannot be used, or somebody changed what it said.
+        """
+        sha256 = ""
+
+        def steps(entries: Sequence[Entry]) -> list[Step]:
+            nonlocal sha256
+            self._check_sound(entries)
+            found = self._not_ended(entries, output, release_id, key_fingerprint)
+            window, claimed = self._window_of(entries, found)
+            sha256 = freeze(entries, window) if claimed is None else claimed
+            undrawn = [entry for entry in found if entry.action == "reserve"]
+            return [("claim", asdict(entry), {"units": sha256}) for entry in undrawn]
+
+        self._append(steps)
+        return sha256
+
+    def _window_of(
+        self, entries: Sequence[Entry], found: Sequence[Entry]
+    ) -> tuple[WindowCharge, str | None]:
+        """Returns the one window of a release's charges, and what it claimed, if it did."""
+        of_windows = windowed(entries)
+        of_release = [of_windows.get(entry.charge) for entry in found]
+        windows = {None if one is None else _place_of(one.window) for one in of_release}
+        first = next((one for one in of_release if one is not None), None)
+        if first is None or len(windows) > 1:
+            raise UsageError(
+                f"release {found[-1].release_id!r} in {found[-1].output} is reserved "
+                f"{'for no window' if first is None else 'for several windows'} in "
+                f"{self._database.place}; give it up with `tracecloak ledger forfeit`, and choose "
+                "another release_id"
+            )
+        claims = [one.claim for one in of_release if one is not None and one.claim is not None]
+        return first.window, claims[-1].units_sha256 if claims else None
+
+    def _not_ended(
+        self, entries: Sequence[Entry], output: str, release_id: str, key_fingerprint: str
+    ) -> list[Entry]:
+        """Returns the last entries of a release's charges, of which one is open or committed.
+
+        Raises:
+            UsageError: None is.
+        """
+        found = charges_of(entries, output, release_id, key_fingerprint)
+        alive = [entry for entry in found if entry.is_open or entry.action == "commit"]
+        if not alive:
+            ended = f"is {_ENDED[found[-1].action]}" if found else "was never reserved"
+            raise UsageError(
+                f"release {release_id!r} in {output} {ended} in {self._database.place}, so "
+                "nothing is drawn for it; run the command again, which reserves anew"
+            )
+        return alive
 
     def check_not_withdrawn(self, output: str, release_id: str) -> None:
         """Makes sure that a release was not taken back.
@@ -279,8 +366,8 @@ class Ledger:
             nonlocal is_free
             self._check_sound(entries)
             found = charges_of(entries, output, release_id, key_fingerprint)
-            is_free = all(entry.action in ("reserve", "void") for entry in found)
-            return [("void", asdict(entry), None) for entry in found if entry.action == "reserve"]
+            is_free = all(entry.action in (*UNDRAWN, "void") for entry in found)
+            return [("void", asdict(entry), None) for entry in found if entry.action in UNDRAWN]
 
         self._append(steps)
         return is_free
@@ -471,6 +558,16 @@ class Ledger:
             memory.accepted(entries)
         return Accepted(complaints, entries[n_before:])
 
+    def sound_entries(self) -> list[Entry]:
+        """Returns all entries in their order.
+
+        Raises:
+            LedgerError: The ledger cannot be read, or somebody changed what it said.
+        """
+        entries = self.entries()
+        self._check_sound(entries)
+        return entries
+
     def entries(self, account: str | None = None) -> list[Entry]:
         """Returns the entries in their order, of one account or all.
 
@@ -617,6 +714,27 @@ def _check_not_withdrawn(entries: Sequence[Entry], output: str, release_id: str)
                 f"{entry.recorded_at[:10]}, and is not released again; choose another release_id, "
                 "which is another spend"
             )
+
+
+def _check_same_window(entries: Sequence[Entry], reservation: Reservation) -> None:
+    """Makes sure that a release that is reserved again is of the window that it was reserved for.
+
+    Raises:
+        UsageError: It is of another, or its price was not to add up and now is.
+    """
+    charged = windowed(entries).get(reservation.charge)
+    was, now = None if charged is None else charged.window, reservation.window
+    if _place_of(was) != _place_of(now) or (was and now and now.adds_up and not was.adds_up):
+        raise UsageError(
+            f"release {reservation.release_id!r} in {reservation.output} is charged to "
+            f"{'no window' if was is None else f'window {was.label} of scope {was.scope}'}, and "
+            f"this run is of {'none' if now is None else f'window {now.label} of {now.scope}'}; "
+            "choose another release_id, or set the schedule as it was"
+        )
+
+
+def _place_of(window: WindowCharge | None) -> tuple[str, str] | None:
+    return None if window is None else (window.scope, window.label)
 
 
 # What to say of a charge that is no longer open.

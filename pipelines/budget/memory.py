@@ -20,10 +20,16 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from tracecloak.pipelines.budget.entries import Action, Charge, Entry, may_follow
+from tracecloak.pipelines.budget.entries import (
+    Action,
+    Charge,
+    Entry,
+    may_follow,
+    windowed,
+)
 from tracecloak.pipelines.budget.key_store import KeyStore
 
 # An action, the columns of what it is about, and its details.
@@ -32,6 +38,7 @@ Step = tuple[Action, Mapping[str, Any], Mapping[str, Any] | None]
 # How a charge came to be what it is, at least: `may_follow` leaves out what is there already.
 _WAYS: Mapping[str, Sequence[Action]] = {
     "reserve": ("reserve",),
+    "claim": ("reserve",),
     "draw": ("reserve", "draw"),
     "commit": ("reserve", "commit"),
     "forfeit": ("reserve", "forfeit"),
@@ -185,6 +192,9 @@ class LedgerMemory:
         What counts as spent in the copy counts again, and what was declared later than what the
         ledger has is declared again. Nothing is taken away. Of several copies that know more, it is
         the one that knows most.
+
+        What a window counted is claimed again, too. Where others claimed units of the same scope
+        while that was forgotten, one unit may be in two windows: so it adds up from then on.
         """
         lost = self._lost(entries, copies)
         seen = self._entries(lost[-1].name if lost else self._own)
@@ -196,14 +206,21 @@ class LedgerMemory:
             or now[name].recorded_at < entry.recorded_at
         ]
         pasts = _actions(entries)
+        claims = {charge: one.claim for charge, one in windowed(seen).items()}
+        overtaken = _scopes_claimed_since(entries, seen)
         for charge, actions in _actions(seen).items():
             reserved, last = _ends(seen, charge)
+            claim, window = claims.get(charge), reserved.window
             past = pasts[charge]
-            for action in _WAYS.get(actions[-1], ()):
+            for action in _way(actions[-1], claim is not None):
                 if may_follow(action, past):
                     past.append(action)
                     facts = reserved.facts if action == "reserve" else {}
                     facts = last.facts if action == last.action != "reserve" else facts
+                    if action == "claim" and claim is not None:
+                        facts = claim.facts
+                        if window is not None and window.scope in overtaken:
+                            facts = {**facts, **replace(window, adds_up=True).facts()}
                     steps.append((action, asdict(last), {**facts, **marked}))
         return steps
 
@@ -313,6 +330,25 @@ def _actions(entries: Sequence[Entry]) -> dict[Charge, list[Action]]:
         if entry.is_of_charge:
             actions[entry.charge].append(entry.action)
     return actions
+
+
+def _way(last: Action, has_claim: bool) -> Sequence[Action]:
+    """Returns how a charge came to be what it is, at least."""
+    way = _WAYS.get(last, ())
+    return ("reserve", "claim", *way[1:]) if way and has_claim else way
+
+
+def _scopes_claimed_since(entries: Sequence[Entry], seen: Sequence[Entry]) -> set[str]:
+    """Returns the scopes in which a ledger has claims that were not seen of it."""
+
+    def claims(of: Sequence[Entry]) -> set[tuple[Charge, str | None, str]]:
+        return {
+            (charge, one.claim.units_sha256, one.window.scope)
+            for charge, one in windowed(of).items()
+            if one.claim is not None
+        }
+
+    return {scope for _, _, scope in claims(entries) - claims(seen)}
 
 
 def _ends(entries: Sequence[Entry], charge: Charge) -> tuple[Entry, Entry]:

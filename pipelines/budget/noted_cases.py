@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from tracecloak.anonymizers.contract.case_sketch import CaseSketch
 from tracecloak.pipelines.budget.balance import charges
 from tracecloak.pipelines.budget.database import Database, LedgerError
-from tracecloak.pipelines.budget.entries import Entry, today
+from tracecloak.pipelines.budget.entries import UNDRAWN, Entry, today
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.batch.case_sketches import WrittenSketch
 from tracecloak.transforms.files import absolute
@@ -327,7 +327,7 @@ def cases_text(entries: Sequence[Entry], found: Sequence[Noted]) -> str:
     without = [
         f"  {entry.release_id} in {entry.output} (account {entry.account})\n"
         for entry in charges(entries).values()
-        if entry.action not in ("reserve", "void") and (entry.output, entry.release_id) not in known
+        if entry.action not in (*UNDRAWN, "void") and (entry.output, entry.release_id) not in known
     ]
     if without:
         lines.append("\nReleases whose cases are not noted, and not compared:\n")

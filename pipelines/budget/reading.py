@@ -13,13 +13,13 @@ from typing import Any
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.budget.accounts import Account
-from tracecloak.pipelines.budget.balance import Balance, counting
+from tracecloak.pipelines.budget.balance import Balance, ScopeBalance, counting, scopes_of
 from tracecloak.pipelines.budget.declarations import (
     accounts_that_paid,
     bound_datasets,
     declared_accounts,
 )
-from tracecloak.pipelines.budget.entries import Entry, problems
+from tracecloak.pipelines.budget.entries import Entry, problems, windowed
 from tracecloak.pipelines.budget.ledger import Accepted, Ledger
 
 # How many characters of a long text a table shows, and of one in the last column; `export` has all.
@@ -185,11 +185,14 @@ def _upper(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def releases_left(balance: Balance, last: Entry) -> int | None:
+def releases_left(balance: Balance, last: Entry, is_of_window: bool = False) -> int | None:
     """Returns how many more releases with the epsilon and delta of an earlier one the caps allow.
 
-    None: any number, because no cap limits them.
+    None: any number, because no cap limits them, or because the earlier one is of a window: one
+    like it of each further window costs nothing more.
     """
+    if is_of_window:
+        return 0 if balance.is_exceeded else None
     epsilon, delta = last.values()
     capped = balance.remaining_epsilon is not None or balance.remaining_delta is not None
     if epsilon is None or delta is None or balance.spent_epsilon is None:
@@ -208,7 +211,7 @@ def releases_left(balance: Balance, last: Entry) -> int | None:
 def _as_json(ledger: Ledger, entries: Sequence[Entry], balance: Balance) -> dict[str, Any]:
     account = ledger.account_in(entries, balance.account)
     paid = counting(entries, balance.account)
-    left = releases_left(balance, paid[-1]) if paid else None
+    left = releases_left(balance, paid[-1], _is_of_window(entries, paid[-1])) if paid else None
     if paid and _is_shut(entries, balance.account):
         left = 0
     return {
@@ -222,7 +225,20 @@ def _as_json(ledger: Ledger, entries: Sequence[Entry], balance: Balance) -> dict
             if name != "account"
         },
         "releases_like_the_last_left": left,
+        "windows": [
+            {
+                name: _number(value) if isinstance(value, Fraction) else value
+                for name, value in asdict(scope).items()
+            }
+            for scope in scopes_of(entries, balance.account)
+        ],
     }
+
+
+def _is_of_window(entries: Sequence[Entry], last: Entry) -> bool:
+    """Returns whether a charge is of a window, and does not add up as if it were of none."""
+    charged = windowed(entries).get(last.charge)
+    return charged is not None and not charged.window.adds_up
 
 
 def _number(value: Fraction | None) -> str | None:
@@ -255,9 +271,23 @@ def _account_text(ledger: Ledger, entries: Sequence[Entry], balance: Balance) ->
         f"Account {balance.account} ({unit}): {n} {_plural(n, 'release', 'releases')}, "
         f"{balance.n_open} of them open",
         *(f"  {line}" for line in table),
+        *(f"  {_scope_text(scope)}" for scope in scopes_of(entries, balance.account)),
         *(f"  {line}" for line in _outlook(account, entries, balance, is_shut)),
     ]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _scope_text(scope: ScopeBalance) -> str:
+    """Returns one line on all windows of a scope."""
+    n = scope.n_windows
+    which = scope.epsilon_window
+    if scope.delta_window != which:
+        which = f"{which} by epsilon, {scope.delta_window} by delta"
+    return (
+        f"Windows of {_shortened(scope.scope, 16)}: {n} {_plural(n, 'window', 'windows')}, "
+        f"{scope.n_releases} {_plural(scope.n_releases, 'release', 'releases')}; the dearest "
+        f"({which}) is what all add: epsilon {_sum(scope.epsilon)}, delta {_sum(scope.delta)}"
+    )
 
 
 def _is_shut(entries: Sequence[Entry], account: str) -> bool:
@@ -276,8 +306,11 @@ def _outlook(
     paid = counting(entries, balance.account)
     if not paid:
         return
-    left = releases_left(balance, paid[-1])
+    is_of_window = _is_of_window(entries, paid[-1])
+    left = releases_left(balance, paid[-1], is_of_window)
     fitting = "any number, no cap limits them" if left is None else str(left)
+    if is_of_window and left is None:
+        fitting = "one of each further window, which costs nothing more"
     if is_shut:
         fitting = "0"
     yield f"Releases like the last one that still fit: {fitting}"
@@ -314,6 +347,9 @@ def _details(entry: Entry) -> str:
     """Returns what an entry says beside its columns, and not for machines only."""
     facts = entry.facts
     said = [f"dataset {facts['dataset']}"] if "dataset" in facts else []
+    said += [f"window {entry.window.label}"] if entry.window is not None else []
+    said += ["adds up"] if entry.window is not None and entry.window.adds_up else []
+    said += [f"units {entry.units_sha256[:16]}…"] if entry.units_sha256 is not None else []
     said += ["again"] if facts.get("again") else []
     said += [f"{facts['by']}: {facts.get('reason')}"] if "by" in facts else []
     return "; ".join(said)

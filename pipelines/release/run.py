@@ -24,8 +24,8 @@ from tracecloak.pipelines.budget.books import (
     open_ledger,
     open_store,
 )
+from tracecloak.pipelines.budget.gate import Unchanged
 from tracecloak.pipelines.budget.key_store import InputFile, KeyStore, Receipt, snapshot_of
-from tracecloak.pipelines.budget.unchanged import Unchanged
 from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.release.findings import log_findings
 from tracecloak.pipelines.release.pipeline import build_release

@@ -65,6 +65,7 @@ _KINDS = {
 }
 _STATES = {
     "reserve": "reserved",
+    "claim": "reserved",
     "draw": "not finished",
     "commit": "released",
     "void": "void",

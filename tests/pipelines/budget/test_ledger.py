@@ -438,8 +438,8 @@ def test_hashes_can_be_computed_by_others(ledger: Ledger) -> None:
         (["reserve", "commit", "withdraw", "reserve"], "entry 4: reserve after withdraw"),
         (
             ["reserve", "forget"],
-            "entry 2: action is none of reserve, draw, commit, void, forfeit, withdraw, account, "
-            "dataset, accept, erase",
+            "entry 2: action is none of reserve, claim, draw, commit, void, forfeit, withdraw, "
+            "account, dataset, accept, erase",
         ),
     ],
 )
@@ -957,7 +957,7 @@ def test_show_as_json_is_exact(ledger: Ledger) -> None:
             "spent_epsilon": "0.2", "spent_delta": "0", "open_epsilon": "0.1", "open_delta": "0",
             "n_releases": 2, "n_open": 1, "remaining_epsilon": "0.8",
             "remaining_delta": "0.00001", "is_exceeded": False,
-            "releases_like_the_last_left": 8,
+            "releases_like_the_last_left": 8, "windows": [],
         }
     ]  # fmt: skip
     assert [entry["action"] for entry in shown["entries"]] == [

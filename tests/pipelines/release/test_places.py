@@ -23,10 +23,9 @@ from tests.support.releasing import (
     tracecloak,
     visible,
 )
-from tracecloak.pipelines.budget.gate import Gate
+from tracecloak.pipelines.budget.gate import Gate, Unchanged
 from tracecloak.pipelines.budget.key_store import KeyStore, Receipt
 from tracecloak.pipelines.budget.ledger import Ledger, LedgerError
-from tracecloak.pipelines.budget.unchanged import Unchanged
 from tracecloak.schemas.errors import GuaranteeError, RetryLater, UsageError
 from tracecloak.transforms.files import match_files
 from tracecloak.transforms.publish.places import check_places

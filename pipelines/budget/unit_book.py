@@ -1,0 +1,448 @@
+"""The book of counted units: which cases each window counted, so that no unit counts in two.
+
+A case of November that is corrected in December may belong to December then, and was counted in
+November already. So before a window's release counts anything, its units are *claimed*, under the
+ledger's lock: those that another window of the same scope has are left out, and the rest is written
+to a file, whose SHA-256 stands in the ledger's entry `claim`. The release counts what is in that
+file and nothing else, also where it is run again. What a release claimed stays claimed for ever,
+unless its charge was given back before it drew noise.
+
+A window that is released twice may count the same units again: it pays twice. Where individuals
+are the units, of each of them so many cases count in all windows together as one release may count.
+Which ones depends on that individual's own cases and on what was claimed before alone.
+
+The files are named after what is in them, and each is there as a whole before the ledger names it;
+one that the ledger does not name is of a run that was cut off, and means nothing. All that are named
+are read and compared whenever something is claimed. If one is missing or another, nobody knows what
+was counted, and no window of the scope is released. The key of the digests is never replaced for
+the same reason.
+
+Who reads the folder and has the key can ask of any case whether it was counted. How many units were
+left out is for the operator alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tracecloak.anonymizers.contract.counted_units import CountedUnits
+from tracecloak.anonymizers.noise.randomness import ReleaseKey, text_digest
+from tracecloak.pipelines.budget.balance import charges_of
+from tracecloak.pipelines.budget.database import LedgerError
+from tracecloak.pipelines.budget.entries import Entry, WindowCharge, Windowed, windowed
+from tracecloak.pipelines.budget.ledger import Ledger
+from tracecloak.schemas.errors import UsageError
+from tracecloak.transforms.files import is_on_this_machine, read_if_there, write_anew
+
+# Digits of a scope before the key's fingerprint.
+_SCOPE_DIGITS = 32
+# Files of a book on another file system are read so many at a time.
+_N_READERS = 8
+_MEND = (
+    "Nothing of this schedule is released until the book is restored from a backup; if it is lost "
+    "for good, release under another schedule, such as one with another origin, whose windows are "
+    "paid beside those of this one"
+)
+
+
+class BookError(LedgerError):
+    """The book of counted units does not say what was counted, so nothing may be released."""
+
+
+@dataclass(frozen=True, eq=False)
+class Claimed:
+    """What a release claimed.
+
+    Attributes:
+        path: The file with the units.
+        sha256: Of all that is in the file; it is in the ledger, too.
+        units: What the release counts, and nothing else.
+        n_left_out: How many cases it would have counted beside them, had no other window, and of
+            an individual not too many, when it claimed. For the operator alone.
+    """
+
+    path: str
+    sha256: str
+    units: CountedUnits
+    n_left_out: int
+
+
+def scope_of(
+    schedule_digest: str,
+    dataset: str,
+    unit: str,
+    unit_columns: Sequence[str],
+    max_cases_per_individual: int | None,
+    book_key_fingerprint: str,
+) -> str:
+    """Returns the name of a scope: of windows of which together the dearest is paid.
+
+    Args:
+        schedule_digest: Of the schedule; another period or zone is another scope.
+        dataset: What the configuration calls the data.
+        unit: The unit of privacy.
+        unit_columns: Columns of the source that say whose an event is.
+        max_cases_per_individual: How many cases of an individual count in all windows together.
+        book_key_fingerprint: Of the key of the book, see `KeyStore.book_key`.
+
+    Returns:
+        32 hex digits of all but the key, a hyphen, and the key's fingerprint: so the book notices
+        that the same windows were counted under another key.
+    """
+    digest = text_digest(
+        "scope of windows", schedule_digest, dataset, unit, len(unit_columns), *unit_columns,
+        max_cases_per_individual,
+    )  # fmt: skip
+    return f"{digest[:_SCOPE_DIGITS]}-{book_key_fingerprint}"
+
+
+class UnitBook:
+    """The book in one folder, under one key; safe for any number of processes."""
+
+    def __init__(
+        self, folder: str, key: ReleaseKey, ledger: Ledger, max_cases_per_individual: int | None
+    ) -> None:
+        """Reads nothing yet.
+
+        Args:
+            folder: On this machine or any Beam file system; the same one for all who share the
+                ledger.
+            key: Of the digests, never replaced.
+            ledger: Where it is written down who claimed what.
+            max_cases_per_individual: How many cases of an individual count in all windows together;
+                None: the units are cases, or what is charged adds up.
+
+        Raises:
+            UsageError: That is below 1.
+        """
+        if max_cases_per_individual is not None and max_cases_per_individual < 1:
+            raise UsageError(
+                f"max_cases_per_individual must be at least 1, got {max_cases_per_individual}"
+            )
+        self._folder = folder.rstrip("/") if len(folder) > 1 else folder
+        self._key_fingerprint = key.fingerprint
+        self._ledger = ledger
+        self._max_cases = max_cases_per_individual
+        self._files: dict[str, _File] = {}
+
+    def claim(
+        self, output: str, release_id: str, key_fingerprint: str, units: CountedUnits
+    ) -> Claimed:
+        """Claims the units of a release; one that has claimed keeps what it has.
+
+        Args:
+            output: The folder of all releases.
+            release_id: The release's name.
+            key_fingerprint: Tells release keys apart.
+            units: All that belong to its window, under the key of this book.
+
+        Returns:
+            What it may count: those of the units that no other window has.
+
+        Raises:
+            UsageError: The release is not reserved, or no longer, or is of no window; or its units
+                are individuals without a cap on their cases, and the charge is to be the dearest
+                window's alone.
+            BookError: The book was changed, lacks a file, or is not that of the release's scope.
+            LedgerError: The ledger cannot be used, or somebody changed what it said.
+        """
+        # What was claimed so far is read before the ledger is locked: within, only what came since.
+        entries = self._ledger.sound_entries()
+        release = output, release_id, key_fingerprint
+        scopes = {one.window.scope for one in _charged(entries, *release)}
+        verified = self._verified(
+            {sha256: at for sha256, at in _live(entries).items() if at.scope in scopes}
+        )
+        n_left_out = 0
+
+        def freeze(entries: Sequence[Entry], window: WindowCharge) -> str:
+            nonlocal n_left_out
+            self._check_scope(entries, window.scope)
+            self._check_cap(units, window)
+            others = {
+                sha256: at for sha256, at in _live(entries).items() if at.scope == window.scope
+            }
+            verified.update(self._verified(others, known=verified))
+            claims = [
+                (one.window.label, verified[_sha256(one.claim)].units)
+                for one in windowed(entries).values()
+                if one.claim is not None and one.window.scope == window.scope
+            ]
+            kept = units_to_count(units, window.label, claims, self._max_cases)
+            n_left_out = units.weight - kept.weight
+            return self._written(_File.of(window, kept, n_left_out))
+
+        sha256 = self._ledger.claim(*release, freeze)
+        found = self.frozen(*release)
+        if found is None or found.sha256 != sha256:
+            raise BookError(
+                f"release {release_id!r} in {output} was ended in {self._ledger.place} while it "
+                "claimed its units; run the command again"
+            )
+        return found
+
+    def frozen(self, output: str, release_id: str, key_fingerprint: str) -> Claimed | None:
+        """Returns what a release claimed; None: nothing, or its charge was given back.
+
+        Raises:
+            BookError: The file is missing, or is not what the ledger says.
+            LedgerError: The ledger cannot be read, or somebody changed what it said.
+        """
+        entries = self._ledger.sound_entries()
+        of_release = _charged(entries, output, release_id, key_fingerprint)
+        live = [one for one in of_release if one.claim is not None]
+        if not live:
+            return None
+        sha256, window = _sha256(live[-1].claim), live[-1].window
+        file = self._verified({sha256: window})[sha256]
+        return Claimed(self._path(window.scope, sha256), sha256, file.units, file.n_left_out)
+
+    def check(self, scope: str | None = None) -> None:
+        """Makes sure that all that was claimed is known.
+
+        Args:
+            scope: Of which windows, see `scope_of`; None: all scopes under the key of this book.
+
+        Raises:
+            BookError: A file is missing or was changed; or the windows of the scope were counted
+                under another key, of which this book knows nothing.
+            LedgerError: The ledger cannot be read, or somebody changed what it said.
+        """
+        entries = self._ledger.sound_entries()
+        if scope is not None:
+            self._check_scope(entries, scope)
+        self._verified({
+            sha256: at
+            for sha256, at in _live(entries).items()
+            if (at.scope == scope if scope else _key_of(at.scope) == self._key_fingerprint)
+        })  # fmt: skip
+
+    def _check_scope(self, entries: Sequence[Entry], scope: str) -> None:
+        """Makes sure that a scope is of this book's key, and was never counted under another."""
+        if _key_of(scope) != self._key_fingerprint:
+            raise BookError(
+                f"scope {scope} is of the book with key {_key_of(scope) or 'none'}, and this book "
+                f"has key {self._key_fingerprint}; set book_key to the one that the release was "
+                "reserved with"
+            )
+        others = sorted({
+            _key_of(at.scope)
+            for at in _live(entries).values()
+            if at.scope[:_SCOPE_DIGITS] == scope[:_SCOPE_DIGITS] and at.scope != scope
+        })  # fmt: skip
+        if others:
+            raise BookError(
+                f"windows of this schedule were counted under book key {others[0]}, and this book "
+                f"has key {self._key_fingerprint}, under which nobody can tell which units those "
+                f"were: name that key with book_key, or restore book.secret of its key store. "
+                f"{_MEND}"
+            )
+
+    def _check_cap(self, units: CountedUnits, window: WindowCharge) -> None:
+        if units.is_of_individuals and self._max_cases is None and not window.adds_up:
+            raise UsageError(
+                "individuals are the units of windows that are paid by the dearest, and no number "
+                "bounds their cases in all windows together; set max_cases_per_individual"
+            )
+
+    def _written(self, file: _File) -> str:
+        """Writes a file as a whole, unless it is there; returns its SHA-256."""
+        data = file.to_bytes()
+        sha256 = hashlib.sha256(data).hexdigest()
+        path = self._path(file.scope, sha256)
+        try:
+            if read_if_there(path) != data:
+                write_anew(path, data)
+            if is_on_this_machine(path):
+                _settle(Path(path).parent)
+                _settle(Path(self._folder))
+        except OSError as error:
+            raise BookError(
+                f"the book of counted units in {self._folder} cannot be written: "
+                f"{error.strerror or type(error).__name__}; mend its disk or its permissions and "
+                "run again"
+            ) from error
+        self._files[sha256] = file
+        return sha256
+
+    def _verified(
+        self, claimed: Mapping[str, WindowCharge], known: Mapping[str, _File] | None = None
+    ) -> dict[str, _File]:
+        """Reads the files that claims name, and compares each with the ledger.
+
+        Args:
+            claimed: The window of each file, by its SHA-256.
+            known: Files that were read and compared by this call's caller already.
+
+        Returns:
+            What is in the files, by SHA-256.
+
+        Raises:
+            BookError: One is missing, or not what the ledger says.
+        """
+        asked = [(sha256, at) for sha256, at in claimed.items() if sha256 not in (known or {})]
+        with ThreadPoolExecutor(_N_READERS) as readers:
+            files = list(readers.map(lambda one: self._read(*one), asked))
+        return {sha256: file for (sha256, _), file in zip(asked, files, strict=True)}
+
+    def _read(self, sha256: str, window: WindowCharge) -> _File:
+        path = self._path(window.scope, sha256)
+        try:
+            data = read_if_there(path)
+        except OSError as error:
+            raise BookError(
+                f"the book of counted units lacks what window {window.label} counted: {path} "
+                f"cannot be read ({error.strerror or type(error).__name__}). {_MEND}"
+            ) from error
+        if data is None:
+            raise BookError(
+                f"the book of counted units lacks what window {window.label} counted: {path} is "
+                f"not there. {_MEND}"
+            )
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise BookError(
+                f"the book of counted units was changed: {path}, what window {window.label} "
+                f"counted, is not what {self._ledger.place} says. {_MEND}"
+            )
+        file = self._files.get(sha256)
+        if file is None:
+            try:
+                file = self._files[sha256] = _File.from_bytes(data)
+            except (ValueError, KeyError, TypeError) as error:
+                raise BookError(
+                    f"{path} is no file of a book of counted units, though {self._ledger.place} "
+                    f"names it ({type(error).__name__}); use the version of tracecloak that wrote "
+                    "it, or a later one"
+                ) from None
+        if (file.scope, file.label) != (window.scope, window.label):
+            raise BookError(
+                f"{path} is of window {file.label} of scope {file.scope}, and {self._ledger.place} "
+                f"names it for window {window.label}. {_MEND}"
+            )
+        return file
+
+    def _path(self, scope: str, sha256: str) -> str:
+        # A scope is hex digits and a hyphen where `scope_of` made it; no other text is a path.
+        place = scope if _key_of(scope) else text_digest(scope)[:_SCOPE_DIGITS]
+        return f"{self._folder}/{place}/{sha256}.units"
+
+
+def units_to_count(
+    units: CountedUnits,
+    label: str,
+    claims: Sequence[tuple[str, CountedUnits]],
+    max_cases: int | None,
+) -> CountedUnits:
+    """Returns which units a window may count beside all that was claimed.
+
+    Not those of other windows. Of individuals, so many cases as are left of `max_cases` after all
+    that any window claimed of them, this one's own among that: those with the smallest digests,
+    which is a choice by chance that depends on the individual's own cases alone. What its own
+    window claimed before counts again and takes nothing of that number.
+
+    Args:
+        units: All that belong to the window.
+        label: The window's.
+        claims: (Label, units) of all claims that count, this window's own among them.
+        max_cases: How many cases of an individual count in all windows together; None: any number.
+    """
+    windows: dict[str, list[CountedUnits]] = {}
+    for other, claimed in claims:
+        windows.setdefault(other, []).append(claimed)
+    own = _union(windows.pop(label, []))
+    others = [_union(of_window) for of_window in windows.values()]
+    is_left = np.ones(units.weight, bool)
+    for other in others:
+        is_left &= ~other.holds(units.digests)
+    left = units.take(is_left)
+    if max_cases is None or not left.is_of_individuals:
+        return left
+    whose, individual = np.unique(left.digests[:, :2], axis=0, return_inverse=True)
+    individual = individual.reshape(-1)
+    n_claimed = sum((other.cases_of(whose) for other in [own, *others]), np.zeros(len(whose)))
+    is_new = ~own.holds(left.digests)
+    # Rows are in the order of their digests, so a running number is the rank of a case.
+    n_new = np.cumsum(is_new)
+    begins = np.searchsorted(individual, np.arange(len(whose)))
+    rank = n_new - (n_new[begins] - is_new[begins])[individual]
+    return left.take(~is_new | (rank + n_claimed[individual] <= max_cases))
+
+
+def _union(pieces: Sequence[CountedUnits]) -> CountedUnits:
+    return pieces[0] if len(pieces) == 1 else CountedUnits.merge(pieces)
+
+
+@dataclass(frozen=True, eq=False)
+class _File:
+    """What a file of the book says: a line of JSON, then the units."""
+
+    scope: str
+    label: str
+    n_left_out: int
+    units: CountedUnits
+
+    @classmethod
+    def of(cls, window: WindowCharge, units: CountedUnits, n_left_out: int) -> _File:
+        return cls(window.scope, window.label, n_left_out, units)
+
+    def to_bytes(self) -> bytes:
+        head = {"label": self.label, "n_left_out": self.n_left_out, "scope": self.scope}
+        return json.dumps(head).encode() + b"\n" + self.units.to_bytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> _File:
+        """Raises ValueError, KeyError or TypeError for what is none."""
+        head, _, body = data.partition(b"\n")
+        said = json.loads(head)
+        return cls(said["scope"], said["label"], said["n_left_out"], CountedUnits.from_bytes(body))
+
+
+def _charged(
+    entries: Sequence[Entry], output: str, release_id: str, key_fingerprint: str
+) -> list[Windowed]:
+    """Returns the charges of a release that are of windows, the latest one last."""
+    of_windows = windowed(entries)
+    found = charges_of(entries, output, release_id, key_fingerprint)
+    return [of_windows[entry.charge] for entry in found if entry.charge in of_windows]
+
+
+def _live(entries: Sequence[Entry]) -> dict[str, WindowCharge]:
+    """Returns the windows of all claims that count, by the SHA-256 of their files."""
+    return {
+        _sha256(one.claim): one.window
+        for one in windowed(entries).values()
+        if one.claim is not None
+    }
+
+
+def _sha256(claim: Entry | None) -> str:
+    found = None if claim is None else claim.units_sha256
+    if found is None:  # a sound ledger has none
+        raise BookError("an entry `claim` of the ledger names no units; see `ledger verify`")
+    return found
+
+
+def _key_of(scope: str) -> str:
+    """Returns the fingerprint of the key in a scope; empty: `scope_of` did not make it."""
+    digest, _, key = scope.partition("-")
+    is_hex = not set(digest + key) - set("0123456789abcdef")
+    return key if is_hex and len(digest) == _SCOPE_DIGITS and key else ""
+
+
+def _settle(folder: Path) -> None:
+    """Makes sure that the names in a folder of this machine outlast its power."""
+    with contextlib.suppress(OSError):  # some file systems have nothing to do
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
