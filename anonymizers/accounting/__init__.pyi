@@ -1,3 +1,4 @@
+from .by_case import divides_by_case as divides_by_case
 from .calibration import gaussian_scale as gaussian_scale
 from .calibration import laplace_interval as laplace_interval
 from .calibration import laplace_scale as laplace_scale

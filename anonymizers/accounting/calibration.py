@@ -134,21 +134,24 @@ def stability_threshold(epsilon: Fraction | int, delta: Fraction | int, max_unit
     `laplace_scale` gives for m = max_units, and publishes the keys and noisy counts >= t
     (Korolova, Kenthapadi, Mishra, Ntoulas 2009). One unit adds j_v to the count of key v, with
     sum j_v <= m = max_units: one key m times, m keys once, or anything between. The result is the
-    smallest t that makes the whole histogram (epsilon, delta)-DP for every such unit.
+    smallest t with which a unit of j <= m cases costs at most (epsilon j / m, delta j / m), so that
+    the whole histogram is (epsilon, delta)-DP, and so are several of them among which a unit's m
+    cases are divided (`anonymizers.accounting.by_case`).
 
-    Proof. Let the unit add k in total to keys that occur without it, and j_1, …, j_r to keys that
-    do not, with k + j_1 + … + j_r <= m. The common part of the histogram is (k / b)-DP, b >= m /
-    epsilon. Key i of the others is published with probability p(j_i) = P(X >= t - j_i) with the
-    unit and never without it; let q = prod (1 - p(j_i)). With the unit against without it, all
-    outputs that publish such a key are lost, 1 - q, and the others have a ratio of at most
-    e^(k/b) q <= e^epsilon, so the divergence is exactly 1 - q for the worst common part. Without
-    against with, outputs have a ratio of at most e^(k/b) / q, and the divergence at epsilon is at
-    most 1 - q e^(epsilon - k/b) <= 1 - q. So (epsilon, delta) holds iff 1 - q <= delta for all
-    splits. For t > m, p(j) = a^(t-j) / (1 + a) is convex in j, hence g(j) = -log(1 - p(j)) is, and
-    the sum of g over r parts of a given total is largest with r - 1 parts of 1, at
-    (r - 1) g(1) + g(m - r + 1), which is convex in r: the worst split is one key m times or m keys
-    once. Both occur, so the conditions p(m) <= delta and 1 - (1 - p(1))^m <= delta are necessary
-    and sufficient; delta <= 1/2 implies t > m by the first, as P(X >= 0) > 1/2.
+    Proof. Let the unit have j <= m cases and add k in total to keys that occur without it, and
+    j_1, …, j_r to keys that do not, with k + j_1 + … + j_r <= j. The common part of the histogram
+    is (k / b)-DP, b >= m / epsilon. Key i of the others is published with probability p(j_i) =
+    P(X >= t - j_i) with the unit and never without it; let q = prod (1 - p(j_i)). With the unit
+    against without it, all outputs that publish such a key are lost, 1 - q, and the others have a
+    ratio of at most e^(k/b) q <= e^(epsilon j / m), so the divergence is exactly 1 - q for the
+    worst common part. Without against with, outputs have a ratio of at most e^(k/b) / q, and the
+    divergence at epsilon j / m is at most 1 - q e^(epsilon j / m - k/b) <= 1 - q. For t > m,
+    p(j) = a^(t-j) / (1 + a) is convex in j. So where p(1) <= delta / m and p(m) <= delta, p(j) is
+    at most j delta / m for all j between them, and 1 - q <= sum p(j_i) <= j delta / m. Both
+    conditions are necessary, as a unit may have one case, or m of one new key; delta <= 1/2 implies
+    t > m by the second, as P(X >= 0) > 1/2. Of m new keys with a case each 1 - (1 - p(1))^m is
+    lost, which is less than m p(1) by m delta / 2 of it at most: so little does it cost to bound a
+    part of the cases as well.
 
     Args:
         epsilon: Above 0, of the whole histogram.
@@ -168,10 +171,9 @@ def stability_threshold(epsilon: Fraction | int, delta: Fraction | int, max_unit
         def claim(digits: int) -> bool | None:
             a = _decay(epsilon, max_units, digits)
             total = a + 1
-            of_many = (1 - a.power(t - 1) / total).power(max_units)
             verdicts = (
                 (a.power(t - max_units) / total).is_at_most(delta),
-                Interval.of(1 - delta, digits).is_at_most(of_many),
+                (a.power(t - 1) / total).is_at_most(delta / max_units),
             )
             return False if False in verdicts else (None if None in verdicts else True)
 
@@ -201,7 +203,9 @@ def truncated_noise_bound(
     T(j) = c (a^(k+1-j) - a^(k+1)) / (1 - a) for j <= k + 1, which is convex in j with T(0) = 0. So
     -log(1 - T) is convex with value 0 at 0, hence superadditive: the worst unit puts everything on
     one key, and (epsilon, delta) holds if T(m) <= delta. It is necessary, for a new key of m cases
-    is published with probability T(m). Multiplied out: a^(k+1) (a^-m - 1 + 2 delta) <= delta
+    is published with probability T(m). A unit of j cases loses no more than T(j) <= j T(m) / m, by
+    convexity, at ratios of e^(epsilon j / m): j of m cases cost j/m of epsilon and delta at most
+    (`anonymizers.accounting.by_case`). Multiplied out: a^(k+1) (a^-m - 1 + 2 delta) <= delta
     (1 + a).
 
     Args:

@@ -152,6 +152,17 @@ class Anonymizer(Protocol):
         """Returns the parts of the guarantee; they add up to it. Without a finite one, none."""
         return ()
 
+    def shares_by_case(self, params: Any) -> bool:
+        """Returns whether j of an individual's m cases cost at most j/m of what is paid.
+
+        In epsilon as in delta, for every j up to m, the `max_cases_per_individual` of `bounds`:
+        then an individual's cases may be in several releases that pay for m each, and all of them
+        cost what the dearest one costs (`anonymizers.accounting.by_case`). Only a method of which
+        that is proved and tested says so; one that bounds or clips an individual's cases together
+        cannot. Of no importance where an individual has one case, or where the unit is the case.
+        """
+        return False
+
     def rounds(self, params: Any) -> tuple[str, ...]:
         """Returns the names of the rounds that these parameters need, in order."""
         ...

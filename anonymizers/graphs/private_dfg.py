@@ -26,6 +26,7 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.accounting.by_case import divides_by_case
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import (
     Sensitivity,
@@ -375,6 +376,13 @@ class PrivateDfg(contract.Anonymizer):
             UsageError: Noise as wide as some part may need cannot be drawn.
         """
         return params.spending.spends()
+
+    def shares_by_case(self, params: PrivateDfgParams) -> bool:
+        """Returns whether j of m cases cost at most j/m of what is paid.
+
+        Every case is cut or scaled down by itself, and what that takes is counted case by case.
+        """
+        return divides_by_case(self.spends(params))
 
     def guarantee(self, params: PrivateDfgParams) -> Guarantee:
         """Returns the promise."""

@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.accounting.by_case import divides_by_case
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.logs.attributes import attribute_of_traces, part_name
@@ -144,6 +145,17 @@ class PrivateLog(contract.Anonymizer):
             UsageError: Noise as wide as some part may need cannot be drawn.
         """
         return params.spending.spends()
+
+    def shares_by_case(self, params: PrivateLogParams) -> bool:
+        """Returns whether j of m cases cost at most j/m of what is paid.
+
+        All histograms are of cases, or of vectors that are cut or scaled down case by case; the
+        choice of a range of time is by numbers that a case raises by at most 1. So it holds if it
+        does for the generator of variants.
+        """
+        return getattr(params.generator, "shares_by_case", False) and divides_by_case(
+            self.spends(params)
+        )
 
     def guarantee(self, params: PrivateLogParams) -> Guarantee:
         """Returns the promise."""

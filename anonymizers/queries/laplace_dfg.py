@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.accounting.by_case import divides_by_case
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.counters import CollectNames
@@ -78,6 +79,14 @@ class LaplaceDfg(contract.Anonymizer):
             UsageError: Noise so wide cannot be drawn.
         """
         return params.spends
+
+    def shares_by_case(self, params: PairQueryParams) -> bool:
+        """Returns whether j of m cases cost at most j/m of what is paid.
+
+        Only with an honest budget, under which nothing is chosen on the log but by noisy counts: a
+        case is in at most max_trace_length + 1 pairs.
+        """
+        return params.is_honest and divides_by_case(self.spends(params))
 
     def guarantee(self, params: PairQueryParams) -> Guarantee:
         """Returns the promise of the honest form, or the published claim and what is true of it."""

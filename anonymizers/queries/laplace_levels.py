@@ -42,6 +42,7 @@ class LaplaceLevels:
     name: ClassVar[str] = "laplace-levels"
     summary: ClassVar[str] = "the Laplace trace-variant query, epsilon divided among its levels"
     is_pure: ClassVar[bool] = True
+    shares_by_case: ClassVar[bool] = True
     has_error_bars: ClassVar[bool] = True
     most_names: ClassVar[int | None] = None
     reality: ClassVar[str] = (

@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.accounting.by_case import divides_by_case
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.contract.counters import CollectNames, CountVariants
 from tracecloak.anonymizers.noise.drawing import draw_laplace
@@ -112,6 +113,14 @@ class LaplaceVariants(LevelMethod):
         if params.budget == "published":
             epsilon = epsilon_in_all(params, params.form)
         return (Spend("levels", "pure", epsilon, Fraction(0)),)
+
+    def shares_by_case(self, params: LaplaceVariantsParams) -> bool:
+        """Returns whether j of m cases cost at most j/m of what is paid.
+
+        Only with an honest budget, under which nothing is chosen on the log but by noisy counts: a
+        case is in one candidate of each level.
+        """
+        return params.budget == "honest" and divides_by_case(self.spends(params))
 
     def guarantee(self, params: LaplaceVariantsParams) -> Guarantee:
         """Returns the promise: the published claim and what holds, or the honest epsilon."""

@@ -35,6 +35,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.accounting.by_case import divides_by_case
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.contract.counters import CollectNames, CountVariants
 from tracecloak.anonymizers.noise.drawing import draw_laplace
@@ -211,6 +212,15 @@ class Sacofa(LevelMethod):
             asked.sensitivity.l1,
         )
         return (rules, levels)
+
+    def shares_by_case(self, params: SacofaParams) -> bool:
+        """Returns whether j of m cases cost at most j/m of what is paid.
+
+        Only with an honest budget, under which nothing is chosen on the log but by noisy counts: a
+        case is in one candidate of each level, and in a bounded number of the counts that rules are
+        bought by.
+        """
+        return params.budget == "honest" and divides_by_case(self.spends(params))
 
     def guarantee(self, params: SacofaParams) -> Guarantee:
         """Returns the promise: the published claim and what holds, or the honest epsilon."""

@@ -29,6 +29,7 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.accounting.by_case import divides_by_case
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
@@ -246,6 +247,14 @@ class Sapa(contract.Anonymizer):
             UsageError: Noise so wide cannot be drawn.
         """
         return params.spends
+
+    def shares_by_case(self, params: SapaParams) -> bool:
+        """Returns whether j of m cases cost at most j/m of what is paid.
+
+        Only with an honest budget, under which nothing is chosen on the log but by noisy counts: a
+        case is in at most max_trace_length + 1 pairs.
+        """
+        return params.is_honest and divides_by_case(self.spends(params))
 
     def guarantee(self, params: SapaParams) -> Guarantee:
         """Returns the promise of the honest form, or the published claim and what is true of it."""

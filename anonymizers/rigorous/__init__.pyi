@@ -47,3 +47,5 @@ from .parts import counters_of as counters_of
 from .parts import decided as decided
 from .parts import rounds_of as rounds_of
 from .parts import sentences_of as sentences_of
+from .windows import windows_add_up as windows_add_up
+from .windows import windows_sentence as windows_sentence

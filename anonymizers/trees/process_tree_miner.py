@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.accounting.by_case import divides_by_case
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
@@ -135,6 +136,16 @@ class ProcessTreeMiner(contract.Anonymizer):
             UsageError: Noise so wide cannot be drawn.
         """
         return params.spending.spends()
+
+    def shares_by_case(self, params: ProcessTreeParams) -> bool:
+        """Returns whether j of m cases cost at most j/m of what is paid.
+
+        Pairs are counted by case and scaled down case by case; each question is about sums to which
+        a case adds at most once for each part, and a case raises every score by at most 1, so that
+        j of them cost at most j/m of what the choice between trees has. How many questions are
+        asked follows from noisy counts, and they all have their epsilons from one budget.
+        """
+        return divides_by_case(self.spends(params))
 
     def guarantee(self, params: ProcessTreeParams) -> Guarantee:
         """Returns the promise."""

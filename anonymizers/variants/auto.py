@@ -174,8 +174,8 @@ class AutoVariants(JointVariants):
         scale = laplace_scale(means[self._choice].epsilon, of_one_cell(domain.max_units))
         stream = CellStream(randomness, f"{self.name}/choice", cell_numbers(np.arange(2)))
         exact = SeenAndUnseen.of(counted, threshold)
-        noise = draw_laplace(stream, *drawable(scale))
-        noisy = SeenAndUnseen(exact.n_seen + int(noise[0]), exact.n_unseen + int(noise[1]))
+        both = np.array([exact.n_seen, exact.n_unseen])
+        noisy = SeenAndUnseen(*(both + draw_laplace(stream, *drawable(scale))).tolist())
         return noisy, float(Fraction(*drawable(scale)))
 
     def _deviations(self, n_unseen: int, domain: Domain, means: Means) -> float:

@@ -68,6 +68,7 @@ class HybridVariants:
     name: ClassVar[str] = "hybrid-log"
     summary: ClassVar[str] = "frequent variants with noisy counts, other cases from a Markov chain"
     is_pure: ClassVar[bool] = False
+    shares_by_case: ClassVar[bool] = True
     most_names: ClassVar[int | None] = MarkovVariants.most_names
     reality: ClassVar[str] = (
         "The variants are released whose number of cases with exact discrete noise reaches a "

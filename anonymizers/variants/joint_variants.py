@@ -104,6 +104,7 @@ class JointVariants:
     name: ClassVar[str] = "joint-variants"
     summary: ClassVar[str] = "cases that agree with noisy variants, pairs by position and marginals"
     is_pure: ClassVar[bool] = False
+    shares_by_case: ClassVar[bool] = True
     most_names: ClassVar[int | None] = FlowCells.most_names(MAX_CELLS)
     reality: ClassVar[str] = (
         "One case changes the sums of directly-follows pairs by position by a vector whose L2 norm "

@@ -99,6 +99,7 @@ class MarkovVariants:
     name: ClassVar[str] = "markov-log"
     summary: ClassVar[str] = "cases drawn from a noisy Markov chain of activities by position"
     is_pure: ClassVar[bool] = False
+    shares_by_case: ClassVar[bool] = True
     most_names: ClassVar[int | None] = FlowCells.most_names(MAX_CELLS)
     reality: ClassVar[str] = (
         "One case changes the sums of directly-follows pairs, of pairs by position and of cases by "
@@ -213,6 +214,7 @@ class MarkovVariantsPure(MarkovVariants):
     name: ClassVar[str] = "markov-log-pure"
     summary: ClassVar[str] = "cases drawn from a noisy Markov chain of activities, without delta"
     is_pure: ClassVar[bool] = True
+    shares_by_case: ClassVar[bool] = True
     most_names: ClassVar[int | None] = FlowCells.most_names(MAX_CELLS, has_whole=False)
     reality: ClassVar[str] = (
         "One case of at most max_trace_length events changes the sums of directly-follows pairs "

@@ -15,6 +15,7 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.accounting.by_case import divides_by_case
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
@@ -177,6 +178,15 @@ class VariantLog(contract.Anonymizer):
             UsageError: Noise so wide cannot be drawn, or not for so many public names.
         """
         return self._budget(params).spends()
+
+    def shares_by_case(self, params: VariantLogParams) -> bool:
+        """Returns whether j of m cases cost at most j/m of what is paid.
+
+        They do of what is bought, and of what the generator has if it says so.
+        """
+        return getattr(self._generator, "shares_by_case", False) and divides_by_case(
+            self.spends(params)
+        )
 
     def guarantee(self, params: VariantLogParams) -> Guarantee:
         """Returns the promise."""

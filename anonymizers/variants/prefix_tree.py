@@ -116,6 +116,7 @@ class PrefixTree:
     name: ClassVar[str] = "prefix-tree"
     summary: ClassVar[str] = "variants of a tree of noisy prefixes, grown level by level"
     is_pure: ClassVar[bool] = False
+    shares_by_case: ClassVar[bool] = True
     most_names: ClassVar[int | None] = None
     reality: ClassVar[str] = (
         "A case is in one prefix of each length, up to the length at which cases are cut, and in "

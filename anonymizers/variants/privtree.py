@@ -83,6 +83,7 @@ class PrivTree:
     name: ClassVar[str] = "privtree"
     summary: ClassVar[str] = "noisy counts of prefixes as far as cases support them, completed"
     is_pure: ClassVar[bool] = True
+    shares_by_case: ClassVar[bool] = True
     most_names: ClassVar[int | None] = None
     reality: ClassVar[str] = (
         "Prefixes of variants are split by noisy decisions whose bar rises with every activity, so "

@@ -71,6 +71,7 @@ class SparseHistogram:
     name: ClassVar[str] = "sparse-histogram"
     summary: ClassVar[str] = "noisy counts of all possible variants, those above a threshold"
     is_pure: ClassVar[bool] = True
+    shares_by_case: ClassVar[bool] = True
     has_error_bars: ClassVar[bool] = True
     most_names: ClassVar[int | None] = None
     reality: ClassVar[str] = (

@@ -17,6 +17,7 @@ import numpy as np
 import pydantic
 
 from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.accounting.by_case import divides_by_case
 from tracecloak.anonymizers.accounting.calibration import (
     laplace_interval,
     laplace_scale,
@@ -105,6 +106,14 @@ class VariantHistogramMethod(contract.Anonymizer):
         """Returns the one part: the counts."""
         epsilon, delta = params.budget
         return (Spend("variants", "approximate", epsilon, delta),)
+
+    def shares_by_case(self, params: VariantHistogramParams) -> bool:
+        """Returns whether j of m cases cost at most j/m of what is paid.
+
+        Each case is in one count, and both kinds of threshold are made for a part of the cases, too
+        (`calibration.stability_threshold`, `calibration.truncated_noise_bound`).
+        """
+        return divides_by_case(self.spends(params))
 
     def rounds(self, params: VariantHistogramParams) -> tuple[str, ...]:
         """Returns the one round."""

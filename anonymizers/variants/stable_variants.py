@@ -66,6 +66,7 @@ class StableVariants:
     name: ClassVar[str] = "variant-histogram"
     summary: ClassVar[str] = "variants with noisy counts above a threshold"
     is_pure: ClassVar[bool] = False
+    shares_by_case: ClassVar[bool] = True
     most_names: ClassVar[int | None] = None
     reality: ClassVar[str] = (
         "Exact discrete noise on the number of cases of each variant; the variants of one unit "

@@ -149,7 +149,7 @@ def test_thresholds_of_individuals_keep_both_worst_cases_and_are_smallest(
 
         def delta_of(t: int) -> mpmath.mpf:
             single, many = a ** (t - 1) / (1 + a), a ** (t - m) / (1 + a)
-            return max(many, 1 - (1 - single) ** m)
+            return max(many, m * single)  # one of m cases has delta / m
 
         def delta_of_bound(k: int) -> mpmath.mpf:
             norm = mpmath.fsum(a ** abs(x) for x in range(-k, k + 1))
