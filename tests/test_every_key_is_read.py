@@ -16,10 +16,11 @@ from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
 from tracecloak.pipelines.commands.table import COMMANDS
 from tracecloak.pipelines.release.config import About, Columns, ReleaseConfig, SourceConfig, Where
+from tracecloak.pipelines.release.schedule_config import ScheduleConfig
 from tracecloak.pipelines.stream.config import StreamConfig
 
 ROOT = Path(__file__).parents[1]
-SECTIONS = (About, Columns, ReleaseConfig, SourceConfig, StreamConfig, Where)
+SECTIONS = (About, Columns, ReleaseConfig, ScheduleConfig, SourceConfig, StreamConfig, Where)
 
 
 @cache

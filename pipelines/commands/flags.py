@@ -29,7 +29,13 @@ def add_release_flags(
         told: Help of flags that mean something else to this command, by name.
     """
     from tracecloak.anonymizers.registry import METHODS, method_named
-    from tracecloak.pipelines.release.config import SECTIONS, About, ReleaseConfig, read_yaml
+    from tracecloak.pipelines.release.config import (
+        IN_FILES_ONLY,
+        SECTIONS,
+        About,
+        ReleaseConfig,
+        read_yaml,
+    )
     from tracecloak.pipelines.release.flag_texts import key_help, parameter_help
 
     # The method decides which further flags there are, so it is looked for first.
@@ -41,7 +47,7 @@ def add_release_flags(
         method = read_yaml(config).get("method")
     add_reading_flags(parser)
     for name, field in ReleaseConfig.model_fields.items():
-        if name not in (*SECTIONS, "where", "params", *_READING):
+        if name not in (*SECTIONS, *IN_FILES_ONLY, "where", "params", *_READING):
             choices = sorted(METHODS) if name == "method" else None
             text = help_text(told.get(name, key_help(field)))
             if field.annotation is bool:

@@ -16,6 +16,7 @@ from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.pipelines.release.flag_texts import kinds_of
 from tracecloak.pipelines.release.flag_values import StrictLoader, given_value
+from tracecloak.pipelines.release.schedule_config import ScheduleConfig
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.batch.shards import DEFAULT_SHARDS
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, formats_of_releases
@@ -161,6 +162,9 @@ class SourceConfig(_Section):
 SECTIONS: dict[str, type[pydantic.BaseModel]] = {"columns": Columns, "about": About}
 """Keys with keys of their own, each of which is a flag."""
 
+IN_FILES_ONLY = ("schedule",)
+"""Keys with keys of their own that are no flags."""
+
 _C = TypeVar("_C", bound=SourceConfig)
 
 
@@ -179,6 +183,9 @@ class ReleaseConfig(SourceConfig):
     """Forms of the released log; separated by commas as a flag."""
     about: About = About()
     """What the release says of itself: whose data it is, who is responsible, and why."""
+    schedule: ScheduleConfig | None = None
+    """Windows of time in which the input is released, one after the other; by default all of it is
+    one release."""
     release_id: str | None = None
     """Name of the release. A rigorous one needs it; of others it is by default a keyed digest of
     input and configuration, which tells whether the log changed."""
@@ -383,6 +390,8 @@ def load(path: str | None, flags: Mapping[str, Any]) -> ReleaseConfig:
     others = {name: value for name, value in flags.items() if name not in fields}
     config = _with_public_inputs(_checked(ReleaseConfig, body, others))
     _ = config.method_params, config.mapping  # checked before anything else happens
+    if config.schedule is not None:
+        config.schedule.made(config.dataset)
     return config
 
 

@@ -13,6 +13,7 @@ from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.release.findings import finding_lines
 from tracecloak.pipelines.release.flag_texts import shown
+from tracecloak.pipelines.release.plan_of_windows import composition_lines, window_lines
 from tracecloak.pipelines.release.source import source_of
 from tracecloak.pipelines.release.verdict import Verdict, verdicts
 from tracecloak.pipelines.release.worth import SIZES
@@ -128,6 +129,8 @@ def _done(config: ReleaseConfig, found: Sequence[Verdict]) -> Iterator[str]:
         for verdict in found:
             yield f"  {verdict.worth.sentence}"
         yield ""
+    if config.schedule is not None:
+        yield from window_lines(config.schedule, config.schedule.made(config.dataset))
     ledger = config.ledger or "the ledger in the key store"
     yield f"Charges account {config.account} of {ledger}"
     for part in method.spends(params):
@@ -135,6 +138,14 @@ def _done(config: ReleaseConfig, found: Sequence[Verdict]) -> Iterator[str]:
         yield f"  {part.what}: epsilon {epsilon}, delta {delta}"
         if part.blocks:
             yield f"    {joint_sentence(part.to_json())}"
+    if config.schedule is not None:
+        for sentence in composition_lines(
+            config.schedule.made(config.dataset),
+            method.spends(params),
+            params.resolved().get("max_cases_per_individual"),
+            shares_by_case=False,
+        ):
+            yield f"  {sentence}"
     yield ""
     unnamed = (
         "<release_id, which this method needs>"

@@ -1,0 +1,130 @@
+"""What a plan says of windows: an example, how late figures come, and what all of them cost."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.releasing import csv_log, small_rows
+from tests.support.windows import MONTHS, schedule
+from tracecloak.anonymizers.accounting.composition import Spend
+from tracecloak.pipelines.release.config import load
+from tracecloak.pipelines.release.plan import plan_lines
+from tracecloak.pipelines.release.plan_of_windows import composition_lines
+
+SECTION: dict[str, Any] = {
+    "origin": "2026-01-01",
+    "period": "month",
+    "time_zone": "Europe/Amsterdam",
+    "max_lifetime": "90d",
+    "gap": "30d",
+    "end_activity": "D",
+    "horizon": 24,
+}
+SPENDS = (Spend("all", "approximate", Fraction(1), Fraction(1, 10**6)),)
+
+
+def plan(folder: Path, section: dict[str, Any] | None, **params: Any) -> str:
+    """The plan of a release with that schedule, as one text."""
+    csv_log(folder / "log.csv", list(small_rows()))
+    body: dict[str, Any] = {
+        "input": str(folder / "log.csv"),
+        "output": str(folder / "out"),
+        "method": "private-dfg",
+        "params": {"epsilon": 1, "vocabulary": list("ABCD"), **params},
+        "dataset": "visits",
+        "release_id": "r",
+    }
+    if section is not None:
+        body["schedule"] = section
+    if params:
+        body["columns"] = {"individual_id": "case_id"}
+    path = folder / "release.yaml"
+    path.write_text(yaml.safe_dump(body))
+    return "\n".join(plan_lines(load(str(path), {}), [100]))
+
+
+def test_it_shows_one_window_and_when_it_is_due(tmp_path: Path) -> None:
+    text = plan(tmp_path, {**SECTION, "partition": "day", "partition_spread": "3d"})
+    for said in (
+        "Windows (24 of a month each, 2026-01 to 2027-12, of data set visits; schedule ",
+        "It is over at its first D, or 30 days after its last event, or 90 days after its first "
+        "event, whichever comes first.",
+        "Window 2026-01 is from 2026-01-01 00:00+01:00 until 2026-02-01 00:00+01:00.",
+        "It reads the events from 2025-07-05 01:00+02:00 until 2026-02-01 00:00+01:00, and is due "
+        "at 2026-02-02 00:00+01:00.",
+        "Files are opened whose day is within 3 days of that, and no others.",
+        "due at most 32 days 1 hour after it is over, and it is over at most 90 days (about three "
+        "months) after it begins.",
+        "What a window holds depends on the order of releases",
+        "all 24 windows together cost what the dearest one costs, epsilon 1, delta 0.000001, if",
+    ):
+        assert said in text, said
+    assert "LATE" not in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"by": "first_event"}, "COME 901 DAYS (ABOUT TWO AND A HALF YEARS) LATE: a window is due"),
+        ({"by": "close"}, "COME 901 DAYS (ABOUT TWO AND A HALF YEARS) LATE, OR LATER: neither"),
+        ({"by": "first_event", "max_lifetime": "729d"}, "730 DAYS (ABOUT TWO YEARS) LATE"),
+        ({"by": "first_event", "max_lifetime": "365d"}, "366 DAYS (ABOUT A YEAR) LATE"),
+        ({"by": "first_event", "max_lifetime": "6h"}, "1 DAY 6 HOURS LATE"),
+    ],
+)
+def test_it_says_plainly_that_figures_come_late(
+    changes: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    waiting = {k: v for k, v in SECTION.items() if k not in ("gap", "end_activity")}
+    text = plan(tmp_path, {**waiting, "max_lifetime": "900d", **changes})
+    assert said in text
+
+
+def test_windows_of_hours_are_told_in_utc(tmp_path: Path) -> None:
+    hourly = {"origin": "2026-01-01T06:00Z", "period": "6h", "max_lifetime": "1d", "gap": "2h"}
+    text = plan(tmp_path, {**SECTION, **hourly})
+    assert "Window 2026-01-01T06Z is from 2026-01-01 06:00+00:00 until 2026-01-01 12:00" in text
+
+
+def test_without_a_schedule_nothing_is_said_of_windows(tmp_path: Path) -> None:
+    assert "window" not in plan(tmp_path, None).lower()
+
+
+@pytest.mark.parametrize(("cases", "costs"), [(1, "epsilon 1, "), (3, "cost epsilon 24, ")])
+def test_it_says_what_individuals_with_several_cases_cost(
+    cases: int, costs: str, tmp_path: Path
+) -> None:
+    text = plan(tmp_path, SECTION, max_cases_per_individual=cases)
+    (line,) = (line for line in text.splitlines() if "all 24" in line)
+    assert costs in line
+
+
+def told(cases: int | None, shares: bool, spends: tuple[Spend, ...] = SPENDS) -> str:
+    return " ".join(composition_lines(MONTHS, spends, cases, shares))
+
+
+def test_windows_add_up_only_where_an_individual_pays_for_several() -> None:
+    for cases, shares in ((None, False), (None, True), (1, False), (1, True), (3, True)):
+        assert "cost what the dearest one costs, epsilon 1, delta 0.000001" in told(cases, shares)
+    assert "So windows add up: all 24 of them cost epsilon 24, delta 0.000024." in told(3, False)
+    assert "at most j/3 of what is charged" in told(3, True)
+
+
+def test_several_charges_of_a_window_are_added_first() -> None:
+    two = (*SPENDS, Spend("more", "pure", Fraction(1, 2), Fraction(0)))
+    assert "epsilon 1.5, delta 0.000001" in told(None, False, two)
+    assert "epsilon 36, delta 0.000024" in told(2, False, two)
+
+
+def test_a_method_without_epsilon_has_nothing_to_add() -> None:
+    assert told(None, False, ()) == "No window is charged anything, as this method has no epsilon."
+
+
+def test_of_one_window_one_is_said() -> None:
+    lines = list(composition_lines(schedule(horizon=1), SPENDS, 3, False))
+    assert lines[1] == "There is one window, so that is what all windows cost."

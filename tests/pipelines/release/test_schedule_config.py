@@ -1,0 +1,148 @@
+"""The section `schedule`: what a file says of windows, what is refused, and that it is no flag."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from tests.support.releasing import tracecloak
+from tracecloak.pipelines.release.config import IN_FILES_ONLY, ReleaseConfig, json_schema, load
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.local_time import DAY_US
+from tracecloak.schemas.windows.schedule import Schedule
+
+LEAST: dict[str, Any] = {
+    "origin": "2026-01-01",
+    "period": "month",
+    "max_lifetime": "90d",
+    "horizon": 24,
+}
+RELEASE: dict[str, Any] = {
+    "input": "a.csv",
+    "method": "amun",
+    "output": "out",
+    "params": {"guessing_advantage": 0.2},
+    "dataset": "visits",
+}
+
+
+def loaded(folder: Path, schedule: str | dict[str, Any], **keys: Any) -> ReleaseConfig:
+    """The configuration of a file that has this section, as a mapping or as YAML."""
+    body = {k: v for k, v in {**RELEASE, **keys}.items() if v is not None}
+    section = schedule if isinstance(schedule, str) else yaml.safe_dump(schedule)
+    indented = "".join(f"  {line}\n" for line in section.splitlines())
+    path = folder / "release.yaml"
+    path.write_text(f"{yaml.safe_dump(body)}schedule:\n{indented}")
+    return load(str(path), {})
+
+
+def made(config: ReleaseConfig) -> Schedule:
+    assert config.schedule is not None
+    return config.schedule.made(config.dataset)
+
+
+def test_what_a_file_says_becomes_a_schedule(tmp_path: Path) -> None:
+    text = """
+origin: 2026-01-01
+period: week
+time_zone: Europe/Amsterdam
+max_lifetime: 90d
+gap: 36h
+end_activity: Discharge home
+release_delay: 2d
+horizon: 52
+partition: day
+partition_spread: 3d
+"""
+    config = loaded(tmp_path, text)
+    assert made(config) == Schedule(
+        "visits", "2026-01-01", "week", "Europe/Amsterdam", "close", 90 * DAY_US, 3 * DAY_US // 2,
+        ("Discharge home",), 2 * DAY_US, 52,
+    )  # fmt: skip
+    assert config.schedule is not None
+    assert (config.schedule.partition, config.schedule.partition_spread) == ("day", 3 * DAY_US)
+
+
+def test_what_is_left_out_has_a_default(tmp_path: Path) -> None:
+    assert made(loaded(tmp_path, LEAST)) == Schedule(
+        "visits", "2026-01-01", "month", "UTC", "close", 90 * DAY_US, None, (), DAY_US, 24
+    )
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "2026-01-01T06:00Z",
+        "'2026-01-01T06:00Z'",
+        "2026-01-01T06:00:00Z",
+        "2026-01-01 07:00:00+01:00",
+    ],
+)
+def test_an_hour_of_the_origin_may_stand_without_quotes(written: str, tmp_path: Path) -> None:
+    text = f"origin: {written}\nperiod: 6h\nmax_lifetime: 1d\nhorizon: 8\n"
+    assert made(loaded(tmp_path, text)).numbered(0).label == "2026-01-01T06Z"
+
+
+def test_the_data_set_is_named_at_either_place(tmp_path: Path) -> None:
+    inside = loaded(tmp_path, {**LEAST, "dataset": "visits"}, dataset=None)
+    assert made(inside) == made(loaded(tmp_path, LEAST))
+    assert made(loaded(tmp_path, {**LEAST, "dataset": "visits"})) == made(inside)
+
+
+@pytest.mark.parametrize(
+    ("changes", "keys", "said"),
+    [
+        ({}, {"dataset": None}, r"schedule\.dataset: required; name the data set"),
+        ({"dataset": "claims"}, {}, r"schedule\.dataset: is 'claims', and dataset .* 'visits'"),
+        ({"max_lifetime": None}, {}, r"schedule\.max_lifetime: required"),
+        ({"horizon": None}, {}, r"schedule\.horizon: required"),
+        ({"origin": None}, {}, r"schedule\.origin: required"),
+        ({"period": None}, {}, r"schedule\.period: required"),
+        ({"max_lifetime": 90}, {}, r"schedule\.max_lifetime: must be a number with a unit.*got 90"),
+        ({"horizon": 0}, {}, r"schedule\.horizon: must be between 1 and 100,000 windows, got 0"),
+        ({"horizon": "many"}, {}, r"schedule\.horizon: must be a whole number, got 'many'"),
+        ({"period": "90m"}, {}, r"schedule\.period: '90m' is no period"),
+        ({"by": "start"}, {}, r"schedule\.by: must be 'close' or 'first_event', got 'start'"),
+        ({"time_zone": "Mars"}, {}, r"schedule\.time_zone: 'Mars' is no time zone"),
+        ({"by": "first_event", "gap": "1d"}, {}, r"schedule\.gap: .*leave it out"),
+        ({"partition_spread": "3d"}, {}, r"schedule: partition_spread is about a partition"),
+        ({"lifetime": "90d"}, {}, r"schedule\.lifetime: unknown key"),
+    ],
+)
+def test_a_wrong_section_is_told_before_anything_is_read(
+    changes: dict[str, Any], keys: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    section = {k: v for k, v in {**LEAST, **changes}.items() if v is not None}
+    with pytest.raises(UsageError, match=said):
+        loaded(tmp_path, section, **keys)
+
+
+def test_the_json_schema_takes_it(tmp_path: Path) -> None:
+    validator = jsonschema.Draft202012Validator(json_schema())
+    validator.validate({**RELEASE, "schedule": {**LEAST, "gap": "30d", "end_activity": ["a"]}})
+    validator.validate({**RELEASE, "schedule": {**LEAST, "end_activity": "a"}})
+    for wrong in ({}, {**LEAST, "gap": 30}, {**LEAST, "by": "start"}, {**LEAST, "lifetime": "1d"}):
+        with pytest.raises(jsonschema.ValidationError):
+            validator.validate({**RELEASE, "schedule": wrong})
+
+
+def test_it_is_no_flag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        tracecloak("release", "--help")
+    assert "--schedule" not in capsys.readouterr().out
+    given = ["--input", "a.csv", "--output", "out", "--method", "amun"]
+    assert tracecloak("plan", *given, "--schedule", "x") == 2
+    for key in IN_FILES_ONLY:
+        assert key in ReleaseConfig.model_fields
+
+
+def test_a_release_without_a_schedule_has_the_digest_that_it_had(tmp_path: Path) -> None:
+    """The digest is part of what noise is bound to: another one would be another release."""
+    without = {k: v for k, v in RELEASE.items() if k != "dataset"}
+    assert ReleaseConfig(**without).digest == (
+        "b4bcfa9559588a8b542f84ed89b684fa4f91608d73d6fee68ab37d5d55bb6f59"
+    )
