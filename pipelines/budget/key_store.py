@@ -361,6 +361,11 @@ class KeyStore:
             self._write_new(path, ReleaseKey.generate(), replaces=False)
         return KeyReference(f"file:{path.absolute()}", wrapped_by=self._secrets.reference)
 
+    @property
+    def book_folder(self) -> str:
+        """Where the book of counted units is, of runs on this machine."""
+        return str(self._folder.absolute() / "book")
+
     def book_key(self) -> KeyReference:
         """Returns the key of the book of counted units where none is named; makes it where none is.
 
