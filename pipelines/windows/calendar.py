@@ -39,6 +39,7 @@ class Day:
             when it was tried last. `failed`: that try ended otherwise. `cut_off`: it is paid, and
             the same command finishes it for nothing. `released`.
         releases: Names of the releases that were made or begun of it.
+        complete: Names of those that are complete.
         epsilon: What it has spent; None: no finite epsilon.
         delta: Likewise; 0 where epsilon is not finite.
         attempt: The last try that is known, if it failed.
@@ -47,6 +48,7 @@ class Day:
     window: Window
     status: Status
     releases: tuple[str, ...]
+    complete: tuple[str, ...]
     epsilon: Fraction | None
     delta: Fraction
     attempt: Attempt | None
@@ -131,7 +133,9 @@ def _day(window: Window, own: Sequence[Entry], attempt: Attempt | None, now_us: 
     epsilons = [epsilon for epsilon, _ in values if epsilon is not None]
     is_finite = len(epsilons) == len(values)
     return Day(
-        window, status, tuple(sorted({entry.release_id for entry in own})),
+        window, status,
+        tuple(sorted({entry.release_id for entry in own})),
+        tuple(sorted({entry.release_id for entry in own if entry.action == "commit"})),
         sum(epsilons, Fraction(0)) if is_finite else None,
         sum((delta for _, delta in values if delta is not None), Fraction(0)),
         failed,

@@ -91,9 +91,9 @@ def release_windows(
     days = _known(config)
     left = []
     for window in windows:
-        day = days.get(window.number)
-        if day is not None and day.status == "released":
-            yield Ended(window, of_window(config, window), "already_released")
+        day, own = days.get(window.number), of_window(config, window)
+        if day is not None and own.release_id in day.complete:
+            yield Ended(window, own, "already_released")
         else:
             left.append(window)
     jobs = min(config.jobs, len(left))

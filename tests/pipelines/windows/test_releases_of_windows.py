@@ -1,0 +1,230 @@
+"""Windows of a lake by the command: the same bytes on Beam, in any order, each paid for once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.releasing import (
+    as_typed,
+    csv_log,
+    digests,
+    fix_key,
+    ledger_entries,
+    manifest,
+    tracecloak,
+)
+from tracecloak.pipelines.budget.ledger import Ledger
+
+ROWS = {
+    # Two whole cases of January, and one that begins in it and is over in February.
+    1: [("a", "A", "2026-01-05T08:00Z"), ("a", "B", "2026-01-06T08:00Z"),
+        ("b", "A", "2026-01-09T08:00Z"), ("c", "A", "2026-01-30T08:00Z")],
+    2: [("c", "B", "2026-02-01T08:00Z"), ("d", "A", "2026-02-10T08:00Z"),
+        ("d", "C", "2026-02-11T08:00Z")],
+    3: [("e", "A", "2026-03-02T08:00Z")],
+}  # fmt: skip
+METHOD = {
+    "method": "variant-histogram", "params": {"epsilon": "3", "delta": "1e-5"},
+}  # fmt: skip
+
+
+class Lake:
+    """A lake of CSV files, one a month, and the configuration of its windows."""
+
+    def __init__(self, folder: Path, **changes: Any) -> None:
+        self.folder = folder
+        (folder / "lake").mkdir(parents=True)
+        for month, rows in ROWS.items():
+            self.write(month, rows)
+        self.config = folder / "release.yaml"
+        self.body = {
+            "input": str(folder / "lake"), "output": str(folder / "out"),
+            "key_store": str(folder / "keys"), "release_id": "ward", "runner": "InMemory", **METHOD,
+            "parts": 1,
+            "schedule": {
+                "dataset": "hospital", "origin": "2026-01-01", "period": "month",
+                "gap": "5d", "max_lifetime": "20d", "release_delay": "2d", "horizon": 4,
+            },
+            **changes,
+        }  # fmt: skip
+        self.configure()
+
+    def configure(self, **changes: Any) -> None:
+        self.config.write_text(yaml.safe_dump({**self.body, **changes}))
+
+    def write(self, month: int, rows: list[tuple[str, str, str]]) -> None:
+        csv_log(self.folder / "lake" / f"month-{month}.csv", rows)
+
+    def release(self, window: str, *flags: object) -> int:
+        return tracecloak("release", self.config, "--window", window, *flags)
+
+    def released(self, window: str) -> Path:
+        return self.folder / "out" / f"run_id=ward-{window}"
+
+    @property
+    def spent(self) -> str:
+        ledger = Ledger(f"sqlite:///{self.folder / 'keys' / 'ledger.db'}")
+        return str(ledger.balance("default").spent_epsilon)
+
+    def calendar(self, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+        capsys.readouterr()
+        assert as_typed("windows", self.config, "--json") == 0
+        found = json.loads(capsys.readouterr().out)["windows"]
+        return {window["label"]: window["status"] for window in found}
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    fix_key(monkeypatch)
+    return Lake(tmp_path)
+
+
+def test_windows_cost_what_the_dearest_costs(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert lake.release("2026-01..2026-03") == 0
+    assert lake.spent == "3"
+    assert lake.release("2026-02", "--release_id", "again") == 0
+    assert lake.spent == "6"  # what is paid within a window adds up
+    assert lake.calendar(capsys) == {
+        "2026-01": "released", "2026-02": "released", "2026-03": "released", "2026-04": "late",
+    }  # fmt: skip
+    said = manifest(lake.released("2026-02"))["window"]
+    assert (said["label"], said["composition"]) == ("2026-02", "largest")
+    assert (said["begin"], said["end"]) == ("2026-02-01 00:00:00Z", "2026-03-01 00:00:00Z")
+
+
+@pytest.mark.parametrize("shards", [1, 5])
+def test_on_beam_a_window_has_the_bytes_of_the_in_memory_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int
+) -> None:
+    fix_key(monkeypatch)
+    found = {}
+    for runner in ("InMemory", "FnApiRunner"):
+        lake = Lake(tmp_path / runner)
+        key = tmp_path / "book.key"
+        key.write_text("b0" * 32)
+        lake.configure(runner=runner, shards=shards, book_key=f"file:{key}")
+        assert lake.release("2026-02") == 0
+        assert lake.release("2026-01") == 0
+        found[runner] = [digests(lake.released(window)) for window in ("2026-01", "2026-02")]
+    assert found["InMemory"] == found["FnApiRunner"]
+
+
+def test_any_order_and_what_is_there_is_not_made_again(lake: Lake) -> None:
+    assert lake.release("2026-03") == 0
+    before = digests(lake.released("2026-03"))
+    assert lake.release("2026-01..2026-03") == 0
+    assert digests(lake.released("2026-03")) == before
+    n_entries = len(ledger_entries(lake.folder / "keys"))
+    assert lake.release("2026-01..2026-03") == 0
+    assert len(ledger_entries(lake.folder / "keys")) == n_entries
+
+
+def test_several_windows_at_once_are_those_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake(tmp_path)
+    assert lake.release("due", "--jobs", 2) == 0
+    assert lake.spent == "3"
+    for window in ("2026-01", "2026-02", "2026-03", "2026-04"):
+        assert manifest(lake.released(window))["window"]["label"] == window
+
+
+def test_late_data_of_a_released_window_changes_nothing(lake: Lake) -> None:
+    assert lake.release("2026-01") == 0
+    before = digests(lake.released("2026-01"))
+    lake.write(1, [*ROWS[1], ("late", "A", "2026-01-10T08:00Z")])
+    assert lake.release("2026-01") == 0
+    assert digests(lake.released("2026-01")) == before
+
+
+def test_what_was_counted_and_moved_is_left_out(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert lake.release("2026-01") == 0
+    # A correction moves a case of January into February.
+    lake.write(1, [row for row in ROWS[1] if row[0] != "b"])
+    lake.write(2, [*ROWS[2], ("b", "A", "2026-02-09T08:00Z")])
+    capsys.readouterr()
+    assert lake.release("2026-02") == 0
+    assert "left out   1 unit, as they counted in other windows" in capsys.readouterr().out
+
+
+def test_a_window_that_is_not_over_is_tried_later(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake.configure(schedule={**lake.body["schedule"], "release_delay": "9000d"})
+    assert lake.release("2026-01", "--json") == 75
+    (window,) = json.loads(capsys.readouterr().out)["windows"]
+    assert (window["status"], window["exit_code"]) == ("not_due", 75)
+    assert ledger_entries(lake.folder / "keys") == []
+    assert lake.release("due") == 0  # none is
+
+
+def test_a_lost_file_of_the_book_stops_releases(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert lake.release("2026-01") == 0
+    (units,) = (lake.folder / "keys" / "book").rglob("*.units")
+    kept = units.read_bytes()
+    units.unlink()
+    assert lake.release("2026-02") == 6
+    assert "lacks what window 2026-01 counted" in capsys.readouterr().err
+    assert lake.spent == "3"
+    assert not lake.released("2026-02").exists()
+    assert lake.calendar(capsys)["2026-02"] == "failed"
+    units.write_bytes(kept)
+    assert lake.release("2026-02") == 0
+    assert lake.calendar(capsys)["2026-02"] == "released"
+
+
+def test_a_file_that_cannot_be_read_costs_nothing(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = lake.folder / "lake" / "month-2.csv"
+    broken.write_bytes(b"\x1f\x8bnot what its name says")
+    assert lake.release("2026-02") in (2, 3)
+    found = ledger_entries(lake.folder / "keys")
+    assert [entry.action for entry in found] in ([], ["reserve", "void"])
+    lake.write(2, ROWS[2])
+    assert lake.release("2026-02") == 0
+
+
+def test_an_account_that_cannot_pay_refuses_and_says_so(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    accounts = lake.folder / "accounts.yaml"
+    accounts.write_text("accounts: {default: {epsilon: 3, delta: 1e-5, unit: case}}\n")
+    assert lake.release("2026-01..2026-03", "--accounts", accounts) == 0
+    assert lake.release("2026-03..2026-04", "--accounts", accounts, "--release_id", "more") == 4
+    assert as_typed("windows", lake.config, "--release_id", "more", "--json") == 0
+    assert lake.spent == "3"
+
+
+@pytest.mark.parametrize("by", ["close", "first_event"])
+def test_a_window_without_a_case_is_released_with_noise(lake: Lake, by: str) -> None:
+    schedule = {**lake.body["schedule"], "by": by}
+    if by == "first_event":
+        del schedule["gap"]
+    lake.configure(schedule=schedule)
+    assert lake.release("2026-04") == 0
+    assert manifest(lake.released("2026-04"))["guarantee"]["epsilon"] == 3
+
+
+def test_a_schedule_needs_a_window_and_a_window_a_schedule(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tracecloak("release", lake.config) == 2
+    assert "window is missing" in capsys.readouterr().err
+    assert lake.release("2027-01") == 2
+    assert "none of the 4 windows" in capsys.readouterr().err
+    body = {key: value for key, value in lake.body.items() if key != "schedule"}
+    lake.config.write_text(yaml.safe_dump(body))
+    assert lake.release("2026-01") == 2
+    assert "needs a schedule" in capsys.readouterr().err
