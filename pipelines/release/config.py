@@ -16,7 +16,7 @@ from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.pipelines.release.flag_texts import kinds_of
 from tracecloak.pipelines.release.flag_values import StrictLoader, given_value
-from tracecloak.pipelines.release.schedule_config import ScheduleConfig
+from tracecloak.pipelines.release.schedule_config import ScheduleConfig, check_composes
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.batch.shards import DEFAULT_SHARDS
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, formats_of_releases
@@ -392,6 +392,7 @@ def load(path: str | None, flags: Mapping[str, Any]) -> ReleaseConfig:
     _ = config.method_params, config.mapping  # checked before anything else happens
     if config.schedule is not None:
         config.schedule.made(config.dataset)
+        check_composes(config.method, config.guarantee)
     return config
 
 

@@ -13,6 +13,7 @@ from tracecloak.schemas.events.time_texts import Duration
 
 # Loaded where a schedule is made; flags and their help need the keys alone.
 if TYPE_CHECKING:
+    from tracecloak.schemas.published.guarantee import Guarantee
     from tracecloak.schemas.windows.schedule import Schedule
 
 
@@ -118,3 +119,26 @@ class ScheduleConfig(pydantic.BaseModel):
             )
         except UsageError as error:
             raise UsageError(f"schedule.{error}") from None
+
+
+def check_composes(method: str, guarantee: Guarantee) -> None:
+    """Makes sure that a promise for each window is one for all of them.
+
+    A case that is replaced may leave one window and enter another, and an event that is added may
+    move its case: then two windows have one case more or less, of which such promises say nothing.
+
+    Args:
+        method: Name of the method, for the error.
+        guarantee: What it promises of one window.
+
+    Raises:
+        UsageError: It has an epsilon for another change than a unit that is added or removed.
+    """
+    if guarantee.epsilon is None:
+        return
+    if guarantee.adjacency != "add_remove" or guarantee.unit == "event":
+        change = "an event" if guarantee.unit == "event" else "a case that is replaced"
+        raise UsageError(
+            f"schedule: {method} protects {change}, which can change two windows at once; choose a "
+            "method that protects a case that is added or removed, or release without a schedule"
+        )

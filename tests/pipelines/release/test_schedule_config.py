@@ -11,8 +11,10 @@ import yaml
 
 from tests.support.releasing import tracecloak
 from tracecloak.pipelines.release.config import IN_FILES_ONLY, ReleaseConfig, json_schema, load
+from tracecloak.pipelines.release.schedule_config import check_composes
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.local_time import DAY_US
+from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.windows.schedule import Schedule
 
 LEAST: dict[str, Any] = {
@@ -146,3 +148,29 @@ def test_a_release_without_a_schedule_has_the_digest_that_it_had(tmp_path: Path)
     assert ReleaseConfig(**without).digest == (
         "b4bcfa9559588a8b542f84ed89b684fa4f91608d73d6fee68ab37d5d55bb6f59"
     )
+
+
+def promise(**changes: Any) -> Guarantee:
+    """A rigorous promise for a case that is added or removed, or another."""
+    given = {"kind": "rigorous", "unit": "case", "adjacency": "add_remove"}
+    return Guarantee(
+        **{**given, "epsilon": 1.0, "delta": 0.0, "claim": "", "reality": "", **changes}
+    )
+
+
+@pytest.mark.parametrize("change", [{"adjacency": "replace_one"}, {"unit": "event"}])
+def test_a_promise_that_says_nothing_of_two_windows_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="schedule: theirs protects .* two windows at once"):
+        check_composes("theirs", promise(**change))
+    none = {"kind": "published", "epsilon": None, "delta": None}
+    for taken in (promise(), promise(unit="individual"), promise(**change, **none)):
+        check_composes("theirs", taken)
+
+
+def test_such_a_method_is_refused_with_its_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replacing = property(lambda config: promise(adjacency="replace_one"))
+    monkeypatch.setattr(ReleaseConfig, "guarantee", replacing)
+    with pytest.raises(UsageError, match="schedule: amun protects a case that is replaced"):
+        loaded(tmp_path, LEAST)
