@@ -1,4 +1,4 @@
-"""Which units a release counts, as keyed digests: told apart by who has the key, and by nobody else.
+"""Which units a release counts, as keyed digests, which tell nobody anything without the key.
 
 A window's release counts a case only if no other window did, so it is written down which cases each
 of them counted. A digest is 128 bits of a pseudorandom function of the case's id. Of a million
@@ -127,10 +127,15 @@ class CountedUnits:
 
         Args:
             digests: uint64[n, 2] or uint64[n, 4], as in the set.
+
+        Raises:
+            UsageError: They are of cases and the set is of individuals, or the other way round.
         """
         found = np.zeros(len(digests), bool)
         if self.weight == 0 or len(digests) == 0:
             return found
+        if digests.shape[1] != self.digests.shape[1]:
+            raise UsageError("sets of counted cases and of counted individuals do not compare")
         # The last two words are a case's own, also of an individual's: the others follow from them.
         rows, places = _equal_words(digests[:, -2], self._case_words)
         places = self._case_order[places]
@@ -151,7 +156,8 @@ class CountedUnits:
 
     def take(self, is_in: np.ndarray) -> Self:
         """Returns the cases at which bool[n] is true."""
-        return type(self).of(self.digests[is_in])
+        rows = self.digests[is_in]  # in order, as all are
+        return type(self)(rows) if len(rows) else self.merge(())
 
     @cached_property
     def _case_order(self) -> np.ndarray:

@@ -73,7 +73,7 @@ class ScopeBalance:
         epsilon: The largest of the windows' sums; None: one of them has no finite epsilon.
         epsilon_window: Label of the window that has it, the first one reserved of several.
         delta: Likewise.
-        delta_window: Likewise.
+        delta_window: Likewise; the same as `epsilon_window` where that has it, too.
     """
 
     scope: str
@@ -228,15 +228,17 @@ def scopes_of(entries: Sequence[Entry], name: str) -> list[ScopeBalance]:
         sums = {label: _sums(of_window) for label, of_window in windows.items()}
         epsilon = _largest(epsilon for epsilon, _ in sums.values())
         delta = max(delta for _, delta in sums.values())
+        dearest = next(label for label, (one, _) in sums.items() if one == epsilon)
+        by_delta = next(label for label, (_, one) in sums.items() if one == delta)
         found.append(
             ScopeBalance(
                 scope,
                 len(windows),
                 sum(map(len, windows.values())),
                 epsilon,
-                next(label for label, (one, _) in sums.items() if one == epsilon),
+                dearest,
                 delta,
-                next(label for label, (_, one) in sums.items() if one == delta),
+                dearest if sums[dearest][1] == delta else by_delta,
             )
         )
     return found

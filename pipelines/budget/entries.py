@@ -263,8 +263,10 @@ class Entry:
     @property
     def facts(self) -> dict[str, Any]:
         """The details; empty where they are no JSON object, as no ledger writes them."""
+        if not self.details:
+            return {}
         try:
-            facts = json.loads(self.details or "{}")
+            facts = json.loads(self.details)
         except ValueError:
             return {}
         return facts if isinstance(facts, dict) else {}
@@ -435,7 +437,7 @@ def _odd_columns(entry: Entry) -> list[str]:
             found.append("delta is missing")
         if entry.action == "claim" and entry.units_sha256 is None:
             found.append("units is no SHA-256")
-        if "window" in entry.facts and entry.window is None:
+        if entry.details and "window" in entry.facts and entry.window is None:
             found.append("window is none")
     else:
         found += [f"{name} is missing" for name in ("by", "reason") if name not in entry.facts]

@@ -12,7 +12,7 @@ are the units, of each of them so many cases count in all windows together as on
 Which ones depends on that individual's own cases and on what was claimed before alone.
 
 The files are named after what is in them, and each is there as a whole before the ledger names it;
-one that the ledger does not name is of a run that was cut off, and means nothing. All that are named
+one that the ledger does not name is of a run that was cut off, and means nothing. All that it names
 are read and compared whenever something is claimed. If one is missing or another, nobody knows what
 was counted, and no window of the scope is released. The key of the digests is never replaced for
 the same reason.
@@ -162,10 +162,8 @@ class UnitBook:
         verified = self._verified(
             {sha256: at for sha256, at in _live(entries).items() if at.scope in scopes}
         )
-        n_left_out = 0
 
         def freeze(entries: Sequence[Entry], window: WindowCharge) -> str:
-            nonlocal n_left_out
             self._check_scope(entries, window.scope)
             self._check_cap(units, window)
             others = {
@@ -179,14 +177,14 @@ class UnitBook:
             ]
             kept = units_to_count(units, window.label, claims, self._max_cases)
             n_left_out = units.weight - kept.weight
-            return self._written(_File.of(window, kept, n_left_out))
+            return self._written(_File(window.scope, window.label, n_left_out, kept))
 
         sha256 = self._ledger.claim(*release, freeze)
         found = self.frozen(*release)
         if found is None or found.sha256 != sha256:
-            raise BookError(
+            raise UsageError(
                 f"release {release_id!r} in {output} was ended in {self._ledger.place} while it "
-                "claimed its units; run the command again"
+                "claimed its units; run the command again, which reserves anew"
             )
         return found
 
@@ -265,10 +263,10 @@ class UnitBook:
             if is_on_this_machine(path):
                 _settle(Path(path).parent)
                 _settle(Path(self._folder))
-        except OSError as error:
+        except Exception as error:  # each file system has its own
             raise BookError(
                 f"the book of counted units in {self._folder} cannot be written: "
-                f"{error.strerror or type(error).__name__}; mend its disk or its permissions and "
+                f"{_reason(error)}; mend its disk or its permissions and "
                 "run again"
             ) from error
         self._files[sha256] = file
@@ -298,10 +296,10 @@ class UnitBook:
         path = self._path(window.scope, sha256)
         try:
             data = read_if_there(path)
-        except OSError as error:
+        except Exception as error:  # each file system has its own
             raise BookError(
                 f"the book of counted units lacks what window {window.label} counted: {path} "
-                f"cannot be read ({error.strerror or type(error).__name__}). {_MEND}"
+                f"cannot be read ({_reason(error)}). {_MEND}"
             ) from error
         if data is None:
             raise BookError(
@@ -356,25 +354,30 @@ def units_to_count(
         max_cases: How many cases of an individual count in all windows together; None: any number.
     """
     windows: dict[str, list[CountedUnits]] = {}
-    for other, claimed in claims:
-        windows.setdefault(other, []).append(claimed)
+    for name, claimed in claims:
+        windows.setdefault(name, []).append(claimed)
     own = _union(windows.pop(label, []))
     others = [_union(of_window) for of_window in windows.values()]
+    # Rows are in the order of their digests: an individual's lie together, by the rank of the case.
+    # A case that is its own unit is the only one of it.
+    whose = units.digests[:, :2]
+    begins = np.flatnonzero(np.append(True, np.any(whose[1:] != whose[:-1], axis=1))[: len(whose)])
+    n_cases = np.diff(begins, append=units.weight)
+    n_claimed = np.zeros(len(begins), np.int64)
     is_left = np.ones(units.weight, bool)
     for other in others:
-        is_left &= ~other.holds(units.digests)
-    left = units.take(is_left)
-    if max_cases is None or not left.is_of_individuals:
-        return left
-    whose, individual = np.unique(left.digests[:, :2], axis=0, return_inverse=True)
-    individual = individual.reshape(-1)
-    n_claimed = sum((other.cases_of(whose) for other in [own, *others]), np.zeros(len(whose)))
-    is_new = ~own.holds(left.digests)
-    # Rows are in the order of their digests, so a running number is the rank of a case.
+        n_there = other.cases_of(whose[begins])
+        n_claimed += n_there
+        rows = np.flatnonzero(np.repeat(n_there > 0, n_cases))
+        is_left[rows] &= ~other.holds(units.digests[rows])
+    if max_cases is None or not units.is_of_individuals:
+        return units.take(is_left)
+    n_claimed += own.cases_of(whose[begins])
+    is_new = is_left & ~own.holds(units.digests)
     n_new = np.cumsum(is_new)
-    begins = np.searchsorted(individual, np.arange(len(whose)))
-    rank = n_new - (n_new[begins] - is_new[begins])[individual]
-    return left.take(~is_new | (rank + n_claimed[individual] <= max_cases))
+    rank = n_new - np.repeat(n_new[begins] - is_new[begins], n_cases)
+    has_room = rank + np.repeat(n_claimed, n_cases) <= max_cases
+    return units.take(is_left & (~is_new | has_room))
 
 
 def _union(pieces: Sequence[CountedUnits]) -> CountedUnits:
@@ -389,10 +392,6 @@ class _File:
     label: str
     n_left_out: int
     units: CountedUnits
-
-    @classmethod
-    def of(cls, window: WindowCharge, units: CountedUnits, n_left_out: int) -> _File:
-        return cls(window.scope, window.label, n_left_out, units)
 
     def to_bytes(self) -> bytes:
         head = {"label": self.label, "n_left_out": self.n_left_out, "scope": self.scope}
@@ -436,6 +435,10 @@ def _key_of(scope: str) -> str:
     digest, _, key = scope.partition("-")
     is_hex = not set(digest + key) - set("0123456789abcdef")
     return key if is_hex and len(digest) == _SCOPE_DIGITS and key else ""
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or type(error).__name__
 
 
 def _settle(folder: Path) -> None:

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
+from tests.support.books import book_at, claimed_by_window, of_window
 from tests.support.keys import release_key
-from tests.support.ledgers import ROOT, account, contend, reservation
+from tests.support.ledgers import ROOT, account, contend, python, reservation
 from tests.support.postgres import database as url
 from tests.support.postgres import server
 from tests.support.tiers import at_night
@@ -79,6 +80,24 @@ def test_of_many_processes_at_once_10_fit_the_cap(
     assert ledger.balance("a").remaining_epsilon == 0
 
 
+def test_of_many_processes_at_once_each_case_goes_to_one_window(url: str, tmp_path: Path) -> None:
+    """On a server nobody holds a lock: who comes second decides again on what was claimed."""
+    ledger = Ledger(url, {"a": account()}, new=True)
+    n_processes, n_cases = 6, 5
+    code = (
+        "from tests.support.books import *; "
+        f"fork_and_claim({url!r}, {str(tmp_path / 'book')!r}, {n_processes}, {n_cases})"
+    )
+    done = python(code)
+    assert (done.returncode, done.stderr) == (0, "")
+    claimed = claimed_by_window(book_at(tmp_path / "book", ledger), ledger)
+    sizes = sorted(map(len, claimed.values()))
+    assert sizes == [1] * (n_processes - 1) + [n_cases + 1]
+    assert len(set().union(*claimed.values())) == n_cases + n_processes
+    assert ledger.verify() == []
+    assert ledger.balance("a").spent_epsilon == 1
+
+
 def test_tampering_on_a_server_is_noticed(url: str) -> None:
     ledger = Ledger(url, {"a": account()}, new=True)
     for number in range(3):
@@ -138,6 +157,9 @@ def test_a_pipeline_pays_and_only_the_officer_declares(url: str, roles: dict[str
     with pytest.raises(BudgetExhausted):
         pipeline.reserve(reservation(2, "0.2"))
     pipeline.reserve(reservation(3))
+    pipeline.reserve(of_window(4, "2026-11", "0"))
+    pipeline.claim("/out", "r4", "k", lambda entries, window: "0" * 64)
+    pipeline.draw("/out", "r4", "k")
     for declare in (
         lambda: pipeline.declare_account(account("100"), "me", "more"),
         lambda: pipeline.bind_dataset("d", "a", "me", "mine"),

@@ -1,0 +1,586 @@
+"""The book of counted units: no unit in two windows, whatever happens to runs, files and lakes."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.books import KEY, book_at, claimed_by_window, of_window, scope, units
+from tests.support.keys import release_key
+from tests.support.ledgers import account, python, reservation
+from tracecloak.anonymizers.contract.counted_units import CountedUnits
+from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.pipelines.budget.ledger import Ledger, LedgerError, WindowCharge
+from tracecloak.pipelines.budget.unit_book import BookError, UnitBook, scope_of, units_to_count
+from tracecloak.schemas.errors import UsageError
+
+OFFICER = ("the officer", "its input is gone")
+CASES = ("c1", "c2", "c3")
+
+
+class World:
+    """One ledger and one book in a folder of their own."""
+
+    def __init__(self, folder: Path, max_cases: int | None = None) -> None:
+        self.folder = folder
+        self.url = f"sqlite:///{folder}/ledger.sqlite"
+        self.max_cases = max_cases
+        self.ledger = Ledger(self.url, {"a": account("100")}, new=True)
+        self.book = book_at(folder / "book", self.ledger, max_cases)
+
+    def claim(self, number: int, label: str, of: CountedUnits, **changes: Any) -> CountedUnits:
+        """Reserves for a window, claims, and returns what the release may count."""
+        self.ledger.reserve(of_window(number, label, max_cases=self.max_cases, **changes))
+        return self.book.claim("/out", f"r{number}", "k", of).units
+
+    def files(self) -> list[Path]:
+        return sorted((self.folder / "book").rglob("*.units"))
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder in memory, where there is such a one: an append waits for its disk."""
+    shared_memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=shared_memory if shared_memory.is_dir() else None) as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def world(folder: Path) -> World:
+    return World(folder)
+
+
+def rows(of: CountedUnits) -> set[tuple[int, ...]]:
+    return set(map(tuple, of.digests.tolist()))
+
+
+# What a release may count
+
+
+def test_a_case_that_another_window_counted_is_left_out_and_told(world: World) -> None:
+    assert rows(world.claim(1, "2026-11", units(["c1", "c2"]))) == rows(units(["c1", "c2"]))
+    assert rows(world.claim(2, "2026-12", units(["c2", "c3"]))) == rows(units(["c3"]))
+    found = world.book.frozen("/out", "r2", "k")
+    assert found is not None and found.n_left_out == 1
+    assert Path(found.path).read_bytes().endswith(units(["c3"]).to_bytes())
+    assert world.book.frozen("/out", "r3", "k") is None
+    world.book.check()
+    assert world.ledger.verify() == []
+
+
+def test_a_release_keeps_what_it_claimed_also_of_another_lake(world: World) -> None:
+    """Catches a rerun that counts other cases with the same noise."""
+    first = world.claim(1, "2026-11", units(["c1", "c2"]))
+    for _ in range(2):
+        again = book_at(world.folder / "book", world.ledger).claim("/out", "r1", "k", units(["c3"]))
+        assert rows(again.units) == rows(first)
+        world.ledger.draw("/out", "r1", "k")
+    world.ledger.commit("/out", "r1", "k")
+    assert rows(world.book.claim("/out", "r1", "k", units([])).units) == rows(first)
+    assert [entry.action for entry in world.ledger.entries()] == [
+        "reserve", "claim", "draw", "commit",
+    ]  # fmt: skip
+    assert rows(world.claim(2, "2026-12", units(CASES))) == rows(units(["c3"]))
+
+
+def test_a_window_that_is_released_twice_pays_twice_and_counts_the_same_again(
+    world: World,
+) -> None:
+    for number in (1, 2):
+        assert rows(world.claim(number, "2026-11", units(["c1"]))) == rows(units(["c1"]))
+    assert str(world.ledger.balance("a").spent_epsilon) == "1/5"
+    assert len(world.files()) == 1
+
+
+def test_windows_of_other_schedules_count_for_themselves(world: World) -> None:
+    other = scope(schedule_digest="1" * 32)
+    for number, where in enumerate((scope(), other)):
+        assert rows(world.claim(number, "2026-11", units(CASES), scope=where)) == rows(units(CASES))
+    assert str(world.ledger.balance("a").spent_epsilon) == "1/5"
+
+
+@pytest.mark.parametrize("ending", ["void", "draw", "commit", "forfeit", "give up", "withdraw"])
+def test_only_what_was_given_back_before_it_drew_is_free_again(world: World, ending: str) -> None:
+    ledger = world.ledger
+    world.claim(1, "2026-11", units(["c1"]))
+    if ending == "void":
+        assert ledger.void("/out", "r1", "k")
+        assert world.book.frozen("/out", "r1", "k") is None
+        with pytest.raises(UsageError, match="is voided"):
+            world.book.claim("/out", "r1", "k", units(["c1"]))
+    elif ending == "give up":  # before it drew: nobody knows that it did not
+        ledger.forfeit("/out", "r1", "k", *OFFICER)
+    else:
+        ledger.draw("/out", "r1", "k")
+        assert not ledger.void("/out", "r1", "k")
+        if ending == "forfeit":
+            ledger.forfeit("/out", "r1", "k", *OFFICER)
+        if ending in ("commit", "withdraw"):
+            ledger.commit("/out", "r1", "k")
+        if ending == "withdraw":
+            ledger.withdraw("/out", "r1", *OFFICER)
+    is_free = ending == "void"
+    assert world.claim(2, "2026-12", units(["c1"])).weight == int(is_free)
+    assert ledger.verify() == []
+
+
+def test_what_was_claimed_before_a_void_is_not_of_the_next_reservation(world: World) -> None:
+    """Catches a draw of a release that was reserved again, on units that others have by now."""
+    world.claim(1, "2026-11", units(["c1", "c2"]))
+    world.ledger.void("/out", "r1", "k")
+    world.claim(2, "2026-12", units(["c1"]))
+    world.ledger.reserve(of_window(1, "2026-11"))
+    with pytest.raises(UsageError, match="of window 2026-11 and has not claimed the units"):
+        world.ledger.draw("/out", "r1", "k")
+    assert world.book.frozen("/out", "r1", "k") is None
+    again = world.book.claim("/out", "r1", "k", units(["c1", "c2"]))
+    assert rows(again.units) == rows(units(["c2"])) and again.n_left_out == 1
+    world.ledger.draw("/out", "r1", "k")
+
+
+def test_a_release_that_appears_after_a_void_has_counted_after_all(world: World) -> None:
+    """Of two runs of one release, one may fail and give back, and the other go through."""
+    world.claim(1, "2026-11", units(["c1"]))
+    world.ledger.void("/out", "r1", "k")
+    world.ledger.commit("/out", "r1", "k")
+    assert world.claim(2, "2026-12", units(["c1"])).weight == 0
+
+
+def test_an_empty_window_claims_nothing_and_is_released_all_the_same(world: World) -> None:
+    assert world.claim(1, "2026-11", units([])).weight == 0
+    world.ledger.draw("/out", "r1", "k")
+
+
+def test_only_a_release_of_a_window_claims(world: World) -> None:
+    world.ledger.reserve(reservation(1))
+    with pytest.raises(UsageError, match="is reserved for no window"):
+        world.book.claim("/out", "r1", "k", units(["c1"]))
+    with pytest.raises(UsageError, match="was never reserved"):
+        world.book.claim("/out", "r2", "k", units(["c1"]))
+    world.ledger.draw("/out", "r1", "k")
+    assert world.files() == []
+
+
+# Individuals with several cases
+
+
+def individuals(*pairs: str) -> CountedUnits:
+    """Cases `p1` of individual `p`."""
+    return units(pairs, {pair: pair[0] for pair in pairs})
+
+
+def test_of_an_individual_so_many_cases_count_in_all_windows_together(folder: Path) -> None:
+    world = World(folder, max_cases=2)
+    first = world.claim(1, "2026-11", individuals("p1", "q1"))
+    assert rows(first) == rows(individuals("p1", "q1"))
+    second = world.claim(2, "2026-12", individuals("p2", "p3", "p4", "q1", "r1"))
+    assert second.weight == 2  # one of p, none of q, whose case is counted, and r
+    assert rows(individuals("r1")) < rows(second)
+    assert world.claim(3, "2027-01", individuals("p2", "p3", "p4", "p5", "q2")).weight == 1
+    # Its own window may count again what it counted, and the other case that is left of q is gone.
+    again = world.claim(4, "2026-11", individuals("p1", "p6", "q1", "q3"))
+    assert rows(again) == rows(individuals("p1", "q1"))
+
+
+def test_which_cases_of_an_individual_count_depends_on_nobody_else() -> None:
+    """Catches a choice by place in a batch, by which one individual would change another's."""
+    own = [f"p{number}" for number in range(9)]
+    alone = units_to_count(individuals(*own), "w1", [], 3)
+    assert alone.weight == 3
+    others = [f"{name}{number}" for name in "abcxyz" for number in range(5)]
+    among = units_to_count(individuals(*own, *others), "w1", [("w0", individuals("a1"))], 3)
+    assert rows(alone) < rows(among)
+    assert among.weight == 3 + 2 + 5 * 3
+
+
+def test_individuals_without_a_cap_are_refused_but_where_their_price_adds_up(folder: Path) -> None:
+    world = World(folder)
+    with pytest.raises(UsageError, match="set max_cases_per_individual"):
+        world.claim(1, "2026-11", individuals("p1"))
+    assert world.claim(2, "2026-12", individuals("p1", "p2"), adds_up=True).weight == 2
+    with pytest.raises(UsageError, match="at least 1"):
+        UnitBook(str(folder), KEY, world.ledger, 0)
+
+
+# All that can happen in small worlds
+
+
+LABELS = ("w0", "w1", "w2")
+Claims = tuple[tuple[str, CountedUnits], ...]
+
+
+@pytest.mark.parametrize(
+    ("cases", "max_cases"),
+    [(("c1", "c2", "c3"), None), (("p1", "p2", "q1"), 1), (("p1", "p2", "p3", "q1"), 2)],
+    ids=["cases", "individuals, one case", "individuals, two cases"],
+)
+def test_no_unit_counts_in_two_windows_whatever_the_lake_does(
+    cases: tuple[str, ...], max_cases: int | None
+) -> None:
+    """Every sequence of four releases: of any window, over any lake, ended in any way.
+
+    At each release every case may lie in the release's window or not, whatever was before. What
+    counts is only which cases each window has by then, so sequences that agree in that are one.
+    """
+    make = units if max_cases is None else individuals
+    lakes = [
+        make(*([some] if max_cases is None else some))
+        for n in range(len(cases) + 1)
+        for some in itertools.combinations(cases, n)
+    ]
+    of_case = {case: rows(make([case]) if max_cases is None else make(case)) for case in cases}
+    reached: dict[Any, Claims] = {frozenset(): ()}
+    seen = dict(reached)
+    n_left_out = 0
+    for _ in range(4):
+        found: dict[Any, Claims] = {}
+        for claims in reached.values():
+            for label, lake in itertools.product(LABELS, lakes):
+                kept = units_to_count(lake, label, claims, max_cases)
+                assert rows(kept) <= rows(lake)
+                n_left_out += lake.weight - kept.weight
+                after = (*claims, (label, kept))  # or voided: as before
+                by_window = {
+                    name: set().union(*(rows(some) for at, some in after if at == name))
+                    for name in LABELS
+                }
+                for one, other in itertools.combinations(LABELS, 2):
+                    assert not by_window[one] & by_window[other]
+                if max_cases is not None:
+                    counted = set().union(*by_window.values())
+                    for whose in "pq":
+                        own = [case for case in cases if case[0] == whose]
+                        assert sum(of_case[case] <= counted for case in own) <= max_cases
+                else:
+                    # Nothing is left out without need.
+                    elsewhere = set().union(*(by_window[name] for name in LABELS if name != label))
+                    assert rows(kept) == rows(lake) - elsewhere
+                state = frozenset((name, row) for name in LABELS for row in by_window[name])
+                found.setdefault(state, after)
+        reached = {state: claims for state, claims in found.items() if state not in seen}
+        seen |= found
+    assert n_left_out > 0
+    assert len(seen) == {None: 4**3, 1: 7 * 4, 2: 37 * 4}[max_cases]
+
+
+ENDINGS = ("claim", "void", "draw", "commit", "forfeit", "withdraw")
+
+
+@settings(max_examples=25)
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.sampled_from(LABELS),
+            st.sets(st.sampled_from(["p1", "p2", "p3", "q1", "q2"])),
+            st.sampled_from(ENDINGS),
+            st.booleans(),
+        ),
+        max_size=4,
+    ),
+    max_cases=st.sampled_from([None, 1, 2]),
+)
+def test_no_unit_counts_in_two_windows_of_a_ledger(
+    steps: list[tuple[str, set[str], str, bool]], max_cases: int | None
+) -> None:
+    """The same with all that a ledger knows: given up, taken back, reserved again, run again."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as name:
+        world = World(Path(name), max_cases)
+        spent_once: dict[int, set[tuple[int, ...]]] = {}
+        for number, (label, lake, ending, is_rerun) in enumerate(steps):
+            of = units(lake) if max_cases is None else individuals(*lake)
+            counted = world.claim(number, label, of)
+            if ending == "void":
+                world.ledger.void("/out", f"r{number}", "k")
+                if not is_rerun:
+                    continue
+                counted = world.claim(number, label, of)
+            if ending not in ("claim", "void"):
+                world.ledger.draw("/out", f"r{number}", "k")
+                spent_once[number] = rows(counted)
+            if ending in ("commit", "withdraw"):
+                world.ledger.commit("/out", f"r{number}", "k")
+            if ending == "forfeit":
+                world.ledger.forfeit("/out", f"r{number}", "k", *OFFICER)
+            if ending == "withdraw":
+                world.ledger.withdraw("/out", f"r{number}", *OFFICER)
+            elif is_rerun and ending != "forfeit":
+                again = world.book.claim("/out", f"r{number}", "k", units([]))
+                assert rows(again.units) == rows(counted)
+        by_window = claimed_by_window(world.book, world.ledger)
+        for one, other in itertools.combinations(by_window.values(), 2):
+            assert not one & other
+        every = set().union(*by_window.values())
+        assert set().union(*spent_once.values()) <= every
+        if max_cases is not None:
+            whose = [row[:2] for row in every]
+            assert all(whose.count(one) <= max_cases for one in whose)
+        assert world.ledger.verify() == []
+
+
+# Many at once
+
+
+def test_of_many_processes_at_once_each_case_goes_to_one(world: World) -> None:
+    """Catches what is read before the lock and decided after it."""
+    n_processes, n_cases = 8, 5
+    code = (
+        "from tests.support.books import *; "
+        f"fork_and_claim({world.url!r}, {str(world.folder / 'book')!r}, {n_processes}, {n_cases})"
+    )
+    done = python(code)
+    assert (done.returncode, done.stderr) == (0, "")
+    claimed = [
+        world.book.frozen("/out", f"r{number}", "k").units  # type: ignore[union-attr]
+        for number in range(n_processes)
+    ]
+    shared = rows(units(f"c{number}" for number in range(n_cases)))
+    assert sorted(len(rows(one) & shared) for one in claimed) == [0] * 7 + [n_cases]
+    assert sum(one.weight for one in claimed) == n_cases + n_processes
+    assert world.ledger.verify() == []
+    # Each asked for 1, and all together cost what one does.
+    assert str(world.ledger.balance("a").spent_epsilon) == "1"
+
+
+def test_who_claims_between_reading_and_locking_is_not_overlooked(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.ledger.reserve(of_window(1, "2026-11"))
+    other = World(world.folder)
+    sound = Ledger.sound_entries
+
+    def late(ledger: Ledger) -> Any:
+        entries = sound(ledger)
+        monkeypatch.setattr(Ledger, "sound_entries", sound)
+        other.claim(2, "2026-12", units(["c1"]))
+        return entries
+
+    monkeypatch.setattr(Ledger, "sound_entries", late)
+    claimed = world.book.claim("/out", "r1", "k", units(["c1", "c2"]))
+    assert rows(claimed.units) == rows(units(["c2"]))
+
+
+# Runs that are cut off
+
+
+def test_a_file_that_the_ledger_does_not_name_means_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run is cut off between the file and the entry."""
+
+    def cut_off(self: UnitBook, file: Any) -> str:
+        write(self, file)
+        raise KeyboardInterrupt
+
+    write = UnitBook._written
+    monkeypatch.setattr(UnitBook, "_written", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        world.claim(1, "2026-11", units(["c1"]))
+    monkeypatch.undo()
+    assert len(world.files()) == 1
+    assert [entry.action for entry in world.ledger.entries()] == ["reserve"]
+    world.book.check()
+    assert world.claim(2, "2026-12", units(["c1"])).weight == 1
+    assert world.book.claim("/out", "r1", "k", units(["c1"])).units.weight == 0
+
+
+def test_a_part_of_a_file_that_a_run_left_gives_way(world: World) -> None:
+    """Catches a claim of a file that was there before, and was not whole."""
+    world.claim(1, "2026-11", units(["c1"]))
+    [path] = world.files()
+    world.ledger.void("/out", "r1", "k")
+    path.write_bytes(path.read_bytes()[:-3])
+    assert world.claim(1, "2026-11", units(["c1"])).weight == 1
+    assert world.files() == [path]
+    book_at(world.folder / "book", world.ledger).check()
+
+
+def test_a_rerun_after_the_claim_draws_on_what_was_claimed(world: World) -> None:
+    """A run is cut off between the claim and the draw, and another window is released meanwhile."""
+    world.claim(1, "2026-11", units(["c1"]))
+    assert world.claim(2, "2026-12", units(["c1", "c2"])).weight == 1
+    world.ledger.reserve(of_window(1, "2026-11"))  # as every rerun does
+    again = World(world.folder)
+    assert rows(again.book.claim("/out", "r1", "k", units(["c2"])).units) == rows(units(["c1"]))
+    again.ledger.draw("/out", "r1", "k")
+
+
+def test_a_release_that_is_reserved_for_another_window_is_refused(world: World) -> None:
+    world.ledger.reserve(of_window(1, "2026-11"))
+    for other in (of_window(1, "2026-12"), reservation(1), of_window(1, "2026-11", adds_up=True)):
+        with pytest.raises(UsageError, match="is charged to window 2026-11"):
+            world.ledger.reserve(other)
+
+
+# What is lost, changed, or of another key
+
+
+def test_a_file_that_is_gone_stops_the_scope_and_no_other(world: World) -> None:
+    """Catches cases that count again since nobody knows that they did."""
+    world.claim(1, "2026-11", units(["c1"]))
+    [path] = world.files()
+    kept = path.read_bytes()
+    other = scope(schedule_digest="1" * 32)
+    world.claim(2, "2026-11", units(["c1"]), scope=other)
+    path.unlink()
+    fresh = book_at(world.folder / "book", world.ledger)
+    for stopped in (
+        lambda: world.book.check(),
+        lambda: fresh.check(scope()),
+        lambda: world.claim(3, "2026-12", units(["c1"])),
+        lambda: world.book.frozen("/out", "r1", "k"),
+    ):
+        with pytest.raises(BookError, match=r"window 2026-11 counted.*restored from a backup") as e:
+            stopped()
+        assert e.value.exit_code == LedgerError.exit_code
+    fresh.check(other)
+    assert world.claim(4, "2026-12", units(["c1"]), scope=other).weight == 0
+    path.write_bytes(kept)
+    fresh.check()
+    assert fresh.claim("/out", "r3", "k", units(["c1"])).units.weight == 0
+
+
+@pytest.mark.parametrize("change", ["a bit", "cut", "another's", "empty"])
+def test_a_file_that_was_changed_stops_the_scope(world: World, change: str) -> None:
+    world.claim(1, "2026-11", units(["c1"]))
+    [path] = world.files()
+    world.claim(2, "2026-12", units(["c2"]))
+    [other] = set(world.files()) - {path}
+    data = path.read_bytes()
+    path.write_bytes({
+        "a bit": data[:-1] + bytes([data[-1] ^ 1]), "cut": data[:-16],
+        "another's": other.read_bytes(), "empty": b"",
+    }[change])  # fmt: skip
+    for book in (world.book, book_at(world.folder / "book", world.ledger)):  # cached or not
+        with pytest.raises(BookError, match="was changed"):
+            book.check()
+        with pytest.raises(BookError, match="was changed"):
+            book.claim("/out", "r2", "k", units([]))
+
+
+def test_a_book_that_is_another_folder_is_told(world: World) -> None:
+    world.claim(1, "2026-11", units(["c1"]))
+    world.ledger.reserve(of_window(2, "2026-12"))
+    with pytest.raises(BookError, match="is not there"):
+        book_at(world.folder / "elsewhere", world.ledger).claim("/out", "r2", "k", units(["c1"]))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE tracecloak_ledger SET details = replace(details, 'units\":\"', 'units\":\"0')",
+        "UPDATE tracecloak_ledger SET details = '' WHERE action = 'claim'",
+        "UPDATE tracecloak_ledger SET details = replace(details, '2026-11', '2026-12')",
+        "UPDATE tracecloak_ledger SET action = 'void' WHERE action = 'claim'",
+        "DELETE FROM tracecloak_ledger WHERE action = 'claim'",
+    ],
+)
+def test_a_claim_that_was_changed_in_the_ledger_stops_all(world: World, change: str) -> None:
+    world.claim(1, "2026-11", units(["c1"]))
+    world.ledger.draw("/out", "r1", "k")
+    world.ledger.reserve(of_window(2, "2026-12"))
+    connection = sqlite3.connect(world.folder / "ledger.sqlite", isolation_level=None)
+    connection.execute(change)
+    connection.close()
+    for ask in (
+        lambda: world.book.claim("/out", "r2", "k", units(["c1"])),
+        world.book.check,
+        lambda: world.book.frozen("/out", "r1", "k"),
+    ):
+        with pytest.raises(LedgerError, match="does not say what tracecloak wrote"):
+            ask()
+
+
+def test_a_key_that_was_lost_stops_the_schedule_and_is_not_made_anew_unseen(
+    world: World,
+) -> None:
+    """Catches a book that begins again under a fresh key, and knows nothing of what was counted."""
+    world.claim(1, "2026-11", units(["c1"]))
+    fresh = release_key(8)
+    lost = UnitBook(str(world.folder / "book"), fresh, world.ledger, None)
+    now = scope(book_key_fingerprint=fresh.fingerprint)
+    lost.check()  # it has claimed nothing yet, and nobody said for what it is asked
+    with pytest.raises(BookError, match=rf"under book key {KEY.fingerprint}.*book\.secret"):
+        lost.check(now)
+    world.ledger.reserve(of_window(2, "2026-12", scope=now))
+    with pytest.raises(BookError, match=r"restore book\.secret"):
+        lost.claim("/out", "r2", "k", units(["c1"]))
+    with pytest.raises(BookError, match="set book_key to the one"):
+        lost.check(scope())
+    elsewhere = scope(schedule_digest="1" * 32, book_key_fingerprint=fresh.fingerprint)
+    lost.check(elsewhere)  # another schedule is paid beside it
+
+
+def test_the_key_of_the_book_is_made_once_and_wrapped_as_the_others(tmp_path: Path) -> None:
+    """Catches a key that is rotated with the key that encrypts it, or lies in clear beside it."""
+    store = KeyStore(tmp_path / "keys")
+    assert not store.has_book_key
+    key = store.book_key().resolve()
+    assert store.has_book_key
+    assert store.book_key().resolve().hex() == key.hex() != store.deployment_key().resolve().hex()
+    path = tmp_path / "keys" / "book.secret"
+    assert path.stat().st_mode & 0o777 == 0o600
+    (tmp_path / "kek").write_text("5" * 64)
+    wrapped = KeyStore(tmp_path / "keys", key_encryption_key=f"file:{tmp_path}/kek")
+    wrapped.check_secrets()
+    assert key.hex() not in path.read_text()
+    assert wrapped.book_key().resolve().hex() == key.hex()
+    (tmp_path / "kek2").write_text("6" * 64)
+    after = f"file:{tmp_path}/kek2"
+    assert wrapped.rewrap(f"file:{tmp_path}/kek", after) == 3
+    assert KeyStore(tmp_path / "keys", None, after).book_key().resolve().hex() == key.hex()
+
+
+def test_a_scope_is_another_for_whatever_makes_units_others() -> None:
+    changes: list[dict[str, Any]] = [
+        {}, {"schedule_digest": "1" * 32}, {"dataset": "others"}, {"unit": "individual"},
+        {"unit_columns": ["case"]}, {"unit_columns": ["case_id", "x"]},
+        {"max_cases_per_individual": 2}, {"book_key_fingerprint": "0" * 16},
+    ]  # fmt: skip
+    scopes = [scope(**change) for change in changes]
+    assert len(set(scopes)) == len(changes)
+    assert scopes[0] == scope() and scopes[0].endswith(f"-{KEY.fingerprint}")
+    joined = [
+        scope_of("s", "d", "case", columns, None, "0" * 16) for columns in (["a", "b"], ["ab"])
+    ]
+    assert joined[0] != joined[1]
+
+
+def test_a_scope_that_is_a_path_leads_nowhere(world: World) -> None:
+    """Catches a text of a ledger that makes a book read or write beside its folder."""
+    world.ledger.reserve(of_window(1, "2026-11", scope="../../elsewhere"))
+    with pytest.raises(BookError, match="of the book with key none"):
+        world.book.claim("/out", "r1", "k", units(["c1"]))
+    assert world.book._path("../x", "0" * 64).startswith(f"{world.folder}/book/")
+    assert "/../" not in world.book._path("../x", "0" * 64)
+
+
+def test_a_copy_of_the_folder_does_as_well(world: World) -> None:
+    world.claim(1, "2026-11", units(["c1"]))
+    shutil.move(world.folder / "book", world.folder / "moved")
+    moved = book_at(f"{world.folder}/moved/", world.ledger)
+    moved.check()
+    found = moved.frozen("/out", "r1", "k")
+    assert found is not None and found.path.startswith(f"{world.folder}/moved/{scope()}/")
+
+
+def test_what_a_window_is_stands_in_its_reservation(world: World) -> None:
+    world.ledger.reserve(of_window(1, "2026-11", dataset="claims"))
+    [entry] = world.ledger.entries()
+    assert entry.window == WindowCharge(scope(), "2026-11")
+    assert entry.facts["dataset"] == "claims"
+    unprintable: list[Callable[[], object]] = [
+        lambda: WindowCharge("", "w"), lambda: WindowCharge("s", "a\nb"),
+        lambda: WindowCharge("s", "w", "yes"),  # type: ignore[arg-type]
+    ]  # fmt: skip
+    for wrong in unprintable:
+        with pytest.raises(UsageError):
+            wrong()

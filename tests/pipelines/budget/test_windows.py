@@ -1,0 +1,429 @@
+"""Charges of windows: what they add up to, which actions they take, and what is shown of them."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.books import book_at, of_window, scope, units
+from tests.support.ledgers import account, reservation
+from tracecloak.pipelines.budget import reading
+from tracecloak.pipelines.budget.balance import (
+    added_by,
+    balance_of,
+    check_affordable,
+    scopes_of,
+)
+from tracecloak.pipelines.budget.books import Books
+from tracecloak.pipelines.budget.entries import Entry, Reservation, problems, windowed
+from tracecloak.pipelines.budget.gate import Gate
+from tracecloak.pipelines.budget.key_store import KeyStore, Receipt
+from tracecloak.pipelines.budget.ledger import Ledger, WindowCharge
+from tracecloak.schemas.errors import BudgetExhausted, RetryLater, UsageError
+
+OFFICER = ("the officer", "a reason")
+SHA = "ab" * 32
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(f"sqlite:///{tmp_path}/ledger.sqlite", {"a": account()}, new=True)
+
+
+def claim(ledger: Ledger, number: int, sha256: str = SHA) -> None:
+    ledger.claim("/out", f"r{number}", "k", lambda entries, window: sha256)
+
+
+def release(ledger: Ledger, of: Reservation) -> None:
+    ledger.reserve(of)
+    claim(ledger, int(of.release_id[1:]))
+    ledger.draw("/out", of.release_id, "k")
+    ledger.commit("/out", of.release_id, "k")
+
+
+def chained(*steps: tuple[str, Reservation]) -> list[Entry]:
+    """The entries of these actions, as a ledger writes them: details stand in `reserve` alone."""
+    entries: list[Entry] = []
+    for action, of in steps:
+        facts: dict[str, Any] = {} if of.window is None else of.window.facts()
+        details = {"reserve": facts, "claim": {"units": SHA}}.get(action)
+        last = entries[-1] if entries else None
+        entries.append(Entry.after(last, action, of.columns(), details))  # type: ignore[arg-type]
+    return entries
+
+
+# What they add up to
+
+WAYS: tuple[tuple[str, ...], ...] = (
+    ("reserve",),
+    ("reserve", "claim"),
+    ("reserve", "claim", "draw"),
+    ("reserve", "claim", "draw", "commit"),
+    ("reserve", "claim", "draw", "forfeit"),
+    ("reserve", "claim", "draw", "commit", "withdraw"),
+    ("reserve", "claim", "void"),
+    ("reserve", "void", "reserve", "claim"),
+    ("reserve", "claim", "void", "commit"),
+)
+OPEN = ("reserve", "claim", "draw")
+tenths = st.integers(0, 12).map(lambda n: Fraction(n, 10))
+windows = st.one_of(
+    st.none(),
+    st.builds(
+        WindowCharge, st.sampled_from(["s", "t"]), st.sampled_from(["1", "2", "3"]), st.booleans()
+    ),
+)
+asked = st.tuples(
+    st.one_of(tenths, tenths, tenths, tenths, st.none()),
+    st.integers(0, 5).map(lambda n: Fraction(n, 10**6)),
+    windows,
+    st.sampled_from(WAYS),
+)
+
+
+def total(
+    charges: list[tuple[Fraction | None, Fraction | None, WindowCharge | None]],
+) -> tuple[Fraction | None, Fraction]:
+    """The definition, by the worst unit: it is in one window of each scope, and in all the rest."""
+    scopes = sorted({w.scope for _, _, w in charges if w is not None})
+    worst: list[tuple[Fraction, Fraction]] = []
+    for choice in itertools.product(["1", "2", "3"], repeat=len(scopes)):
+        is_in = dict(zip(scopes, choice, strict=True))
+        mine = [
+            (e or Fraction(0), d or Fraction(0))
+            for e, d, w in charges
+            if w is None or w.adds_up or is_in[w.scope] == w.label
+        ]
+        worst.append(
+            (sum((e for e, _ in mine), Fraction(0)), sum((d for _, d in mine), Fraction(0)))
+        )
+    epsilon = max(e for e, _ in worst)
+    is_finite = all(e is not None for e, _, _ in charges)
+    return epsilon if is_finite else None, max(d for _, d in worst)
+
+
+@given(st.lists(asked, max_size=6))
+def test_an_account_has_spent_what_the_worst_unit_has(
+    drawn: list[tuple[Fraction | None, Fraction, WindowCharge | None, tuple[str, ...]]],
+) -> None:
+    steps, counted, closed = [], [], []
+    for number, (epsilon, delta, window, way) in enumerate(drawn):
+        of = replace(
+            reservation(number, window=window), epsilon=epsilon,
+            delta=None if epsilon is None else delta,
+        )  # fmt: skip
+        way = way if window is not None else tuple(a for a in way if a != "claim")
+        steps += [(action, of) for action in way]
+        if way[-1] != "void":
+            counted.append((of.epsilon, of.delta, window))
+            closed += [counted[-1]] if way[-1] not in OPEN else []
+    entries = chained(*steps)
+    assert problems(entries) == []
+    balance = balance_of(entries, "a", account())
+    assert (balance.spent_epsilon, balance.spent_delta) == total(counted)
+    assert balance.n_releases == len(counted)
+    # Of it open: what there would be less if all that is open were voided.
+    if balance.spent_epsilon is not None:
+        before = total(closed)
+        assert balance.open_epsilon == balance.spent_epsilon - (before[0] or 0)
+        assert balance.open_delta == balance.spent_delta - before[1]
+    of_scopes = scopes_of(entries, "a")
+    for one in of_scopes:
+        own = [c for c in counted if c[2] and c[2].scope == one.scope and not c[2].adds_up]
+        assert (one.epsilon, one.delta) == total(own)
+        assert one.n_releases == len(own)
+        assert one.n_windows == len({c[2].label for c in own if c[2]})
+        for label, name in ((one.epsilon_window, 0), (one.delta_window, 1)):
+            of_label = total([c for c in own if c[2] and c[2].label == label])
+            assert of_label[name] == (one.epsilon, one.delta)[name] or one.epsilon is None
+    assert len(of_scopes) == len({c[2].scope for c in counted if c[2] and not c[2].adds_up})
+
+
+@given(st.lists(asked, max_size=5), tenths, windows, tenths)
+def test_a_release_fits_where_the_worst_unit_stays_within_the_cap(
+    drawn: list[tuple[Fraction | None, Fraction, WindowCharge | None, tuple[str, ...]]],
+    epsilon: Fraction,
+    window: WindowCharge | None,
+    cap: Fraction,
+) -> None:
+    steps, counted = [], []
+    for number, (one, delta, of, _) in enumerate(drawn):
+        if one is not None:
+            counted.append((one, delta, of))
+            steps.append(("reserve", replace(reservation(number, window=of), epsilon=one,
+                                             delta=delta)))  # fmt: skip
+    entries = chained(*steps)
+    new = replace(reservation(9, window=window), epsilon=epsilon)
+    before, after = total(counted), total([*counted, (epsilon, Fraction(0), window)])
+    assert before[0] is not None and after[0] is not None
+    assert added_by(entries, new) == (after[0] - before[0], after[1] - before[1])
+    fits = after[0] <= cap
+    try:
+        check_affordable(entries, new, account(str(float(cap)), None))
+    except BudgetExhausted as error:
+        assert not fits
+        assert f"asked {float(epsilon):g}" in str(error)
+    else:
+        assert fits
+
+
+def test_365_days_cost_what_the_dearest_day_costs(ledger: Ledger) -> None:
+    """The example of the documentation, and what a sum of all would be."""
+    steps = []
+    for number in range(365):
+        of = of_window(number, f"day {number}", "2" if number == 100 else "1")
+        steps += [(action, of) for action in ("reserve", "claim", "draw", "commit")]
+    entries = chained(*steps)
+    balance = ledger.balance_in(entries, "a")
+    assert (balance.spent_epsilon, balance.n_releases) == (Fraction(2), 365)
+    [one] = scopes_of(entries, "a")
+    assert (one.n_windows, one.epsilon_window) == (365, "day 100")
+
+
+def test_a_window_within_the_dearest_costs_nothing_and_a_dearer_one_the_difference(
+    ledger: Ledger,
+) -> None:
+    release(ledger, of_window(1, "2026-11", "0.8"))
+    release(ledger, of_window(2, "2026-12", "0.8"))  # a sum would be above the cap of 1
+    ledger.reserve(of_window(3, "2027-01", "1"))
+    assert ledger.balance("a").open_epsilon == Fraction("0.2")
+    with pytest.raises(BudgetExhausted) as raised:
+        ledger.reserve(of_window(4, "2027-02", "1.1"))
+    assert (
+        "epsilon cap 1, spent 1 (of it 0.2 not committed), asked 1.1 for window 2027-02 (which "
+        "adds 0.1 to the dearest window of its schedule; one that stays within that adds nothing), "
+        "remaining 0"
+    ) in str(raised.value)
+    for other in (
+        of_window(5, "2027-01", "0.1"),  # the same window again
+        of_window(6, "2026-11", "0.1", scope=scope(schedule_digest="1" * 32)),
+        of_window(7, "2027-03", "0.1", adds_up=True),
+        reservation(8, "0.1"),
+    ):
+        with pytest.raises(BudgetExhausted):
+            ledger.reserve(other)
+    assert added_by(ledger.entries(), of_window(3, "2027-01", "1")) == (0, 0)  # charged already
+    ledger.void("/out", "r3", "k")
+    assert ledger.balance("a").spent_epsilon == Fraction("0.8")
+
+
+# Which actions they take
+
+
+def test_a_release_of_a_window_draws_after_its_claim_alone(ledger: Ledger) -> None:
+    """Catches noise on counts of units of which nobody knows whether they count elsewhere."""
+    ledger.reserve(of_window(1, "2026-11"))
+    with pytest.raises(UsageError, match="window 2026-11 and has not claimed the units that it"):
+        ledger.draw("/out", "r1", "k")
+    claim(ledger, 1)
+    claim(ledger, 1, "cd" * 32)  # it has claimed: nothing new
+    ledger.draw("/out", "r1", "k")
+    ledger.draw("/out", "r1", "k")
+    assert [entry.action for entry in ledger.entries()] == ["reserve", "claim", "draw"]
+    assert ledger.verify() == []
+    [charged] = windowed(ledger.entries()).values()
+    assert charged.claim is not None and charged.claim.units_sha256 == SHA
+
+
+@pytest.mark.parametrize(
+    ("actions", "told"),
+    [
+        (["claim"], "entry 1: claim without reserve"),
+        (["reserve", "claim", "claim"], "entry 3: claim after claim"),
+        (["reserve", "void", "claim"], "entry 3: claim after void"),
+        (["reserve", "claim", "draw", "claim"], "entry 4: claim after draw"),
+        (["reserve", "claim", "draw", "void"], "entry 4: void after draw"),
+        (["reserve", "draw"], "entry 2: draw without claim"),
+        (["reserve", "claim", "void", "reserve", "draw"], "entry 5: draw without claim"),
+        (["reserve", "claim", "reserve"], "entry 3: reserve after claim"),
+        (["reserve", "claim", "withdraw"], "entry 3: withdraw after claim"),
+    ],
+)
+def test_actions_that_cannot_follow_are_noticed(actions: list[str], told: str) -> None:
+    of = of_window(1, "2026-11")
+    assert told in problems(chained(*((action, of) for action in actions)))
+
+
+def test_a_claim_of_no_window_or_of_nothing_is_noticed() -> None:
+    of = reservation(1)
+    assert "entry 2: claim without a window" in problems(chained(("reserve", of), ("claim", of)))
+    entries = chained(("reserve", of_window(1, "2026-11")))
+    for details in (None, {"units": "x"}, {"units": SHA.upper()}):
+        entries[1:] = [Entry.after(entries[0], "claim", of.columns(), details)]
+        assert "entry 2: units is no SHA-256" in problems(entries)
+    odd = Entry.after(None, "reserve", of.columns(), {"window": {"scope": "s"}})
+    assert problems([odd]) == ["entry 1: window is none"]
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_claimed_charge_is_open_and_can_be_given_back_or_up(
+    ledger: Ledger, by_hand: bool
+) -> None:
+    ledger.reserve(of_window(1, "2026-11"))
+    claim(ledger, 1)
+    assert ledger.balance("a").n_open == 1
+    assert ledger.state("/out", "r1", "k") == "claim"
+    if by_hand:
+        ledger.forfeit("/out", "r1", "k", *OFFICER)
+        assert ledger.balance("a").spent_epsilon == Fraction("0.1")
+    else:
+        assert ledger.void("/out", "r1", "k")
+        assert ledger.balance("a").spent_epsilon == 0
+    [charged] = windowed(ledger.entries()).values()
+    assert (charged.claim is not None) == by_hand
+    assert ledger.verify() == []
+
+
+def test_two_charges_of_one_release_claim_the_same(ledger: Ledger) -> None:
+    """As where a run was cut off before it drew, and another account pays from then on."""
+    ledger = Ledger(ledger.url, {name: account(name=name) for name in "ab"})
+    ledger.reserve(of_window(1, "2026-11"))
+    claim(ledger, 1)
+    ledger.reserve(of_window(1, "2026-11", account="b"))
+    with pytest.raises(UsageError, match="has not claimed"):
+        ledger.draw("/out", "r1", "k")
+    claim(ledger, 1, "cd" * 32)
+    ledger.draw("/out", "r1", "k")
+    claimed = [e.units_sha256 for e in ledger.entries() if e.action == "claim"]
+    assert claimed == [SHA, SHA]
+    ledger.reserve(of_window(2, "2026-11"))
+    ledger.reserve(of_window(2, "2026-12", account="b"))
+    with pytest.raises(UsageError, match="for several windows"):
+        claim(ledger, 2)
+
+
+def test_what_a_run_asks_takes_a_claim_for_what_it_is(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim draws nothing: the gate looks at the inputs still, and books say that nothing is."""
+    store = KeyStore(tmp_path / "keys")
+    ledger.reserve(of_window(1, "2026-11"))
+    claim(ledger, 1)
+    receipt = Receipt("r1", "/out", "i", "c", "k", "reserved")
+    books = Books(store, ledger, None)  # type: ignore[arg-type]
+    assert not books.has_drawn(receipt)
+    looked = []
+
+    def look(self: object) -> None:
+        looked.append(self)
+        raise RetryLater("it changed")
+
+    monkeypatch.setattr("tracecloak.pipelines.budget.gate.Unchanged.__call__", look)
+    path = store.gate("/out", "r1", "k", ledger.url).path
+    gate = Gate(path, "/out", "r1", "k", inputs=_unchanged())
+    with pytest.raises(RetryLater):
+        gate()
+    assert ledger.state("/out", "r1", "k") == "claim"
+    monkeypatch.undo()
+    gate()
+    gate.check_open()
+    assert books.has_drawn(receipt)
+
+
+def _unchanged() -> Any:
+    from tracecloak.pipelines.budget.gate import Unchanged
+
+    return Unchanged(())
+
+
+# What is shown
+
+
+def test_a_year_of_days_is_one_line_of_an_account(ledger: Ledger) -> None:
+    for number, (label, epsilon) in enumerate((("d1", "0.2"), ("d2", "0.3"), ("d3", "0.2"))):
+        release(ledger, of_window(number, label, epsilon))
+    ledger.reserve(of_window(7, "d4", "0.1", adds_up=True))
+    ledger.reserve(of_window(8, "d4", "0.1"))
+    lines = reading.show(ledger, "a").splitlines()
+    shown = [line for line in lines if line.startswith("  Windows of ")]
+    assert shown == [
+        f"  Windows of {scope()[:15]}…: 4 windows, 4 releases; the dearest (d2) is what all add: "
+        "epsilon 0.3, delta 0"
+    ]
+    assert (
+        "  Releases like the last one that still fit: one of each further window, which costs "
+        "nothing more"
+    ) in lines
+    assert "window d4; adds up" in lines[-2]
+    assert any(line.endswith(f"units {SHA[:16]}…") for line in lines)
+    [found] = reading.show_json(ledger, "a")["accounts"]
+    assert found["spent_epsilon"] == "0.4"
+    assert found["releases_like_the_last_left"] is None
+    assert found["windows"] == [
+        {
+            "scope": scope(), "n_windows": 4, "n_releases": 4, "epsilon": "0.3",
+            "epsilon_window": "d2", "delta": "0", "delta_window": "d2",
+        }
+    ]  # fmt: skip
+
+
+def test_where_more_is_spent_than_the_cap_allows_no_window_is_said_to_fit(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/l.sqlite"
+    release(Ledger(url, {"a": account("1")}, new=True), of_window(1, "d1", "0.8"))
+    lowered = Ledger(url, {"a": account("0.5")})
+    assert "Releases like the last one that still fit: 0" in reading.show(lowered, "a")
+    with pytest.raises(BudgetExhausted, match="which adds 0 to the dearest"):
+        lowered.reserve(of_window(2, "d2", "0.1"))
+
+
+# What a key store keeps
+
+
+def forgotten(tmp_path: Path) -> tuple[Ledger, Path]:
+    """A ledger, and its file of a time before anything was released."""
+    file = tmp_path / "ledger.sqlite"
+    ledger = Ledger(f"sqlite:///{file}", new=True, store=KeyStore(tmp_path / "keys"))
+    ledger.declare_account(account("10"), *OFFICER)
+    shutil.copy(file, tmp_path / "backup")
+    return ledger, file
+
+
+def test_claims_that_a_restored_ledger_forgot_are_in_it_again(tmp_path: Path) -> None:
+    """Catches units that count again because a backup was played back."""
+    ledger, file = forgotten(tmp_path)
+    book = book_at(tmp_path / "book", ledger)
+    ways: dict[str, tuple[str, ...]] = {"r1": (), "r2": ("draw",), "r3": ("draw", "commit")}
+    for number, name in enumerate(ways, start=1):
+        ledger.reserve(of_window(number, f"w{number}", str(number)))
+        book.claim("/out", name, "k", units([f"c{number}"]))
+    ledger.reserve(of_window(4, "w4"))
+    book.claim("/out", "r4", "k", units(["c4"]))
+    ledger.void("/out", "r4", "k")
+    for name, actions in ways.items():
+        for action in actions:
+            getattr(ledger, action)("/out", name, "k")
+    shutil.copy(tmp_path / "backup", file)
+    ledger.accept(*OFFICER)
+    assert ledger.verify() == [] and ledger.complaints() == []
+    assert str(ledger.balance("a").spent_epsilon) == "3"
+    assert {name: ledger.state("/out", name, "k") for name in ways} == {
+        "r1": "claim", "r2": "draw", "r3": "commit",
+    }  # fmt: skip
+    ledger.reserve(of_window(5, "w5"))
+    claimed = book.claim("/out", "r5", "k", units([f"c{number}" for number in range(1, 6)]))
+    assert (claimed.units.weight, claimed.n_left_out) == (2, 3)
+
+
+def test_windows_that_were_counted_while_others_were_forgotten_add_up(tmp_path: Path) -> None:
+    """One unit may be in both then, so that the dearer of them does not bound what it lost."""
+    ledger, file = forgotten(tmp_path)
+    release(ledger, of_window(1, "w1", "1"))
+    release(ledger, of_window(2, "w1", "1", scope=scope(schedule_digest="1" * 32)))
+    shutil.copy(tmp_path / "backup", file)
+    elsewhere = Ledger(ledger.url)
+    elsewhere.reserve(of_window(3, "w2", "2"))
+    claim(elsewhere, 3, "cd" * 32)
+    elsewhere.draw("/out", "r3", "k")
+    ledger.accept(*OFFICER)
+    assert ledger.verify() == []
+    assert str(ledger.balance("a").spent_epsilon) == "4"  # 1 + 2 of one scope, 1 of the other
+    release(ledger, of_window(4, "w3", "2"))
+    assert str(ledger.balance("a").spent_epsilon) == "4"

@@ -1,0 +1,111 @@
+"""Books of counted units in tests: small worlds of cases, and many processes at one book."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tests.support.keys import release_key
+from tests.support.ledgers import account, reservation
+from tracecloak.anonymizers.contract.counted_units import CountedUnits
+from tracecloak.pipelines.budget.ledger import Ledger, Reservation, WindowCharge
+from tracecloak.pipelines.budget.unit_book import UnitBook, scope_of
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+
+KEY = release_key(7)
+
+
+def batch(cases: Iterable[str], individuals: Mapping[str, str] | None = None) -> TraceBatch:
+    """Returns cases of one event each; a case `p/c` with individuals is case `c` of `p`."""
+    names = list(cases)
+    whose = None if individuals is None else [individuals[name] for name in names]
+    return TraceBatch(
+        pa.array(names, pa.string()),
+        np.arange(len(names) + 1),
+        np.zeros(len(names), np.int32),
+        np.zeros(len(names), np.int64),
+        ActivityVocabulary.of(["A"]),
+        None if whose is None else pa.array(whose, pa.string()),
+    )
+
+
+def units(cases: Iterable[str], individuals: Mapping[str, str] | None = None) -> CountedUnits:
+    """Returns these cases under the key of the tests."""
+    return CountedUnits.from_traces(batch(cases, individuals), KEY, individuals is not None)
+
+
+def scope(max_cases: int | None = None, **changes: Any) -> str:
+    """Returns the scope of the tests."""
+    values: dict[str, Any] = {
+        "schedule_digest": "0" * 32,
+        "dataset": "claims",
+        "unit": "case" if max_cases is None else "individual",
+        "unit_columns": ["case_id"],
+        "max_cases_per_individual": max_cases,
+        "book_key_fingerprint": KEY.fingerprint,
+    }
+    return scope_of(**{**values, **changes})
+
+
+def of_window(
+    number: int, label: str, epsilon: str = "0.1", max_cases: int | None = None, **changes: Any
+) -> Reservation:
+    """Returns what release `r<number>` of a window asks of the account `a`."""
+    adds_up = changes.pop("adds_up", False)
+    where = changes.pop("scope", None) or scope(max_cases)
+    return reservation(number, epsilon, window=WindowCharge(where, label, adds_up), **changes)
+
+
+def book_at(folder: object, ledger: Ledger, max_cases: int | None = None) -> UnitBook:
+    """Returns the book in a folder, under the key of the tests."""
+    return UnitBook(str(folder), KEY, ledger, max_cases)
+
+
+def fork_and_claim(url: str, folder: str, n_processes: int, n_cases: int) -> None:
+    """Forks processes that each claim the same cases for another window at once, and draw.
+
+    To be run in a process without threads, by `ledgers.python`.
+    """
+    gate, opener = os.pipe()
+    children = []
+    for number in range(n_processes):
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                os.close(opener)
+                ledger = Ledger(url, {"a": account()}, patience_seconds=120)
+                book = book_at(folder, ledger)
+                # Each has a case of its own, too, so that no two files are the same.
+                mine = units([*(f"c{i}" for i in range(n_cases)), f"own{number}"])
+                ledger.reserve(of_window(number, f"w{number}", "1"))
+                os.read(gate, 1)  # returns when the parent has closed its end
+                book.claim("/out", f"r{number}", "k", mine)
+                ledger.draw("/out", f"r{number}", "k")
+                code = 0
+            except BaseException as error:
+                os.write(2, f"{type(error).__name__}: {error}\n".encode())
+            finally:
+                os._exit(code)
+        children.append(child)
+    os.close(opener)
+    ends = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    if any(ends):
+        raise SystemExit(1)
+
+
+def claimed_by_window(book: UnitBook, ledger: Ledger) -> dict[str, set[tuple[int, ...]]]:
+    """Returns the digests that count as claimed, by window's label."""
+    found: dict[str, set[tuple[int, ...]]] = {}
+    for entry in ledger.entries():
+        if entry.action != "reserve" or entry.window is None:
+            continue
+        claimed = book.frozen(entry.output, entry.release_id, entry.key_fingerprint)
+        rows = [] if claimed is None else claimed.units.digests.tolist()
+        found.setdefault(entry.window.label, set()).update(map(tuple, rows))
+    return found
