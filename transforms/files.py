@@ -15,12 +15,15 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
+from urllib.parse import unquote_to_bytes
 
 from tracecloak.schemas.errors import InputSchemaError, UsageError, missing_extra
 
 _SCHEME = re.compile(r"\s*[a-zA-Z][-a-zA-Z0-9+.]*://")
 # A folder for the records of one value, as Hive and Spark name them.
 _PARTITION = re.compile(r"(?<=/)[^/=]+=[^/]*|^[^/=]+=[^/]*")
+# What Hive and Spark write where the value is null, or empty text.
+_NULL = ("__HIVE_DEFAULT_PARTITION__", "")
 _HIDDEN = re.compile(r"(?:^|/)(?:_|\.(?!\.?(?:/|$)))")
 # What stands for other characters in a pattern: as in Beam, ? is any one, a slash too.
 _WILDCARD = re.compile(r"\*\*|\*|\?|\[!?+\]?+[^\]]*+\]")
@@ -34,11 +37,45 @@ class SourceFile:
         rank: Its place in the sorted list of all inputs, which orders events with equal stamps.
         path: Where it is.
         n_bytes: Its size.
+        partitions: The columns that its path gives all of its records, with their value; None: it
+            is null. See `partitions_of`.
     """
 
     rank: int
     path: str
     n_bytes: int
+    partitions: tuple[tuple[str, str | None], ...] = ()
+
+    @property
+    def folder(self) -> str:
+        """The folder that it lies in, with all partitions: what is before the first of them."""
+        folder = self.path.rpartition("/")[0]
+        partition = _PARTITION.search(folder + "/")
+        return folder if partition is None else folder[: partition.start()].rstrip("/")
+
+
+def partitions_of(path: str) -> tuple[tuple[str, str | None], ...]:
+    """Returns the columns that a file's path gives its records, sorted by name.
+
+    Of `lake/claims/day=2026-11-01/hospital=A%2FB/part-0.parquet` these are `day` and `hospital`,
+    whose value is `A/B`. `__HIVE_DEFAULT_PARTITION__` is null, and so are empty text and what is no
+    UTF-8, as in every other column. Where a name stands in the path twice, the last one counts.
+    """
+    found: dict[str, str | None] = {}
+    for folder in path.split("/")[:-1]:
+        name, sign, value = folder.partition("=")
+        column = _unescaped(name)
+        if sign and column:
+            found[column] = None if value in _NULL else _unescaped(value)
+    return tuple(sorted(found.items()))
+
+
+def _unescaped(text: str) -> str | None:
+    """Returns text without its percent signs for bytes; None if that is no UTF-8."""
+    try:
+        return unquote_to_bytes(text).decode()
+    except UnicodeError:
+        return None
 
 
 def is_on_this_machine(path: str) -> bool:
@@ -75,7 +112,8 @@ def match_files(patterns: Sequence[str], may_be_none: bool = False) -> list[Sour
         if not matched and not (may_be_none and _may_be_empty(pattern)):
             raise InputSchemaError(_nothing_at(pattern, may_be_none))
         sizes.update(matched)
-    return [SourceFile(i, path, sizes[path]) for i, path in enumerate(sorted(sizes))]
+    paths = enumerate(sorted(sizes))
+    return [SourceFile(i, path, sizes[path], partitions_of(path)) for i, path in paths]
 
 
 def _nothing_at(pattern: str, may_be_none: bool) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from typing import Any, BinaryIO, cast
 
@@ -15,10 +16,16 @@ import pyarrow as pa
 
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping, ResolvedColumns
-from tracecloak.schemas.events.events import CASE_ID, is_case_attribute
+from tracecloak.schemas.events.events import CASE_ID, TIMESTAMP, is_case_attribute
 from tracecloak.schemas.events.tally import SAME_NAME, ReadTally, TallyOfFile, TraceNames
 from tracecloak.transforms.files import SourceFile, open_source, position_in
-from tracecloak.transforms.formats.base import DeclaringReader, TypedReader
+from tracecloak.transforms.formats.base import (
+    DeclaringReader,
+    GroupedReader,
+    RawBatch,
+    Reader,
+    TypedReader,
+)
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat
 
 _LOG = logging.getLogger("tracecloak")
@@ -38,12 +45,58 @@ class EventSource:
     Attributes:
         files: The input files, ranked.
         format: How their bytes are read.
-        mapping: What their columns mean.
+        mapping: What their columns mean. The columns that a file's path gives its records stand in
+            place of columns of the file with their names, as in Spark: a file can be passed over by
+            its path, so what its records say themselves cannot count.
+        span_us: The times of the events that are read, from the first to the second, exclusive,
+            microseconds since 1970 UTC; None: all. Malformed records are told where they are read,
+            and what cannot hold an event of the span is not.
+        n_passed_over: How many files were left out of `files` by their paths alone.
     """
 
     files: tuple[SourceFile, ...]
     format: SourceFormat
     mapping: ColumnMapping
+    span_us: tuple[int, int] | None = None
+    n_passed_over: int = 0
+
+    def narrowed(self, keeps: Callable[[SourceFile], bool] | None = None) -> EventSource:
+        """Returns this source without the files that its filters leave out; opens none.
+
+        Files are left out by what their paths say of their records, before anybody looks at them.
+
+        Args:
+            keeps: Tells whether a file that the filters let pass is kept; None: all are.
+        """
+        tried: dict[tuple[Any, bool], bool] = {}  # as many files lie in one folder
+
+        def passes(file: SourceFile) -> bool:
+            what = file.partitions, self.format.has_xes_names(file.path)
+            if what not in tried:
+                tried[what] = self.mapping.can_pass(dict(what[0]), what[1])
+            return tried[what] and (keeps is None or keeps(file))
+
+        kept = [file for file in self.files if passes(file)]
+        ranked = tuple(replace(file, rank=rank) for rank, file in enumerate(kept))
+        n_passed_over = self.n_passed_over + len(self.files) - len(kept)
+        return replace(self, files=ranked, n_passed_over=n_passed_over)
+
+    def check_partitions(self) -> None:
+        """Makes sure that a column that is read comes from the paths of all files, or of none.
+
+        Raises:
+            InputSchemaError: It is in those of some; names the column and two of the files.
+        """
+        wanted = {name: None for xes in (True, False) for name in self.mapping.possible(xes)}
+        names = [frozenset(name for name, _ in file.partitions) for file in self.files]
+        for name in wanted:
+            of_file = {name in given: file for given, file in zip(names, self.files, strict=True)}
+            if len(of_file) == 2:
+                raise InputSchemaError(
+                    f"the column {name!r} is read, and is a part of the path {of_file[True].path} "
+                    f"but not of {of_file[False].path}; name folders whose partitions have the "
+                    "same columns, or map another column"
+                )
 
     def progress_of(self, file: SourceFile, n_read: int | None = None) -> dict[str, Any]:
         """Returns what a record of the log says of progress: bytes of a file, of those of all.
@@ -56,32 +109,63 @@ class EventSource:
             "stage": "reading",
             "part": file.rank,
             "done": file.n_bytes if n_read is None else n_read,
-            "total": sum(each.n_bytes for each in self.files),
+            "total": self._n_bytes,
         }
+
+    @cached_property
+    def _n_bytes(self) -> int:
+        return sum(file.n_bytes for file in self.files)
 
     def columns_of(self, file: SourceFile) -> list[str] | None:
         """Returns the columns that a file declares; None where only its records tell.
 
-        Reads no values.
+        Those that its path gives are among them. Reads no values.
 
         Raises:
             InputSchemaError: A required column is not among them, or has a type that cannot be what
                 it is mapped to, or the file is not of its format.
         """
+        return self._columns_of(file, set())
+
+    def names_of(self, file: SourceFile, found: list[str] | None) -> dict[str, str]:
+        """Returns the source column of each canonical one.
+
+        Args:
+            file: One of `files`.
+            found: What `columns_of` returned for it.
+        """
+        return self._resolve(file, found).names
+
+    def check(self, files: Iterable[SourceFile]) -> None:
+        """Makes sure that files have the columns that are mapped, as `columns_of` does.
+
+        Raises:
+            InputSchemaError: See `columns_of`.
+        """
+        checked: set[tuple[Any, ...]] = set()
+        for file in files:
+            self._columns_of(file, checked)
+
+    def _columns_of(self, file: SourceFile, checked: set[tuple[Any, ...]]) -> list[str] | None:
+        """See `columns_of`; types that a file in `checked` declared, too, are not tried again."""
         reader = self.format.reader_of(file.path)
-        with _named(file):
-            with open_source(file.path) as stream:
-                found = reader.column_names(stream)
+        with _named(file), contextlib.ExitStack() as opened:
+            stream = opened.enter_context(open_source(file.path))
+            found = reader.column_names(stream)
             if found is None:
                 return None
+            own = _Own(file)
             columns = self._resolve(file, found)
-            cast(DeclaringReader, reader).check(found, columns.required)
+            cast(DeclaringReader, reader).check(found, own.of(columns.required))
             if isinstance(reader, TypedReader):
-                with open_source(file.path) as stream:
-                    empty = reader.empty(stream, columns.wanted)
-                none = np.zeros(0, np.int64)
-                columns.canonicalise(empty, none, none, file.rank)
-        return found
+                stream = _from_its_begin(stream, file, opened)
+                empty = reader.empty(stream, own.of(columns.wanted))
+                same = (type(reader), tuple(columns.names.items()), empty.schema, file.partitions)
+                if same not in checked:
+                    none = np.zeros(0, np.int64)
+                    columns.canonicalise(own.joined(empty, columns, 0), none, none, file.rank)
+                    checked.add(same)
+        return [*own.of(found), *own.partitions]
 
     def first_records(self, n_records: int, n_files: int) -> ReadTally:
         """Reads some records at the beginning, and returns what was found of them.
@@ -129,24 +213,49 @@ class EventSource:
         self, file: SourceFile, tally: TallyOfFile | None, batch_rows: int
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         reader = self.format.reader_of(file.path)
-        with _named(file):
-            with open_source(file.path) as stream:
-                found = reader.column_names(stream)
+        with _named(file), contextlib.ExitStack() as opened:
+            stream = opened.enter_context(open_source(file.path))
+            found = reader.column_names(stream)
+            own = _Own(file)
             columns = self._resolve(file, found)
             case_id = columns.names[CASE_ID]
+            has_names = case_id not in own.partitions and is_case_attribute(case_id)
             names = TraceNames()
             told_s = time.monotonic()
-            with open_source(file.path) as stream:
-                for raw in reader.read(stream, columns.wanted, columns.required, batch_rows):
-                    if tally is not None and raw.traces is not None and is_case_attribute(case_id):
-                        repeated = names.repeated(raw.traces, raw.columns.column(case_id))
-                        tally.add(SAME_NAME, raw.records[repeated])
-                    if time.monotonic() - told_s >= _TOLD_APART_S:
-                        told_s = time.monotonic()
-                        self._tell(file, stream)
-                    yield columns.canonicalise(
-                        raw.columns, raw.records, raw.malformed, file.rank, tally
-                    )
+            stream = _from_its_begin(stream, file, opened)
+            for raw in self._raw(reader, stream, own, columns, batch_rows):
+                if tally is not None and raw.traces is not None and has_names:
+                    repeated = names.repeated(raw.traces, raw.columns.column(case_id))
+                    tally.add(SAME_NAME, raw.records[repeated])
+                if time.monotonic() - told_s >= _TOLD_APART_S:
+                    told_s = time.monotonic()
+                    self._tell(file, stream)
+                joined = own.joined(raw.columns, columns, len(raw.records))
+                yield columns.canonicalise(
+                    joined, raw.records, raw.malformed, file.rank, tally, self.span_us
+                )
+
+    def _raw(
+        self,
+        reader: Reader,
+        stream: BinaryIO,
+        own: _Own,
+        columns: ResolvedColumns,
+        batch_rows: int,
+    ) -> Iterator[RawBatch]:
+        """Yields the records of a file, of a span those that its own statistics do not exclude."""
+        wanted, required = own.of(columns.wanted), own.of(columns.required)
+        stamps, span_us = columns.names[TIMESTAMP], self.span_us
+        if span_us is None or stamps not in wanted or not isinstance(reader, GroupedReader):
+            return reader.read(stream, wanted, required, batch_rows)
+        return reader.read_groups(
+            stream,
+            wanted,
+            required,
+            batch_rows,
+            stamps,
+            lambda ends: columns.can_hold(ends, span_us),
+        )
 
     def _tell(self, file: SourceFile, stream: BinaryIO) -> None:
         """Tells whoever watches how far a long file is, if it is read from its begin to its end."""
@@ -157,8 +266,41 @@ class EventSource:
             _LOG.info("reading input %d of %d", file.rank + 1, len(self.files), extra=told)
 
     def _resolve(self, file: SourceFile, found: list[str] | None) -> ResolvedColumns:
+        if found is not None:
+            found = [*found, *(name for name, _ in file.partitions)]
         xes_names = self.format.has_xes_names(file.path)
         return self.mapping.resolve(found, xes_names, self.format.goes_on)
+
+
+def _from_its_begin(stream: BinaryIO, file: SourceFile, opened: contextlib.ExitStack) -> BinaryIO:
+    """Returns a stream of a file's bytes from the first on, the same one if that can be."""
+    if not stream.closed and stream.seekable():
+        stream.seek(0)
+        return stream
+    return opened.enter_context(open_source(file.path))
+
+
+class _Own:
+    """Which columns are a file's own, and those that its path gives beside them."""
+
+    def __init__(self, file: SourceFile) -> None:
+        self.partitions = dict(file.partitions)
+
+    def of(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Returns the names of columns without those that the path gives."""
+        return tuple(name for name in names if name not in self.partitions)
+
+    def joined(self, own: pa.RecordBatch, columns: ResolvedColumns, n: int) -> pa.RecordBatch:
+        """Returns the file's columns of n records with those of its path that are wanted."""
+        given = [name for name in columns.wanted if name in self.partitions]
+        if not given:
+            return own
+        row = pa.array(np.zeros(n, np.int32))
+        made = [
+            pa.DictionaryArray.from_arrays(row, pa.array([self.partitions[name]], pa.string()))
+            for name in given
+        ]
+        return pa.RecordBatch.from_arrays([*own.columns, *made], [*own.schema.names, *given])
 
 
 @contextlib.contextmanager

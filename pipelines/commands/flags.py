@@ -111,8 +111,9 @@ def add_reading_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--where",
         action="append",
-        help="row filter 'column = value' or 'column ^= prefix'; may be repeated, by default all "
-        "records are read",
+        help="row filter 'column = value', 'column ^= prefix' or 'column >= bound', as also with "
+        ">, <= and <; columns that folders such as day=2026-11-01 give are known before a file is "
+        "opened; may be repeated, by default all records are read",
     )
 
 

@@ -29,8 +29,8 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     fields.add_argument(
         "--where",
         action="append",
-        help="filter 'field = value' or 'field ^= prefix'; may be repeated, by default all "
-        "messages are read",
+        help="filter 'field = value', 'field ^= prefix' or 'field >= bound', as also with >, <= "
+        "and <; may be repeated, by default all messages are read",
     )
     group = parser.add_argument_group("parameters of one product alone")
     for name, text in log_helps().items():

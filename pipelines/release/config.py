@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -26,6 +27,7 @@ from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, format
 if TYPE_CHECKING:
     from tracecloak.anonymizers.contract.method import Params
     from tracecloak.schemas.events.columns import ColumnMapping
+    from tracecloak.schemas.events.row_filter import RowFilter
     from tracecloak.schemas.published.guarantee import Guarantee
     from tracecloak.schemas.windows.schedule import Schedule, Window
     from tracecloak.transforms.keys.signing import SigningReference
@@ -37,6 +39,12 @@ def _listed(value: Any) -> Any:
     if isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
     return value
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, datetime.date):  # so is a time on a date
+        return value.isoformat()
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 @dataclass(frozen=True)
@@ -97,15 +105,53 @@ class Columns(_Section):
     """Unit of numeric stamps since 1970; by default stamps are no numbers."""
 
 
+# YAML takes 2026-11-01 for a date and 7 for a number; a bound is what stands there.
+_Bound = Annotated[str, pydantic.BeforeValidator(_written)]
+# Keys that came later are no part of the digest of a configuration without them.
+_BOUNDS = {"at_least": ">=", "above": ">", "at_most": "<=", "below": "<"}
+
+
 class Where(_Section):
     """A row filter: the records whose column passes are read, the others are not there."""
 
     column: str
-    """A canonical name (activity, lifecycle, …) or a column of the source."""
+    """A canonical name (activity, lifecycle, …) or a column of the source; also one that folders
+    such as day=2026-11-01 give."""
     equals: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] | None = None
     """The values that pass."""
     begins_with: str | None = None
     """The prefix that passes."""
+    at_least: _Bound | None = None
+    """The smallest value that passes: numbers compare as numbers, times as times, other values by
+    their characters."""
+    above: _Bound | None = None
+    """What values that pass are larger than."""
+    at_most: _Bound | None = None
+    """The largest value that passes."""
+    below: _Bound | None = None
+    """What values that pass are smaller than."""
+
+    @property
+    def row_filter(self) -> RowFilter:
+        """What it does to records."""
+        from tracecloak.schemas.events.row_filter import RowFilter
+
+        return RowFilter(**self.model_dump())
+
+    @property
+    def sentence_part(self) -> str:
+        """What it asks of the column, for people: `is one of A, B`."""
+        if self.equals is not None:
+            return f"is one of {', '.join(self.equals)}"
+        if self.begins_with is not None:
+            return f"begins with {self.begins_with}"
+        bounds = {sign: getattr(self, name) for name, sign in _BOUNDS.items()}
+        return "is " + " and ".join(f"{s} {bound}" for s, bound in bounds.items() if bound)
+
+    @pydantic.model_serializer(mode="wrap")
+    def _without_unset_bounds(self, made: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
+        found: dict[str, Any] = made(self)
+        return {key: v for key, v in found.items() if key not in _BOUNDS or v is not None}
 
 
 class About(_Section):
@@ -148,9 +194,9 @@ class SourceConfig(_Section):
     @property
     def mapping(self) -> ColumnMapping:
         """The column mapping with its filters."""
-        from tracecloak.schemas.events.columns import ColumnMapping, RowFilter
+        from tracecloak.schemas.events.columns import ColumnMapping
 
-        filters = tuple(RowFilter(w.column, w.equals, w.begins_with) for w in self.where)
+        filters = tuple(where.row_filter for where in self.where)
         return ColumnMapping(**self.columns.model_dump(), filters=filters)
 
     @property
@@ -479,21 +525,23 @@ def read_yaml(path: str) -> dict[str, Any]:
     return body
 
 
-_WHERE = re.compile(r"^\s*(?P<column>.+?)\s*(?P<sign>\^=|=)\s*(?P<value>.*?)\s*$")
+_SIGNS = {"=": "equals", "^=": "begins_with", **{sign: name for name, sign in _BOUNDS.items()}}
+_WHERE = re.compile(r"^\s*(?P<column>.+?)\s*(?P<sign>\^=|>=|<=|=|>|<)\s*(?P<value>.*?)\s*$")
 
 
 def parse_where(text: str) -> dict[str, Any]:
-    """Returns the filter of `column = value, value` or `column ^= prefix`.
+    """Returns the filter of `column = value, value`, `column ^= prefix` or `column >= bound`.
 
     Raises:
-        UsageError: The text is neither.
+        UsageError: The text is none of these.
     """
     match = _WHERE.match(text)
     if match is None:
-        raise UsageError(f"where must be 'column = value' or 'column ^= prefix', got {text!r}")
-    if match["sign"] == "=":
-        return {"column": match["column"], "equals": match["value"]}
-    return {"column": match["column"], "begins_with": match["value"]}
+        raise UsageError(
+            "where must be 'column = value', 'column ^= prefix', or 'column >= bound' or the same "
+            f"with >, <= or <, got {text!r}"
+        )
+    return {"column": match["column"], _SIGNS[match["sign"]]: match["value"]}
 
 
 # What a JSON Schema says of a value whatever it is.

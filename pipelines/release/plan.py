@@ -17,12 +17,16 @@ from tracecloak.pipelines.release.plan_of_windows import composition_lines, wind
 from tracecloak.pipelines.release.source import source_of
 from tracecloak.pipelines.release.verdict import Verdict, verdicts
 from tracecloak.pipelines.release.worth import SIZES
+from tracecloak.transforms.files import SourceFile
 from tracecloak.transforms.publish.names import DFG_NAME, PARTS, STATEMENT_NAME, log_name, part_name
 from tracecloak.transforms.sources import EventSource
 
 # Records that are tried, and files that are opened for it at most.
 _TRIED_RECORDS = 1_000
 _TRIED_FILES = 5
+# Files that are listed one by one, and how many of a folder are where there are more.
+_LISTED_FILES = 20
+_FIRST_FILES = 3
 
 
 @dataclass(frozen=True)
@@ -81,26 +85,45 @@ def _read(config: ReleaseConfig) -> Iterator[str]:
     yield "Reads"
     if not source.files:
         yield f"  {', '.join(config.input)}: no file, so a log without cases"
-    for file in source.files:
-        found = source.columns_of(file)
-        columns = "attributes are told by its records" if found is None else ", ".join(found)
-        names = source.mapping.resolve(found, source.format.has_xes_names(file.path)).names
-        kind = source.format.name_of(file.path)
-        yield f"  {file.path} ({file.n_bytes:,} bytes, {kind}): {columns}"
-        yield "    " + ", ".join(f"{canonical} ← {name}" for canonical, name in names.items())
+    yield from _files(source)
     yield from _tried(source, config.largest_error_ratio)
     for where in config.where:
-        test = (
-            f"is one of {', '.join(where.equals)}"
-            if where.equals is not None
-            else f"begins with {where.begins_with}"
-        )
-        yield f"  only records whose {where.column} {test}"
+        yield f"  only records whose {where.column} {where.sentence_part}"
     if config.largest_error_ratio < 1:
         yield f"  stops if more than {config.largest_error_ratio:g} of the records are malformed"
     else:
         yield "  leaves malformed records out, however many they are, and says so"
     yield ""
+
+
+def _files(source: EventSource) -> Iterator[str]:
+    """Yields the files with their columns; of very many the first of each folder, and how many."""
+    by_folder: dict[str, list[SourceFile]] = {}
+    for file in source.files:
+        by_folder.setdefault(file.folder, []).append(file)
+    are_many = len(source.files) > _LISTED_FILES
+    told = dict(list(by_folder.items())[:_LISTED_FILES])
+    for folder, files in told.items():
+        shown = files[:_FIRST_FILES] if are_many else files
+        for file in shown:
+            found = source.columns_of(file)
+            columns = "attributes are told by its records" if found is None else ", ".join(found)
+            names = source.names_of(file, found)
+            kind = source.format.name_of(file.path)
+            yield f"  {file.path} ({file.n_bytes:,} bytes, {kind}): {columns}"
+            yield "    " + ", ".join(f"{canonical} ← {name}" for canonical, name in names.items())
+        left = files[len(shown) :]
+        if left:
+            n_bytes = sum(file.n_bytes for file in left)
+            yield f"  {folder or '.'}: {len(left):,} more files ({n_bytes:,} bytes)"
+    n_left = len(by_folder) - len(told)
+    if n_left:
+        yield f"  {n_left:,} more folders"
+    if are_many or source.n_passed_over:
+        yield (
+            f"  in all {len(source.files):,} files; {source.n_passed_over:,} others are passed "
+            "over, as the names of their folders say that they hold nothing that is asked for"
+        )
 
 
 def _done(config: ReleaseConfig, found: Sequence[Verdict]) -> Iterator[str]:

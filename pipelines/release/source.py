@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.release.config import ReleaseConfig, SourceConfig
-from tracecloak.transforms.files import match_files
+from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.transforms.files import SourceFile, match_files
 from tracecloak.transforms.sources import EventSource
 
 # Inputs whose headers are looked at before anything runs, unless those of all must be; the readers
@@ -14,16 +16,25 @@ from tracecloak.transforms.sources import EventSource
 _CHECKED_FILES = 20
 
 
-def source_of(config: SourceConfig) -> EventSource:
+def source_of(
+    config: SourceConfig, keeps: Callable[[SourceFile], bool] | None = None
+) -> EventSource:
     """Returns the input files and how to read them; reads no values.
+
+    Files whose partitions cannot pass the filters are none of the source: nobody opens them.
 
     What is to be released may hold no file (`match_files`): that nothing happened is released like
     anything else. Where a true epsilon is promised, no record ends the reading, and the head of
     every file is looked at, as no refusal may come after that.
 
+    Args:
+        config: What says where the files are.
+        keeps: Tells by a file's path whether it is one of the source; None: all are.
+
     Raises:
         UsageError: An input's format is not known, or its file system.
-        InputSchemaError: An input is not there, or does not have the mapped columns.
+        InputSchemaError: An input is not there, or does not have the mapped columns, or they are
+            partitions of some files and not of others, or no file is left of what has to have one.
     """
     mapping, source_format = config.mapping, config.source_format
     is_rigorous = isinstance(config, ReleaseConfig) and config.guarantee.kind == "rigorous"
@@ -36,8 +47,15 @@ def source_of(config: SourceConfig) -> EventSource:
             attributes=tuple((a.name, a.column) for a in method.attributes(params)),
             activities=bounds.vocabulary if bounds.closed else None,
         )
-    files = match_files(config.input, isinstance(config, ReleaseConfig))
-    source = EventSource(tuple(files), replace(source_format, goes_on=is_rigorous), mapping)
-    for file in source.files if is_rigorous else source.files[:_CHECKED_FILES]:
-        source.columns_of(file)
+    may_be_none = isinstance(config, ReleaseConfig)
+    files = match_files(config.input, may_be_none)
+    found = EventSource(tuple(files), replace(source_format, goes_on=is_rigorous), mapping)
+    found.check_partitions()
+    source = found.narrowed(keeps)
+    if files and not source.files and not may_be_none:
+        raise InputSchemaError(
+            f"of {len(files):,} input files none is left, as their partitions do not pass the "
+            "filters; correct --where"
+        )
+    source.check(source.files if is_rigorous else source.files[:_CHECKED_FILES])
     return source

@@ -31,7 +31,7 @@ from tracecloak.pipelines.release.flag_texts import form_of, parameter_help, sta
 from tracecloak.pipelines.release.flag_values import given_value
 from tracecloak.pipelines.runners.names import LOCAL, is_local
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.columns import ColumnMapping, RowFilter
+from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import EVENT_ID
 from tracecloak.schemas.events.time_texts import Duration, Moment, duration_us
 from tracecloak.schemas.events.vocabulary import read_vocabulary
@@ -423,7 +423,7 @@ class StreamConfig(pydantic.BaseModel):
     @property
     def layout(self) -> MessageFormat:
         """Where a message says what."""
-        filters = tuple(RowFilter(w.column, w.equals, w.begins_with) for w in self.where)
+        filters = tuple(where.row_filter for where in self.where)
         closed = self.vocabulary if self.closed_vocabulary else None
         mapping = ColumnMapping(**self.columns.model_dump(), filters=filters, activities=closed)
         return MessageFormat(

@@ -3,7 +3,6 @@ from .attributes import Declarations as Declarations
 from .attributes import declared as declared
 from .columns import ColumnMapping as ColumnMapping
 from .columns import ResolvedColumns as ResolvedColumns
-from .columns import RowFilter as RowFilter
 from .events import ACTIVITY as ACTIVITY
 from .events import CASE_ID as CASE_ID
 from .events import CASE_PREFIX as CASE_PREFIX
@@ -20,6 +19,7 @@ from .local_time import DAY_US as DAY_US
 from .local_time import LocalClock as LocalClock
 from .local_time import date_of as date_of
 from .local_time import day_start_us as day_start_us
+from .row_filter import RowFilter as RowFilter
 from .tally import Finding as Finding
 from .tally import ReadTally as ReadTally
 from .tally import TallyOfFile as TallyOfFile

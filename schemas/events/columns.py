@@ -10,9 +10,8 @@ none of those that are declared to be all.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -31,6 +30,18 @@ from tracecloak.schemas.events.events import (
     TIMESTAMP,
     attribute_column,
     event_schema,
+)
+from tracecloak.schemas.events.row_filter import RowFilter
+from tracecloak.schemas.events.stamps import (
+    UNITS_US,
+    WallClock,
+    cast_or_null,
+    floor_to_us,
+    from_format,
+    from_iso,
+    from_number_text,
+    from_numbers,
+    from_period,
 )
 from tracecloak.schemas.events.tally import (
     EMPTY_TIME,
@@ -63,44 +74,6 @@ _XES_NAMES = {
     TIMESTAMP: "time:timestamp",
 }
 _XES_OPTIONAL = {"lifecycle": "lifecycle:transition", "resource": "org:resource"}
-_UNITS_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
-_INT64_MAX = np.iinfo(np.int64).max
-
-
-@dataclass(frozen=True)
-class RowFilter:
-    """Keeps the records whose column equals one of some values or begins with a prefix.
-
-    Values are compared as they are written, lifecycle transitions without regard to case.
-
-    Attributes:
-        column: A canonical name that the mapping maps (`activity`, `lifecycle`, …) or a column of
-            the source.
-        equals: The values that pass, or None.
-        begins_with: The prefix that passes, or None. Exactly one of the two is given.
-    """
-
-    column: str
-    equals: tuple[str, ...] | None = None
-    begins_with: str | None = None
-
-    def __post_init__(self) -> None:
-        if (self.equals is None) == (self.begins_with is None):
-            raise UsageError(
-                f"the filter on column {self.column!r} needs either equals or begins_with"
-            )
-
-    def mask(self, values: pa.Array) -> np.ndarray:
-        """Returns bool[n]: which of the text values pass; a missing value does not."""
-        if self.equals is not None:
-            wanted = pa.array(self.equals, pa.string())
-            if self.column in ("lifecycle", _XES_OPTIONAL["lifecycle"]):
-                # XES writes `complete`, many logs `COMPLETE`; nobody means to tell them apart.
-                values, wanted = pc.utf8_lower(values), pc.utf8_lower(wanted)
-            passed = pc.is_in(values, value_set=wanted)
-        else:
-            passed = pc.starts_with(values, pattern=self.begins_with)
-        return np.asarray(pc.fill_null(passed, False))
 
 
 @dataclass(frozen=True)
@@ -143,7 +116,7 @@ class ColumnMapping:
     activities: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.timestamp_unit is not None and self.timestamp_unit not in _UNITS_US:
+        if self.timestamp_unit is not None and self.timestamp_unit not in UNITS_US:
             raise UsageError(f"timestamp_unit must be s, ms or us, got {self.timestamp_unit!r}")
         layout = self.timestamp_format
         if layout is not None and re.search(r"%[YyGcxDFs]", layout) is None:
@@ -161,6 +134,73 @@ class ColumnMapping:
             raise UsageError("needs_individual is for a mapping that has an individual_id")
         if len(dict(self.attributes)) < len(self.attributes):
             raise UsageError(f"attributes must differ in their names, got {self.attributes}")
+        of_time = {TIMESTAMP, self.timestamp or _XES_NAMES[TIMESTAMP]}
+        for row_filter in self.filters:
+            if row_filter.column in of_time:
+                row_filter.times_of_bounds(self.time_of)
+
+    def time_of(self, text: str) -> int | None:
+        """Returns the time that a text stands for, microseconds since 1970 UTC; None: it is none.
+
+        Read as the times of the records are, and else as a year, a month, a day or an hour, which
+        stand for their begin.
+        """
+        clock, written = WallClock(self.time_zone), pa.array([text], pa.string())
+        found = _time_of(_Column("", written, False), 1, self, clock)[0].as_py()
+        return from_period(written, clock)[0].as_py() if found is None else found
+
+    def can_pass(self, known: Mapping[str, str | None], xes_names: bool) -> bool:
+        """Returns whether a file can hold records that the filters let pass.
+
+        Args:
+            known: The columns whose value is the same in all of its records, as its path tells.
+            xes_names: As for `resolve`.
+        """
+        stamps = self._first_choice(TIMESTAMP, xes_names)
+        for row_filter in self.filters:
+            source = self._first_choice(row_filter.column, xes_names)
+            if source in known:
+                column = _Column(source, pa.array([known[source]], pa.string()), False)
+                if not self._mask(row_filter, column, source == stamps).any():
+                    return False
+        return True
+
+    def possible(self, xes_names: bool) -> list[str]:
+        """Returns the source columns that are read if a file has them, by their first choice.
+
+        Args:
+            xes_names: As for `resolve`.
+        """
+        names = [*_XES_NAMES, *(c for c in OPTIONAL_TEXT if getattr(self, c) is not None)]
+        read = [self._first_choice(c, xes_names) for c in names]
+        filtered = [self._first_choice(f.column, xes_names) for f in self.filters]
+        return [*read, *filtered, *(source for _, source in self.attributes)]
+
+    def _first_choice(self, column: str, xes_names: bool) -> str:
+        """Returns the source column that a name stands for if the file has it."""
+        given = getattr(self, column) if column in (*_XES_NAMES, *OPTIONAL_TEXT) else None
+        if given is not None:
+            return str(given)
+        return {**_XES_NAMES, **_XES_OPTIONAL}.get(column, column) if xes_names else column
+
+    def _mask(self, row_filter: RowFilter, column: _Column, is_time: bool) -> np.ndarray:
+        """bool[n]: which values of a column a filter lets pass."""
+        if not row_filter.bounds:
+            return row_filter.mask(column.text())
+        n = len(column.values)
+        if is_time:
+            times = _time_of(column, n, self, WallClock(self.time_zone))
+            return row_filter.mask_of_times(times, self.time_of)
+        if not column.is_of_times:
+            return row_filter.mask(column.text(of_attribute=True), self.time_zone)
+        plain = replace(self, timestamp_format=None, timestamp_unit=None, filters=())
+        times = _time_of(column, n, plain, WallClock(self.time_zone))
+        try:
+            return row_filter.mask_of_times(times, plain.time_of)
+        except UsageError as error:
+            if not column.refuses_types:
+                return np.zeros(n, bool)
+            raise InputSchemaError(str(error)) from None
 
     def resolve(
         self, found: Sequence[str] | None, xes_names: bool, goes_on: bool = False
@@ -232,6 +272,7 @@ class ResolvedColumns:
         malformed: np.ndarray,
         file_rank: int,
         tally: TallyOfFile | None = None,
+        span_us: tuple[int, int] | None = None,
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Makes canonical events of a run of source records.
 
@@ -241,6 +282,8 @@ class ResolvedColumns:
             malformed: int64[n_malformed], numbers of records that could not be parsed at all.
             file_rank: Rank of the file among the inputs.
             tally: Is told what was found, if anybody asks.
+            span_us: The times of the events that are wanted, from the first to the second,
+                exclusive, since 1970 UTC; None: all. Others are dropped as by a filter.
 
         Returns:
             The events (EVENT_SCHEMA, the mapped optional columns and the attributes, in the order
@@ -256,8 +299,10 @@ class ResolvedColumns:
         }
         keep = np.ones(columns.num_rows, bool)
         for row_filter in self.mapping.filters:
-            column = read.get(self.filtered[row_filter.column])
-            keep &= row_filter.mask(column.text()) if column else False
+            source = self.filtered[row_filter.column]
+            column = read.get(source)
+            is_time = source == self.names[TIMESTAMP]
+            keep &= self.mapping._mask(row_filter, column, is_time) if column else False
 
         n = columns.num_rows
         attributes = [attribute_column(name) for name, _ in self.mapping.attributes]
@@ -267,7 +312,7 @@ class ResolvedColumns:
             if c != TIMESTAMP
         }
         stamps = read.get(self.names[TIMESTAMP])
-        clock = _Clock(self.mapping.time_zone, None if tally is None else np.zeros(n, np.int8))
+        clock = WallClock(self.mapping.time_zone, None if tally is None else np.zeros(n, np.int8))
         time = _time_of(stamps, n, self.mapping, clock)
 
         required = {NO_TIME: time, NO_ACTIVITY: text[ACTIVITY], NO_CASE: text[CASE_ID]}
@@ -281,6 +326,8 @@ class ResolvedColumns:
             reason[np.asarray(pc.is_null(values))] = REJECT_REASONS.index(name)
         good = keep & (reason < 0)
         bad = keep & (reason >= 0)
+        if span_us is not None:
+            good &= _is_within(time, span_us)
 
         if tally is not None:
             tally.add_events(int(good.sum()))
@@ -323,6 +370,62 @@ class ResolvedColumns:
         )
         return events, rejects
 
+    def can_hold(self, ends: pa.Array, span_us: tuple[int, int]) -> bool:
+        """Returns whether records can have a time in a span, by the ends of their column of times.
+
+        Where that is not certain, they can: text is told by its date alone, as its order is not
+        that of times, and only if no other way to write times is set.
+
+        Args:
+            ends: [2], a smallest and a largest value of the column, or ones beyond them, in its
+                type; text in the order of its bytes.
+            span_us: From the first to the second, exclusive, microseconds since 1970 UTC.
+        """
+        kind = ends.type
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            found = None if self._has_own_times else _dates_between(*ends.to_pylist())
+        elif pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_integer(kind):
+            column = _Column(self.names[TIMESTAMP], ends, False)
+            found = _time_of(column, 2, self.mapping, WallClock(self.mapping.time_zone)).to_pylist()
+        else:
+            found = None
+        if found is None or found[0] is None or found[1] is None:
+            return True
+        return bool(found[0] < span_us[1] and found[1] >= span_us[0])
+
+    @property
+    def _has_own_times(self) -> bool:
+        mapping = self.mapping
+        return mapping.timestamp_format is not None or mapping.timestamp_unit is not None
+
+
+def _is_within(times: pa.Array, span_us: tuple[int, int]) -> np.ndarray:
+    """bool[n]: which times are in a span; a missing one is not."""
+    inside = pc.and_(pc.greater_equal(times, span_us[0]), pc.less(times, span_us[1]))
+    return np.asarray(pc.fill_null(inside, False))
+
+
+_DAY_US = 86_400_000_000
+
+
+def _dates_between(smallest: str | None, largest: str | None) -> tuple[int, int] | None:
+    """Returns times between which all that ISO text between two texts stands for lies, or None.
+
+    A text begins with its date, and is in the order of its bytes. One with `/` comes after all of
+    its year that have `-`: between dates with `-` of one year there is none, and between those of
+    two years some of the first can be. An offset moves a time by less than a day.
+    """
+    dates = [re.match(r"\d{4}-\d{2}-\d{2}", text or "", re.ASCII) for text in (smallest, largest)]
+    if dates[0] is None or dates[1] is None:
+        return None
+    first, last = dates[0][0], dates[1][0]
+    if first[:4] != last[:4]:
+        first = f"{first[:4]}-01-01"
+    days = cast_or_null(pa.array([first, last]), pa.date32()).cast(pa.int32()).to_pylist()
+    if None in days:
+        return None
+    return (days[0] - 1) * _DAY_US, (days[1] + 2) * _DAY_US
+
 
 def _tell_keys(tally: TallyOfFile, case_ids: pa.DictionaryArray, records: np.ndarray) -> None:
     """Tells a tally which case ids are whole numbers, and which have nothing behind their point.
@@ -340,6 +443,13 @@ class _Column:
     name: str
     values: pa.Array
     refuses_types: bool
+
+    @property
+    def is_of_times(self) -> bool:
+        """Whether its type is one of dates or of times on dates."""
+        kind = self.values.type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        return pa.types.is_timestamp(kind) or pa.types.is_date(kind)
 
     def is_empty(self) -> np.ndarray:
         """bool[n]: where nothing is written; empty text is nothing, too."""
@@ -382,7 +492,7 @@ class _Column:
                 f"column {self.name!r} has type {kind}, which cannot serve as text; "
                 "convert it to text, or map another column"
             )
-        values = _cast_or_null(values, pa.string())
+        values = cast_or_null(values, pa.string())
         empty = pc.equal(values, "")
         return pc.if_else(empty, None, values) if pc.any(empty).as_py() else values
 
@@ -391,7 +501,7 @@ def _text_of(column: _Column | None, n: int, of_attribute: bool) -> pa.Array:
     return pa.nulls(n, pa.string()) if column is None else column.text(of_attribute)
 
 
-def _time_of(column: _Column | None, n: int, mapping: ColumnMapping, clock: _Clock) -> pa.Array:
+def _time_of(column: _Column | None, n: int, mapping: ColumnMapping, clock: WallClock) -> pa.Array:
     """int64[n]: microseconds since 1970-01-01 UTC; null for what is no time of years 1 to 9999."""
     if column is None:
         return pa.nulls(n, pa.int64())
@@ -400,16 +510,16 @@ def _time_of(column: _Column | None, n: int, mapping: ColumnMapping, clock: _Clo
     return stamps if pc.all(inside).as_py() else pc.if_else(inside, stamps, None)
 
 
-def _stamps(column: _Column, n: int, mapping: ColumnMapping, clock: _Clock) -> pa.Array:
+def _stamps(column: _Column, n: int, mapping: ColumnMapping, clock: WallClock) -> pa.Array:
     values = column.values
     if pa.types.is_dictionary(values.type):
         values = values.dictionary.take(values.indices)
     kind = values.type
     if pa.types.is_timestamp(kind):
-        local = _floor_to_us(values)
+        local = floor_to_us(values)
         return local if kind.tz is not None else clock.to_utc(local)
     if pa.types.is_date(kind):
-        return clock.to_utc(_floor_to_us(values.cast(pa.timestamp("ms"))))
+        return clock.to_utc(floor_to_us(values.cast(pa.timestamp("ms"))))
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         if mapping.timestamp_unit is None:
             if not column.refuses_types:
@@ -418,147 +528,13 @@ def _stamps(column: _Column, n: int, mapping: ColumnMapping, clock: _Clock) -> p
                 f"column {column.name!r} holds numbers; say their unit since 1970 with "
                 "timestamp_unit: s, ms or us"
             )
-        return _from_numbers(values, _UNITS_US[mapping.timestamp_unit])
+        return from_numbers(values, UNITS_US[mapping.timestamp_unit])
     if pa.types.is_null(kind):
         return pa.nulls(n, pa.int64())
     text = column.text()
     if mapping.timestamp_format is not None:
-        return _from_format(text, mapping.timestamp_format, clock)
+        return from_format(text, mapping.timestamp_format, clock)
     if mapping.timestamp_unit is not None:
-        numbers = _from_number_text(text, _UNITS_US[mapping.timestamp_unit])
-        return pc.coalesce(numbers, _from_iso(text, clock)) if numbers.null_count else numbers
-    return _from_iso(text, clock)
-
-
-def _floor_to_us(values: pa.Array) -> pa.Array:
-    """int64[n]: ticks of any unit as microseconds, rounded down; null where that overflows."""
-    unit = values.type.unit
-    ticks = values.cast(pa.int64())
-    if unit == "ns":
-        raw = np.asarray(pc.fill_null(ticks, 0)) // 1_000
-        return pa.array(raw, mask=np.asarray(pc.is_null(ticks)))
-    return _from_numbers(ticks, _UNITS_US[unit])
-
-
-def _from_numbers(values: pa.Array, factor: int) -> pa.Array:
-    missing = np.asarray(pc.is_null(values, nan_is_null=True))
-    raw = np.asarray(pc.fill_null(values, 0))
-    with np.errstate(invalid="ignore", over="ignore"):
-        missing |= ~(np.abs(raw.astype(np.float64)) < _INT64_MAX / factor)
-        safe = np.where(missing, 0, raw)
-        whole = raw.dtype.kind != "f"
-        us = safe.astype(np.int64) * factor if whole else np.rint(safe.astype(float) * factor)
-    return pa.array(us.astype(np.int64), mask=missing)
-
-
-_WHOLE = r"^\s*[+-]?\d+(?:\.0*)?\s*$"
-_DECIMAL = r"^\s*[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?\s*$"
-
-
-def _from_number_text(text: pa.Array, factor: int) -> pa.Array:
-    """int64[n]: numbers written as text as microseconds; null for what is no number."""
-    trimmed = pc.utf8_ltrim(pc.utf8_trim_whitespace(text), "+")
-    is_whole = pc.fill_null(pc.match_substring_regex(text, _WHOLE), False)
-    without_point = pc.replace_substring_regex(pc.if_else(is_whole, trimmed, None), r"\..*$", "")
-    exact = _from_numbers(_cast_or_null(without_point, pa.int64()), factor)
-    if pc.all(is_whole).as_py():
-        return exact
-    is_decimal = pc.fill_null(pc.match_substring_regex(text, _DECIMAL), False)
-    rounded = _cast_or_null(pc.if_else(is_decimal, trimmed, None), pa.float64())
-    return pc.coalesce(exact, _from_numbers(rounded, factor))
-
-
-@dataclass(frozen=True, eq=False)
-class _Clock:
-    """Reads wall-clock times of a zone.
-
-    Attributes:
-        time_zone: An IANA zone.
-        hours: int8[n], for each record: negative if its time is in a skipped hour, positive if in a
-            repeated one; None where nobody asks.
-    """
-
-    time_zone: str
-    hours: np.ndarray | None = None
-
-    def to_utc(self, local_us: pa.Array) -> pa.Array:
-        """Reads wall-clock microseconds; of a repeated hour the first, of a skipped one its end."""
-        if self.time_zone == "UTC":
-            return local_us
-        local = local_us.cast(pa.timestamp("us"))
-        read = self._read(local, "earliest", "latest")
-        if self.hours is not None:
-            # Of a repeated hour this is the second, of a skipped one the moment before it.
-            other = self._read(local, "latest", "earliest")
-            apart = np.asarray(pc.fill_null(pc.subtract(other, read), 0))
-            np.copyto(self.hours, np.sign(apart), where=apart != 0, casting="unsafe")
-        return read
-
-    def _read(self, local: pa.Array, ambiguous: str, nonexistent: str) -> pa.Array:
-        zoned = pc.assume_timezone(
-            local, self.time_zone, ambiguous=ambiguous, nonexistent=nonexistent
-        )
-        return zoned.cast(pa.int64())
-
-
-_DATE = r"\d{4}-\d{2}-\d{2}"
-_CLOCK = r"[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?"
-_NAIVE = rf"^{_DATE}(?:{_CLOCK})?$"
-_ZONED = rf"^{_DATE}{_CLOCK}(?:Z|[+-]\d{{2}}(?::?\d{{2}})?)$"
-
-
-def _from_iso(text: pa.Array, clock: _Clock) -> pa.Array:
-    text = pc.utf8_trim_whitespace(text)
-    if pc.any(pc.match_substring(text, "/")).as_py():
-        text = pc.replace_substring_regex(text, r"^(\d{4})/(\d{2})/(\d{2})", r"\1-\2-\3")
-    # Finer than a microsecond is cut off: the pipeline's unit is the microsecond.
-    text = pc.replace_substring_regex(text, r"(\.\d{6})\d+", r"\1")
-    zoned = pc.fill_null(pc.match_substring_regex(text, _ZONED), False)
-    stamped = _cast_or_null(pc.if_else(zoned, text, None), pa.timestamp("us", "UTC"))
-    if pc.all(zoned).as_py():
-        return stamped.cast(pa.int64())
-    naive = pc.fill_null(pc.match_substring_regex(text, _NAIVE), False)
-    local = _cast_or_null(pc.if_else(naive, text, None), pa.timestamp("us"))
-    return pc.coalesce(stamped.cast(pa.int64()), clock.to_utc(local.cast(pa.int64())))
-
-
-def _from_format(text: pa.Array, layout: str, clock: _Clock) -> pa.Array:
-    local = pa.nulls(len(text), pa.int64())
-    if re.search(r"%(f|z)", layout) is None:  # Arrow's strptime knows no fractions, no offsets
-        parsed = pc.strptime(text, format=layout, unit="s", error_is_null=True)
-        # It carries 30 February into March: what it writes differently is left to Python's.
-        exact = pc.fill_null(pc.equal(pc.strftime(parsed, format=layout), text), False)
-        local = pc.if_else(exact, parsed.cast(pa.timestamp("us")).cast(pa.int64()), None)
-        text = pc.if_else(exact, None, text)
-    encoded = text.dictionary_encode()
-    read = [_strptime_us(value, layout) for value in encoded.dictionary.to_pylist()]
-    zoned, naive = (
-        pa.array([stamp[i] for stamp in read], pa.int64()).take(encoded.indices) for i in (0, 1)
-    )
-    return pc.coalesce(zoned, clock.to_utc(pc.coalesce(local, naive)))
-
-
-def _strptime_us(value: str, layout: str) -> tuple[int | None, int | None]:
-    """(microseconds UTC, wall-clock microseconds) of one stamp: one of them, or neither."""
-    try:
-        stamp = datetime.strptime(value, layout)
-        is_zoned = stamp.tzinfo is not None
-        since = (stamp if is_zoned else stamp.replace(tzinfo=UTC)) - datetime(
-            1970, 1, 1, tzinfo=UTC
-        )
-    except (ValueError, OverflowError):
-        return None, None
-    us = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-    return (us, None) if is_zoned else (None, us)
-
-
-def _cast_or_null(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Casts what can be cast; halves the array around each value that cannot, and nulls it."""
-    try:
-        return values.cast(target)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        n = len(values)
-        if n == 1:
-            return pa.nulls(1, target)
-        halves = (values.slice(0, n // 2), values.slice(n // 2))
-        return pa.concat_arrays([_cast_or_null(half, target) for half in halves])
+        numbers = from_number_text(text, UNITS_US[mapping.timestamp_unit])
+        return pc.coalesce(numbers, from_iso(text, clock)) if numbers.null_count else numbers
+    return from_iso(text, clock)

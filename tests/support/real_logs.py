@@ -6,7 +6,8 @@ import functools
 from pathlib import Path
 
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
-from tracecloak.schemas.events.columns import ColumnMapping, RowFilter
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.row_filter import RowFilter
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.transforms.files import match_files

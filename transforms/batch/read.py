@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import apache_beam as beam
@@ -11,7 +11,7 @@ import pyarrow as pa
 from apache_beam import pvalue
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
-from tracecloak.schemas.events.tally import TallyOfFile
+from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
 from tracecloak.transforms.files import SourceFile
 from tracecloak.transforms.sources import EventSource
 
@@ -20,12 +20,19 @@ EVENTS = "events"
 REJECTS = "rejects"
 TALLIES = "tallies"
 
+# Small files are read together, as an element and its batches cost more than what is in them; not
+# too many, as where they are far away each waits for its begin, and workers could share that.
+_MOST_FILES = 64
+_MOST_BYTES = 8 << 20
+# Events of several files are one batch until they are so many.
+_FULL_ROWS = 1 << 15
+
 
 class ReadEventLog(beam.PTransform):
     """Reads an event log; returns a dict of PCollections.
 
     `events` holds batches of canonical events, `rejects` batches of the places and reasons of
-    malformed records, `tallies` a ReadTally for each file.
+    malformed records, each of one file, `tallies` a ReadTally for each element that was read.
     """
 
     def __init__(self, source: EventSource) -> None:
@@ -33,36 +40,69 @@ class ReadEventLog(beam.PTransform):
         self._source = source
 
     def expand(self, begin: beam.pvalue.PBegin) -> dict[str, beam.PCollection[Any]]:
-        """Reads one file per element: a file is the unit of parallel reading."""
+        """Reads one file per element, or some small ones: it is the unit of parallel reading."""
         outputs = (
             begin
-            | "Files" >> beam.Create(list(self._source.files))
+            | "Files" >> beam.Create(list(_together(self._source.files)))
             | "Spread" >> beam.Reshuffle()
             | "Read"
-            >> beam.ParDo(_ReadFile(self._source)).with_outputs(REJECTS, TALLIES, main=EVENTS)
+            >> beam.ParDo(_ReadFiles(self._source)).with_outputs(REJECTS, TALLIES, main=EVENTS)
         )
         # PCollection[pa.RecordBatch] twice, PCollection[ReadTally]
         return {name: outputs[name] for name in (EVENTS, REJECTS, TALLIES)}
 
 
-class _ReadFile(beam.DoFn):
+def _together(files: Iterable[SourceFile]) -> Iterator[tuple[SourceFile, ...]]:
+    """Yields runs of files that one element reads: a large one alone, or small ones."""
+    run: list[SourceFile] = []
+    n_bytes = 0
+    for file in files:
+        if run and (len(run) == _MOST_FILES or n_bytes + file.n_bytes > _MOST_BYTES):
+            yield tuple(run)
+            run, n_bytes = [], 0
+        run.append(file)
+        n_bytes += file.n_bytes
+    if run:
+        yield tuple(run)
+
+
+class _ReadFiles(beam.DoFn):
     def __init__(self, source: EventSource) -> None:
         self._source = source
 
-    def process(self, file: SourceFile) -> Iterable[pa.RecordBatch]:
-        tally = TallyOfFile(file.rank)
-        for events, rejects in self._source.read(file, tally):
-            if events.num_rows:
-                yield events
-            if rejects.num_rows:
-                yield pvalue.TaggedOutput(REJECTS, rejects)
-        yield pvalue.TaggedOutput(TALLIES, tally.result())
-        _LOG.info(
-            "read input %d of %d",
-            file.rank + 1,
-            len(self._source.files),
-            extra=self._source.progress_of(file),
-        )
+    def process(self, files: tuple[SourceFile, ...]) -> Iterable[pa.RecordBatch]:
+        tallies: list[ReadTally] = []
+        small: list[pa.RecordBatch] = []
+        n_rows = 0
+        for file in files:
+            tally = TallyOfFile(file.rank)
+            for events, rejects in self._source.read(file, tally):
+                if events.num_rows:
+                    small.append(events)
+                    n_rows += events.num_rows
+                if n_rows >= _FULL_ROWS:
+                    yield from _joined(small)
+                    small, n_rows = [], 0
+                if rejects.num_rows:  # of one file in each batch
+                    yield pvalue.TaggedOutput(REJECTS, rejects)
+            tallies.append(tally.result())
+            _LOG.info(
+                "read input %d of %d",
+                file.rank + 1,
+                len(self._source.files),
+                extra=self._source.progress_of(file),
+            )
+        yield from _joined(small)
+        yield pvalue.TaggedOutput(TALLIES, ReadTally.merge(tallies))
 
     def infer_output_type(self, input_type: Any) -> Any:
         return pa.RecordBatch
+
+
+def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Returns batches of events as one, as a shuffle pays for the pieces of each."""
+    if len(batches) < 2:
+        return batches
+    joined = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
+    found: list[pa.RecordBatch] = joined.to_batches()
+    return found

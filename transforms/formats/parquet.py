@@ -1,14 +1,14 @@
 """Parquet: reads the top-level columns of a file by row groups, and writes released rows.
 
 Columns keep their native types; nested columns can be in the file but cannot be asked for. It does
-not read partition columns from the folder names, nor encrypted files.
+not read encrypted files. Row groups are passed over by the statistics that the file has of them.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -76,15 +76,56 @@ class ParquetReader:
         """Yields the records of `stream`; see `transforms.formats.base.Reader`."""
         with _damage_reported():
             file = _open(stream)
+            yield from self._read(file, wanted, required, batch_rows, range(file.num_row_groups), 0)
+
+    def read_groups(
+        self,
+        stream: BinaryIO,
+        wanted: Sequence[str],
+        required: Collection[str],
+        batch_rows: int,
+        column: str,
+        can_hold: Callable[[pa.Array], bool],
+    ) -> Iterator[RawBatch]:
+        """Yields the records of some row groups; see `transforms.formats.base.GroupedReader`."""
+        with _damage_reported():
+            file = _open(stream)
+            self.check(file.schema_arrow.names, required)
+            first = begin = 0
+            run: list[int] = []  # of row groups that are read together
+            for group, ends in enumerate(_ends(file, column)):
+                if ends is None or can_hold(ends):
+                    begin = begin if run else first
+                    run.append(group)
+                elif run:
+                    yield from self._read(file, wanted, required, batch_rows, run, begin)
+                    run = []
+                first += file.metadata.row_group(group).num_rows
+            if run:
+                yield from self._read(file, wanted, required, batch_rows, run, begin)
+
+    def _read(
+        self,
+        file: pq.ParquetFile,
+        wanted: Sequence[str],
+        required: Collection[str],
+        batch_rows: int,
+        groups: Sequence[int],
+        first: int,
+    ) -> Iterator[RawBatch]:
+        """Yields the records of row groups that follow each other, from that number on."""
+        with _damage_reported():
             schema = file.schema_arrow
             self.check(schema.names, required)
             present = [name for name in wanted if name in schema.names]
             for name in present:
                 _require_plain(schema.field(name))
-            first = 0
             # Arrow reads a dot as the path into a nested column and so may hand over columns
             # beside those asked for; the exact names are selected afterwards.
-            for batch in file.iter_batches(batch_rows, columns=present, use_threads=False):
+            batches = file.iter_batches(
+                batch_rows, row_groups=list(groups), columns=present, use_threads=False
+            )
+            for batch in batches:
                 columns = pa.RecordBatch.from_arrays([_plain(batch[n]) for n in present], present)
                 records = np.arange(first, first + batch.num_rows)
                 malformed = np.zeros(0, np.int64)
@@ -114,6 +155,58 @@ def _open(stream: BinaryIO) -> pq.ParquetFile:
         if count > 1:
             raise InputSchemaError(f"the input has {count} columns {name[:80]!r}")
     return file
+
+
+def _ends(file: pq.ParquetFile, name: str) -> Iterator[pa.Array | None]:
+    """Yields a smallest and a largest value of a column for each row group; None: nobody knows.
+
+    They come from the statistics of the column's chunks, which other programs write, so those are
+    left out whose order or whose form is not certain: INT96, unsigned and floating numbers.
+    """
+    metadata = file.metadata
+    schema = file.schema_arrow
+    places = [i for i in range(metadata.num_columns) if file.schema.column(i).path == name]
+    kind = schema.field(name).type if schema.names.count(name) == 1 else pa.null()
+    for group in range(file.num_row_groups):
+        statistics = None
+        if len(places) == 1:
+            statistics = metadata.row_group(group).column(places[0]).statistics
+        if statistics is None or not statistics.has_min_max:
+            yield None
+        else:
+            yield _typed(statistics, file.schema.column(places[0]), kind)
+
+
+def _typed(statistics: Any, column: Any, kind: pa.DataType) -> pa.Array | None:
+    """Returns the ends of a column chunk in the type that its values are read in, or None."""
+    physical, logical = column.physical_type, json.loads(column.logical_type.to_json())
+    says = logical.get("Type")
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        if physical != "BYTE_ARRAY" or says != "String":
+            return None
+        try:
+            ends = [
+                raw if isinstance(raw, str) else bytes(raw).decode()
+                for raw in (statistics.min_raw, statistics.max_raw)
+            ]
+        except UnicodeDecodeError:  # cut off in the middle of a character
+            return None
+        return pa.array(ends, kind)
+    is_stamp = pa.types.is_timestamp(kind)
+    if not (
+        (is_stamp and physical == "INT64" and says == "Timestamp" and _unit(logical) == kind.unit)
+        or (pa.types.is_date32(kind) and physical == "INT32" and says == "Date")
+        or (pa.types.is_signed_integer(kind) and says in ("None", "Int"))
+    ):
+        return None
+    storage = pa.int64() if physical == "INT64" else pa.int32()
+    raw = pa.array([statistics.min_raw, statistics.max_raw], storage)
+    return raw.cast(kind)
+
+
+def _unit(logical: Mapping[str, Any]) -> str | None:
+    units = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
+    return units.get(str(logical.get("timeUnit")))
 
 
 def _plain(column: pa.Array) -> pa.Array:

@@ -99,7 +99,7 @@ def test_malformed_records_are_told_by_reason_and_a_missing_time_is_not_an_unrea
 
 
 def test_what_a_filter_drops_is_not_told_of() -> None:
-    from tracecloak.schemas.events.columns import RowFilter
+    from tracecloak.schemas.events.row_filter import RowFilter
 
     columns = {"case_id": ["", "c"], "activity": ["A", "B"], "timestamp": ["soon", "2026-01-01"]}
     assert read(columns, filters=(RowFilter("activity", ("B",)),)) == {}

@@ -16,7 +16,8 @@ import pytest
 from tests.support.logs import Variant, read_pairs, read_variants
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
-from tracecloak.schemas.events.columns import ColumnMapping, RowFilter
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.row_filter import RowFilter
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.dafsa import Dafsa

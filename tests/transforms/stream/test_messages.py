@@ -22,8 +22,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.columns import ColumnMapping, RowFilter
+from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
+from tracecloak.schemas.events.row_filter import RowFilter
 from tracecloak.schemas.events.tally import REJECT_REASONS
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.stream import messages

@@ -1,0 +1,171 @@
+"""Times as sources write them, as microseconds since 1970-01-01 UTC: text, numbers, typed columns.
+
+What is no time is null; nothing is guessed. A time without an offset is one of a zone's wall clock.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+UNITS_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_INT64_MAX = np.iinfo(np.int64).max
+
+
+def floor_to_us(values: pa.Array) -> pa.Array:
+    """int64[n]: ticks of any unit as microseconds, rounded down; null where that overflows."""
+    unit = values.type.unit
+    ticks = values.cast(pa.int64())
+    if unit == "ns":
+        raw = np.asarray(pc.fill_null(ticks, 0)) // 1_000
+        return pa.array(raw, mask=np.asarray(pc.is_null(ticks)))
+    return from_numbers(ticks, UNITS_US[unit])
+
+
+def from_numbers(values: pa.Array, factor: int) -> pa.Array:
+    """int64[n]: numbers of a unit of so many microseconds as those; null where that overflows."""
+    missing = np.asarray(pc.is_null(values, nan_is_null=True))
+    raw = np.asarray(pc.fill_null(values, 0))
+    with np.errstate(invalid="ignore", over="ignore"):
+        missing |= ~(np.abs(raw.astype(np.float64)) < _INT64_MAX / factor)
+        safe = np.where(missing, 0, raw)
+        whole = raw.dtype.kind != "f"
+        us = safe.astype(np.int64) * factor if whole else np.rint(safe.astype(float) * factor)
+    return pa.array(us.astype(np.int64), mask=missing)
+
+
+WHOLE = r"^\s*[+-]?\d+(?:\.0*)?\s*$"
+DECIMAL = r"^\s*[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?\s*$"
+
+
+def from_number_text(text: pa.Array, factor: int) -> pa.Array:
+    """int64[n]: numbers written as text as microseconds; null for what is no number."""
+    trimmed = pc.utf8_ltrim(pc.utf8_trim_whitespace(text), "+")
+    is_whole = pc.fill_null(pc.match_substring_regex(text, WHOLE), False)
+    without_point = pc.replace_substring_regex(pc.if_else(is_whole, trimmed, None), r"\..*$", "")
+    exact = from_numbers(cast_or_null(without_point, pa.int64()), factor)
+    if pc.all(is_whole).as_py():
+        return exact
+    is_decimal = pc.fill_null(pc.match_substring_regex(text, DECIMAL), False)
+    rounded = cast_or_null(pc.if_else(is_decimal, trimmed, None), pa.float64())
+    return pc.coalesce(exact, from_numbers(rounded, factor))
+
+
+@dataclass(frozen=True, eq=False)
+class WallClock:
+    """Reads wall-clock times of a zone.
+
+    Attributes:
+        time_zone: An IANA zone.
+        hours: int8[n], for each record: negative if its time is in a skipped hour, positive if in a
+            repeated one; None where nobody asks.
+    """
+
+    time_zone: str
+    hours: np.ndarray | None = None
+
+    def to_utc(self, local_us: pa.Array) -> pa.Array:
+        """Reads wall-clock microseconds; of a repeated hour the first, of a skipped one its end."""
+        if self.time_zone == "UTC":
+            return local_us
+        local = local_us.cast(pa.timestamp("us"))
+        read = self._read(local, "earliest", "latest")
+        if self.hours is not None:
+            # Of a repeated hour this is the second, of a skipped one the moment before it.
+            other = self._read(local, "latest", "earliest")
+            apart = np.asarray(pc.fill_null(pc.subtract(other, read), 0))
+            np.copyto(self.hours, np.sign(apart), where=apart != 0, casting="unsafe")
+        return read
+
+    def _read(self, local: pa.Array, ambiguous: str, nonexistent: str) -> pa.Array:
+        zoned = pc.assume_timezone(
+            local, self.time_zone, ambiguous=ambiguous, nonexistent=nonexistent
+        )
+        return zoned.cast(pa.int64())
+
+
+_DATE = r"\d{4}-\d{2}-\d{2}"
+_CLOCK = r"[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?"
+_NAIVE = rf"^{_DATE}(?:{_CLOCK})?$"
+_ZONED = rf"^{_DATE}{_CLOCK}(?:Z|[+-]\d{{2}}(?::?\d{{2}})?)$"
+
+
+def from_iso(text: pa.Array, clock: WallClock) -> pa.Array:
+    """int64[n]: ISO 8601 with a whole date, `-` or `/` in it, as microseconds; null for others."""
+    text = pc.utf8_trim_whitespace(text)
+    if pc.any(pc.match_substring(text, "/")).as_py():
+        text = pc.replace_substring_regex(text, r"^(\d{4})/(\d{2})/(\d{2})", r"\1-\2-\3")
+    # Finer than a microsecond is cut off: the pipeline's unit is the microsecond.
+    text = pc.replace_substring_regex(text, r"(\.\d{6})\d+", r"\1")
+    zoned = pc.fill_null(pc.match_substring_regex(text, _ZONED), False)
+    stamped = cast_or_null(pc.if_else(zoned, text, None), pa.timestamp("us", "UTC"))
+    if pc.all(zoned).as_py():
+        return stamped.cast(pa.int64())
+    naive = pc.fill_null(pc.match_substring_regex(text, _NAIVE), False)
+    local = cast_or_null(pc.if_else(naive, text, None), pa.timestamp("us"))
+    return pc.coalesce(stamped.cast(pa.int64()), clock.to_utc(local.cast(pa.int64())))
+
+
+# What stands for a year, a month, a day or an hour alone, and what makes ISO 8601 of it.
+_PERIODS = (
+    (r"^(\d{4})(\d{2})(\d{2})$", r"\1-\2-\3"),
+    (r"^(\d{4})$", r"\1-01"),
+    (r"^(\d{4}-\d{2})$", r"\1-01"),
+    (rf"^({_DATE})[-T ](\d{{2}})(Z?)$", r"\1T\2:00\3"),
+)
+
+
+def from_period(text: pa.Array, clock: WallClock) -> pa.Array:
+    """int64[n]: when what is named begins: 2026, 2026-11, 20261101, 2026-11-01-13, or ISO 8601."""
+    text = pc.utf8_trim_whitespace(text)
+    for pattern, written in _PERIODS:
+        text = pc.replace_substring_regex(text, pattern, written)
+    return from_iso(text, clock)
+
+
+def from_format(text: pa.Array, layout: str, clock: WallClock) -> pa.Array:
+    """int64[n]: text of a `strptime` format as microseconds; null for other text."""
+    local = pa.nulls(len(text), pa.int64())
+    if re.search(r"%(f|z)", layout) is None:  # Arrow's strptime knows no fractions, no offsets
+        parsed = pc.strptime(text, format=layout, unit="s", error_is_null=True)
+        # It carries 30 February into March: what it writes differently is left to Python's.
+        exact = pc.fill_null(pc.equal(pc.strftime(parsed, format=layout), text), False)
+        local = pc.if_else(exact, parsed.cast(pa.timestamp("us")).cast(pa.int64()), None)
+        text = pc.if_else(exact, None, text)
+    encoded = text.dictionary_encode()
+    read = [_strptime_us(value, layout) for value in encoded.dictionary.to_pylist()]
+    zoned, naive = (
+        pa.array([stamp[i] for stamp in read], pa.int64()).take(encoded.indices) for i in (0, 1)
+    )
+    return pc.coalesce(zoned, clock.to_utc(pc.coalesce(local, naive)))
+
+
+def _strptime_us(value: str, layout: str) -> tuple[int | None, int | None]:
+    """(microseconds UTC, wall-clock microseconds) of one stamp: one of them, or neither."""
+    try:
+        stamp = datetime.strptime(value, layout)
+        is_zoned = stamp.tzinfo is not None
+        since = (stamp if is_zoned else stamp.replace(tzinfo=UTC)) - datetime(
+            1970, 1, 1, tzinfo=UTC
+        )
+    except (ValueError, OverflowError):
+        return None, None
+    us = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    return (us, None) if is_zoned else (None, us)
+
+
+def cast_or_null(values: pa.Array, target: pa.DataType) -> pa.Array:
+    """Casts what can be cast; halves the array around each value that cannot, and nulls it."""
+    try:
+        return values.cast(target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        n = len(values)
+        if n == 1:
+            return pa.nulls(1, target)
+        halves = (values.slice(0, n // 2), values.slice(n // 2))
+        return pa.concat_arrays([cast_or_null(half, target) for half in halves])
