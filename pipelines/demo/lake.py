@@ -133,7 +133,9 @@ def _parquet(table: pa.Table) -> bytes:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Writes a lake and returns the exit code."""
     parser = argparse.ArgumentParser(
-        description=__doc__, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=__doc__,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folder", type=Path, help="where the partitions go")
     parser.add_argument(
