@@ -201,7 +201,8 @@ class _Play:
         _check(code == 0 and window["status"] == "released", "week 7 is released with a whole file")
         self._say(
             f"The file of {broken} was cut off: the release of week 7 ended with exit code "
-            f"{InputSchemaError.exit_code} and cost nothing. With the whole file it was made. {spent}"
+            f"{InputSchemaError.exit_code} and cost nothing. With the whole file it was made. "
+            f"{spent}"
         )
 
     def a_killed_process(self, week: int) -> None:
@@ -282,8 +283,8 @@ class _Play:
                 process.kill()
                 raise _WrongError(f"tracecloak {words[0]} took over {_LIMIT_SECONDS} s") from None
         with (self._demo.output / "commands.log").open("a") as log:
-            log.write(f"tracecloak {' '.join(words)}\n{stdout}{stderr}exit code {process.returncode}"
-                      "\n\n")  # fmt: skip
+            log.write(f"tracecloak {' '.join(words)}\n{stdout}{stderr}")
+            log.write(f"exit code {process.returncode}\n\n")
         return subprocess.CompletedProcess(words, process.returncode, stdout, stderr)
 
     def _release(self, window: str, *flags: str) -> tuple[int, list[dict[str, Any]]]:
@@ -321,7 +322,7 @@ class _Play:
             process.kill()
 
     def _has_drawn(self, label: str) -> bool:
-        ledger = self._store / "ledger.sqlite"
+        ledger = self._store / "ledger.db"
         with closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)) as connection:
             found = connection.execute(
                 "SELECT count(*) FROM tracecloak_ledger WHERE action = 'draw' AND release_id = ?",
