@@ -3,7 +3,7 @@
     python -m tracecloak.pipelines.demo.lake_demo --output build/lake-demo
 
 The lake grows a day at a time, and its weeks are released as they fall due, each with epsilon 1
-from an account that has no more than epsilon 1. What goes wrong in a lake goes wrong here: a day
+from an account that has epsilon 1 in all. What goes wrong in a lake goes wrong here: a day
 arrives when its week is released already, a file is cut off, a process is killed while it draws
 noise, and four weeks are forgotten and made later. At the end the calendar shows all windows, and
 the ledger what they cost together.
@@ -43,7 +43,7 @@ from tracecloak.schemas.errors import (
 )
 
 N_WEEKS = 13
-EPSILON = "1"
+EPSILON, DELTA = "1", "0.000001"
 
 _DATASET, _ACCOUNT = "hospital", "hospital"
 _WEEK_DAYS = 7
@@ -114,7 +114,11 @@ def configuration(demo: Demo) -> dict[str, Any]:
             "partition": PARTITION,
         },
         "method": "private-dfg",
-        "params": {"epsilon": int(EPSILON), "vocabulary": "activities.txt"},
+        "params": {
+            "epsilon": float(EPSILON),
+            "delta": float(DELTA),
+            "vocabulary": "activities.txt",
+        },
         "output": "releases",
         "release_id": "week",
         "account": _ACCOUNT,
@@ -138,7 +142,7 @@ def run(demo: Demo, say: Callable[[str], None]) -> None:
         raise UsageError(f"output: {demo.output} is not empty; name a new folder, or remove it")
     demo.output.mkdir(parents=True, exist_ok=True)
     (demo.output / "config.yaml").write_text(yaml.safe_dump(configuration(demo), sort_keys=False))
-    cap = {"epsilon": int(EPSILON), "delta": 0, "unit": "case"}
+    cap = {"epsilon": EPSILON, "delta": DELTA, "unit": "case"}
     (demo.output / "accounts.yaml").write_text(yaml.safe_dump({"accounts": {_ACCOUNT: cap}}))
     write_vocabulary(str(demo.output / "activities.txt"))
     play = _Play(demo, say)
@@ -308,9 +312,10 @@ class _Play:
 
     def _spent(self) -> str:
         """Checks that no more is spent than one window costs, and says so."""
-        spent = self._shown()["spent_epsilon"]
-        _check(spent == EPSILON, f"all windows together cost epsilon {EPSILON}, and not {spent}")
-        return f"Spent so far, for all windows: epsilon {spent}."
+        shown = self._shown()
+        spent = shown["spent_epsilon"], shown["spent_delta"]
+        _check(spent == (EPSILON, DELTA), f"all windows cost what one does, and not {spent}")
+        return f"Spent so far, for all windows together: epsilon {EPSILON} and delta {DELTA}."
 
     def _kill(self, label: str) -> None:
         """Kills a release with -9 as soon as its ledger says that noise may be drawn."""
