@@ -6,7 +6,7 @@ DEMO_CASES ?= 30000
 DEMO_SECONDS ?= 180
 SOAK_SECONDS ?= 1800
 
-.PHONY: demo stream-demo soak test test-logs test-ci test-slow test-engines test-engines-ci test-docs docs mutants golden lint \
+.PHONY: demo stream-demo lake-demo soak test test-logs test-ci test-slow test-engines test-engines-ci test-docs docs mutants golden lint \
   bench comparison schema oldest check-wheel release clean
 
 # The folders of the repository are installed as one package, in a tree of links of its own that
@@ -65,6 +65,12 @@ stream-demo: .venv/pubsub $(CORE)
 	rm -rf build/stream-demo
 	PYTHON=$(CURDIR)/$(BIN)/python tests/with_pubsub.sh any $(BIN)/python -m tracecloak.pipelines.demo.stream_demo \
 	  --seconds $(DEMO_SECONDS) --output build/stream-demo
+
+# Thirteen weeks of the hospital's data lake, released for the price of one week: with a day that is
+# late, a file that is cut off, a process that is killed, and weeks that are forgotten.
+lake-demo: $(CORE)
+	rm -rf build/lake-demo
+	$(BIN)/python -m tracecloak.pipelines.demo.lake_demo --output build/lake-demo
 
 # The stream at a steady rate for half an hour; fails if its memory grows. Google's test server keeps
 # all messages that it ever had, so the double serves.

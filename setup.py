@@ -47,6 +47,7 @@ DEVELOPMENT = [
     "playwright>=1.49",
     'pgserver>=0.1.4; python_version < "3.13"',  # has no wheels of later ones
     "polars>=1",  # pm4py reads XES through r4pm with it
+    "prometheus-client>=0.20",  # its parser reads our metrics
     "pytest>=8",
     "pytest-timeout>=2.3",
     "pytest-xdist>=3.6",

@@ -33,8 +33,11 @@ PAGE = ROOT / "docs" / "how-to" / "deploy.md"
 COMPOSE = DEPLOY / "compose" / "compose.yaml"
 DOCKERFILES = sorted(DEPLOY.rglob("Dockerfile"))
 MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+UNITS = sorted((DEPLOY / "systemd").iterdir())
 CONFIGURATIONS = sorted([*DEPLOY.glob("*/release.yaml"), *DEPLOY.glob("*/stream.yaml")])
-FILES = sorted({*DOCKERFILES, *MANIFESTS, *CONFIGURATIONS, COMPOSE, *DEPLOY.rglob("metadata.json")})
+FILES = sorted(
+    {*DOCKERFILES, *MANIFESTS, *CONFIGURATIONS, *UNITS, COMPOSE, *DEPLOY.rglob("metadata.json")}
+)
 KUBERNETES = "1.30"
 OPERATOR = "org.apache.flink:flink-kubernetes-operator-api:1.10.0"
 
@@ -53,6 +56,12 @@ def compose() -> dict[str, Any]:
 
 def manifests() -> list[dict[str, Any]]:
     return [dict(one) for path in MANIFESTS for one in yaml.safe_load_all(path.read_text())]
+
+
+def pod_template(of: dict[str, Any]) -> dict[str, Any]:
+    """What a Job, a Deployment or a CronJob makes its pods of."""
+    spec = of["spec"]["jobTemplate"]["spec"] if of["kind"] == "CronJob" else of["spec"]
+    return dict(spec["template"])
 
 
 def manifest(kind: str, name: str) -> dict[str, Any]:
@@ -142,9 +151,7 @@ def test_what_pods_mount_and_name_is_there() -> None:
     """Claims, ConfigMaps, Secrets that the page says how to make, and services by their ports."""
     claims = {m["metadata"]["name"] for m in manifests() if m["kind"] == "PersistentVolumeClaim"}
     pods = [*pods_of_flink()] + [
-        {"spec": m["spec"]["template"]["spec"]}
-        for m in manifests()
-        if m["kind"] in ("Job", "Deployment")
+        pod_template(m) for m in manifests() if m["kind"] in ("CronJob", "Job", "Deployment")
     ]
     secrets = set()
     for pod in pods:
@@ -165,6 +172,74 @@ def test_what_pods_mount_and_name_is_there() -> None:
         assert f"secret generic {name} " in made and f"--from-file={key}" in made
     ports = manifest("Service", "tracecloak-job-server")["spec"]["ports"]
     assert {port["port"] for port in ports} == {8098, 8099}
+
+
+def systemd_says(units: Sequence[Path]) -> str:
+    """What systemd finds wrong with units, which it does not start."""
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        pytest.skip("there is no systemd-analyze on this machine")
+    said = subprocess.run(
+        [program, "verify", "--man=no", *units], capture_output=True, text=True, timeout=60
+    )
+    return said.stdout + said.stderr
+
+
+def test_systemd_takes_the_units_and_no_wrong_one(tmp_path: Path) -> None:
+    """As those of one configuration, with a program that is there."""
+    made = []
+    for unit in UNITS:
+        made.append(tmp_path / unit.name.replace("@.", "@ward."))
+        made[-1].write_text(unit.read_text().replace("/opt/tracecloak/bin/tracecloak", "/bin/true"))
+    assert systemd_says(made) == ""
+    for wrong, right in (("on-faliure", "on-failure"), ("2:71", "02:17")):
+        for unit in made:
+            text = unit.read_text()
+            unit.write_text(text.replace(right, wrong))
+            assert (wrong in systemd_says([unit])) == (right in text)
+            unit.write_text(text)
+
+
+def test_who_runs_windows_stops_where_a_person_has_to_do_something() -> None:
+    """After the same exit codes everywhere: those that the page of exit codes says to stop at."""
+    page = (ROOT / "docs" / "reference" / "exit-codes.md").read_text()
+    codes = {int(code) for code in re.findall(r"^\| (\d+) \|.*\| Stop\b", page, re.MULTILINE)}
+    assert codes == {2, 3, 4, 5, 6}
+    job = manifest("CronJob", "tracecloak-windows")["spec"]["jobTemplate"]["spec"]
+    (rule,) = job["podFailurePolicy"]["rules"]
+    assert rule["action"] == "FailJob" and set(rule["onExitCodes"]["values"]) == codes
+    (container,) = job["template"]["spec"]["containers"]
+    assert rule["onExitCodes"]["containerName"] == container["name"]
+    assert job["template"]["spec"]["restartPolicy"] == "Never"  # as the policy asks for
+    service = (DEPLOY / "systemd" / "tracecloak-windows@.service").read_text()
+    (stop,) = re.findall(r"^RestartPreventExitStatus=(.*)$", service, re.MULTILINE)
+    assert set(map(int, stop.split())) == codes
+    dag = (DEPLOY / "airflow" / "tracecloak_windows.py").read_text()
+    (final,) = re.findall(r"^FINAL_CODES = \((.*)\)$", dag, re.MULTILINE)
+    assert set(map(int, final.split(","))) == codes
+
+
+def test_who_runs_windows_at_night_asks_for_those_that_are_due() -> None:
+    (container,) = pod_template(manifest("CronJob", "tracecloak-windows"))["spec"]["containers"]
+    service = (DEPLOY / "systemd" / "tracecloak-windows@.service").read_text()
+    (start,) = re.findall(r"^ExecStart=(.*)$", service, re.MULTILINE)
+    for words in ([*container["command"], *container["args"]], start.split()):
+        assert Path(words[0]).name == "tracecloak"
+        verb, configuration, *flags = words[1:]
+        assert (verb, flags) == ("release", ["--window=due", "--json"])
+        assert configuration.startswith("/etc/tracecloak/")
+
+
+def test_tracecloak_takes_the_configuration_of_windows(tmp_path: Path) -> None:
+    pytest.importorskip("tracecloak.pipelines.release.schedule_config")
+    text = manifest("ConfigMap", "tracecloak-windows")["data"]["windows.yaml"]
+    path = tmp_path / "windows.yaml"
+    path.write_text(text)
+    made = load(str(path), {"window": "2027-01"})
+    assert made.ledger is not None and made.ledger.startswith("postgresql+psycopg://")
+    path.write_text(text + "leger: x\n")
+    with pytest.raises(UsageError, match="leger: unknown key"):
+        load(str(path), {"window": "2027-01"})
 
 
 @pytest.mark.engines

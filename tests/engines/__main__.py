@@ -1,7 +1,7 @@
 """Brings an engine up for somebody at a terminal, or only fetches what it needs.
 
     python -m tests.engines up flink|flink-cluster|prism|kafka|postgresql ... [--folder FOLDER]
-    python -m tests.engines fetch [flink|flink-cluster|prism|kafka ...]
+    python -m tests.engines fetch [flink|flink-cluster|prism|kafka|airflow ...]
 
 `up` prints what to give to tracecloak, and serves until it is interrupted.
 """

@@ -24,6 +24,7 @@ from pathlib import Path
 POMS = Path(__file__).parent / "poms"
 FLINK = "1.19.3"
 BEAM = version("apache-beam")
+AIRFLOW = "3.3.2"
 _LIMIT_SECONDS = 300
 _ASKED_AGAIN_SECONDS = 3600
 
@@ -60,12 +61,18 @@ def prism() -> Path:
     return _kept("prism", BEAM, _prism) / "prism"
 
 
+def airflow() -> Path:
+    """Returns the Python of an environment in which Airflow is installed, and nothing of ours."""
+    return _kept("airflow", AIRFLOW, _airflow) / "bin" / "python"
+
+
 # By the name of an engine, what fetches all that it needs.
 FETCHES: Mapping[str, Callable[[], object]] = {
     "flink": flink_class_path,
     "flink-cluster": flink_cluster_class_path,
     "prism": prism,
     "kafka": kafka_class_path,
+    "airflow": airflow,
 }
 
 
@@ -160,6 +167,13 @@ _OF_CLUSTER = ("flink-dist", "flink-scala", "flink-connector-files", "log4j")
 def _prism(place: Path) -> None:
     module = "github.com/apache/beam/sdks/v2/go/cmd/prism"
     _run("go", "install", f"{module}@v{BEAM}", GOBIN=str(place))
+
+
+def _airflow(place: Path) -> None:
+    """Its programs name the folder that they were installed in, so only its Python can be used."""
+    venv.create(place, with_pip=True)
+    pip = [place / "bin" / "python", "-m", "pip", "--disable-pip-version-check"]
+    _run(*pip, "install", "--quiet", f"apache-airflow=={AIRFLOW}")
 
 
 def _run(*command: object, **environment: str) -> None:

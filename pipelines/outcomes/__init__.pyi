@@ -1,0 +1,11 @@
+from .lineage import LINEAGE_TOLD as LINEAGE_TOLD
+from .lineage import LineageRun as LineageRun
+from .lineage import check_lineage as check_lineage
+from .lineage import event_of as event_of
+from .lineage import send as send
+from .metrics import METRICS_TOLD as METRICS_TOLD
+from .metrics import Metrics as Metrics
+from .metrics import Windows as Windows
+from .metrics import check_metrics as check_metrics
+from .metrics import metrics_text as metrics_text
+from .metrics import note_metrics as note_metrics

@@ -1,0 +1,241 @@
+"""Events of OpenLineage: that a release began, and how it ended, for catalogues of data.
+
+Catalogues such as Marquez and DataHub draw from them which data set was made of which. A run here
+is one try to make one release, so each run has one START, and one COMPLETE or FAIL unless it was
+killed. Its job is that of the data set, its inputs are the folders and files that the configuration
+names, and its output is the folder of the release. A facet `tracecloak_release` says what the
+release promises, of which window it is, and with which exit code the run ended.
+
+No number that was counted on a log is in an event, and no text of an error, which is for the
+operator. Events follow version 2-0-2 of the specification (https://openlineage.io/spec/2-0-2/).
+"""
+
+from __future__ import annotations
+
+import datetime
+import http.client
+import json
+import logging
+import os
+import re
+import urllib.parse
+import urllib.request
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.manifest import TOOL_VERSION
+
+LINEAGE_TOLD = (
+    "where OpenLineage's events of the run go: a file, to which each is added as a line of JSON, "
+    "or the http or https address that takes them, such as http://marquez:5000/api/v1/lineage"
+)
+
+Kind = Literal["START", "COMPLETE", "FAIL"]
+
+_LOG = logging.getLogger("tracecloak")
+_KEY = "OPENLINEAGE_API_KEY"
+_WAITS_S = 5.0
+_PRODUCER = f"urn:tracecloak:{TOOL_VERSION}"
+_SPECIFICATION = "https://openlineage.io/spec/2-0-2/OpenLineage.json"
+_NOMINAL_TIME = "https://openlineage.io/spec/facets/1-0-1/NominalTimeRunFacet.json"
+_JOB_TYPE = "https://openlineage.io/spec/facets/2-0-4/JobTypeJobFacet.json"
+_RUNS = uuid.uuid5(uuid.NAMESPACE_URL, "urn:tracecloak:runs")
+_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://([^/]*)/?(.*)", re.DOTALL)
+_WILDCARD = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True)
+class LineageRun:
+    """One try to make one release.
+
+    Attributes:
+        dataset: Name of the data set; empty: it has none, and the job is named after the release.
+        release_id: Name of the release.
+        output: Folder of releases, absolute.
+        inputs: Paths of the configuration: files, folders or globs; never the files found there.
+        method: Name of the method.
+        guarantee: What the release promises.
+        began_us: When the try began, microseconds since 1970.
+        window: Label of the window that it is of; empty: of none.
+        begin_us: Where that window begins; None: there is none.
+        end_us: Where it ends.
+    """
+
+    dataset: str
+    release_id: str
+    output: str
+    inputs: tuple[str, ...]
+    method: str
+    guarantee: Guarantee
+    began_us: int
+    window: str = ""
+    begin_us: int | None = None
+    end_us: int | None = None
+
+    @property
+    def run_id(self) -> str:
+        """A UUID of the release and the moment at which the try began."""
+        return str(uuid.uuid5(_RUNS, f"{self.output}\n{self.release_id}\n{self.began_us}"))
+
+
+def event_of(run: LineageRun, kind: Kind, at_us: int, exit_code: int | None = None,
+             folder: str | None = None) -> dict[str, Any]:  # fmt: skip
+    """Returns an event as JSON values.
+
+    Args:
+        run: What it is about.
+        kind: What happened.
+        at_us: When, microseconds since 1970.
+        exit_code: Which one the try ended with; None: it has begun.
+        folder: Where the release lies, once it does.
+    """
+    promised = run.guarantee
+    release: dict[str, Any] = {
+        "release_id": run.release_id,
+        "method": run.method,
+        "guarantee": {
+            "kind": promised.kind,
+            "unit": promised.unit,
+            "adjacency": promised.adjacency,
+            "epsilon": promised.epsilon,
+            "delta": promised.delta,
+            "sentence": promised.sentence,
+        },
+    }
+    if run.window:
+        release["window"] = run.window
+    if exit_code is not None:
+        release["exit_code"] = exit_code
+    facets = {"tracecloak_release": _facet(f"{_SPECIFICATION}#/$defs/RunFacet", release)}
+    if run.begin_us is not None and run.end_us is not None:
+        times = {"nominalStartTime": _moment(run.begin_us), "nominalEndTime": _moment(run.end_us)}
+        facets["nominalTime"] = _facet(f"{_NOMINAL_TIME}#/$defs/NominalTimeRunFacet", times)
+    job_type = {"processingType": "BATCH", "integration": "TRACECLOAK", "jobType": "RELEASE"}
+    return {
+        "eventType": kind,
+        "eventTime": _moment(at_us),
+        "producer": _PRODUCER,
+        "schemaURL": f"{_SPECIFICATION}#/$defs/RunEvent",
+        "run": {"runId": run.run_id, "facets": facets},
+        "job": {
+            "namespace": "tracecloak",
+            "name": f"release.{run.dataset or run.release_id}",
+            "facets": {"jobType": _facet(f"{_JOB_TYPE}#/$defs/JobTypeJobFacet", job_type)},
+        },
+        "inputs": [_dataset(path) for path in run.inputs],
+        "outputs": [] if folder is None else [_dataset(folder)],
+    }
+
+
+def _facet(schema: str, values: dict[str, Any]) -> dict[str, Any]:
+    return {"_producer": _PRODUCER, "_schemaURL": schema, **values}
+
+
+def _moment(time_us: int) -> str:
+    found = datetime.datetime.fromtimestamp(time_us / 1e6, datetime.UTC)
+    return f"{found:%Y-%m-%dT%H:%M:%S}.{found.microsecond // 1000:03d}Z"
+
+
+def _dataset(path: str) -> dict[str, str]:
+    """Names a path as OpenLineage does: gs://lake and claims, or file and /lake/claims.
+
+    A glob stands for the folder in front of its first wildcard.
+    """
+    found = _SCHEME.fullmatch(path.strip())
+    if found is None:
+        return {"namespace": "file", "name": _without_wildcards(str(Path(path).absolute())) or "/"}
+    scheme, host, name = found.groups()
+    return {"namespace": f"{scheme}://{host}", "name": _without_wildcards(name) or "/"}
+
+
+def _without_wildcards(path: str) -> str:
+    wildcard = _WILDCARD.search(path)
+    if wildcard is not None:
+        path = path[: wildcard.start()].rpartition("/")[0]
+    return path.rstrip("/")
+
+
+def check_lineage(to: str) -> None:
+    """Makes sure that events can go somewhere, before anything is spent.
+
+    Raises:
+        UsageError: It is an address of another kind, or a file whose folder is not there.
+    """
+    if _is_address(to):
+        if "@" in urllib.parse.urlsplit(to).netloc:
+            raise UsageError(
+                "lineage: an address must hold no password; the environment variable "
+                f"{_KEY} has the key of the service"
+            )
+        return
+    if "://" in to:
+        raise UsageError(
+            f"lineage: {to!r} must be a file of this machine or an address that begins with "
+            "http:// or https://"
+        )
+    if not Path(to).absolute().parent.is_dir():
+        raise UsageError(f"lineage: the folder of {to!r} is not there; make it first")
+
+
+def _is_address(to: str) -> bool:
+    parts = urllib.parse.urlsplit(to)
+    return parts.scheme in ("http", "https") and bool(parts.netloc)
+
+
+def send(event: dict[str, Any], to: str) -> None:
+    """Adds an event to a file, or sends it to an address, which has five seconds to take it.
+
+    Where OPENLINEAGE_API_KEY is set, an address gets it as a bearer token, as from other programs
+    that send such events. What stands in the way is a warning: no release fails for it.
+
+    Args:
+        event: As `event_of` makes it.
+        to: As `check_lineage` takes it.
+    """
+    data = json.dumps(event, ensure_ascii=False).encode()
+    try:
+        if _is_address(to):
+            _post(data, to)
+        else:
+            _append(data + b"\n", to)
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        told = getattr(error, "code", None) or type(error).__name__  # a status of HTTP, or a class
+        _LOG.warning("lineage: %s took no event (%s)", _without_query(to), told)
+
+
+def _append(line: bytes, path: str) -> None:
+    """Adds a line by one call, so that lines of several processes do not mix."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        if os.write(descriptor, line) < len(line):
+            raise OSError("the disk is full")
+    finally:
+        os.close(descriptor)
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirected POST would become a GET without the event, and may take a token elsewhere."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str,
+        headers: http.client.HTTPMessage, newurl: str,
+    ) -> None:  # fmt: skip
+        return None
+
+
+def _post(data: bytes, to: str) -> None:
+    headers = {"Content-Type": "application/json"}
+    if token := os.environ.get(_KEY):
+        headers["Authorization"] = f"Bearer {token}"
+    request = urllib.request.Request(to, data, headers, method="POST")
+    with urllib.request.build_opener(_NoRedirects).open(request, timeout=_WAITS_S):
+        return
+
+
+def _without_query(to: str) -> str:
+    """Returns where events go without what may hold a token."""
+    return to.partition("?")[0] if _is_address(to) else to

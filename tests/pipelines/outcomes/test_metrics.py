@@ -1,0 +1,144 @@
+"""The file of metrics is one that Prometheus reads, is whole at any moment, and has no count."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import stat
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tracecloak.pipelines.outcomes.metrics import (
+    Metrics,
+    Windows,
+    check_metrics,
+    metrics_text,
+    note_metrics,
+)
+from tracecloak.schemas.errors import UsageError
+
+ALL_WELL = Metrics(
+    "ward.yaml", "hospital", "ward", 1_795_400_000_250_000, 0, 12.5, Windows(12, 2, 1),
+    Fraction(1), Fraction(1, 10**6), Fraction(9), Fraction(9, 10**6),
+)  # fmt: skip
+NAMES = {
+    f"tracecloak_{name}"
+    for name in (
+        *("release_last_attempt_timestamp_seconds", "release_last_exit_code"),
+        *("release_last_duration_seconds", "release_last_success_timestamp_seconds"),
+        *("windows_released", "windows_due", "windows_late"),
+        *("account_epsilon_spent", "account_delta_spent"),
+        *("account_epsilon_remaining", "account_delta_remaining"),
+    )
+}
+
+
+def read(text: str) -> dict[str, tuple[dict[str, str], float]]:
+    """Labels and value of every metric, by Prometheus's own parser."""
+    parser = pytest.importorskip("prometheus_client.parser")
+    found: dict[str, tuple[dict[str, str], float]] = {}
+    for family in parser.text_string_to_metric_families(text):
+        (sample,) = family.samples
+        assert (family.type, family.documentation[-1:]) == ("gauge", ".")
+        found[sample.name] = (sample.labels, sample.value)
+    return found
+
+
+def test_prometheus_reads_every_metric() -> None:
+    found = read(metrics_text(ALL_WELL, 1_795_400_000.25))
+    assert set(found) == NAMES
+    of_config, of_account = {"config": "ward.yaml", "dataset": "hospital"}, {"account": "ward"}
+    assert found["tracecloak_release_last_attempt_timestamp_seconds"] == (
+        of_config, 1_795_400_000.25,
+    )  # fmt: skip
+    assert found["tracecloak_release_last_exit_code"] == (of_config, 0)
+    assert found["tracecloak_release_last_duration_seconds"] == (of_config, 12.5)
+    assert [found[f"tracecloak_windows_{n}"][1] for n in ("released", "due", "late")] == [12, 2, 1]
+    assert found["tracecloak_account_epsilon_remaining"] == (of_account, 9)
+    assert found["tracecloak_account_delta_spent"] == (of_account, 1e-6)
+
+
+def test_names_may_hold_what_the_format_needs() -> None:
+    odd = 'C:\\logs\\"ward"\n{x="y"} 1'
+    found = read(metrics_text(dataclasses.replace(ALL_WELL, config=odd, account=odd), None))
+    assert found["tracecloak_release_last_exit_code"][0]["config"] == odd
+    assert found["tracecloak_account_epsilon_spent"][0]["account"] == odd
+
+
+def test_what_nobody_can_tell_is_left_out() -> None:
+    bare = Metrics("ward.yaml", "", "", 1, 2, 0.1)
+    assert set(read(metrics_text(bare, None))) == {
+        "tracecloak_release_last_attempt_timestamp_seconds",
+        "tracecloak_release_last_exit_code",
+        "tracecloak_release_last_duration_seconds",
+    }
+
+
+def test_no_field_is_a_count_of_the_log() -> None:
+    """Whoever adds a field says here what it is; a count of cases or records has no place."""
+    public = {
+        "config", "dataset", "account", "ended_us", "exit_code", "elapsed_s", "windows",
+        "spent_epsilon", "spent_delta", "remaining_epsilon", "remaining_delta",
+    }  # fmt: skip
+    assert {field.name for field in dataclasses.fields(Metrics)} == public
+    assert [f.name for f in dataclasses.fields(Windows)] == ["n_released", "n_due", "n_late"]
+
+
+def test_a_failure_keeps_the_time_of_the_last_success(tmp_path: Path) -> None:
+    path = tmp_path / "ward.prom"
+    for at_s, code, last in ((10, 4, None), (20, 0, 20), (30, 75, 20), (40, 3, 20), (50, 0, 50)):
+        metrics = dataclasses.replace(ALL_WELL, ended_us=at_s * 1_000_000, exit_code=code)
+        note_metrics(str(path), metrics)
+        found = read(path.read_text())
+        assert found["tracecloak_release_last_attempt_timestamp_seconds"][1] == at_s
+        assert found["tracecloak_release_last_exit_code"][1] == code
+        success = found.get("tracecloak_release_last_success_timestamp_seconds")
+        assert (success and success[1]) == last
+
+
+def test_the_file_is_replaced_whole_and_others_can_read_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "ward.prom"
+    note_metrics(str(path), ALL_WELL)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    whole = path.read_text()
+
+    def full(*_: Any) -> None:
+        assert path.read_text() == whole
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    note_metrics(str(path), dataclasses.replace(ALL_WELL, exit_code=6))
+    assert path.read_text() == whole
+    assert [found.name for found in tmp_path.iterdir()] == ["ward.prom"]
+    assert "could not be written (OSError)" in caplog.text
+
+
+def test_a_file_of_another_configuration_stays(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "ward.prom"
+    note_metrics(str(path), ALL_WELL)
+    with caplog.at_level(logging.WARNING, "tracecloak"):
+        note_metrics(str(path), dataclasses.replace(ALL_WELL, config="other.yaml"))
+    assert "holds those of another configuration" in caplog.text
+    assert "other.yaml" not in path.read_text()
+
+
+def test_a_place_that_will_not_do_is_told_before_anything_is_spent(tmp_path: Path) -> None:
+    check_metrics(str(tmp_path / "ward.prom"))
+    with pytest.raises(UsageError, match=r"ward\.txt' must end in \.prom"):
+        check_metrics(str(tmp_path / "ward.txt"))
+    with pytest.raises(UsageError, match=r"the folder of .* is not there"):
+        check_metrics(str(tmp_path / "none" / "ward.prom"))
+
+
+def test_a_place_that_breaks_later_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    note_metrics(str(tmp_path / "gone" / "ward.prom"), ALL_WELL)
+    assert "could not be written (FileNotFoundError)" in caplog.text
