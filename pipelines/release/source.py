@@ -49,7 +49,10 @@ def source_of(
         )
     may_be_none = isinstance(config, ReleaseConfig)
     files = match_files(config.input, may_be_none)
-    found = EventSource(tuple(files), replace(source_format, goes_on=is_rigorous), mapping)
+    window = config.made_window if isinstance(config, ReleaseConfig) else None
+    span_us = None if window is None else (window.reads_from_us, window.reads_until_us)
+    source_format = replace(source_format, goes_on=is_rigorous)
+    found = EventSource(tuple(files), source_format, mapping, span_us)
     found.check_partitions()
     source = found.narrowed(keeps)
     if files and not source.files and not may_be_none:
