@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tracecloak.pipelines.commands.flags import add_release_flags
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, duration, quantity, show
+from tracecloak.schemas.errors import TracecloakError
 
 if TYPE_CHECKING:
     from tracecloak.pipelines.budget.balance import Balance
@@ -26,34 +27,70 @@ _WORTH_LITTLE = (
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
-    """Adds those of the configuration and of the method."""
+    """Adds those of the configuration and of the method, and those of who watches."""
+    from tracecloak.pipelines.outcomes.lineage import LINEAGE_TOLD
+    from tracecloak.pipelines.outcomes.metrics import METRICS_TOLD
+
     parser.usage = "tracecloak release [CONFIG.yaml] [FLAG ...] [FLAG OF BEAM ...]"
     add_release_flags(parser, argv, config)
+    parser.add_argument("--metrics", help=f"{METRICS_TOLD}; by default none")
+    parser.add_argument("--lineage", help=f"{LINEAGE_TOLD}; by default nowhere")
 
 
 def run(given: Given) -> int:
-    """Makes the release, unless it is there already."""
+    """Makes the release, or those of windows, unless they are there already."""
+    from tracecloak.pipelines.outcomes.lineage import check_lineage
+    from tracecloak.pipelines.outcomes.metrics import check_metrics
     from tracecloak.pipelines.release.config import load
 
     began = time.monotonic()
-    config = load(given.config, given.flags)
+    flags = dict(given.flags)
+    metrics, lineage = flags.pop("metrics", None), flags.pop("lineage", None)
+    if metrics is not None:
+        check_metrics(metrics)
+    if lineage is not None:
+        check_lineage(lineage)
+    config, code = None, TracecloakError.exit_code
+    try:
+        config = load(given.config, flags)
+        code = _released(config, given, lineage)
+    except TracecloakError as error:
+        code = error.exit_code
+        raise
+    finally:
+        if metrics is not None:
+            from tracecloak.pipelines.windows.watched import note_standing
+
+            elapsed_s = time.monotonic() - began
+            note_standing(config, given.config or "", metrics, code, elapsed_s)
+    return code
+
+
+def _released(config: ReleaseConfig, given: Given, lineage: str | None) -> int:
+    """Makes what a configuration asks for, shows what came of it, and returns the exit code."""
     # With all of Beam, which a wrong configuration should not wait for.
     from tracecloak.pipelines.release.run import run_release
     from tracecloak.pipelines.runners.memory import keep_freed_memory
     from tracecloak.pipelines.screen.progress import showing_progress
+    from tracecloak.pipelines.windows.watched import lineage_sent
 
+    began = time.monotonic()
     keep_freed_memory()
     if config.schedule is not None:
-        return _run_windows(config, given)
-    with showing_progress(given.form, with_runner=given.wants_traceback):
+        return _run_windows(config, given, lineage)
+    with (
+        showing_progress(given.form, with_runner=given.wants_traceback),
+        lineage_sent(config, lineage) as made,
+    ):
         outcome = run_release(config, given.of_beam)
+        made(outcome.folder.final)
     elapsed_s = time.monotonic() - began
     data = _data(config, outcome, elapsed_s)
     show(Result(list(_rows(config, outcome, elapsed_s)), data), given.form)
     return 0
 
 
-def _run_windows(config: ReleaseConfig, given: Given) -> int:
+def _run_windows(config: ReleaseConfig, given: Given, lineage: str | None) -> int:
     """Releases the windows that are asked for; the exit code is that of the first that failed."""
     from tracecloak.pipelines.screen.progress import showing_progress
     from tracecloak.pipelines.windows.several import exit_code_of, release_windows, windows_asked
@@ -61,7 +98,7 @@ def _run_windows(config: ReleaseConfig, given: Given) -> int:
     windows = windows_asked(config)
     ended = []
     with showing_progress(given.form, with_runner=given.wants_traceback):
-        for one in release_windows(config, windows, given.of_beam):
+        for one in release_windows(config, windows, given.of_beam, lineage):
             ended.append(one)
             if one.reason:
                 print(f"tracecloak: window {one.window.label}: {one.reason}", file=sys.stderr)

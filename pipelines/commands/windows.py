@@ -51,17 +51,19 @@ def run(given: Given) -> int:
         asked = {window.number for window in schedule.ranged(config.window)}
         shown = [day for day in days if day.window.number in asked]
     balance = ledger.balance_in(ledger.entries(), config.account) if _has_any(days) else None
+    spent = None if balance is None else _text(balance.spent_epsilon)
+    remaining = None if balance is None else _text(balance.remaining_epsilon)
     data = {
         "dataset": schedule.dataset,
         "account": config.account,
         "windows": [day.to_json() for day in shown],
         "counts": dict(Counter(day.status for day in days)),
-        "spent_epsilon": None if balance is None else _text(balance.spent_epsilon),
+        "spent_epsilon": spent,
         "spent_delta": None if balance is None else _text(balance.spent_delta),
-        "remaining_epsilon": None if balance is None else _text(balance.remaining_epsilon),
+        "remaining_epsilon": remaining,
         "remaining_delta": None if balance is None else _text(balance.remaining_delta),
     }
-    rows = list(_rows(config, days, data["spent_epsilon"], data["remaining_epsilon"]))
+    rows = list(_rows(config, days, spent, remaining))
     show(Result(rows, data, [*_lines(shown), ""]), given.form)
     return 0
 
@@ -103,10 +105,13 @@ def _rows(
     if not _has_any(days):
         yield "spent", "nothing yet"
         return
-    yield "spent", (
-        f"epsilon {spent} of account {config.account}, whatever else it paid for included"
-        if spent is not None
-        else f"account {config.account} holds releases without a finite epsilon"
+    yield (
+        "spent",
+        (
+            f"epsilon {spent} of account {config.account}, whatever else it paid for included"
+            if spent is not None
+            else f"account {config.account} holds releases without a finite epsilon"
+        ),
     )
     if remaining is not None:
         yield "remains", f"epsilon {remaining}"

@@ -164,7 +164,9 @@ def _source_of(config: StreamConfig) -> tuple[Opening, str]:
     """Returns (what opens the configured source, its name), when it is known to be there."""
     if (topic := config.input_kafka) is not None:
         topic.check()
-        return functools.partial(KafkaSource, topic, config.consumer_group), f"Kafka topic {topic.name}"
+        return functools.partial(
+            KafkaSource, topic, config.consumer_group
+        ), f"Kafka topic {topic.name}"
     if config.input_subscription is not None:
         subscription, pubsub_topic = config.input_subscription, None
     else:

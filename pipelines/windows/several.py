@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from tracecloak.pipelines.budget.books import open_ledger, open_store
@@ -18,6 +19,7 @@ from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.release.run import Outcome, run_release
 from tracecloak.pipelines.windows.attempts import Attempt
 from tracecloak.pipelines.windows.calendar import Day, calendar_of
+from tracecloak.pipelines.windows.watched import lineage_sent
 from tracecloak.schemas.errors import BudgetExhausted, RetryLater, TracecloakError, UsageError
 from tracecloak.schemas.windows.schedule import Schedule, Window
 from tracecloak.transforms.files import absolute
@@ -79,7 +81,10 @@ def windows_asked(config: ReleaseConfig, now_us: int | None = None) -> tuple[Win
 
 
 def release_windows(
-    config: ReleaseConfig, windows: Sequence[Window], beam_arguments: Sequence[str] = ()
+    config: ReleaseConfig,
+    windows: Sequence[Window],
+    beam_arguments: Sequence[str] = (),
+    lineage: str | None = None,
 ) -> Iterator[Ended]:
     """Releases those of some windows that are not released yet; yields each as it ends.
 
@@ -87,6 +92,7 @@ def release_windows(
         config: That of all of them.
         windows: Which.
         beam_arguments: Flags of Beam.
+        lineage: Where OpenLineage's events of each go; None: nowhere.
     """
     days = _known(config)
     left = []
@@ -96,22 +102,20 @@ def release_windows(
             yield Ended(window, own, "already_released")
         else:
             left.append(window)
+    make = partial(_ended, beam_arguments=tuple(beam_arguments), lineage=lineage)
     jobs = min(config.jobs, len(left))
     if jobs <= 1:
-        yield from _one_by_one(config, left, beam_arguments)
+        yield from _one_by_one(config, left, make)
         return
     # A ledger that is to be begun is begun once.
     first, *others = left
-    begun = _ended(of_window(config, first), first, beam_arguments)
+    begun = make(of_window(config, first), first)
     yield begun
     if begun.exit_code in _OF_ALL:
         yield from _not_tried(config, others, begun)
         return
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        tried = [
-            pool.submit(_ended, of_window(config, window), window, tuple(beam_arguments))
-            for window in others
-        ]
+        tried = [pool.submit(make, of_window(config, window), window) for window in others]
         for one in tried:
             yield one.result()
 
@@ -122,10 +126,10 @@ def exit_code_of(ended: Sequence[Ended]) -> int:
 
 
 def _one_by_one(
-    config: ReleaseConfig, windows: Sequence[Window], beam_arguments: Sequence[str]
+    config: ReleaseConfig, windows: Sequence[Window], make: Callable[[ReleaseConfig, Window], Ended]
 ) -> Iterator[Ended]:
     for place, window in enumerate(windows):
-        one = _ended(of_window(config, window), window, beam_arguments)
+        one = make(of_window(config, window), window)
         yield one
         if one.exit_code in _OF_ALL:
             yield from _not_tried(config, windows[place + 1 :], one)
@@ -138,13 +142,17 @@ def _not_tried(config: ReleaseConfig, windows: Sequence[Window], because: Ended)
         yield Ended(window, of_window(config, window), "not_tried", because.exit_code, None, reason)
 
 
-def _ended(config: ReleaseConfig, window: Window, beam_arguments: Sequence[str]) -> Ended:
+def _ended(
+    config: ReleaseConfig, window: Window, beam_arguments: Sequence[str], lineage: str | None
+) -> Ended:
     began = time.monotonic()
     outcome: Outcome | None = None
     status: Ending
     code, reason = 0, ""
     try:
-        outcome = run_release(config, beam_arguments)
+        with lineage_sent(config, lineage) as made:
+            outcome = run_release(config, beam_arguments)
+            made(outcome.folder.final)
         status = "already_released" if outcome.was_released_before else "released"
     except BudgetExhausted as error:
         status, code, reason = "refused", error.exit_code, str(error)

@@ -131,9 +131,9 @@ class KeepCounted(beam.PTransform):
             >> beam.ParDo(CountBatches({"vocabulary": ActivityVocabulary}, _vocabulary))
             | "Vocabulary" >> MergeStatistics(vocabulary=ActivityVocabulary)
         )  # PCollection[Chunk]
-        return counted | "Recode" >> beam.Map(_recoded, pvalue.AsIter(vocabulary)).with_output_types(
-            TraceBatch
-        )
+        return counted | "Recode" >> beam.Map(
+            _recoded, pvalue.AsIter(vocabulary)
+        ).with_output_types(TraceBatch)
 
 
 class _KeepCounted(beam.DoFn):
