@@ -160,7 +160,7 @@ def promise(**changes: Any) -> Guarantee:
 
 @pytest.mark.parametrize("change", [{"adjacency": "replace_one"}, {"unit": "event"}])
 def test_a_promise_that_says_nothing_of_two_windows_is_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match="schedule: theirs protects .* two windows at once"):
+    with pytest.raises(UsageError, match=r"schedule: theirs protects .* two windows at once"):
         check_composes("theirs", promise(**change))
     none = {"kind": "published", "epsilon": None, "delta": None}
     for taken in (promise(), promise(unit="individual"), promise(**change, **none)):
