@@ -169,7 +169,7 @@ class _Play:
         _check(code == 0 and _statuses(windows) == ["released"] * 4, "weeks 1 to 4 are released")
         self._say(
             f"Weeks 1 to 4, from {demo.label(1)} on, were written to the lake and released. "
-            f"{self._spent()}"
+            f"{self._bill(windows)}"
         )
 
     def a_late_day(self) -> None:
@@ -187,8 +187,8 @@ class _Play:
         _check(code == 0 and after["status"] == "released", "week 6 is released")
         self._say(
             f"The file of {late} was late: week 5 was released without it, and stayed as it was "
-            "when the file came. Week 6 was released with all events, and left out the cases that "
-            f"week 5 had counted. {self._spent()}"
+            "when the file came. Week 6 was released with all events. A case that ended on the "
+            f"late day counts in neither, and none counts in both. {self._bill([window, after])}"
         )
 
     def a_corrupt_file(self) -> None:
@@ -199,14 +199,13 @@ class _Play:
         code, (window,) = self._release(label)
         is_refused = (code, window["status"]) == (InputSchemaError.exit_code, "failed")
         _check(is_refused, f"week 7 is not released with a file cut off, but ended with {code}")
-        spent = self._spent()
         self._lake.write([broken])
         code, (window,) = self._release(label)
         _check(code == 0 and window["status"] == "released", "week 7 is released with a whole file")
         self._say(
             f"The file of {broken} was cut off: the release of week 7 ended with exit code "
             f"{InputSchemaError.exit_code} and cost nothing. With the whole file it was made. "
-            f"{spent}"
+            f"{self._bill([window])}"
         )
 
     def a_killed_process(self, week: int) -> None:
@@ -214,14 +213,14 @@ class _Play:
         label = demo.label(week)
         self._lake.write(demo.days(week))
         self._kill(label)
-        status = self._calendar()[label]["status"]
+        (status,) = [one["status"] for one in self._shown()["windows"] if one["label"] == label]
         _check(status == "cut_off", f"week {week} is cut off, and the calendar says {status}")
         code, (window,) = self._release(label)
         _check(code == 0 and window["status"] == "released", "the same command finishes the week")
         self._say(
             f"The process that released week {week} was killed with -9 when it had paid and drew "
             "its noise. The same command went on with the same noise, and paid nothing more. "
-            f"{self._spent()}"
+            f"{self._bill([window])}"
         )
 
     def a_back_fill(self, first: int) -> None:
@@ -234,7 +233,7 @@ class _Play:
         _check(code == 0 and _statuses(windows) == ["released"] * n_weeks, "a back-fill makes all")
         self._say(
             f"Weeks {first} to {N_WEEKS} had been forgotten. `--window {span}` made all of them. "
-            f"{self._spent()}"
+            f"{self._bill(windows)}"
         )
 
     def what_is_not_due(self) -> None:
@@ -256,14 +255,21 @@ class _Play:
 
     def the_bill(self) -> None:
         demo = self._demo
-        calendar = self._calendar()
-        released = [label for label, window in calendar.items() if window["status"] == "released"]
+        shown = self._shown()
+        spent = shown["spent_epsilon"], shown["spent_delta"]
+        _check(spent == (EPSILON, DELTA), f"all windows cost what one does, and not {spent}")
+        paid = [one for one in shown["windows"] if one["status"] == "released"]
+        _check(all(one["epsilon"] == EPSILON for one in paid), "each window was paid for once")
+        released = [one["label"] for one in paid]
         _check(
             released == [demo.label(week) for week in range(1, N_WEEKS + 1)],
             f"the calendar has {N_WEEKS} released windows",
         )
         _check(self._run("ledger", "verify").returncode == 0, "the ledger is as it was written")
-        self._say(f"The ledger is sound. {self._spent()}")
+        self._say(
+            f"The ledger is sound: {N_WEEKS} windows with epsilon {EPSILON} each cost epsilon "
+            f"{spent[0]} and delta {spent[1]} together."
+        )
         self._say("")
         self._say(self._run("windows", "config.yaml").stdout.rstrip())
 
@@ -306,15 +312,16 @@ class _Play:
         _check(ended.returncode == 0, f"the calendar can be read, and not: {ended.stderr.strip()}")
         return dict(json.loads(ended.stdout))
 
-    def _calendar(self) -> dict[str, dict[str, Any]]:
-        """What is known of each window, by its label."""
-        return {window["label"]: window for window in self._shown()["windows"]}
+    def _bill(self, windows: Sequence[dict[str, Any]]) -> str:
+        """Checks that one window is paid in all, by what releases say is left, and says so.
 
-    def _spent(self) -> str:
-        """Checks that no more is spent than one window costs, and says so."""
-        shown = self._shown()
-        spent = shown["spent_epsilon"], shown["spent_delta"]
-        _check(spent == (EPSILON, DELTA), f"all windows cost what one does, and not {spent}")
+        The account has what one window costs: after the first nothing is left, and none pays more.
+        """
+        nothing = {"epsilon": "0", "delta": "0"}
+        _check(
+            all(window["remaining"] == nothing for window in windows),
+            f"epsilon {EPSILON} and delta {DELTA} are spent, and nothing is left",
+        )
         return f"Spent so far, for all windows together: epsilon {EPSILON} and delta {DELTA}."
 
     def _kill(self, label: str) -> None:
