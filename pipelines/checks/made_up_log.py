@@ -6,10 +6,12 @@ those that are declared.
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from zoneinfo import ZoneInfo
 
@@ -18,7 +20,7 @@ import numpy as np
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.release.config import ReleaseConfig, Where
 from tracecloak.schemas.events.attributes import Attribute
-from tracecloak.schemas.events.columns import ResolvedColumns
+from tracecloak.schemas.events.columns import ColumnMapping, ResolvedColumns
 from tracecloak.transforms.formats.registry import FORMATS
 
 Record = dict[str, str]
@@ -33,6 +35,8 @@ _STAMP = "2020-01-01T00:00:00Z"
 _N_STEPS = 3
 # So many cases for 1 / epsilon that common variants come out.
 _CROWD = 300
+# No time beyond is made up: those of years before 1 are none.
+_FAR_US = 60_000_000_000_000_000
 _SMALLEST, _LARGEST = 300, 3_000
 
 
@@ -65,6 +69,7 @@ class MadeUp:
         self._method, self._params = method_named(config.method), config.method_params
         self._bounds = self._method.bounds(self._params)
         self._attributes = self._method.attributes(self._params)
+        self._found: dict[tuple[str, str], str] = {}
 
     @cached_property
     def _columns(self) -> ResolvedColumns:
@@ -140,6 +145,9 @@ class MadeUp:
     def _filtered(self, column: str, value: str, is_stamp: bool = False) -> str:
         """Returns a value that the filters of a column let pass, made of another one."""
         filters = [w for w in self._config.where if self._columns.filtered.get(w.column) == column]
+        bounds = [b for w in filters for b in w.row_filter.bounds.values()]
+        if bounds:
+            return self._within(column, value, bounds)
         prefix = max((w.begins_with or "" for w in filters), key=len, default="")
         allowed = [v for w in filters for v in w.equals or () if _passes(v, filters)]
         if allowed:
@@ -147,6 +155,15 @@ class MadeUp:
         if value.startswith(prefix):
             return value
         return prefix + (_STAMP[len(prefix) :] if is_stamp else value)
+
+    def _within(self, column: str, value: str, bounds: Sequence[str]) -> str:
+        """Returns the value, or one near a bound in its place if that passes and the value not."""
+        if (column, value) not in self._found:
+            mapping = self._config.mapping
+            tried = [value, *(near for bound in bounds for near in _near(bound, mapping))]
+            passing = (v for v in tried if mapping.can_pass({column: v}, self._has_xes_names))
+            self._found[column, value] = next(passing, value)
+        return self._found[column, value]
 
     def _stamp(self, number: int, step: int) -> str:
         columns = self._config.columns
@@ -176,6 +193,18 @@ def _values(attribute: Attribute) -> list[str]:
     low, high = declared.bounds
     numbers = [low + (high - low) * k / _N_STEPS for k in range(_N_STEPS + 1)]
     return [str(round(number) if declared.whole else number) for number in numbers]
+
+
+def _near(bound: str, mapping: ColumnMapping) -> list[str]:
+    """Returns values at a bound and on both sides of it."""
+    with contextlib.suppress(InvalidOperation):
+        return [bound, *(str(Decimal(bound) + step) for step in (-1, 1))]
+    found = [bound, f"{bound}0"]
+    at_us = mapping.time_of(bound)
+    if at_us is not None and abs(at_us) < _FAR_US:
+        at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at_us)
+        found += [(at + timedelta(minutes=step)).isoformat() for step in (-1, 1)]
+    return found
 
 
 def _passes(value: str, filters: Sequence[Where]) -> bool:

@@ -106,7 +106,11 @@ class Columns(_Section):
 
 
 # YAML takes 2026-11-01 for a date and 7 for a number; a bound is what stands there.
-_Bound = Annotated[str, pydantic.BeforeValidator(_written)]
+_Bound = Annotated[
+    str,
+    pydantic.BeforeValidator(_written),
+    pydantic.WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}]}),
+]
 # Keys that came later are no part of the digest of a configuration without them.
 _BOUNDS = {"at_least": ">=", "above": ">", "at_most": "<=", "below": "<"}
 

@@ -173,6 +173,11 @@ def test_every_check_holds_with_every_format(ending: str) -> None:
         (["case_id = one, two", "case_id ^= o"], {"one"}),
         (["activity = B, C"], {"B", "C"}),
         (["timestamp ^= 2021-05"], {"2021-05-01T00:00:00Z"}),
+        (["timestamp >= 2026-11-01"], {"2026-11-01"}),
+        (["timestamp > 2026-11-01", "timestamp < 2026-11-02"], {"2026-11-01T00:01:00+00:00"}),
+        (["year >= 2026"], {"2026"}),
+        (["year > 2026"], {"2027"}),
+        (["ward > B"], {"B0"}),
     ],
 )
 def test_records_pass_the_filters(where: list[str], records: set[str]) -> None:

@@ -93,6 +93,35 @@ def test_no_option_of_ours_is_one_of_beams() -> None:
     assert not {f"--{name}" for name in ours} & BEAM_FLAGS
 
 
+def test_bounds_change_no_digest_of_a_configuration_without_them() -> None:
+    """The golden digest: releases that were begun before there were bounds go on after it."""
+    body = {"input": "a", "method": "amun", "params": {"guessing_advantage": 0.3}, "output": "o"}
+    before = ReleaseConfig(**body, where=[{"column": "x", "equals": "b"}])
+    assert before.digest == "734d4f04dc3b80570ede6e87f8e8e88510c7b05a33b503bef1e63ccc67bc4bf4"
+    dump = before.model_dump(mode="json")["where"]
+    assert dump == [{"column": "x", "equals": ["b"], "begins_with": None}]
+    digests = {
+        ReleaseConfig(**body, where=[{"column": "x", key: "b"}]).digest
+        for key in ("equals", "begins_with", "at_least", "above", "at_most", "below")
+    }
+    assert len(digests) == 6
+
+
+def test_yaml_takes_a_bound_for_a_date_or_a_number_and_it_is_what_stands_there(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "release.yaml"
+    path.write_text(
+        yaml.safe_dump({**MINIMAL, "where": []}).replace("where: []", "") + "where:\n"
+        "  - {column: day, at_least: 2026-11-01, below: 2026-12-01T06:00:00+01:00}\n"
+        "  - {column: n, above: 7, at_most: 7.5}\n"
+    )
+    day, n = load(str(path), {}).where
+    assert (day.at_least, day.below) == ("2026-11-01", "2026-12-01T06:00:00+01:00")
+    assert (n.above, n.at_most) == ("7", "7.5")
+    assert day.sentence_part == "is >= 2026-11-01 and < 2026-12-01T06:00:00+01:00"
+
+
 def test_the_digest_follows_what_changes_bytes_and_nothing_else() -> None:
     base = ReleaseConfig(**MINIMAL)
     for change in (
@@ -109,6 +138,21 @@ def test_the_digest_follows_what_changes_bytes_and_nothing_else() -> None:
     # A profile and its choices spelled out are one configuration in effect, but not one request.
     spelled = {"params": {"compression": "noise"}}
     assert ReleaseConfig(**{**MINIMAL, **spelled}).digest == base.digest
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("day >= 2026-11-01", {"column": "day", "at_least": "2026-11-01"}),
+        ("n>7", {"column": "n", "above": "7"}),
+        ("case:day <= x = y", {"column": "case:day", "at_most": "x = y"}),
+        ("day < 2026-12", {"column": "day", "below": "2026-12"}),
+        ("x = <5", {"column": "x", "equals": "<5"}),
+        ("x ^= >", {"column": "x", "begins_with": ">"}),
+    ],
+)
+def test_bounds_are_read_from_text(text: str, found: dict[str, str]) -> None:
+    assert parse_where(text) == found
 
 
 @pytest.mark.parametrize(

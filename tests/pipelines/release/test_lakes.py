@@ -1,0 +1,188 @@
+"""Releases of folders of a data lake: filters on partitions, many small files, several folders."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.releasing import csv_log, digests, fix_key, manifest, operator_folder, tracecloak
+from tracecloak.pipelines.release.config import ReleaseConfig, load, load_source
+from tracecloak.pipelines.release.plan import plan_of
+from tracecloak.pipelines.release.source import source_of
+from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.transforms.batch import read
+
+DAYS = ("2026-11-01", "2026-11-02", "2026-11-03")
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    """Two folders of three days, of two cases a day; of the first day nobody can read anything."""
+    for name in ("claims", "bills"):
+        for number, day in enumerate(DAYS):
+            part = tmp_path / "lake" / name / f"day={day}"
+            part.mkdir(parents=True)
+            rows = [
+                (f"{name}-{number}-{case}", activity, f"{day}T0{hour}:00:00")
+                for case in range(2)
+                for hour, activity in enumerate("ABC")
+            ]
+            csv_log(part / "log.csv", rows)
+    (tmp_path / "lake" / "claims" / f"day={DAYS[0]}" / "log.csv").write_text("nothing of the kind")
+    return tmp_path / "lake"
+
+
+def release(folder: Path, name: str, source: object, *flags: object, **changes: Any) -> int:
+    body = {
+        "input": source if isinstance(source, list) else str(source),
+        "method": "variant-histogram",
+        "params": {"epsilon": 1, "vocabulary": ["A", "B", "C"]},
+        "output": str(folder / "out"),
+        "key_store": str(folder / "keys"),
+        "release_id": name,
+        "runner": "InMemory",
+        "formats": ["csv"],
+        **changes,
+    }
+    (folder / f"{name}.yaml").write_text(yaml.safe_dump(body))
+    return tracecloak("release", folder / f"{name}.yaml", *flags)
+
+
+def config_of(folder: Path, name: str) -> ReleaseConfig:
+    return load(str(folder / f"{name}.yaml"), {})
+
+
+def test_what_does_not_pass_is_not_opened_and_is_no_part_of_the_input(
+    tmp_path: Path, lake: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches a file that a filter leaves out, and that is read or digested for all that."""
+    claims = lake / "claims"
+    assert release(tmp_path, "all", claims) == 3
+    since = ("--where", f"day >= {DAYS[1]}")
+    assert release(tmp_path, "since", claims, *since) == 0
+    capsys.readouterr()
+    # It changes, and the release is the same and there already.
+    (claims / f"day={DAYS[0]}" / "log.csv").write_text("nothing of another kind")
+    assert release(tmp_path, "since", claims, *since) == 0
+    assert capsys.readouterr().out
+    csv_log(claims / f"day={DAYS[2]}" / "more.csv", [("x", "A", f"{DAYS[2]}T00:00:00")])
+    assert release(tmp_path, "since", claims, *since) == 2
+    assert "the input" in capsys.readouterr().err
+
+
+def test_the_value_of_a_filter_is_not_published(tmp_path: Path, lake: Path) -> None:
+    since = ("--where", f"day >= {DAYS[1]}")
+    assert release(tmp_path, "since", lake / "claims", *since) == 0
+    made = tmp_path / "out" / "run_id=since"
+    assert not any(b"at_least" in path.read_bytes() for path in made.rglob("*") if path.is_file())
+    assert "at_least" in (operator_folder(tmp_path / "keys") / "statement.md").read_text()
+
+
+def test_where_no_file_is_left_a_log_without_cases_is_released(
+    tmp_path: Path, lake: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert release(tmp_path, "later", lake, "--where", "day >= 2027-01-01") == 0
+    assert manifest(tmp_path / "out" / "run_id=later")["outputs"]
+    told = plan_of(load(str(tmp_path / "later.yaml"), {"where": ["day >= 2027"]}), [100]).lines
+    assert any("no file, so a log without cases" in line for line in told)
+    assert any("in all 0 files; 6 others are passed over" in line for line in told)
+    with pytest.raises(InputSchemaError, match=r"of 6 input files none is left.*--where"):
+        source_of(load_source({"input": str(lake), "where": ["day >= 2027-01-01"]}))
+
+
+def test_several_folders_are_one_log(tmp_path: Path, lake: Path) -> None:
+    folders = [f"{lake}/claims", f"{lake}/bills/day=2026-11-0[23]/"]
+    where = [{"column": "day", "at_least": DAYS[1], "below": DAYS[2]}]
+    assert release(tmp_path, "both", folders, where=where) == 0
+    source = source_of(config_of(tmp_path, "both"))
+    assert [file.path.removeprefix(f"{lake}/").split("/")[:2] for file in source.files] == [
+        ["bills", "day=2026-11-02"],
+        ["claims", "day=2026-11-02"],
+    ]
+    assert source.n_passed_over == 3
+    rows = [
+        row for file in source.files for batch, _ in source.read(file) for row in batch.to_pylist()
+    ]
+    assert {row["case_id"] for row in rows} == {
+        "bills-1-0",
+        "bills-1-1",
+        "claims-1-0",
+        "claims-1-1",
+    }
+    index = [row["event_index"] for row in rows]
+    assert index == sorted(index)
+
+
+def test_small_files_that_are_read_together_make_the_same_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In memory, on Beam with some files to an element, and with one."""
+    fix_key(monkeypatch)
+    for number in range(30):
+        part = tmp_path / "lake" / f"day=2026-11-{1 + number % 9:02d}"
+        part.mkdir(parents=True, exist_ok=True)
+        rows = [
+            (f"c{number % 7}", activity, f"2026-11-01T{number % 24:02d}:00:00")
+            for activity in "ABC"
+        ]
+        csv_log(part / f"log-{number}.csv", [*rows, ("", "A", "never")])
+    found = []
+    for name, runner, most in (
+        ("m", "InMemory", 64),
+        ("b", "FnApiRunner", 7),
+        ("c", "FnApiRunner", 1),
+    ):
+        monkeypatch.setattr(read, "_MOST_FILES", most)
+        folder = tmp_path / name
+        folder.mkdir()
+        assert release(folder, "r", f"{tmp_path}/lake", runner=runner, method="amun", params={
+            "guessing_advantage": 0.2, "mode": "sampling"}, max_error_ratio=1) == 0  # fmt: skip
+        made = digests(folder / "out" / "run_id=r")
+        rejects = sorted(
+            json.loads(line)["file"]
+            for path in (operator_folder(folder / "keys")).glob("file-*.jsonl")
+            for line in path.read_text().splitlines()
+        )
+        assert rejects == list(range(30))
+        found.append({p: d for p, d in made.items() if str(p).endswith(".csv.gz")})
+    assert found[0] and found[0] == found[1] == found[2]
+
+
+def test_files_are_read_together_up_to_a_number_and_a_size() -> None:
+    from tracecloak.transforms.files import SourceFile
+
+    def sizes(*n_bytes: int) -> list[list[int]]:
+        files = [SourceFile(i, f"{i}", n) for i, n in enumerate(n_bytes)]
+        return [[file.n_bytes for file in run] for run in read._together(files)]
+
+    assert sizes() == []
+    large = read._MOST_BYTES
+    assert sizes(1, 2, large, 3, large + 1, 4, 5) == [[1, 2], [large], [3], [large + 1], [4, 5]]
+    assert [len(run) for run in sizes(*[1] * 150)] == [64, 64, 22]
+
+
+def test_the_plan_of_many_files_shows_the_first_and_how_many(tmp_path: Path) -> None:
+    for number in range(40):
+        part = tmp_path / "lake" / f"day=2026-11-{1 + number % 20:02d}"
+        part.mkdir(parents=True, exist_ok=True)
+        csv_log(part / f"log-{number}.csv", [("c", "A", "2026-11-01")])
+    config = ReleaseConfig(
+        input=f"{tmp_path}/lake",
+        method="variant-histogram",
+        params={"epsilon": 1, "vocabulary": ["A"]},
+        output="out",
+        release_id="r",
+        where=[{"column": "day", "above": "2026-11-05"}],
+    )
+    told = plan_of(config, [100]).lines
+    read_part = told[: told.index("")]
+    assert sum(" bytes, csv)" in line for line in read_part) == 3
+    assert any(f"{tmp_path}/lake: 27 more files (" in line for line in read_part)
+    assert any("in all 30 files; 10 others are passed over" in line for line in read_part)
+    assert "  only records whose day is > 2026-11-05" in read_part
+    few = config.model_copy(update={"where": config.where[:0]})
+    assert any("in all 40 files; 0 others" in line for line in plan_of(few, [100]).lines)

@@ -1,0 +1,227 @@
+"""Filters with bounds: numbers as numbers, times as times, other text by its characters."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import re
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracecloak.schemas.errors import InputSchemaError, UsageError
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.row_filter import RowFilter
+
+BOUNDS = ("at_least", "above", "at_most", "below")
+BERLIN = "Europe/Berlin"
+
+
+def passing(row_filter: RowFilter, *values: str | None, time_zone: str = "UTC") -> list[str | None]:
+    mask = row_filter.mask(pa.array(values, pa.string()), time_zone)
+    return [value for value, passed in zip(values, mask, strict=True) if passed]
+
+
+def kept(mapping: ColumnMapping, **columns: Any) -> list[int]:
+    """Numbers of the records that pass; they have a case, an activity and, if not given, a time."""
+    n = len(next(iter(columns.values())))
+    stamps = [datetime.datetime(2026, 1, 1)] * n
+    plain = {"case_id": ["c"] * n, "activity": ["a"] * n, "timestamp": pa.array(stamps)}
+    batch = pa.RecordBatch.from_pydict({**plain, **columns})
+    resolved = mapping.resolve(batch.schema.names, xes_names=False)
+    events, _ = resolved.canonicalise(batch, np.arange(n), np.zeros(0, np.int64), 0)
+    return [int(index) for index in events.column("event_index")]
+
+
+def test_each_bound_is_what_its_name_says() -> None:
+    values = ("9", "10", "10.0", "11", None, "")
+    assert passing(RowFilter("n", at_least="10"), *values) == ["10", "10.0", "11"]
+    assert passing(RowFilter("n", above="10"), *values) == ["11"]
+    assert passing(RowFilter("n", at_most="10"), *values) == ["9", "10", "10.0", ""]
+    assert passing(RowFilter("n", below="10"), *values) == ["9", ""]
+    assert passing(RowFilter("n", at_least="9.5", below="11"), *values) == ["10", "10.0"]
+
+
+@pytest.mark.parametrize(
+    ("bound", "passes", "fails"),
+    [
+        ("9", ("10", "1e2", " 9 ", "+9", "9.0"), ("8.999", "-10", "08")),
+        ("9223372036854775807", ("9223372036854775807", "9223372036854775808"), ("9e17",)),
+        ("9007199254740993", ("9007199254740993",), ("9007199254740992",)),  # no doubles
+        ("99999999999999999999", ("1e30",), ("9223372036854775807", "0")),
+        ("-99999999999999999999", ("-9223372036854775808", "0"), ("-1e30",)),
+        ("2026-11-01", ("2026-11-01", "20261101", "2026-11-01-00", "2026-12"), ("2026-10-31-23",)),
+        ("2026-11", ("2026-11-01", "2026/11/01", "2027"), ("2026-10-31", "2026-10", "20261031")),
+        ("20261101", ("20261101", "2026-11-01"), ("20261031", "2026-10-31")),
+        ("2026-11-01T13", ("2026-11-01T12:30:00-01:00",), ("2026-11-01 12:59:59.999999",)),
+        ("B", ("B", "B2", "b", "é"), ("A9", "10", "2026")),
+        ("10", ("A",), ("",)),  # not both are numbers: by their characters
+    ],
+)
+def test_what_is_compared_is_told_by_both(
+    bound: str, passes: tuple[str, ...], fails: tuple[str, ...]
+) -> None:
+    row_filter = RowFilter("x", at_least=bound)
+    assert passing(row_filter, *passes, *fails) == list(passes)
+
+
+def test_times_without_an_offset_are_of_the_zone() -> None:
+    row_filter = RowFilter("x", at_least="2026-11-01")
+    value = "2026-10-31T23:30:00Z"  # half past midnight in Berlin
+    assert passing(row_filter, value) == []
+    assert passing(row_filter, value, time_zone=BERLIN) == [value]
+
+
+_NUMBERS = st.one_of(
+    st.integers(-(10**20), 10**20).map(str),
+    st.integers(-20, 20).map(str),
+    st.decimals(-50, 50, allow_nan=False, places=1).map(str),
+)
+
+
+@given(name=st.sampled_from(BOUNDS), bound=_NUMBERS, values=st.lists(_NUMBERS, max_size=9))
+def test_whole_numbers_are_compared_exactly(name: str, bound: str, values: list[str]) -> None:
+    """Others as the doubles that they are read as."""
+    found = passing(RowFilter("n", **{name: bound}), *values)
+
+    def is_right(value: str) -> bool:
+        is_exact = re.fullmatch(r"-?\d+(\.0*)?", value) and abs(Fraction(value)) < 2**63
+        a, b = (Fraction(t) if is_exact else Fraction(float(t)) for t in (value, bound))
+        return {"at_least": a >= b, "above": a > b, "at_most": a <= b, "below": a < b}[name]
+
+    assert found == [value for value in values if is_right(value)]
+
+
+_NAMES = st.from_regex(r"[0-9]{4}(-[0-9]{2}){0,3}")
+
+
+@given(
+    name=st.sampled_from(BOUNDS),
+    bound=st.text(min_size=1).filter(lambda text: bool(text.strip())),
+    values=st.lists(st.one_of(st.none(), st.text(), _NAMES), max_size=6),
+)
+def test_any_text_is_compared_and_a_missing_value_never_passes(
+    name: str, bound: str, values: list[str | None]
+) -> None:
+    """Fuzz: values are the data's, and no value may end the reading."""
+    assert None not in passing(RowFilter("x", **{name: bound}), *values)
+
+
+DAYS = [datetime.date(2026, 10, 31), datetime.date(2026, 11, 1), None, datetime.date(2026, 11, 2)]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(DAYS, pa.date32()),
+        pa.array(DAYS, pa.date64()),
+        pa.array(DAYS, pa.date32()).cast(pa.timestamp("s")),
+        pa.array(DAYS, pa.date32()).cast(pa.timestamp("ns")),
+        pa.array(DAYS, pa.date32()).cast(pa.timestamp("us")).dictionary_encode(),
+        pa.array([str(day) if day else None for day in DAYS]),
+        pa.array([day and int(f"{day:%Y%m%d}") for day in DAYS], pa.int32()),
+    ],
+    ids=lambda column: str(column.type)[:20],
+)
+def test_typed_columns_of_days_are_compared_by_time(column: pa.Array) -> None:
+    for bounds, records in (
+        ({"at_least": "2026-11-01"}, [1, 3]),
+        ({"above": "2026-11-01"}, [3]),
+        ({"at_most": "2026-11-01"}, [0, 1]),
+        ({"at_least": "2026-11", "below": "2026-11-02"}, [1]),
+    ):
+        mapping = ColumnMapping(filters=(RowFilter("day", **bounds),))
+        assert kept(mapping, day=column) == records
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.int8(), pa.uint64(), pa.float32(), pa.decimal128(9, 2)], ids=str
+)
+def test_typed_numbers_are_compared_as_numbers(kind: pa.DataType) -> None:
+    mapping = ColumnMapping(filters=(RowFilter("n", at_least="10"),))
+    values = [None if n is None else decimal.Decimal(n) for n in (9, 10, None, 11)]
+    column = pa.array(values, pa.decimal128(9, 2))
+    if kind != column.type:
+        column = pa.array([9, 10, None, 11], kind)
+    assert kept(mapping, n=column) == [1, 3]
+
+
+@pytest.mark.parametrize("name", ["timestamp", "At"])
+def test_the_mapped_time_is_compared_as_it_is_read(name: str) -> None:
+    """Catches a bound in another zone, unit or format than the column's."""
+    stamps = ["01.11.2026 00:30", "31.10.2026 23:30", None, "soon"]
+    row_filter = RowFilter(name, at_least="2026-11-01")
+    mapping = ColumnMapping(
+        timestamp="At", time_zone=BERLIN, timestamp_format="%d.%m.%Y %H:%M", filters=(row_filter,)
+    )
+    assert kept(mapping, At=stamps) == [0]
+    like_the_column = RowFilter(name, below="01.11.2026 00:00")
+    assert kept(ColumnMapping(**{**vars(mapping), "filters": (like_the_column,)}), At=stamps) == [1]
+    in_seconds = ColumnMapping(
+        timestamp="At", timestamp_unit="s", filters=(RowFilter(name, at_least="1970-01-01T00:01"),)
+    )
+    assert kept(in_seconds, At=[59, 60]) == [1]
+
+
+def test_a_bound_on_the_time_that_is_no_time_is_refused_before_anything_is_read() -> None:
+    for column in ("timestamp", "time:timestamp"):
+        with pytest.raises(UsageError, match=r"'soon'; write it like 2026-11-01"):
+            ColumnMapping(filters=(RowFilter(column, below="soon"),))
+    with pytest.raises(UsageError, match="'soon'"):
+        ColumnMapping(timestamp="At", filters=(RowFilter("At", below="soon"),))
+    mapping = ColumnMapping(filters=(RowFilter("day", below="soon"),))
+    with pytest.raises(InputSchemaError, match="'day': below must be a time"):
+        kept(mapping, day=pa.array(DAYS, pa.date32()))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"equals": ("a",), "below": "b"}, {"begins_with": "a", "at_least": "b"}, {}],
+)
+def test_bounds_and_values_exclude_each_other(arguments: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="at_least, above, at_most, below"):
+        RowFilter("x", **arguments)
+
+
+def test_an_empty_bound_is_refused() -> None:
+    with pytest.raises(UsageError, match="'day': at_least is empty"):
+        RowFilter("day", at_least=" ")
+
+
+# --- what is known of all records of a file -------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("row_filter", "known", "passes"),
+    [
+        (RowFilter("day", at_least="2026-11-01"), {"day": "2026-10-31"}, False),
+        (RowFilter("day", at_least="2026-11-01"), {"day": "2026-11-01"}, True),
+        (RowFilter("day", at_least="2026-11-01"), {"day": None}, False),
+        (RowFilter("day", at_least="2026-11-01"), {"ward": "x"}, True),
+        (RowFilter("ward", ("A/B", "C")), {"ward": "A/B"}, True),
+        (RowFilter("ward", ("A/B", "C")), {"ward": "a/b"}, False),
+        (RowFilter("lifecycle", ("complete",)), {"lifecycle": "COMPLETE"}, True),
+        (RowFilter("activity", ("A",)), {"Act": "B"}, False),  # by what it is mapped to
+        (RowFilter("activity", ("A",)), {"activity": "B"}, True),  # another column then
+        (RowFilter("individual_id", ("A",)), {"Who": "B"}, False),
+        (RowFilter("timestamp", below="2026-11-01"), {"timestamp": "2026-11-01"}, False),
+    ],
+)
+def test_a_file_whose_records_cannot_pass_is_known_by_its_values(
+    row_filter: RowFilter, known: dict[str, str | None], passes: bool
+) -> None:
+    mapping = ColumnMapping(activity="Act", individual_id="Who", filters=(row_filter,))
+    assert mapping.can_pass(known, xes_names=False) is passes
+
+
+def test_of_two_columns_that_a_name_can_stand_for_the_other_one_may_be_in_the_file() -> None:
+    """Catches a file that is passed over by a column that its records' own one comes before."""
+    mapping = ColumnMapping(filters=(RowFilter("activity", ("A",)),))
+    assert mapping.can_pass({"concept:name": "B"}, xes_names=False)
+    assert not mapping.can_pass({"concept:name": "B"}, xes_names=True)
+    assert mapping.can_pass({"activity": "B"}, xes_names=True)
