@@ -69,7 +69,7 @@ class Demo:
 
     output: Path
     today: date
-    n_cases: int = 3000
+    n_cases: int = 20_000
     command: Sequence[str] = _THIS_PROGRAM
 
     @property
@@ -374,7 +374,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--output", type=Path, default=Path("build/lake-demo"), help="folder to write"
     )
-    parser.add_argument("--cases", type=int, default=3000, help="how many cases (default 3000)")
+    parser.add_argument("--cases", type=int, default=20_000, help="how many cases (default 20000)")
     flags = parser.parse_args(arguments)
     began = time.monotonic()
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.engines import fetching
 
-_LIMIT_SECONDS = 120
+_LIMIT_SECONDS = 400
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import pytest
 from tests.engines.airflow import Airflow, airflow
 from tests.engines.fetching import UnavailableError
 
-pytestmark = [pytest.mark.engines, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.engines, pytest.mark.timeout(1800)]
 DAG = Path(__file__).parents[2] / "deploy" / "airflow" / "tracecloak_windows.py"
 
 # Notes what it is called with, and ends as it is told to: with an exit code, and what the JSON of
