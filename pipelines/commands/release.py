@@ -164,7 +164,11 @@ def _rows(config: ReleaseConfig, outcome: Outcome, elapsed_s: float) -> Iterator
     elif epsilon is None:
         yield "cost", f"no finite epsilon, which account {config.account} bears"
     else:
-        beside = "" if config.schedule is None else _beside(config)
+        beside = ""
+        if config.schedule is not None and config.windows_add_up:
+            beside = "; windows add up"
+        elif config.schedule is not None:
+            beside = "; all windows together cost what the dearest costs"
         yield "cost", f"epsilon {epsilon} and delta {delta} of account {config.account}{beside}"
     if outcome.balance is not None:
         yield "remains", _remains(outcome.balance)
@@ -185,16 +189,6 @@ def _rows(config: ReleaseConfig, outcome: Outcome, elapsed_s: float) -> Iterator
         yield "signature", "missing: the release was made without sign, and stays as it is"
     yield "open first", f"{folder}/{open_first(outcome.outputs)}"
     yield "took", duration(elapsed_s)
-
-
-def _beside(config: ReleaseConfig) -> str:
-    """Says what a window costs beside others."""
-    from tracecloak.anonymizers.registry import method_named
-    from tracecloak.anonymizers.rigorous.windows import windows_add_up
-
-    if windows_add_up(method_named(config.method), config.method_params):
-        return "; windows add up"
-    return "; all windows together cost what the dearest costs"
 
 
 def _spent(config: ReleaseConfig) -> tuple[str | None, str | None]:

@@ -359,6 +359,13 @@ class ReleaseConfig(SourceConfig):
         return schedule.named(self.window)
 
     @property
+    def windows_add_up(self) -> bool:
+        """Whether several windows cost an individual their sum, and not what the dearest costs."""
+        from tracecloak.anonymizers.rigorous.windows import windows_add_up
+
+        return windows_add_up(method_named(self.method), self.method_params)
+
+    @property
     def largest_error_ratio(self) -> float:
         """Largest share of malformed records with which the run goes on."""
         if self.max_error_ratio is not None:

@@ -166,7 +166,7 @@ def _done(config: ReleaseConfig, found: Sequence[Verdict]) -> Iterator[str]:
             config.schedule.made(config.dataset),
             method.spends(params),
             params.resolved().get("max_cases_per_individual"),
-            shares_by_case=False,
+            shares_by_case=not config.windows_add_up,
         ):
             yield f"  {sentence}"
     yield ""

@@ -9,7 +9,6 @@ from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.anonymizers.accounting.composition import decimal_text, total
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.anonymizers.rigorous.windows import windows_add_up
 from tracecloak.pipelines.budget.books import Books, after_release
 from tracecloak.pipelines.budget.entries import WindowCharge
 from tracecloak.pipelines.budget.key_store import KeyStore, Receipt
@@ -63,8 +62,7 @@ def _window_of(config: ReleaseConfig) -> dict[str, Any] | None:
     schedule, window = config.made_schedule, config.made_window
     if schedule is None or window is None:
         return None
-    adds_up = windows_add_up(method_named(config.method), config.method_params)
-    return window_facts(schedule, window, adds_up)
+    return window_facts(schedule, window, config.windows_add_up)
 
 
 def reservation_of(

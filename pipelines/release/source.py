@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.release.config import ReleaseConfig, SourceConfig
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.transforms.files import SourceFile, match_files
+from tracecloak.transforms.partitions import can_hold
 from tracecloak.transforms.sources import EventSource
 
 # Inputs whose headers are looked at before anything runs, unless those of all must be; the readers
@@ -16,12 +18,11 @@ from tracecloak.transforms.sources import EventSource
 _CHECKED_FILES = 20
 
 
-def source_of(
-    config: SourceConfig, keeps: Callable[[SourceFile], bool] | None = None
-) -> EventSource:
+def source_of(config: SourceConfig) -> EventSource:
     """Returns the input files and how to read them; reads no values.
 
-    Files whose partitions cannot pass the filters are none of the source: nobody opens them.
+    Files whose partitions cannot pass the filters, or hold no event that the window needs, are none
+    of the source: nobody opens them.
 
     What is to be released may hold no file (`match_files`): that nothing happened is released like
     anything else. Where a true epsilon is promised, no record ends the reading, and the head of
@@ -29,7 +30,6 @@ def source_of(
 
     Args:
         config: What says where the files are.
-        keeps: Tells by a file's path whether it is one of the source; None: all are.
 
     Raises:
         UsageError: An input's format is not known, or its file system.
@@ -54,7 +54,7 @@ def source_of(
     source_format = replace(source_format, goes_on=is_rigorous)
     found = EventSource(tuple(files), source_format, mapping, span_us)
     found.check_partitions()
-    source = found.narrowed(keeps)
+    source = found.narrowed(_of_span(config, span_us))
     if files and not source.files and not may_be_none:
         raise InputSchemaError(
             f"of {len(files):,} input files none is left, as their partitions do not pass the "
@@ -62,3 +62,19 @@ def source_of(
         )
     source.check(source.files if is_rigorous else source.files[:_CHECKED_FILES])
     return source
+
+
+def _of_span(
+    config: SourceConfig, span_us: tuple[int, int] | None
+) -> Callable[[SourceFile], bool] | None:
+    """Returns what tells by its partition whether a file can hold an event that a window needs."""
+    schedule = config.schedule if isinstance(config, ReleaseConfig) else None
+    if span_us is None or schedule is None or schedule.partition is None:
+        return None
+    return partial(
+        can_hold,
+        column=schedule.partition,
+        zone=schedule.time_zone,
+        span_us=span_us,
+        spread_us=schedule.partition_spread,
+    )

@@ -16,7 +16,6 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from tracecloak.anonymizers.contract import in_memory
 from tracecloak.anonymizers.contract.counted_units import CountedUnits
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.anonymizers.rigorous.windows import windows_add_up
 from tracecloak.pipelines.budget.entries import WindowCharge
 from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.budget.ledger import Ledger
@@ -124,7 +123,7 @@ def released_window(
     scope = scope_of(
         schedule.digest, schedule.dataset, unit, columns, cap, key.resolve().fingerprint
     )
-    charge = WindowCharge(scope, window.label, windows_add_up(method, params))
+    charge = WindowCharge(scope, window.label, config.windows_add_up)
     place = config.book or store.book_folder
     book = UnitBook(absolute(place), key.resolve(), ledger, cap)
     return ReleasedWindow(schedule, window, cap is not None, charge, key, book)
