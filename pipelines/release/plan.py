@@ -175,7 +175,8 @@ def _done(config: ReleaseConfig, found: Sequence[Verdict]) -> Iterator[str]:
         if config.guarantee.kind == "rigorous"
         else "<digest of input and configuration>"
     )
-    release = f"run_id={config.release_id or unnamed}"
+    of_window = "" if config.schedule is None else f"-{config.window or '<window>'}"
+    release = f"run_id={config.release_id or unnamed}{of_window}"
     yield f"Writes {config.output}/{release}/"
     if method.log != "none":
         if PARTS in config.formats:

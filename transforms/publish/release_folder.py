@@ -16,7 +16,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -212,8 +212,29 @@ class ReleaseFolder:
         return None if found[0] is None or found[1] is None else (found[0], found[1])
 
     def point_latest(self) -> None:
-        """Points `latest.json` at this release."""
-        self._point_latest(self.release_id)
+        """Points `latest.json` at this release, unless it points at a later window."""
+        if not self._is_before(self._latest()):
+            self._point_latest(self.release_id)
+
+    def _is_before(self, release_id: str | None) -> bool:
+        """Returns whether this release is of an earlier window than another one in the output."""
+        if release_id is None or release_id == self.release_id:
+            return False
+        windows = [
+            (folder.committed() or {}).get("window")
+            for folder in (self, replace(self, release_id=release_id))
+        ]
+        own, other = windows
+        return own is not None and other is not None and bool(own["begin"] < other["begin"])
+
+    def _latest(self) -> str | None:
+        """Returns which release `latest.json` points at; None: there is none."""
+        path = FileSystems.join(self.output, LATEST_NAME)
+        if not FileSystems.exists(path):
+            return None
+        with FileSystems.open(path) as stream:
+            found = json.loads(stream.read()).get("run_id")
+        return None if found is None else str(found)
 
     def _point_latest(self, release_id: str) -> None:
         text = _json({"run_id": release_id, "path": f"run_id={release_id}"})
@@ -229,11 +250,7 @@ class ReleaseFolder:
 
     def is_latest(self) -> bool:
         """Returns whether `latest.json` points at this release."""
-        path = FileSystems.join(self.output, LATEST_NAME)
-        if not FileSystems.exists(path):
-            return False
-        with FileSystems.open(path) as stream:
-            return bool(json.loads(stream.read()).get("run_id") == self.release_id)
+        return self._latest() == self.release_id
 
     def withdraw(self, successor: str | None, internal: str) -> None:
         """Removes the release, what is internal of it, and what an earlier try left of both.

@@ -120,6 +120,8 @@ def test_any_order_and_what_is_there_is_not_made_again(lake: Lake) -> None:
     assert lake.release("2026-03") == 0
     before = digests(lake.released("2026-03"))
     assert lake.release("2026-01..2026-03") == 0
+    latest = json.loads((lake.folder / "out" / "latest.json").read_text())
+    assert latest["run_id"] == "ward-2026-03"  # the latest window, not the one made last
     assert digests(lake.released("2026-03")) == before
     n_entries = len(ledger_entries(lake.folder / "keys"))
     assert lake.release("2026-01..2026-03") == 0
