@@ -159,6 +159,8 @@ class UnitBook:
         entries = self._ledger.sound_entries()
         release = output, release_id, key_fingerprint
         scopes = {one.window.scope for one in _charged(entries, *release)}
+        for scope in scopes:
+            self._check_scope(entries, scope)
         verified = self._verified(
             {sha256: at for sha256, at in _live(entries).items() if at.scope in scopes}
         )
@@ -192,7 +194,8 @@ class UnitBook:
         """Returns what a release claimed; None: nothing, or its charge was given back.
 
         Raises:
-            BookError: The file is missing, or is not what the ledger says.
+            BookError: The file is missing, or is not what the ledger says, or the book is not that
+                of the release's scope.
             LedgerError: The ledger cannot be read, or somebody changed what it said.
         """
         entries = self._ledger.sound_entries()
@@ -201,6 +204,7 @@ class UnitBook:
         if not live:
             return None
         sha256, window = _sha256(live[-1].claim), live[-1].window
+        self._check_scope(entries, window.scope)
         file = self._verified({sha256: window})[sha256]
         return Claimed(self._path(window.scope, sha256), sha256, file.units, file.n_left_out)
 
