@@ -149,7 +149,7 @@ for _ in range(13):
     )
     interval = run.data_interval
     begin = interval.start.in_timezone(names["TIME_ZONE"])
-    print(begin.strftime(names["LABEL"]), begin.strftime("%H:%M"), interval.end)
+    print("run", begin.strftime(names["LABEL"]), begin.strftime("%H:%M"), interval.end)
 """
 
 
@@ -158,7 +158,7 @@ def test_runs_of_the_past_are_all_windows_from_the_origin_on(worker: Worker) -> 
     worker.write_dag()
     ended = worker.airflow.run("-c", OF_PAST.format(path=str(worker.airflow.dags / DAG.name)))
     assert ended.returncode == 0, ended.stdout
-    lines = [line.split() for line in ended.stdout.splitlines() if line.startswith("2026-")]
+    lines = [line.split()[1:] for line in ended.stdout.splitlines() if line.startswith("run ")]
     labels = [label for label, *_ in lines]
     assert (labels[0], labels[7:9], labels[-1]) == (
         "2026-08-31", ["2026-10-19", "2026-10-26"], "2026-11-23",
