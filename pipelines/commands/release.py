@@ -134,7 +134,11 @@ def _left_out(n_units: int) -> str:
 
 def _data_of_window(one: Ended) -> dict[str, Any]:
     """What programs are told of a window, with the keys of a release where there is one."""
-    made = {} if one.outcome is None else _data(one.config, one.outcome, one.elapsed_s)
+    made: dict[str, Any] = {}
+    if one.outcome is not None:
+        made = _data(one.config, one.outcome, one.elapsed_s)
+    elif one.status == "already_released":
+        made = {"folder": one.folder}
     return {
         **made,
         "window": one.window.label,

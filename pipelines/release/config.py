@@ -17,7 +17,11 @@ from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.pipelines.release.flag_texts import kinds_of
 from tracecloak.pipelines.release.flag_values import StrictLoader, given_value
-from tracecloak.pipelines.release.schedule_config import ScheduleConfig, check_composes
+from tracecloak.pipelines.release.schedule_config import (
+    ScheduleConfig,
+    check_composes,
+    check_ends_are_read,
+)
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.batch.shards import DEFAULT_SHARDS
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, formats_of_releases
@@ -450,6 +454,9 @@ def load(path: str | None, flags: Mapping[str, Any]) -> ReleaseConfig:
     if config.schedule is not None:
         config.schedule.made(config.dataset)
         check_composes(config.method, config.guarantee)
+        bounds = method_named(config.method).bounds(config.method_params)
+        if bounds.closed:
+            check_ends_are_read(config.schedule, bounds.vocabulary or ())
     return config
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pydantic
@@ -141,4 +142,19 @@ def check_composes(method: str, guarantee: Guarantee) -> None:
         raise UsageError(
             f"schedule: {method} protects {change}, which can change two windows at once; choose a "
             "method that protects a case that is added or removed, or release without a schedule"
+        )
+
+
+def check_ends_are_read(schedule: ScheduleConfig, vocabulary: Sequence[str]) -> None:
+    """Makes sure that no end activity is left out as a record of none of the declared activities.
+
+    Raises:
+        UsageError: One is not in a vocabulary that is declared to be closed.
+    """
+    unknown = sorted(set(schedule.end_activity) - set(vocabulary))
+    if unknown:
+        raise UsageError(
+            f"schedule.end_activity: {unknown[0]!r} is not in the closed vocabulary, so its events "
+            "would be left out and end no case; add it to the vocabulary, or leave "
+            "closed_vocabulary out"
         )

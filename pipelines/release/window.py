@@ -22,6 +22,7 @@ from tracecloak.pipelines.budget.ledger import Ledger
 from tracecloak.pipelines.budget.unit_book import UnitBook, scope_of
 from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.release.pipeline import build_units
+from tracecloak.pipelines.release.schedule_config import check_composes
 from tracecloak.pipelines.release.window_facts import moment
 from tracecloak.pipelines.runners.names import is_local
 from tracecloak.schemas.errors import RetryLater, UsageError
@@ -104,20 +105,16 @@ def released_window(
     """Returns the window that a configuration names; None: it names none.
 
     Raises:
-        UsageError: It has a schedule and names no window, or the reverse, or the key of the book is
-            not there, or no unit of privacy could be counted once.
+        UsageError: The key of the book is not there, or the promise of the method for each window is
+            none for all of them.
     """
     schedule, window = config.made_schedule, config.made_window
     if schedule is None or window is None:
         return None
     method, params = method_named(config.method), config.method_params
     cap = method.bounds(params).max_cases_per_individual
+    check_composes(config.method, config.guarantee)
     unit = config.guarantee.unit
-    if unit == "event":
-        raise UsageError(
-            f"schedule: method {config.method} protects single events, and a window counts whole "
-            "cases or individuals once; choose a method whose unit is one of them"
-        )
     key = _book_key(config, store)
     columns = [config.columns.case_id or "", config.columns.individual_id or ""]
     scope = scope_of(

@@ -23,6 +23,7 @@ from tracecloak.pipelines.windows.watched import lineage_sent
 from tracecloak.schemas.errors import BudgetExhausted, RetryLater, TracecloakError, UsageError
 from tracecloak.schemas.windows.schedule import Schedule, Window
 from tracecloak.transforms.files import absolute
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 DUE = "due"
 
@@ -54,6 +55,11 @@ class Ended:
     outcome: Outcome | None = None
     reason: str = ""
     elapsed_s: float = 0.0
+
+    @property
+    def folder(self) -> str:
+        """Where its release lies, once it does."""
+        return ReleaseFolder(absolute(self.config.output), str(self.config.release_id)).final
 
 
 def of_window(config: ReleaseConfig, window: Window) -> ReleaseConfig:

@@ -11,7 +11,11 @@ import yaml
 
 from tests.support.releasing import tracecloak
 from tracecloak.pipelines.release.config import IN_FILES_ONLY, ReleaseConfig, json_schema, load
-from tracecloak.pipelines.release.schedule_config import check_composes
+from tracecloak.pipelines.release.schedule_config import (
+    ScheduleConfig,
+    check_composes,
+    check_ends_are_read,
+)
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.local_time import DAY_US
 from tracecloak.schemas.published.guarantee import Guarantee
@@ -174,3 +178,10 @@ def test_such_a_method_is_refused_with_its_configuration(
     monkeypatch.setattr(ReleaseConfig, "guarantee", replacing)
     with pytest.raises(UsageError, match="schedule: amun protects a case that is replaced"):
         loaded(tmp_path, LEAST)
+
+
+def test_an_end_activity_outside_of_a_closed_vocabulary_is_refused() -> None:
+    schedule = ScheduleConfig.model_validate({**LEAST, "end_activity": ["B", "Z"]})
+    with pytest.raises(UsageError, match="'Z' is not in the closed vocabulary"):
+        check_ends_are_read(schedule, ["A", "B"])
+    check_ends_are_read(schedule, ["A", "B", "Z"])
