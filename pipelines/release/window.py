@@ -105,8 +105,7 @@ def released_window(
     """Returns the window that a configuration names; None: it names none.
 
     Raises:
-        UsageError: The key of the book is not there, or the promise of the method for each window is
-            none for all of them.
+        UsageError: The key of the book is not there, or a promise for each window is none for all.
     """
     schedule, window = config.made_schedule, config.made_window
     if schedule is None or window is None:
