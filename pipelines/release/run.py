@@ -185,6 +185,8 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
             # Cut off before it drew anything, and another release now.
             books.void(receipt.key_fingerprint)
             receipt = None
+        if window is not None:
+            window.book.check(window.charge.scope)
         require_writable("output", output)
         if config.dead_letter is not None:
             require_writable("dead_letter", config.dead_letter)
