@@ -27,9 +27,10 @@ import contextlib
 import hashlib
 import json
 import os
+import secrets
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -390,15 +391,25 @@ def _union(pieces: Sequence[CountedUnits]) -> CountedUnits:
 
 @dataclass(frozen=True, eq=False)
 class _File:
-    """What a file of the book says: a line of JSON, then the units."""
+    """What a file of the book says: a line of JSON, then the units.
+
+    Its SHA-256 is in the ledger, which others may read. The salt keeps them from finding out by it
+    that nobody counted, or that two claims are of the same units.
+    """
 
     scope: str
     label: str
     n_left_out: int
     units: CountedUnits
+    salt: str = field(default_factory=lambda: secrets.token_hex(16))
 
     def to_bytes(self) -> bytes:
-        head = {"label": self.label, "n_left_out": self.n_left_out, "scope": self.scope}
+        head = {
+            "label": self.label,
+            "n_left_out": self.n_left_out,
+            "salt": self.salt,
+            "scope": self.scope,
+        }
         return json.dumps(head).encode() + b"\n" + self.units.to_bytes()
 
     @classmethod
@@ -406,7 +417,8 @@ class _File:
         """Raises ValueError, KeyError or TypeError for what is none."""
         head, _, body = data.partition(b"\n")
         said = json.loads(head)
-        return cls(said["scope"], said["label"], said["n_left_out"], CountedUnits.from_bytes(body))
+        units = CountedUnits.from_bytes(body)
+        return cls(said["scope"], said["label"], said["n_left_out"], units, said["salt"])
 
 
 def _charged(

@@ -108,7 +108,7 @@ def _run_windows(config: ReleaseConfig, given: Given, lineage: str | None) -> in
         one = ended[0]
         show(Result(list(_rows(one.config, ended[0].outcome, one.elapsed_s))), given.form)
     elif not ended:
-        show(Result([("windows", "none is due")]), given.form)
+        show(Result([("windows", "none is due yet")]), given.form)
     else:
         show(Result([(one.window.label, _told_of_window(one)) for one in ended]), given.form)
     return exit_code_of(ended)

@@ -88,7 +88,7 @@ def _lines(days: Sequence[Day]) -> Iterator[str]:
         what = ", ".join(day.releases)
         if day.status == "waiting":
             what = f"from {moment(day.window.due_us)} on"
-        elif day.attempt is not None and day.status in ("refused", "failed"):
+        elif day.attempt is not None and day.status in ("refused", "failed", "cut_off"):
             what = f"exit code {day.attempt.exit_code} at {day.attempt.at}: {day.attempt.reason}"
         elif day.status == "cut_off":
             what = f"{what}: the same command finishes it for nothing"

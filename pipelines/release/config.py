@@ -282,7 +282,8 @@ class ReleaseConfig(SourceConfig):
     this machine."""
     window: str | None = None
     """Window of the schedule that is released, such as 2026-11, or several: 2026-01..2026-10, or
-    `due` for all that can be released and are not. A schedule needs it; by default there is none."""
+    `due` for all that can be released and are not. A schedule needs it; by default there is
+    none."""
     book: str | None = None
     """Folder of the book of counted units, by which no case counts in two windows; by default one
     in the key store, which does for runs on this machine. It is never deleted."""
@@ -291,8 +292,8 @@ class ReleaseConfig(SourceConfig):
     changed. By default TRACECLOAK_BOOK_KEY, or a key in the key store, which does for runs on this
     machine."""
     jobs: int = Field(1, ge=1, le=64)
-    """Windows of a schedule that are released side by side, each in a process of its own; by default
-    one after the other."""
+    """Windows of a schedule that are released side by side, each in a process of its own; by
+    default one after the other."""
     cases_kept_days: int = Field(1095, ge=0, le=36500)
     """Days for which the ledger keeps the sketch of this release's cases; with 0 none is made."""
     sign: str | None = None

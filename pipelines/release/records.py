@@ -9,6 +9,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.anonymizers.accounting.composition import decimal_text, total
 from tracecloak.anonymizers.registry import method_named
+from tracecloak.anonymizers.rigorous.windows import windows_sentence
 from tracecloak.pipelines.budget.books import Books, after_release
 from tracecloak.pipelines.budget.entries import WindowCharge
 from tracecloak.pipelines.budget.key_store import KeyStore, Receipt
@@ -62,7 +63,10 @@ def _window_of(config: ReleaseConfig) -> dict[str, Any] | None:
     schedule, window = config.made_schedule, config.made_window
     if schedule is None or window is None:
         return None
-    return window_facts(schedule, window, config.windows_add_up)
+    method, params = method_named(config.method), config.method_params
+    costs = windows_sentence(method, params)
+    composition = "none" if not costs else "sum" if config.windows_add_up else "largest"
+    return window_facts(schedule, window, composition, costs)
 
 
 def reservation_of(

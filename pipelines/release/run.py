@@ -79,7 +79,7 @@ from tracecloak.transforms.publish.release_files import (
     write_part,
     write_products,
 )
-from tracecloak.transforms.publish.release_folder import ReleaseFolder
+from tracecloak.transforms.publish.release_folder import ReleaseFolder, remove_folder
 from tracecloak.transforms.publish.report import LogCounts
 from tracecloak.transforms.sources import EventSource
 
@@ -206,6 +206,7 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
             raise
         reserved = store.reserved(output, release_id)
         n_left_out: int | None = None
+        part: WindowPart | None = None
         try:
             if not is_local(config.runner):
                 # The job of a command that was killed may go on, and must keep its files.
@@ -220,9 +221,8 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
                     check_workers_write(folder.workplace, options)
                 elif config.runner != "DataflowRunner":
                     check_workers_answer(options)  # Dataflow starts its workers itself
-            part: WindowPart | None = None
             if window is not None:
-                part = window.part(folder)
+                part = window.part(store.operator_folder(output, release_id))
                 n_left_out = window.freeze(part, folder, key.fingerprint)
                 if n_left_out is None:
                     units = find_units(config, options, source, dead_letter, part)
@@ -254,6 +254,8 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
                 changed,
             )
         books.finish(key.fingerprint)
+        if part is not None:
+            remove_folder(part.frozen)
         write_internal_statement(config, source, books, dead_letter, reserved)
     signature: Signature = "none" if config.sign is None else "there"
     made = _outcome(config, books, dead_letter, signature, was_released_before=False)

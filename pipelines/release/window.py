@@ -34,10 +34,10 @@ from tracecloak.transforms.batch.validate import DeadLetter
 from tracecloak.transforms.batch.window_part import WindowPart
 from tracecloak.transforms.files import absolute, write_anew
 from tracecloak.transforms.keys import KeyReference
-from tracecloak.transforms.publish.release_folder import ReleaseFolder
+from tracecloak.transforms.publish.release_folder import ReleaseFolder, remove_folder
 from tracecloak.transforms.sources import EventSource
 
-_UNITS = "window.units"
+_UNITS = "units"
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,16 @@ class ReleasedWindow:
     key: KeyReference
     book: UnitBook
 
-    def part(self, folder: ReleaseFolder) -> WindowPart:
-        """Returns which cases count, for a run that is built in a folder."""
+    def part(self, place: str) -> WindowPart:
+        """Returns which cases count.
+
+        Args:
+            place: Folder that the operator and the workers alone read: the size of a file of units
+                tells how many there are.
+        """
         # Of each run its own, so that none finds what another one with other input left.
-        found = FileSystems.join(folder.workplace, f"units-{uuid.uuid4().hex[:16]}")
-        frozen = FileSystems.join(folder.workplace, _UNITS)
+        found = FileSystems.join(place, f"{_UNITS}-{uuid.uuid4().hex[:16]}")
+        frozen = FileSystems.join(place, _UNITS)
         return WindowPart(
             self.schedule, self.window, self.key, self.by_individual,
             cast(str, found), cast(str, frozen),
@@ -155,7 +160,9 @@ def find_units(
         return _found_in_memory(config, source, dead_letter, part)
     with beam.Pipeline(options=options) as pipeline:
         build_units(pipeline, source, dead_letter, part, config.shards)
-    return part.found_units()
+    units = part.found_units()
+    remove_folder(part.found)
+    return units
 
 
 def _found_in_memory(

@@ -14,13 +14,22 @@ def moment(time_us: int) -> str:
     return f"{found:%Y-%m-%d %H:%M:%S}Z"
 
 
-def window_facts(schedule: Schedule, window: Window, adds_up: bool) -> dict[str, Any]:
-    """Returns what the manifest says of the window that a release is of."""
+def window_facts(
+    schedule: Schedule, window: Window, composition: str, costs: str
+) -> dict[str, Any]:
+    """Returns what the manifest says of the window that a release is of.
+
+    Args:
+        schedule: The windows.
+        window: The one.
+        composition: `largest`, `sum` or `none`, where no finite epsilon holds.
+        costs: What several windows cost together, as a sentence; empty: nothing to say.
+    """
     belongs = "ends" if schedule.by == "close" else "begins"
-    costs = (
-        "For an individual with several cases the costs of all windows add up."
-        if adds_up
-        else "So all windows of this schedule together cost what the dearest of them costs."
+    sentence = (
+        f"This is window {window.label} of {schedule.dataset}, from {moment(window.begin_us)} "
+        f"to before {moment(window.end_us)}. A case belongs to the window in which it {belongs}, "
+        f"and counts in one window only. {costs}"
     )
     return {
         "label": window.label,
@@ -30,10 +39,6 @@ def window_facts(schedule: Schedule, window: Window, adds_up: bool) -> dict[str,
         "period": schedule.period,
         "time_zone": schedule.time_zone,
         "by": schedule.by,
-        "composition": "sum" if adds_up else "largest",
-        "sentence": (
-            f"This is window {window.label} of {schedule.dataset}, from {moment(window.begin_us)} "
-            f"to before {moment(window.end_us)}. A case belongs to the window in which it "
-            f"{belongs}, and counts in one window only. {costs}"
-        ),
+        "composition": composition,
+        "sentence": sentence.rstrip(),
     }

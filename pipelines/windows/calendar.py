@@ -25,7 +25,9 @@ from tracecloak.schemas.errors import BudgetExhausted
 from tracecloak.schemas.windows.schedule import Window
 from tracecloak.transforms.files import absolute
 
-Status = Literal["waiting", "due", "late", "refused", "failed", "cut_off", "released"]
+Status = Literal[
+    "waiting", "due", "late", "refused", "failed", "cut_off", "given_up", "withdrawn", "released"
+]
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,8 @@ class Day:
         status: `waiting`: what belongs to it can still come. `due`: it can be released. `late`:
             that has been so for longer than a window lasts. `refused`: its account could not pay
             when it was tried last. `failed`: that try ended otherwise. `cut_off`: it is paid, and
-            the same command finishes it for nothing. `released`.
+            the same command finishes it for nothing. `given_up`, `withdrawn`: it is paid, and
+            somebody ended it with the ledger. `released`, under any name.
         releases: Names of the releases that were made or begun of it.
         complete: Names of those that are complete.
         epsilon: What it has spent; None: no finite epsilon.
@@ -52,6 +55,11 @@ class Day:
     epsilon: Fraction | None
     delta: Fraction
     attempt: Attempt | None
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether nothing is left to do for it: to make it again is another spend."""
+        return self.status in ("released", "given_up", "withdrawn")
 
     def to_json(self) -> dict[str, Any]:
         """Returns it as JSON values."""
@@ -121,6 +129,8 @@ def _day(window: Window, own: Sequence[Entry], attempt: Attempt | None, now_us: 
         status = "released"
     elif any(entry.is_open for entry in own):
         status = "cut_off"
+    elif own:
+        status = "withdrawn" if own[-1].action == "withdraw" else "given_up"
     elif window.due_us > now_us:
         status = "waiting"
     elif failed is not None:

@@ -1,15 +1,17 @@
 """Several windows of a schedule by one command: a back-fill, or what a night left due.
 
-Each window is a release of its own, made in any order and on its own. One that fails leaves the
-others as they are, and the same command goes on with what is missing.
+Each window is a release of its own, made in any order and on its own. One that fails stops no
+other, and the same command goes on with what is missing. What somebody gave up or withdrew is not
+missing: a window that has spent is made again only by who names it, and it alone.
 """
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -17,6 +19,7 @@ from typing import Literal
 from tracecloak.pipelines.budget.books import open_ledger, open_store
 from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.release.run import Outcome, run_release
+from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.pipelines.windows.attempts import Attempt
 from tracecloak.pipelines.windows.calendar import Day, calendar_of
 from tracecloak.pipelines.windows.watched import lineage_sent
@@ -25,12 +28,13 @@ from tracecloak.schemas.windows.schedule import Schedule, Window
 from tracecloak.transforms.files import absolute
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
+_LOG = logging.getLogger("tracecloak")
+
 DUE = "due"
 
-Ending = Literal["released", "already_released", "not_due", "refused", "failed", "not_tried"]
-
-# What is wrong with one window is wrong with all.
-_OF_ALL = (UsageError.exit_code, BudgetExhausted.exit_code)
+Ending = Literal[
+    "released", "already_released", "given_up", "withdrawn", "not_due", "refused", "failed"
+]
 
 
 @dataclass(frozen=True)
@@ -40,12 +44,13 @@ class Ended:
     Attributes:
         window: The window.
         config: The configuration of its release.
-        status: How it ended; `refused`: its account could not pay; `not_tried`: what another window
-            ended with would have ended this one, too.
+        status: How it ended; `refused`: its account could not pay; `given_up`, `withdrawn`: it was
+            ended with the ledger before, and left alone.
         exit_code: That of a command for this window alone.
         outcome: Of a release that was made or found; None: there is none, or it was not looked at.
         reason: What was in the way; empty if nothing was.
         elapsed_s: How long it took.
+        made_as: Name of the release that was there before; None: there was none.
     """
 
     window: Window
@@ -55,11 +60,13 @@ class Ended:
     outcome: Outcome | None = None
     reason: str = ""
     elapsed_s: float = 0.0
+    made_as: str | None = None
 
     @property
     def folder(self) -> str:
         """Where its release lies, once it does."""
-        return ReleaseFolder(absolute(self.config.output), str(self.config.release_id)).final
+        name = self.made_as or str(self.config.release_id)
+        return ReleaseFolder(absolute(self.config.output), name).final
 
 
 def of_window(config: ReleaseConfig, window: Window) -> ReleaseConfig:
@@ -101,51 +108,40 @@ def release_windows(
         lineage: Where OpenLineage's events of each go; None: nowhere.
     """
     days = _known(config)
+    is_named = len(windows) == 1 and config.window != DUE
     left = []
     for window in windows:
-        day, own = days.get(window.number), of_window(config, window)
-        if day is not None and own.release_id in day.complete:
-            yield Ended(window, own, "already_released")
+        day, own = days[window.number], of_window(config, window)
+        if own.release_id in day.complete or (day.status == "released" and not is_named):
+            yield Ended(window, own, "already_released", made_as=day.complete[-1])
+        elif not is_named and (day.status == "given_up" or day.status == "withdrawn"):
+            yield Ended(window, own, day.status)
         else:
             left.append(window)
     make = partial(_ended, beam_arguments=tuple(beam_arguments), lineage=lineage)
     jobs = min(config.jobs, len(left))
     if jobs <= 1:
-        yield from _one_by_one(config, left, make)
-        return
-    # A ledger that is to be begun is begun once.
-    first, *others = left
-    begun = make(of_window(config, first), first)
-    yield begun
-    if begun.exit_code in _OF_ALL:
-        yield from _not_tried(config, others, begun)
+        for window in left:
+            yield make(of_window(config, window), window)
         return
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        tried = [pool.submit(make, of_window(config, window), window) for window in others]
-        for one in tried:
-            yield one.result()
+        tried = {w: pool.submit(make, of_window(config, w), w) for w in left}
+        for window, one in tried.items():
+            try:
+                yield one.result()
+            except BrokenExecutor:  # killed, as by a machine that ran out of memory
+                told = "the process that made it was killed; run the same command again"
+                own = of_window(config, window)
+                yield Ended(window, own, "failed", RetryLater.exit_code, None, told)
 
 
 def exit_code_of(ended: Sequence[Ended]) -> int:
-    """Returns the exit code of a command for several windows: that of the first that failed."""
-    return next((one.exit_code for one in ended if one.exit_code), 0)
+    """Returns the exit code of a command for several windows: that of the first that failed.
 
-
-def _one_by_one(
-    config: ReleaseConfig, windows: Sequence[Window], make: Callable[[ReleaseConfig, Window], Ended]
-) -> Iterator[Ended]:
-    for place, window in enumerate(windows):
-        one = make(of_window(config, window), window)
-        yield one
-        if one.exit_code in _OF_ALL:
-            yield from _not_tried(config, windows[place + 1 :], one)
-            return
-
-
-def _not_tried(config: ReleaseConfig, windows: Sequence[Window], because: Ended) -> Iterator[Ended]:
-    for window in windows:
-        reason = f"as window {because.window.label}: {because.reason}"
-        yield Ended(window, of_window(config, window), "not_tried", because.exit_code, None, reason)
+    One that asks for nothing but another try comes after those that a person must look at.
+    """
+    codes = [one.exit_code for one in ended if one.exit_code]
+    return next((code for code in codes if code != RetryLater.exit_code), codes[0] if codes else 0)
 
 
 def _ended(
@@ -176,17 +172,17 @@ def _note(config: ReleaseConfig, code: int, reason: str) -> None:
     try:
         store = open_store(config)
         Attempt.now(code, reason).note(store, absolute(config.output), str(config.release_id))
-    except (TracecloakError, OSError):
-        return
+    except Exception as error:  # whatever a file system does
+        _LOG.warning("how window %s ended was not noted: %s", config.window, reason_of(error))
 
 
 def _known(config: ReleaseConfig) -> dict[int, Day]:
-    """What the ledger says of the windows; nothing where there is none yet."""
-    try:
-        store = open_store(config)
-        found = calendar_of(config, store, open_ledger(config, store))
-    except TracecloakError:  # the first release tells it, or begins a ledger
-        return {}
+    """What the ledger says of the windows.
+
+    What is wrong with ledger or key store is so for all of them, and told once.
+    """
+    store = open_store(config)
+    found = calendar_of(config, store, open_ledger(config, store))
     return {day.window.number: day for day in found}
 
 

@@ -56,7 +56,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Schedule:
-    """The public numbers of a schedule. Schedules with one digest have the same windows.
+    """The public numbers of a schedule. With one digest the same cases are in the same windows.
 
     Attributes:
         dataset: Name of the data set.
@@ -233,6 +233,10 @@ class Schedule:
 
     @cached_property
     def digest(self) -> str:
-        """32 hex digits that identify the numbers; public, not keyed."""
-        text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+        """32 hex digits that say which case is in which window; public, not keyed.
+
+        The release delay is no part of that: it may change while a schedule runs.
+        """
+        numbers = {k: v for k, v in self.to_json().items() if k != "release_delay_us"}
+        text = json.dumps(numbers, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(f"tracecloak schedule 1\n{text}".encode()).hexdigest()[:32]
