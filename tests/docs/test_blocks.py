@@ -44,7 +44,7 @@ CONFIGURATIONS = [
     if block.kind == YAML or name.endswith(".yaml")
 ]
 # Flags of `plan` and `attack` that are no keys of a configuration.
-NOT_OF_A_RELEASE = ("report", "releases", "cases", "checks", "declared")
+NOT_OF_A_RELEASE = ("report", "releases", "cases", "checks", "declared", "lineage", "metrics")
 
 
 def test_every_block_is_of_a_kind_that_is_checked() -> None:
