@@ -95,13 +95,16 @@ def test_without_a_schedule_nothing_is_said_of_windows(tmp_path: Path) -> None:
     assert "window" not in plan(tmp_path, None).lower()
 
 
-@pytest.mark.parametrize(("cases", "costs"), [(1, "epsilon 1, "), (3, "cost epsilon 24, ")])
+@pytest.mark.parametrize(
+    ("cases", "costs"), [(1, "with one case"), (3, "at most j/3 of what is charged")]
+)
 def test_it_says_what_individuals_with_several_cases_cost(
     cases: int, costs: str, tmp_path: Path
 ) -> None:
     text = plan(tmp_path, SECTION, max_cases_per_individual=cases)
     (line,) = (line for line in text.splitlines() if "all 24" in line)
     assert costs in line
+    assert "cost what the dearest one costs, epsilon 1, " in line
 
 
 def told(cases: int | None, shares: bool, spends: tuple[Spend, ...] = SPENDS) -> str:

@@ -111,7 +111,7 @@ class World:
             adjacency="add_remove", method="m", spends=(), config_digest="d", key_fingerprint=key,
             window=window.charge,
         ))  # fmt: skip
-        part = window.part(folder)
+        part = window.part(folder.workplace)
         Path(part.frozen).parent.mkdir(parents=True, exist_ok=True)
         if window.freeze(part, folder, key) is None:
             window.claim(part.units(traces), part, folder, key)

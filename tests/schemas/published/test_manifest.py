@@ -256,12 +256,13 @@ def test_the_schema_is_closed_and_complete_everywhere():
     found = dict(objects(SCHEMA))
     methods_own = found.pop("$.properties.params")
     assert "additionalProperties" not in methods_own  # the parameters are the method's
-    assert len(found) == 13
+    assert len(found) == 14
     about = found.pop("$.properties.about")
     assert about["additionalProperties"] is False and "required" not in about
-    # Of an epoch of a stream alone, of releases since they say so, and of a joint mechanism alone.
+    # Of an epoch of a stream alone, of a window alone, of releases since they say so, and of a
+    # joint mechanism alone.
     some = {
-        "$": {"stream", "about", "released_on"},
+        "$": {"stream", "about", "released_on", "window"},
         "$.$defs.spend": {"blocks", "choices", "instead"},
     }
     for place, part in found.items():

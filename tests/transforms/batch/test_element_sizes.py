@@ -20,7 +20,7 @@ from tests.golden.releases import example_config
 from tests.support.releasing import fix_key, tracecloak
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.transforms import sources
-from tracecloak.transforms.batch import anonymize, chunks, shards, traces
+from tracecloak.transforms.batch import anonymize, chunks, read, shards, traces
 
 # Beside chunks and batches of cases there are batches of read events, and what holds these.
 LARGEST_BYTES = 4 << 20
@@ -93,6 +93,7 @@ def test_no_element_is_larger_than_a_chunk_or_a_batch(
     for module in (traces, anonymize):
         monkeypatch.setattr(module, "BATCH_BYTES", shards.BATCH_BYTES // SMALLER)
     monkeypatch.setattr(sources, "_BATCH_ROWS", sources._BATCH_ROWS // SMALLER)
+    monkeypatch.setattr(read, "_FULL_ROWS", read._FULL_ROWS // SMALLER)
     n_cases = N_CASES // SMALLER
     release(tmp_path, distinct_variants(tmp_path / "log.parquet", n_cases), method)
     assert len(sizes) > 20
