@@ -89,29 +89,15 @@ CI_SLOW := \
   tests/pipelines/commands/test_methods_of_others.py \
   tests/pipelines/release/test_by_products.py tests/pipelines/release/test_killed.py::test_it_is_the_same_on_beam \
   tests/pipelines/release/test_killed.py::test_a_killed_release_is_all_or_nothing_paid_once_and_completed_by_the_next_run \
-  tests/statistical/test_audit_of_methods.py::test_a_clip_that_is_not_applied_is_found \
   tests/pipelines/attack/test_difference_attack.py::test_reports_say_what_the_difference_tells_and_nothing_of_the_log \
   tests/pipelines/budget/test_ledger_postgres.py tests/pipelines/demo/test_stream_demo.py \
-  tests/pipelines/experiments/test_syntactic.py \
-  tests/pipelines/release/test_attributes_carried.py tests/pipelines/release/test_books.py \
-  tests/pipelines/release/test_findings.py \
-  tests/pipelines/release/test_killed.py::test_it_is_the_same_for_a_method_without_a_log_and_for_one_without_epsilon \
+  tests/pipelines/release/test_books.py tests/pipelines/release/test_findings.py \
   tests/pipelines/release/test_release_and_ledger.py::test_a_disk_that_is_full_for_a_worker_of_beam_shows_nothing \
-  tests/pipelines/release/test_runs_agree.py \
+  tests/pipelines/release/test_runs_agree.py::test_worker_processes_and_in_memory_shards_change_nothing \
   tests/pipelines/runners/test_failures.py tests/pipelines/runners/test_options.py \
-  tests/real_logs/test_markov.py tests/real_logs/test_private_log.py \
-  tests/real_logs/test_rigorous.py \
-  tests/statistical/test_amun_laws.py \
   tests/statistical/test_audit_controls.py::test_right_noise_is_passed \
   tests/statistical/test_audit_of_methods.py::test_a_scale_of_85_percent_on_sums_is_found \
-  tests/statistical/test_audit_of_methods.py::test_a_third_of_the_noise_on_the_pairs_of_a_tree_is_found \
-  tests/statistical/test_audit_of_methods.py::test_broken_noise_on_sums_is_found \
-  tests/statistical/test_audit_of_methods.py::test_broken_noise_on_variants_is_found \
-  tests/statistical/test_audit_of_methods.py::test_many_counts_of_variant_histogram_use_up_their_epsilon \
-  tests/statistical/test_audit_of_methods.py::test_many_sums_of_private_dfg_use_up_their_epsilon_where_delta_is_0 \
   tests/statistical/test_audit_of_methods.py::test_no_bound_exceeds_the_claim \
-  tests/statistical/test_audit_of_methods.py::test_no_mode_of_amun_keeps_the_papers_epsilon \
-  tests/statistical/test_audit_of_pripel.py \
   tests/statistical/test_audit_of_streams.py::test_a_case_that_counts_in_every_window_is_caught \
   tests/statistical/test_audit_of_streams.py::test_a_case_in_one_window_with_that_noise_is_not \
   tests/statistical/test_exact_samplers.py tests/transforms/stream/test_pubsub_connector.py
