@@ -13,6 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.statistics.durations import DurationTable, segmented_search
 
 
@@ -27,7 +28,7 @@ def epsilon_of_prior(prior: np.ndarray, guessing_advantage: float) -> np.ndarray
         float64[n].
     """
     g = guessing_advantage
-    return -np.log(prior / (1 - prior) * (1 / (g + prior) - 1))
+    return -elementary.log(prior / (1 - prior) * (1 / (g + prior) - 1))
 
 
 def epsilon_of_counts(guessing_advantage: float) -> float:

@@ -38,6 +38,7 @@ _BISECTIONS = 60
 _RESIDUAL = 1e-12  # imbalance at which the potentials are good enough, to the largest throughput
 _DIRECT_NODES = 1000  # beyond it, factors of a matrix may fill up, and take a minute
 _CONJUGATE_STEPS = 3000
+_GRID = 2.0**16  # steps of 1 in which the nearest circulation is known, before it is rounded
 _RIDGE = 1e-10  # to the diagonal: parts that no positive edge joins have singular equations
 
 
@@ -102,6 +103,9 @@ def conserve(
     used, ends = np.unique(np.concatenate([source[kept], target[kept]]), return_inverse=True)
     source, target = ends.reshape(2, -1)
     nearest = _nearest_circulation(source, target, values[kept], cost[kept], len(used))
+    # Halves and the like must not go up or down by the last bits of a linear algebra library, which
+    # are others on another processor.
+    nearest = np.rint(nearest * _GRID) / _GRID
     counts[kept] = _round(source, target, nearest, len(used))
     return counts
 
