@@ -36,7 +36,7 @@ def epsilon_of_counts(guessing_advantage: float) -> float:
 
     Equals 2 ln((1 + g) / (1 - g)).
     """
-    return 2 * math.log((1 + guessing_advantage) / (1 - guessing_advantage))
+    return 2 * float(elementary.log((1 + guessing_advantage) / (1 - guessing_advantage)))
 
 
 def epsilon_of_oversampling(guessing_advantage: float) -> float:
@@ -48,8 +48,8 @@ def epsilon_of_oversampling(guessing_advantage: float) -> float:
     rest = 1 - guessing_advantage
     u = 1.0  # right of the root, where the cubic is convex: Newton's steps fall towards it
     for _ in range(64):
-        u -= (2 * u**3 - rest * u - rest) / (6 * u**2 - rest)
-    return -2 * math.log(u)
+        u -= (2 * u * u * u - rest * u - rest) / (6 * u * u - rest)
+    return -2 * float(elementary.log(u))
 
 
 def advantage_of_oversampling(epsilon: float) -> float:

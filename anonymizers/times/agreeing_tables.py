@@ -96,7 +96,7 @@ def log_factors(
     known = np.where(is_there, expected, 1.0)
     if not block.deviation:
         return np.where(is_there, elementary.log(np.maximum(block.sums, _LEAST) / known), 0.0)
-    variance = block.deviation**2
+    variance = block.deviation * block.deviation
     slope = variance * worth / total
     wanted = block.sums + variance * pulls + slope * elementary.log(known)
     highest = float(elementary.log(max(total, 1.0))) + 3

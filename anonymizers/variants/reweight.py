@@ -1,9 +1,10 @@
 """Weights of proposed cases that agree with all noisy counts at once.
 
 Looks at noisy numbers and public ones only, so it costs no privacy, and floats may be used. Cases
-are drawn by the weights, so these must have the same bits on every machine. A solver of a library
-adds up with code made for the processor, and after some hundred rounds weights differ in the fourth
-digit; so the solver is here, and sums are numpy's own.
+are drawn by the weights, so these must have the same bits on every processor. scipy's solvers add
+up by BLAS, which has other code for each, and after some dozen rounds weights differ in the fourth
+digit. So the solver is here. Sums are numpy's own, and products those of scipy's sparse matrices:
+both add in an order that follows from the shapes alone.
 """
 
 from __future__ import annotations
@@ -54,13 +55,10 @@ def agreeing_weights(
     """
     weight = _PRIOR_WEIGHT * n_cases
     log_prior = elementary.log(prior / prior.sum())
-    n, m = rows.shape
-    entries = rows.tocoo()
-    row, cell, added = entries.row, entries.col, entries.data
+    columns = rows.T.tocsr()
 
     def weights_of(scaled: np.ndarray) -> tuple[np.ndarray, float]:
-        pulled = np.bincount(row, added * (scaled / deviations)[cell], n)
-        logs = log_prior - (n_cases / weight) * pulled
+        logs = log_prior - (n_cases / weight) * (rows @ (scaled / deviations))
         highest = float(logs.max())
         found = elementary.exp(logs - highest)
         total = float(found.sum())
@@ -69,10 +67,9 @@ def agreeing_weights(
     def dual(scaled: np.ndarray) -> tuple[float, np.ndarray]:
         weights, log_total = weights_of(scaled)
         value = weight * log_total + _inner(scaled, measured / deviations + scaled / 2)
-        sums = np.bincount(cell, added * weights[row], m)
-        return value, (measured - n_cases * sums) / deviations + scaled
+        return value, (measured - n_cases * (columns @ weights)) / deviations + scaled
 
-    return weights_of(_least(dual, np.zeros(m)))[0]
+    return weights_of(_least(dual, np.zeros(len(measured))))[0]
 
 
 def _inner(a: np.ndarray, b: np.ndarray) -> float:

@@ -3,9 +3,14 @@
 A release is a function of its input, configuration and key: a task that is tried again on another
 machine must write the same bytes. numpy's `exp`, `log`, `expm1`, `log1p` and `power` choose their
 code by what the processor has (with AVX-512 a vector library, else the C library, which chooses
-again by FMA), and the results differ in the last bit. Python's `math` asks the C library, too. So
-whatever reaches what is released takes these functions from here; np.log and its like stay for what
-only the operator sees, and where an exact decision follows (`anonymizers/noise/keyed_stream.py`).
+again by FMA), and the results differ in the last bit. Python's `math` asks the C library, too, so
+it serves where a whole number follows. Whatever else reaches what is released takes these functions
+from here; np.log and its like stay for what only the operator sees, and where an exact decision
+follows (`anonymizers/noise/keyed_stream.py`).
+
+numpy's sums (`sum`, `cumsum`, `bincount`), quantiles and interpolation need nothing of the kind:
+they add in an order that follows from the shapes, whatever the width of a vector. So do products of
+scipy's sparse matrices. A dense product, `@`, asks BLAS, which has other code for each processor.
 
 Only operations are used whose result IEEE 754 fixes to the last bit: the four of arithmetic,
 rounding to whole numbers, comparisons, and shifts of the bits themselves. Each is a call of its
