@@ -189,6 +189,96 @@ def draws_by_the_noise_of_its_randomness(path: str, source: str) -> list[str]:
     )
 
 
+# What numpy and scipy compute by other code on another processor: by its vectors, by BLAS, by the
+# mathematics of the C library. Sums, quantiles, interpolation, transforms, and products of scipy's
+# sparse matrices have one code; `schemas.arrays.elementary` says why.
+OF_THE_PROCESSOR = {
+    *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "logaddexp", "power", "float_power"),
+    *("pow", "cbrt", "hypot", "geomspace", "logspace", "sin", "cos", "tan", "sinh", "cosh", "tanh"),
+    *("arcsin", "arccos", "arctan", "arctan2", "arcsinh", "arccosh", "arctanh", "linalg", "dot"),
+    *("asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh", "sinc", "logaddexp2", "random"),
+    *("vdot", "vecdot", "matvec", "vecmat", "inner", "outer", "matmul", "tensordot", "einsum"),
+    *("convolve", "correlate", "corrcoef", "cov", "polyfit", "polynomial", "kron"),
+}
+# Without BLAS in them, or with whole numbers for results.
+OF_SCIPY = {
+    "scipy.sparse",
+    "scipy.sparse.csr_array",
+    "scipy.sparse.csgraph.breadth_first_order",
+    "scipy.sparse.csgraph.connected_components",
+    "scipy.sparse.csgraph.maximum_flow",
+}
+# Files that use some of it all the same: what, and why nothing that is released is another.
+OTHERWISE_ON_ANOTHER = {
+    "anonymizers/graphs/count_intervals.py": (
+        {"scipy.special.log_ndtr"},
+        "limits are rounded outwards to whole numbers",
+    ),
+    "anonymizers/graphs/flow_conservation.py": (
+        {"@", "scipy.optimize.linprog"},
+        "a sparse matrix; HiGHS does without BLAS, and its result is whole",
+    ),
+    "anonymizers/noise/keyed_stream.py": ({"np.exp"}, "within a guard, and else decided exactly"),
+    "anonymizers/pretsa/activity_embedding.py": (
+        {"np.linalg", "np.einsum"},
+        "gensim's vectors are the processor's before: the one exception",
+    ),
+    "anonymizers/queries/order_rules.py": ({"@"}, "whole numbers, which are exact"),
+    "anonymizers/streams/matrix_mechanism.py": ({"@"}, "of integers, which numpy does itself"),
+    "anonymizers/trees/graph_cuts.py": ({"@"}, "whether a whole number is 0"),
+    "anonymizers/variants/reweight.py": ({"@"}, "a sparse matrix"),
+    "schemas/published/evidence.py": (
+        {"np.arcsinh"},
+        "a page of a demonstration, for its operator",
+    ),
+    "transforms/models/graph_layout.py": (
+        {"scipy.optimize.linprog"},
+        "HiGHS does without BLAS",
+    ),
+    "transforms/models/graph_net.py": (
+        {"scipy.optimize.linprog", "scipy.optimize.isotonic_regression"},
+        "HiGHS does without BLAS, and means are sums",
+    ),
+}
+
+
+def by_the_processor(source: str) -> list[tuple[str, str]]:
+    """What a file uses that another processor computes otherwise, and where."""
+    found = []
+    for node in ast.walk(parsed(source)):
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("np", "numpy"):
+            if node.attr in OF_THE_PROCESSOR:
+                found.append((f"np.{node.attr}", f"line {node.lineno}"))
+        elif isinstance(node, ast.Attribute) and node.attr in ("dot", "geomspace"):
+            found.append((f".{node.attr}", f"line {node.lineno}"))
+        elif isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.MatMult):
+            found.append(("@", f"line {node.lineno}"))
+        elif isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.Pow):
+            # Of arrays, or with a part of a number in the exponent; squares and 2.0**-52 are exact.
+            power = node.right if isinstance(node, ast.BinOp) else node.value
+            has_part = any(
+                isinstance(n, ast.Constant) and isinstance(n.value, float) for n in ast.walk(power)
+            )
+            if has_part or ("np." in ast.unparse(node) and ast.unparse(power) != "2"):
+                found.append(("**", f"line {node.lineno}"))
+    for name in imported(source):
+        if name.split(".")[0] == "scipy" and name not in OF_SCIPY:
+            found.append((name, "import"))
+        if name.startswith("numpy.") and name.split(".")[1] not in ("typing", "lib"):
+            found.append((name, "import"))
+    return found
+
+
+def computes_the_same_on_every_processor(path: str, source: str) -> list[str]:
+    """`schemas.arrays.elementary` has the same bits everywhere; a release must have them, too."""
+    if not path.startswith(("schemas/", "anonymizers/", "transforms/")):
+        return []
+    if path.startswith("anonymizers/audit/"):  # what the operator sees, and nobody else
+        return []
+    usual, _ = OTHERWISE_ON_ANOTHER.get(path, (set(), ""))
+    return [f"{place}: {what}" for what, place in by_the_processor(source) if what not in usual]
+
+
 RULES: dict[Rule, list[tuple[str, str]]] = {
     # A rule, and (path, source) pairs that break it.
     imports_no_package_above: [
@@ -218,6 +308,18 @@ RULES: dict[Rule, list[tuple[str, str]]] = {
             "from tracecloak.anonymizers.noise.samplers import discrete_laplace",
         ),
         ("pipelines/a.py", "def f():\n    from x import permute_and_flip"),
+    ],
+    computes_the_same_on_every_processor: [
+        ("schemas/a.py", "import numpy as np\nx = np.log(2)"),
+        ("anonymizers/a.py", "f(np.linalg.norm)"),
+        ("anonymizers/a.py", "from numpy import exp"),
+        ("anonymizers/a.py", "a @ b"),
+        ("anonymizers/a.py", "1.1 ** np.arange(3)"),
+        ("transforms/a.py", "variance ** 0.5"),
+        ("anonymizers/a.py", "from scipy.optimize import minimize"),
+        ("anonymizers/a.py", "from scipy.sparse.linalg import splu"),
+        ("anonymizers/a.py", "a.dot(b)"),
+        ("anonymizers/graphs/flow_conservation.py", "np.exp(x)"),
     ],
     imports_no_beam: [
         ("schemas/a.py", "import apache_beam as beam"),
@@ -277,6 +379,14 @@ def test_what_a_lower_package_imports_is_allowed() -> None:
         )
         == []
     )
+
+
+def test_every_exception_of_the_processor_is_needed() -> None:
+    used = {
+        path: {what for what, _ in by_the_processor((ROOT / path).read_text())}
+        for path in OTHERWISE_ON_ANOTHER
+    }
+    assert used == {path: usual for path, (usual, _) in OTHERWISE_ON_ANOTHER.items()}
 
 
 def circles(doors: Mapping[str, set[str]]) -> list[str]:

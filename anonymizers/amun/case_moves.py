@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers, uniform
+from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.statistics.dafsa import Dafsa
 
@@ -48,7 +49,9 @@ def draw_moves(
     needy = np.flatnonzero(needs)
     words = randomness.words(f"{purpose}/order", cell_numbers(needy.astype(np.uint64)))
     # The earliest of exponential clocks with these rates is each one by its weight.
-    order = needy[np.argsort(-np.log(uniform(words[:, 0])) / frequency[needy], kind="stable")]
+    order = needy[
+        np.argsort(-elementary.log(uniform(words[:, 0])) / frequency[needy], kind="stable")
+    ]
 
     wanted = needs[order]
     number = ranges(np.zeros(len(order), np.int64), wanted)

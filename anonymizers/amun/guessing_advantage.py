@@ -13,6 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.statistics.durations import DurationTable, segmented_search
 
 
@@ -27,7 +28,7 @@ def epsilon_of_prior(prior: np.ndarray, guessing_advantage: float) -> np.ndarray
         float64[n].
     """
     g = guessing_advantage
-    return -np.log(prior / (1 - prior) * (1 / (g + prior) - 1))
+    return -elementary.log(prior / (1 - prior) * (1 / (g + prior) - 1))
 
 
 def epsilon_of_counts(guessing_advantage: float) -> float:
@@ -35,7 +36,7 @@ def epsilon_of_counts(guessing_advantage: float) -> float:
 
     Equals 2 ln((1 + g) / (1 - g)).
     """
-    return 2 * math.log((1 + guessing_advantage) / (1 - guessing_advantage))
+    return 2 * float(elementary.log((1 + guessing_advantage) / (1 - guessing_advantage)))
 
 
 def epsilon_of_oversampling(guessing_advantage: float) -> float:
@@ -47,8 +48,8 @@ def epsilon_of_oversampling(guessing_advantage: float) -> float:
     rest = 1 - guessing_advantage
     u = 1.0  # right of the root, where the cubic is convex: Newton's steps fall towards it
     for _ in range(64):
-        u -= (2 * u**3 - rest * u - rest) / (6 * u**2 - rest)
-    return -2 * math.log(u)
+        u -= (2 * u * u * u - rest * u - rest) / (6 * u * u - rest)
+    return -2 * float(elementary.log(u))
 
 
 def advantage_of_oversampling(epsilon: float) -> float:

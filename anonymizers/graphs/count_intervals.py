@@ -30,6 +30,8 @@ import math
 
 import numpy as np
 
+from tracecloak.schemas.arrays import elementary
+
 # Each side fails with this probability at most.
 _TAIL = 1 / 40
 _NORMAL_QUANTILE = 1.959963984540054
@@ -92,7 +94,7 @@ def _lowest_means(values: np.ndarray, least: np.ndarray, is_laplace: bool) -> np
     def log_tail(x: np.ndarray) -> np.ndarray:
         if is_laplace:
             upper = -np.abs(x) - math.log(2)
-            return np.where(x > 0, upper, np.log1p(-np.exp(upper)))
+            return np.where(x > 0, upper, elementary.log1p(-elementary.exp(upper)))
         return np.asarray(log_ndtr(-x))
 
     low, high = np.full(len(values), -_FAR), values.astype(np.float64)

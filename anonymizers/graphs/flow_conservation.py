@@ -30,13 +30,11 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
 from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import splu
 
 _LARGEST = 1e12  # beyond it, float64 cannot tell the fractions that are rounded
 _NEWTON_STEPS = 200  # real graphs take 5 to 20
 _BISECTIONS = 60
 _RESIDUAL = 1e-12  # imbalance at which the potentials are good enough, to the largest throughput
-_DIRECT_NODES = 1000  # beyond it, factors of a matrix may fill up, and take a minute
 _CONJUGATE_STEPS = 3000
 _RIDGE = 1e-10  # to the diagonal: parts that no positive edge joins have singular equations
 
@@ -153,7 +151,12 @@ def _newton_step(
 ) -> np.ndarray:
     """Solves the equations of the graph Laplacian of the edges that have a positive flow.
 
-    What comes back leads upwards in any case. It solves them to `_RESIDUAL` where rounding permits.
+    By conjugate gradients, scaled by the diagonal (Hestenes and Stiefel 1952). What comes back
+    leads upwards in any case. It solves them to `_RESIDUAL` where rounding permits.
+
+    A half goes up or down by the last digits, so sums are numpy's own and scipy's of a sparse
+    matrix. Those of a linear algebra library, as in a factorisation, are others on another
+    processor and with other threads.
     """
     n = len(gradient)
     diagonal = np.bincount(source, softness, n) + np.bincount(target, softness, n)
@@ -165,12 +168,7 @@ def _newton_step(
             (np.concatenate([every, source, target]), np.concatenate([every, target, source])),
         ),
         (n, n),
-    ).tocsc()
-    if n <= _DIRECT_NODES:
-        factors = splu(laplacian, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0)
-        return factors.solve(gradient)
-    # Conjugate gradients. Sums are numpy's own: those of a linear algebra library may depend on
-    # the number of its threads.
+    ).tocsr()
     solution = np.zeros(n)
     rest = gradient.copy()
     scaled = rest / diagonal

@@ -13,6 +13,7 @@ import numpy as np
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, uniform
 from tracecloak.anonymizers.noise.samplers import CellStream
+from tracecloak.schemas.arrays import elementary
 
 
 def truncated_laplace(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
@@ -122,6 +123,6 @@ def laplace_by_inversion(words: np.ndarray, scales: np.ndarray | float) -> np.nd
             the sign.
         scales: float64[n] or a scalar, the scale parameter; 0 gives 0.
     """
-    size = -np.log(uniform(words[:, 0])) * scales
+    size = -elementary.log(uniform(words[:, 0])) * scales
     sign = np.where(words[:, 1] >> np.uint64(63), 1.0, -1.0)
     return np.rint(np.clip(sign * size, -_LIMIT, _LIMIT)).astype(np.int64)

@@ -146,7 +146,7 @@ def noisy_counts(
 def variance_of(noise: SumNoise) -> float:
     """Returns the variance of the noise of one cell, in squared occurrences."""
     width = noise.width / noise.units
-    return 2 * width**2 if noise.is_laplace else width**2
+    return (2 if noise.is_laplace else 1) * (width * width)
 
 
 def backed_off(rows: np.ndarray, variance: float | np.ndarray, shares: np.ndarray) -> np.ndarray:

@@ -15,11 +15,10 @@ All draws are made of floats by inversion, so no epsilon is claimed from their l
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from tracecloak.anonymizers.noise.randomness import below, uniform
+from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.events.attributes import Attribute
 
 
@@ -40,11 +39,11 @@ def bounded_laplace(
     scales = np.maximum(widths, 1.0) / epsilon
     values = np.clip(values, lows, highs)
     # The share of the law below the value and above it, each of at most a half.
-    under = -0.5 * np.expm1(-(values - lows) / scales)
-    over = -0.5 * np.expm1(-(highs - values) / scales)
+    under = -0.5 * elementary.expm1(-(values - lows) / scales)
+    over = -0.5 * elementary.expm1(-(highs - values) / scales)
     place = uniform(words) * (under + over) - under
     # log1p keeps the digits where the law is nearly uniform, at a small epsilon.
-    sizes = scales * -np.log1p(-np.minimum(2 * np.abs(place), 1 - 2.0**-53))
+    sizes = scales * -elementary.log1p(-np.minimum(2 * np.abs(place), 1 - 2.0**-53))
     noise = np.rint(np.copysign(np.minimum(sizes, widths), place)).astype(np.int64)
     return np.clip(values + noise, lows, highs)
 
@@ -66,13 +65,13 @@ def perturbed_cells(
     """
     n = attribute.n_cells - 1
     if attribute.declaration.values is not None:
-        stays = uniform(words[:, 0]) * (1 + (n - 1) * math.exp(-epsilon)) < 1
+        stays = uniform(words[:, 0]) * (1 + (n - 1) * elementary.exp(-epsilon)) < 1
         others = (cells + below(words[:, 1], max(n - 1, 1))) % n + 1
         found = np.where(stays | (n == 1), cells, others)
     else:
         used, row = np.unique(cells, return_inverse=True)
         steps = np.abs(np.arange(1, n + 1) - used[:, None])
-        sums = np.cumsum(np.exp(-epsilon * steps / max(n - 1, 1)), axis=1)
+        sums = np.cumsum(elementary.exp(-epsilon * steps / max(n - 1, 1)), axis=1)
         sums /= sums[:, -1:]
         sought = uniform(words[:, 0]) + row  # each bin's own law, one after the other
         laws = (sums + np.arange(len(used))[:, None]).ravel()

@@ -184,7 +184,7 @@ def decision_of(
         UsageError: As published, the cases would have more than MAX_EVENTS events together.
     """
     # In floats, as a sum of so many counts could pass int64.
-    n_events = float(np.diff(found.offsets).astype(float) @ found.counts)
+    n_events = float((np.diff(found.offsets).astype(float) * found.counts).sum())
     if n_events > MAX_EVENTS and params.budget == "published":
         raise UsageError(
             f"the noisy counts are those of more than {MAX_EVENTS:,} events, which is the most "

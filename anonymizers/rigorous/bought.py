@@ -38,6 +38,7 @@ from tracecloak.anonymizers.rigorous.weighted_names import (
     names_found,
     weights_of_names,
 )
+from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.statistics.activity_counts import ActivityCounts
@@ -194,7 +195,7 @@ class LengthsOfCases:
 def length_grid() -> np.ndarray:
     """Returns int64[n], ascending lengths that a cut is chosen from."""
     n_steps = math.ceil(math.log(_LONGEST_TRACE) / math.log(_GRID_RATIO)) + 1
-    return np.unique(np.rint(_GRID_RATIO ** np.arange(n_steps)).astype(np.int64))
+    return np.unique(np.rint(elementary.power(_GRID_RATIO, np.arange(n_steps))).astype(np.int64))
 
 
 def choose_length(

@@ -26,6 +26,7 @@ from tracecloak.anonymizers.rigorous.clip_by_rank import (
     place_of_rank,
 )
 from tracecloak.anonymizers.rigorous.parts import Given, Part
+from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.clipped_flows import CaseNorms
 from tracecloak.schemas.statistics.durations import duration_borders
@@ -70,7 +71,7 @@ def norm_grid() -> np.ndarray:
     are whole numbers.
     """
     n_steps = math.ceil(math.log(_LARGEST_NORM / math.sqrt(2)) / math.log(_GRID_RATIO)) + 1
-    norms = math.sqrt(2) * _GRID_RATIO ** np.arange(n_steps)
+    norms = math.sqrt(2) * elementary.power(_GRID_RATIO, np.arange(n_steps))
     return np.unique(np.rint(norms**2).astype(np.int64))
 
 

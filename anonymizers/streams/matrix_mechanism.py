@@ -295,5 +295,5 @@ def _inverse(strategy: Strategy) -> np.ndarray:
     inverse[0] = 1 / series[0]
     if strategy.length != 1:
         for k in range(1, strategy.horizon):
-            inverse[k] = -(falling[-k - 1 : -1] @ inverse[:k]) / series[0]
+            inverse[k] = -(falling[-k - 1 : -1] * inverse[:k]).sum() / series[0]
     return inverse

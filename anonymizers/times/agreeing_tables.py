@@ -8,11 +8,12 @@ Stephan 1940), and what is met is weighed against what was expected.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from tracecloak.schemas.arrays import elementary
 
 _MAX_ROUNDS = 60
 _MAX_STEPS = 25
@@ -66,8 +67,8 @@ def agreeing_table(prior: np.ndarray, measured: Sequence[NoisySums], worth: floa
             expected = part.sum(axis=others)
             logs = log_factors(expected, block, pulls[number], total, worth)
             pulls[number] = pulls[number] - logs * (worth / total)
-            part *= np.expand_dims(np.exp(logs), others)
-            moved = max(moved, float(np.abs(np.expm1(logs) * expected).max()))
+            part *= np.expand_dims(elementary.exp(logs), others)
+            moved = max(moved, float(np.abs(elementary.expm1(logs) * expected).max()))
         if moved < _SETTLED * total:
             break
     return table
@@ -94,16 +95,16 @@ def log_factors(
     is_there = expected > _LEAST
     known = np.where(is_there, expected, 1.0)
     if not block.deviation:
-        return np.where(is_there, np.log(np.maximum(block.sums, _LEAST) / known), 0.0)
-    variance = block.deviation**2
+        return np.where(is_there, elementary.log(np.maximum(block.sums, _LEAST) / known), 0.0)
+    variance = block.deviation * block.deviation
     slope = variance * worth / total
-    wanted = block.sums + variance * pulls + slope * np.log(known)
-    highest = math.log(max(total, 1.0)) + 3
-    logs = np.log(np.maximum(np.maximum(known, block.sums), 1e-3))
+    wanted = block.sums + variance * pulls + slope * elementary.log(known)
+    highest = float(elementary.log(max(total, 1.0))) + 3
+    logs = elementary.log(np.maximum(np.maximum(known, block.sums), 1e-3))
     for _ in range(_MAX_STEPS):
-        found = np.exp(logs)
+        found = elementary.exp(logs)
         nearer = np.minimum(logs - (found + slope * logs - wanted) / (found + slope), highest)
         step, logs = float(np.abs(nearer - logs).max(initial=0)), nearer
         if step < _NO_STEP:
             break
-    return np.where(is_there, logs - np.log(known), 0.0)
+    return np.where(is_there, logs - elementary.log(known), 0.0)

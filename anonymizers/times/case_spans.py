@@ -122,8 +122,7 @@ def decide_spans(
     borders = time_borders(n_bins, n_ticks)
     k = len(borders) + 1
     noisy = noisy_counts(counted, k, noise, "case span", randomness, is_whole=True)
-    beside = np.ones(3)
-    together, n_summed = (np.convolve(row, beside)[1:-1] for row in (noisy, np.ones(k)))
+    together, n_summed = _with_neighbours(noisy), _with_neighbours(np.ones(k))
     deviation = math.sqrt(variance_of(noise))
     least = _LEAST_DEVIATIONS * deviation * np.sqrt(n_summed)
     kept = np.where(together > least, np.maximum(noisy, 0), 0.0)
@@ -131,6 +130,11 @@ def decide_spans(
         kept = np.ones(k)
     reached = np.cumsum(kept)
     return SpansDecision(borders, reached / reached[-1], n_ticks, noisy, deviation)
+
+
+def _with_neighbours(row: np.ndarray) -> np.ndarray:
+    """Each number plus the one before it and the one after it, where there is one."""
+    return row + np.append(0, row[:-1]) + np.append(row[1:], 0)
 
 
 def spans_at(decision: SpansDecision, ranks: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ Classes follow from the variants, periods and bins from noisy counts, all decide
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
@@ -51,7 +52,7 @@ def n_periods_of(n_cases: int, allowance: Allowance, max_units: int) -> int:
         allowance: What the tables may spend.
         max_units: Cases of one unit.
     """
-    deviation = variance_of(allowance.noise(changed_tables(max_units))) ** 0.5
+    deviation = math.sqrt(variance_of(allowance.noise(changed_tables(max_units))))
     worth = int(n_cases / (_CASES_OF_PERIOD * deviation))
     return min(max(worth, _FEWEST_PERIODS), _MOST_PERIODS)
 
@@ -150,7 +151,7 @@ def decide_tables(
     noisy = noisy_counts(counted, int(ends[-1]), noise, "case table", randomness, is_whole=True)
     tables = np.split(noisy, ends[:-1])
     by_period, by_span, of_periods = (t.reshape(s) for t, s in zip(tables, shapes, strict=True))
-    return TablesDecision(by_period, by_span, of_periods, variance_of(noise) ** 0.5)
+    return TablesDecision(by_period, by_span, of_periods, math.sqrt(variance_of(noise)))
 
 
 @dataclass(frozen=True)

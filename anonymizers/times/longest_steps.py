@@ -13,6 +13,7 @@ agree with the noisy ones (as of Bradley and Terry 1952, for more than two at a 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
@@ -30,6 +31,7 @@ from tracecloak.anonymizers.times.agreeing_tables import NoisySums, log_factors
 from tracecloak.anonymizers.times.case_spans import SpansDecision, bins_of_spans
 from tracecloak.anonymizers.times.step_durations import DurationsDecision, Steps
 from tracecloak.anonymizers.times.time_range import LogTime
+from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
 
@@ -129,7 +131,7 @@ def decide_longest(
     """
     n_cells = n_names * n_names * n_bins
     noisy = noisy_counts(counted, n_cells, noise, "longest step", randomness, is_whole=True)
-    return LongestDecision(noisy.reshape(-1, n_bins), variance_of(noise) ** 0.5)
+    return LongestDecision(noisy.reshape(-1, n_bins), math.sqrt(variance_of(noise)))
 
 
 def decide_propensities(
@@ -155,14 +157,14 @@ def decide_propensities(
     """
     n_pairs, k = decision.counts.shape
     cells = steps.pairs * k + bins[steps.own]
-    logs = np.log(_about_as_long(durations, spans, n_pairs) + _LEAST).ravel()
+    logs = elementary.log(_about_as_long(durations, spans, n_pairs) + _LEAST).ravel()
     n_made = len(np.unique(steps.own))
     if not n_made or not n_cases:
         return Propensities(logs.reshape(n_pairs, k))
     block = NoisySums((0,), decision.counts.ravel(), decision.deviation)
     pulls = np.zeros(n_pairs * k)
     for _ in range(_ROUNDS):
-        weights = np.exp(logs)[cells]
+        weights = elementary.exp(logs)[cells]
         sums = np.bincount(steps.own, weights, len(bins))
         expected = np.bincount(cells, weights / sums[steps.own], n_pairs * k) * (n_cases / n_made)
         found = log_factors(expected, block, pulls, float(n_cases), _WORTH)
@@ -203,7 +205,7 @@ def sample_longest(
     logs = decision.logs[steps.pairs, bins[steps.own]]
     uniforms = np.maximum(steps.uniforms("longest step of a case", randomness), 2.0**-64)
     # The largest of exponentials with these rates' inverses: the exponential race.
-    return longest_of_cases(logs - np.log(-np.log(uniforms)), steps.own)
+    return longest_of_cases(logs - elementary.log(-elementary.log(uniforms)), steps.own)
 
 
 def longest_part(params: TimedParams, share: Fraction) -> Part:

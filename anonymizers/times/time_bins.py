@@ -14,6 +14,7 @@ from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.sums import variance_of
 from tracecloak.anonymizers.rigorous.budget import Allowance
+from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.errors import UsageError
 
 MIN_BINS = 4
@@ -78,7 +79,9 @@ def time_borders(n_bins: int, n_ticks: int) -> np.ndarray:
     """
     if n_bins < MIN_BINS:
         raise UsageError(f"n_duration_bins must be at least {MIN_BINS}, got {n_bins}")
-    borders = np.unique(np.rint(np.geomspace(1, n_ticks, n_bins)[:-1]).astype(np.int64))
+    borders = np.unique(
+        np.rint(elementary.geometric_steps(1, n_ticks, n_bins)[:-1]).astype(np.int64)
+    )
     return borders[borders < n_ticks]
 
 
@@ -103,7 +106,7 @@ def estimated_shares(
     """
     totals = np.where((shares > 0) | is_large, rows, 0.0).sum(axis=1, keepdims=True)
     expected = np.maximum(totals, 0) * shares
-    trust = expected**2 / np.maximum(expected**2 + deviation**2, np.finfo(np.float64).tiny)
+    trust = expected**2 / np.maximum(expected**2 + deviation * deviation, np.finfo(np.float64).tiny)
     found = np.maximum(np.where(is_large, rows, expected + trust * (rows - expected)), 0)
     sums = found.sum(axis=1, keepdims=True)
     return np.where(sums > 0, found / np.where(sums > 0, sums, 1), shares)
@@ -138,7 +141,7 @@ def times_at(
     places = _places(shares, cells, k, np.clip((ranks - before) / shares[cells], 0, 1))
     low = np.concatenate([[1], borders])[bins]
     high = np.concatenate([[2], borders[1:], [n_ticks]])[bins]
-    drawn = np.floor(low * (high / low) ** places).astype(np.int64)
+    drawn = np.floor(low * elementary.power(high / low, places)).astype(np.int64)
     return np.where(bins == 0, 0, np.clip(drawn, low, high - 1))
 
 

@@ -179,7 +179,7 @@ def fitting(variants: ReleasedVariants, max_cases: int | None) -> ReleasedVarian
     counts = np.minimum(variants.counts, _LARGEST_COUNT)
     n_cases, most = int(counts.sum()), max(_MOST_CASES, max_cases or 0)
     most_events = _MOST_EVENTS * (most / _MOST_CASES)
-    n_events = float(np.diff(variants.offsets) @ counts.astype(np.float64))
+    n_events = float((np.diff(variants.offsets) * counts.astype(np.float64)).sum())
     if n_events > most_events:
         most = min(most, int(n_cases * (most_events / n_events)))
     if n_cases <= most:

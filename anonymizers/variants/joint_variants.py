@@ -367,7 +367,7 @@ def _number(
     of_chain = chain[int(np.searchsorted(cells.possible, cells.cases))]
     values = np.array([own / noise.units, of_chain / chain_noise.units])
     weights = 1 / np.array([variance_of(noise), variance_of(chain_noise)])
-    number = (values @ weights) / weights.sum()
+    number = (values * weights).sum() / weights.sum()
     return max(round(float(number)), 1), 1 / math.sqrt(weights.sum())
 
 

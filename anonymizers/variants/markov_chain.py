@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise
+from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -128,7 +129,7 @@ def chain_of(
         moved = np.where(bins[i] >= least, np.maximum(moved, bins[i]), moved)
         steps[i] = _rows_of(np.maximum(moved, 0) * alive, overall)
         for _ in range(width):
-            come = (come @ steps[i])[:n]
+            come = elementary.product(come, steps[i])[:n]
     return Chain(starts / starts.sum(), _raked(steps, starts, overall, widths), cells)
 
 
@@ -153,7 +154,7 @@ def _raked(
         for rows, width in zip(steps, widths.tolist(), strict=True):
             taken += _visits(come, rows, width)[:, None] * rows
             for _ in range(width):
-                come = (come @ rows)[:n]
+                come = elementary.product(come, rows)[:n]
         walked = _rows_of(taken, overall)
         is_known = (walked > 0) & (overall > 0)
         factors = np.divide(overall, walked, out=np.ones_like(overall), where=is_known)
@@ -186,7 +187,7 @@ def _visits(come: np.ndarray, steps: np.ndarray, width: int) -> np.ndarray:
     total = np.zeros(len(come))
     for _ in range(width):
         total += come
-        come = (come @ steps)[: len(come)]
+        come = elementary.product(come, steps)[: len(come)]
     return total
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # Where bins of numbers of occurrences begin, from 1 on; before them there is the bin of none.
@@ -55,8 +56,10 @@ class MarginalCells:
 
     @property
     def _coarse(self) -> np.ndarray:
-        steps = np.arange(1 + np.log(max(self.max_length, 2)) / np.log(_LENGTH_RATIO))
-        return np.unique(np.rint(_LENGTH_RATIO**steps).astype(np.int64))
+        steps = np.arange(
+            1 + elementary.log(max(self.max_length, 2)) / elementary.log(_LENGTH_RATIO)
+        )
+        return np.unique(np.rint(elementary.power(_LENGTH_RATIO, steps)).astype(np.int64))
 
     @property
     def _first_of_activities(self) -> int:

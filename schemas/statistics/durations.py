@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.arrays.merging import sum_groups
 
 
@@ -190,5 +191,5 @@ def duration_borders(n_bins: int) -> np.ndarray:
     Args:
         n_bins: Number of bins, at least 3.
     """
-    borders = np.geomspace(_SECOND_US, _LONGEST_YEARS * _YEAR_US, n_bins - 1)
+    borders = elementary.geometric_steps(_SECOND_US, _LONGEST_YEARS * _YEAR_US, n_bins - 1)
     return np.rint(borders).astype(np.int64)

@@ -7,6 +7,7 @@ is less than 5 %.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
@@ -25,9 +26,17 @@ _N_OCTAVES = 32  # from a second to 136 years
 HOURS_OF_WEEK = 168
 _MONDAY = 4  # days from 1970-01-01, a Thursday, to the first Monday
 
-BIN_EDGES_US = np.round(
-    _SECOND_US * 2.0 ** (np.arange(_BINS_PER_OCTAVE * _N_OCTAVES + 1) / _BINS_PER_OCTAVE)
-).astype(np.int64)
+
+def _bin_edges() -> np.ndarray:
+    # The eighth root of a whole number that is twice as large as the edge, to the digit.
+    roots = (
+        math.isqrt(math.isqrt(math.isqrt((2 * _SECOND_US) ** _BINS_PER_OCTAVE << step)))
+        for step in range(_BINS_PER_OCTAVE * _N_OCTAVES + 1)
+    )
+    return np.array([(root + 1) // 2 for root in roots], np.int64)
+
+
+BIN_EDGES_US = _bin_edges()
 """int64[n_bins-1], inner borders of the bins of durations; the first bin is below a second."""
 
 # A step is one number: the earlier activity, the later one and the bin, so that sums are by key.

@@ -25,7 +25,6 @@ import fastavro
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from numpy._core._multiarray_umath import __cpu_features__
 
 from tests.support.releasing import fix_key, tracecloak
 from tests.support.stream_runs import (
@@ -68,14 +67,6 @@ def versions() -> dict[str, str]:
     """What the bytes of a file depend on beside its content, or its content to the last digit."""
     found = {name: importlib.metadata.version(name) for name in _DISTRIBUTIONS}
     return {**found, "zlib": zlib.ZLIB_RUNTIME_VERSION}
-
-
-def has_avx512() -> bool:
-    """Whether numpy takes logarithms by AVX-512, whose last digits are others than elsewhere.
-
-    Times are drawn by them, so releases with times differ between such processors and others.
-    """
-    return bool(__cpu_features__["AVX512_SKX"])
 
 
 def scenarios() -> dict[str, Callable[[Path], dict[str, Digests]]]:
@@ -281,10 +272,7 @@ def _sha256(data: bytes) -> str:
 
 
 def recorded() -> dict[str, Any]:
-    """What golden.json holds: `versions`, and `digests` by scenario and path.
-
-    `without_avx512` has those that are others on processors without it.
-    """
+    """What golden.json holds: `versions`, and `digests` by scenario and path."""
     return dict(json.loads(RECORDED.read_text(encoding="utf-8")))
 
 

@@ -6,14 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.golden.releases import (
-    Digests,
-    as_json,
-    has_avx512,
-    recorded,
-    scenarios,
-    versions,
-)
+from tests.golden.releases import Digests, as_json, recorded, scenarios, versions
 from tests.support.releasing import fix_key
 
 RECORDED = recorded()
@@ -35,8 +28,6 @@ def test_the_release_is_the_recorded_one(
     fix_key(monkeypatch)
     found = as_json(SCENARIOS[name](tmp_path))
     expected = RECORDED["digests"][name]
-    if not has_avx512():
-        expected = RECORDED.get("without_avx512", {}).get(name, expected)
     if versions() != RECORDED["versions"]:
         # Of equally good layouts of a picture, scipy's solver takes another one in each version.
         found, expected = (

@@ -15,6 +15,7 @@ from urllib.parse import quote
 import numpy as np
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
+from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.counted import yield_of_log
 from tracecloak.schemas.published.durations import ReleasedDurations
@@ -313,7 +314,7 @@ def _curve(manifest: ReleaseManifest) -> list[dict[str, float]] | None:
         return None
     epsilon = manifest.guarantee.epsilon or 0.0
     priors = np.arange(_N_CURVE + 1) / _N_CURVE
-    decay = max(float(np.exp(-epsilon)), _LEAST)  # a guess of 0 stays one
+    decay = max(float(elementary.exp(-epsilon)), _LEAST)  # a guess of 0 stays one
     after = priors / (priors + (1 - priors) * decay)
     return [
         {"prior": round(float(before), 4), "posterior": round(float(to), 4)}
