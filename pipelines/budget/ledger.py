@@ -17,8 +17,10 @@ database. `pipelines.budget.entries` says what the entries mean and how they are
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any, Literal, TypeVar
 
 import sqlalchemy as sa
@@ -45,6 +47,7 @@ from tracecloak.pipelines.budget.declarations import (
 from tracecloak.pipelines.budget.entries import (
     UNDRAWN,
     Action,
+    Chain,
     Declaration,
     Entry,
     Reservation,
@@ -56,7 +59,7 @@ from tracecloak.pipelines.budget.entries import (
 from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.budget.memory import LedgerMemory, Step, lost_text
 from tracecloak.pipelines.budget.noted_cases import NotedCases
-from tracecloak.pipelines.budget.table import TABLE, is_there, read_entries
+from tracecloak.pipelines.budget.table import TABLE, EntriesRead, is_there, read_entries
 from tracecloak.schemas.errors import UsageError
 
 __all__ = [
@@ -66,6 +69,30 @@ __all__ = [
 _LOG = logging.getLogger("tracecloak")
 
 _T = TypeVar("_T")
+
+
+# Of how many ledgers a process remembers what it read.
+_N_KNOWN = 4
+
+
+class _Known:
+    """What this process read of a ledger, and how much of it was found to be sound."""
+
+    def __init__(self) -> None:
+        self.read: EntriesRead | None = None
+        self._chain = Chain()
+        self._lock = threading.Lock()
+
+    def problems(self, entries: Sequence[Entry]) -> list[str]:
+        """Returns what is wrong, of which only what came since the last call is looked for."""
+        with self._lock:
+            return self._chain.problems(entries)
+
+
+@lru_cache(maxsize=_N_KNOWN)
+def _known_of(url: str) -> _Known:
+    """What is known of the ledger at a URL: one release opens it several times."""
+    return _Known()
 
 
 @dataclass(frozen=True)
@@ -569,13 +596,17 @@ class Ledger:
         return entries
 
     def entries(self, account: str | None = None) -> list[Entry]:
-        """Returns the entries in their order, of one account or all.
+        """Returns the entries in their order, of one account or all; see `table.read_entries`.
 
         Raises:
             LedgerError: The ledger cannot be read.
         """
-        read = self._database.transact(read_entries, writes=False)
-        return [entry for entry in read if account is None or entry.account == account]
+        known = _known_of(self.url)
+        read = self._database.transact(
+            lambda connection: read_entries(connection, known.read), writes=False
+        )
+        known.read = read
+        return [entry for entry in read.entries if account is None or entry.account == account]
 
     def balance(self, account: str) -> Balance:
         """Returns what an account's charges add up to, and what its caps leave.
@@ -629,7 +660,7 @@ class Ledger:
         Raises:
             LedgerError: The ledger cannot be read.
         """
-        return problems(self.entries(), known_hash)
+        return problems(self._database.transact(read_entries, writes=False).entries, known_hash)
 
     def _account_in_file(self, name: str) -> Account | None:
         if not self.accounts:
@@ -642,7 +673,7 @@ class Ledger:
         return self.accounts[name]
 
     def _check_sound(self, entries: Sequence[Entry]) -> None:
-        found = problems(entries)
+        found = _known_of(self.url).problems(entries)
         if found:
             raise self._unsound(found)
 
@@ -666,16 +697,19 @@ class Ledger:
     def _append(self, steps: Callable[[Sequence[Entry]], list[Step]]) -> list[Entry]:
         """Appends what the entries ask for, and returns all entries with it."""
 
-        def append(connection: sa.Connection) -> list[Entry]:
-            entries = read_entries(connection)
+        def append(connection: sa.Connection) -> EntriesRead:
+            read = read_entries(connection, known.read)
+            entries = list(read.entries)
             for action, columns, details in steps(list(entries)):
                 last = Entry.after(entries[-1] if entries else None, action, columns, details)
                 connection.execute(sa.insert(TABLE).values(asdict(last)))
                 entries.append(last)
-            return entries
+            return EntriesRead(entries, read.whole_at)
 
+        known = _known_of(self.url)
         # The ledger first: who is cut off in between leaves a ledger that is ahead of the copy.
-        entries = self._database.transact(append, writes=True)
+        known.read = self._database.transact(append, writes=True)
+        entries = known.read.entries
         if self._memory is not None:
             self._memory.remember(entries)
         return entries
