@@ -285,7 +285,7 @@ class Entry:
         except (TypeError, UsageError):
             return None
 
-    @property
+    @cached_property
     def units_sha256(self) -> str | None:
         """Of a `claim`: the SHA-256 of the file with the units; None: it has none."""
         found = self.facts.get("units") if self.action == "claim" else None
@@ -430,12 +430,24 @@ class Windowed:
     claim: Entry | None
 
 
-def windowed(entries: Sequence[Entry]) -> dict[Charge, Windowed]:
+def windowed(entries: Sequence[Entry]) -> Mapping[Charge, Windowed]:
     """Returns the charges of windows, those that were given back among them.
 
     The details of a reservation stand in its own entry alone, so the entries are played through.
     What a charge claimed before it was given back and reserved again is not its claim any more.
     """
+    kept, found = _last_windowed[-1]
+    if len(kept) != len(entries) or list(entries) != kept:
+        kept, found = list(entries), _windowed(entries)
+        _last_windowed[:] = [(kept, found)]
+    return found
+
+
+# The entries that were asked about last, and the answer: a release asks ten times of the same ones.
+_last_windowed: list[tuple[list[Entry], Mapping[Charge, Windowed]]] = [([], {})]
+
+
+def _windowed(entries: Sequence[Entry]) -> dict[Charge, Windowed]:
     windows: dict[Charge, WindowCharge] = {}
     claims: dict[Charge, Entry] = {}
     last: dict[Charge, Action] = {}

@@ -303,6 +303,11 @@ class KeyStore:
         """The ledger beside the keys, for runs on this machine."""
         return f"sqlite:///{self._folder.absolute() / 'ledger.db'}"
 
+    @property
+    def has_ledger_file(self) -> bool:
+        """Whether the file of that ledger was made."""
+        return (self._folder / "ledger.db").exists()
+
     def make_ledger_file(self) -> None:
         """Makes the file of that ledger, which only its owner reads, where there is none."""
         with self._in_use():

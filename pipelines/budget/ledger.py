@@ -60,7 +60,7 @@ from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.budget.memory import LedgerMemory, Step, lost_text
 from tracecloak.pipelines.budget.noted_cases import NotedCases
 from tracecloak.pipelines.budget.table import TABLE, EntriesRead, is_there, read_entries
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import RetryLater, UsageError
 
 __all__ = [
     "Balance", "Entry", "Ledger", "LedgerError", "LedgerUnavailable", "Reservation", "WindowCharge",
@@ -93,6 +93,10 @@ class _Known:
 def _known_of(url: str) -> _Known:
     """What is known of the ledger at a URL: one release opens it several times."""
     return _Known()
+
+
+class MadeElsewhere(RetryLater):
+    """Another key store is making the same release of a window, and paid for it."""
 
 
 @dataclass(frozen=True)
@@ -208,6 +212,7 @@ class Ledger:
                 finite epsilon and the account a cap. Or the data set is bound to another account,
                 or the release was withdrawn, or is reserved for another window.
             BudgetExhausted: The account has too little left.
+            MadeElsewhere: It is of a window, and another key store has begun it.
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
         in_file = self._account_in_file(reservation.account)
@@ -220,6 +225,7 @@ class Ledger:
             if any(entry.charge == charge for entry in past):
                 _check_same_window(entries, reservation)
                 return []
+            _check_not_elsewhere(entries, reservation)
             check_dataset(entries, reservation.dataset, reservation.account)
             declared = check_declared(entries, reservation.account)
             for account in (declared, in_file):
@@ -765,6 +771,28 @@ def _check_same_window(entries: Sequence[Entry], reservation: Reservation) -> No
             f"this run is of {'none' if now is None else f'window {now.label} of {now.scope}'}; "
             "choose another release_id, or set the schedule as it was"
         )
+
+
+def _check_not_elsewhere(entries: Sequence[Entry], reservation: Reservation) -> None:
+    """Makes sure that nobody else is making a release of a window, which would be paid twice.
+
+    Two machines with key stores of their own may be told to do the same at the same time.
+
+    Raises:
+        MadeElsewhere: The same release is reserved under another key.
+    """
+    if reservation.window is None:
+        return
+    for entry in charges(entries).values():
+        is_same = (entry.output, entry.release_id) == (reservation.output, reservation.release_id)
+        if is_same and entry.is_open and entry.key_fingerprint != reservation.key_fingerprint:
+            raise MadeElsewhere(
+                f"release {entry.release_id!r} in {entry.output} was begun on "
+                f"{entry.recorded_at[:19]}Z with another key store, which paid for window "
+                f"{reservation.window.label}: wait until it ends and run again, which finds it. If "
+                "it was cut off, run it again with that key store, which finishes it for nothing, "
+                "or give it up with `tracecloak ledger forfeit`"
+            )
 
 
 def _place_of(window: WindowCharge | None) -> tuple[str, str] | None:
