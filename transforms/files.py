@@ -344,6 +344,52 @@ def read_if_there(path: str) -> bytes | None:
         return stream.read()
 
 
+@dataclass(frozen=True)
+class FileState:
+    """How a file looks from outside; two that differ are not the same file as it was.
+
+    Attributes:
+        n_bytes: Its size.
+        stamp: When it was written, as exactly as its file system tells, and which file it is.
+    """
+
+    n_bytes: int
+    stamp: tuple[float, int]
+
+
+def listed_in(folder: str) -> dict[str, FileState]:
+    """Returns the files that lie in a folder itself, by name; none: it is not there."""
+    if is_on_this_machine(folder):
+        found = {}
+        with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_file():
+                    told = entry.stat()
+                    found[entry.name] = FileState(told.st_size, (told.st_mtime_ns, told.st_ino))
+        return found
+    from apache_beam.io.filesystems import FileSystems
+
+    listed = FileSystems.match([f"{folder.rstrip('/')}/*"])[0].metadata_list
+    return {
+        file.path.rpartition("/")[2]: FileState(
+            file.size_in_bytes, (file.last_updated_in_seconds, 0)
+        )
+        for file in listed
+    }
+
+
+def delete_files(paths: Sequence[str]) -> None:
+    """Deletes files, those that are gone aside."""
+    here = [path for path in paths if is_on_this_machine(path)]
+    for path in here:
+        Path(path).unlink(missing_ok=True)
+    elsewhere = [path for path in paths if path not in here]
+    if elsewhere:
+        from apache_beam.io.filesystems import FileSystems
+
+        FileSystems.delete(elsewhere)
+
+
 def write_new(path: str, data: bytes) -> None:
     """Writes a file that appears whole or not at all.
 

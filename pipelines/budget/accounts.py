@@ -22,6 +22,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -80,6 +81,7 @@ class Account:
                 )
 
 
+@lru_cache(maxsize=1024)
 def parse_decimal(text: str) -> Fraction:
     """Returns the exact value of a decimal that is not negative, such as 10, 0.1 or 1e-5.
 

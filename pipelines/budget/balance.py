@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TypeVar
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.budget.accounts import Account
@@ -85,6 +86,7 @@ class ScopeBalance:
     delta_window: str
 
 
+_T = TypeVar("_T")
 # What a charge costs, and its window; None: it is of none, or adds up as if it were.
 _Cost = tuple[Fraction | None, Fraction | None, WindowCharge | None]
 
@@ -181,11 +183,14 @@ def _totals(costs: Sequence[_Cost]) -> tuple[Fraction | None, Fraction]:
     parts = [_sums([cost for cost in costs if cost[2] is None])]
     for windows in _by_window(costs).values():
         sums = [_sums(of_window) for of_window in windows.values()]
-        parts.append((_largest(epsilon for epsilon, _ in sums), max(delta for _, delta in sums)))
+        parts.append((_largest(epsilon for epsilon, _ in sums), max(_each(d for _, d in sums))))
     return _sums([(epsilon, delta, None) for epsilon, delta in parts])
 
 
 def _sums(costs: Sequence[_Cost]) -> tuple[Fraction | None, Fraction]:
+    if len(costs) == 1:  # as most windows have one, and there are many
+        (epsilon, delta, _), *_ = costs
+        return epsilon, Fraction(0) if delta is None else delta
     deltas = sum((delta for _, delta, _ in costs if delta is not None), Fraction(0))
     epsilons = [epsilon for epsilon, _, _ in costs if epsilon is not None]
     if len(epsilons) < len(costs):
@@ -195,9 +200,14 @@ def _sums(costs: Sequence[_Cost]) -> tuple[Fraction | None, Fraction]:
 
 def _largest(epsilons: Iterable[Fraction | None]) -> Fraction | None:
     """Returns the largest epsilon; None: one of them is not finite."""
-    found = list(epsilons)
+    found = _each(epsilons)
     finite = [epsilon for epsilon in found if epsilon is not None]
     return None if len(finite) < len(found) else max(finite)
+
+
+def _each(values: Iterable[_T]) -> list[_T]:
+    """Returns each object once: equal numbers of a ledger are one, see `parse_decimal`."""
+    return list({id(value): value for value in values}.values())
 
 
 def _open_part(costs: Sequence[_Cost], closed: Sequence[_Cost]) -> tuple[Fraction | None, Fraction]:

@@ -230,6 +230,16 @@ class Books:
                     f"{entry.account!r}, or choose another release_id"
                 )
 
+    def is_paid_by(self, receipt: Receipt, account: str) -> bool:
+        """Returns whether what a release reserved before it was cut off is of an account alone.
+
+        Raises:
+            LedgerError: The ledger cannot be read.
+        """
+        of_release = receipt.output, receipt.release_id, receipt.key_fingerprint
+        found = charges_of(self.ledger.entries(), *of_release)
+        return all(entry.account == account for entry in found if entry.is_open)
+
     def void(self, key_fingerprint: str) -> bool:
         """Nothing of the release is visible: what was reserved is free again, if nothing was drawn.
 

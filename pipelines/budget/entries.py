@@ -24,6 +24,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
+from functools import cached_property, lru_cache
 from typing import Any, Literal, get_args
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
@@ -38,7 +39,8 @@ Action = ActionOnCharge | Declaration
 
 Charge = tuple[str | None, ...]
 
-_ACTIONS = (*get_args(ActionOnCharge), *get_args(Declaration))
+_DECLARATIONS = get_args(Declaration)
+_ACTIONS = (*get_args(ActionOnCharge), *_DECLARATIONS)
 
 # The last actions on a charge for which no noise was drawn yet, so that it can be given back.
 UNDRAWN: tuple[Action, ...] = ("reserve", "claim")
@@ -250,7 +252,7 @@ class Entry:
         entry = cls(**{**columns, **own})
         return replace(entry, hash=entry.digest())
 
-    @property
+    @cached_property
     def charge(self) -> Charge:
         """What tells one charge from another."""
         return _charge_of(self)
@@ -258,7 +260,7 @@ class Entry:
     @property
     def is_of_charge(self) -> bool:
         """Whether the entry is about a charge, and no declaration."""
-        return self.action not in get_args(Declaration)
+        return self.action not in _DECLARATIONS
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -271,7 +273,7 @@ class Entry:
             return {}
         return facts if isinstance(facts, dict) else {}
 
-    @property
+    @cached_property
     def window(self) -> WindowCharge | None:
         """The window that the details of this entry name; None: they name none.
 
@@ -283,7 +285,7 @@ class Entry:
         except (TypeError, UsageError):
             return None
 
-    @property
+    @cached_property
     def units_sha256(self) -> str | None:
         """Of a `claim`: the SHA-256 of the file with the units; None: it has none."""
         found = self.facts.get("units") if self.action == "claim" else None
@@ -317,9 +319,72 @@ class Entry:
         It is the SHA-256 of a JSON object of all columns but `hash`, and but empty `details`: keys
         in alphabetical order, no spaces, characters beyond ASCII escaped.
         """
-        left_out = ("hash",) if self.details else ("hash", "details")
-        columns = {name: value for name, value in vars(self).items() if name not in left_out}
+        columns = {name: getattr(self, name) for name in _HASHED}
+        if self.details:
+            columns["details"] = self.details
         return hashlib.sha256(canonical_json(columns).encode()).hexdigest()
+
+
+# The columns that every hash covers; `details` is another where there are some.
+_HASHED = tuple(field.name for field in fields(Entry) if field.name not in ("hash", "details"))
+
+
+class Chain:
+    """What of a ledger was checked so far, so that only what came since need be checked.
+
+    Entries that were checked are told by comparing them, each as a whole, with those that were.
+    """
+
+    def __init__(self) -> None:
+        """Nothing was checked yet."""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._checked: list[Entry] = []
+        self._states: dict[Charge, list[Action]] = defaultdict(list)
+        self._of_windows: set[Charge] = set()
+        self._found: list[str] = []
+
+    def problems(self, entries: Sequence[Entry]) -> list[str]:
+        """Returns what is wrong with a ledger, a sentence each; nothing if it is sound.
+
+        Args:
+            entries: All entries in the order of their seq.
+        """
+        n = len(self._checked)
+        if list(entries[:n]) != self._checked:
+            self._begin()
+            n = 0
+        for entry in entries[n:]:
+            self._found += [f"entry {entry.seq}: {what}" for what in self._problems_of(entry)]
+            self._checked.append(entry)
+        return list(self._found)
+
+    def _problems_of(self, entry: Entry) -> list[str]:
+        found = []
+        previous = self._checked[-1] if self._checked else None
+        if entry.seq != (1 if previous is None else previous.seq + 1):
+            found.append("entries before it are missing")
+        if entry.hash != entry.digest():
+            found.append("it was changed, its hash is of other columns")
+        if entry.previous_hash != (_FIRST_HASH if previous is None else previous.hash):
+            found.append("it does not follow the entry before it")
+        found += _odd_columns(entry)
+        if not entry.is_of_charge:
+            return found
+        charge = entry.charge
+        past = self._states[charge]
+        if not may_follow(entry.action, past):
+            found.append(f"{entry.action} {f'after {past[-1]}' if past else 'without reserve'}")
+        past.append(entry.action)
+        if entry.action == "reserve":
+            is_of_window = entry.window is not None
+            (self._of_windows.add if is_of_window else self._of_windows.discard)(charge)
+        elif entry.action == "claim" and charge not in self._of_windows:
+            found.append("claim without a window")
+        elif entry.action == "draw" and charge in self._of_windows and past[-2:-1] != ["claim"]:
+            found.append("draw without claim")
+        return found
 
 
 def problems(entries: Sequence[Entry], known_hash: str | None = None) -> list[str]:
@@ -329,32 +394,7 @@ def problems(entries: Sequence[Entry], known_hash: str | None = None) -> list[st
         entries: All entries in the order of their seq.
         known_hash: The hash of an entry as it was noted elsewhere at an earlier time.
     """
-    found = []
-    previous = _FIRST_HASH
-    states: dict[Charge, list[Action]] = defaultdict(list)
-    of_windows: set[Charge] = set()
-    for place, entry in enumerate(entries, start=1):
-        if entry.seq != (place if place == 1 else entries[place - 2].seq + 1):
-            found.append(f"entry {entry.seq}: entries before it are missing")
-        if entry.hash != entry.digest():
-            found.append(f"entry {entry.seq}: it was changed, its hash is of other columns")
-        if entry.previous_hash != previous:
-            found.append(f"entry {entry.seq}: it does not follow the entry before it")
-        previous = entry.hash
-        found += [f"entry {entry.seq}: {what}" for what in _odd_columns(entry)]
-        if not entry.is_of_charge:
-            continue
-        past = states[entry.charge]
-        if not may_follow(entry.action, past):
-            after = f"after {past[-1]}" if past else "without reserve"
-            found.append(f"entry {entry.seq}: {entry.action} {after}")
-        past.append(entry.action)
-        if entry.action == "reserve":
-            (of_windows.add if entry.window is not None else of_windows.discard)(entry.charge)
-        elif entry.action == "claim" and entry.charge not in of_windows:
-            found.append(f"entry {entry.seq}: claim without a window")
-        elif entry.action == "draw" and entry.charge in of_windows and past[-2] != "claim":
-            found.append(f"entry {entry.seq}: draw without claim")
+    found = Chain().problems(entries)
     if known_hash is not None and known_hash not in {_FIRST_HASH, *(e.hash for e in entries)}:
         found.append(
             "the known hash is of no entry: entries were removed from the end, or the chain was "
@@ -390,12 +430,24 @@ class Windowed:
     claim: Entry | None
 
 
-def windowed(entries: Sequence[Entry]) -> dict[Charge, Windowed]:
+def windowed(entries: Sequence[Entry]) -> Mapping[Charge, Windowed]:
     """Returns the charges of windows, those that were given back among them.
 
     The details of a reservation stand in its own entry alone, so the entries are played through.
     What a charge claimed before it was given back and reserved again is not its claim any more.
     """
+    kept, found = _last_windowed[-1]
+    if len(kept) != len(entries) or list(entries) != kept:
+        kept, found = list(entries), _windowed(entries)
+        _last_windowed[:] = [(kept, found)]
+    return found
+
+
+# The entries that were asked about last, and the answer: a release asks ten times of the same ones.
+_last_windowed: list[tuple[list[Entry], Mapping[Charge, Windowed]]] = [([], {})]
+
+
+def _windowed(entries: Sequence[Entry]) -> dict[Charge, Windowed]:
     windows: dict[Charge, WindowCharge] = {}
     claims: dict[Charge, Entry] = {}
     last: dict[Charge, Action] = {}
@@ -424,11 +476,8 @@ def _odd_columns(entry: Entry) -> list[str]:
     found = []
     for name in ("epsilon", "delta"):
         text = getattr(entry, name)
-        try:
-            if text is not None and decimal_text(parse_decimal(text)) != text:
-                found.append(f"{name} is not in its one form")
-        except UsageError:
-            found.append(f"{name} is no decimal")
+        if text is not None and (what := _odd_decimal(text)):
+            found.append(f"{name} {what}")
     if entry.action not in _ACTIONS:
         found.append(f"action is none of {', '.join(_ACTIONS)}")
     known = {"unit": get_args(Unit), "adjacency": get_args(Adjacency)}
@@ -446,6 +495,15 @@ def _odd_columns(entry: Entry) -> list[str]:
         if getattr(entry, name) not in values:
             found.append(f"{name} is none of {', '.join(values)}")
     return found
+
+
+@lru_cache(maxsize=1024)
+def _odd_decimal(text: str) -> str:
+    """Returns what is wrong with an exact decimal; empty: nothing. Ledgers repeat the same few."""
+    try:
+        return "" if decimal_text(parse_decimal(text)) == text else "is not in its one form"
+    except UsageError:
+        return "is no decimal"
 
 
 def require_text(name: str, text: object) -> None:

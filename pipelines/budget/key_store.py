@@ -20,7 +20,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.pipelines.budget.entries import today
@@ -44,6 +44,8 @@ STREAM_STATE = "state.sqlite"
 _LOG = logging.getLogger("tracecloak")
 
 _KEYS_LOCK = "keys.lock"
+# So many bytes are looked through at a time for the end of a line.
+_N_LOOKED_AT = 1 << 16
 
 
 class KeyStoreError(TracecloakError):
@@ -300,6 +302,11 @@ class KeyStore:
     def ledger_url(self) -> str:
         """The ledger beside the keys, for runs on this machine."""
         return f"sqlite:///{self._folder.absolute() / 'ledger.db'}"
+
+    @property
+    def has_ledger_file(self) -> bool:
+        """Whether the file of that ledger was made."""
+        return (self._folder / "ledger.db").exists()
 
     def make_ledger_file(self) -> None:
         """Makes the file of that ledger, which only its owner reads, where there is none."""
@@ -631,6 +638,25 @@ class KeyStore:
         with self._in_use():
             return path.read_text() if path.exists() else None
 
+    def ends(self, name: str) -> tuple[str, str] | None:
+        """Returns the first and the last whole line of a file of this store; None: there is none.
+
+        However long the file is, little of it is read.
+        """
+        path = self._folder / name
+        with self._in_use():
+            if not path.exists():
+                return None
+            with path.open("rb") as stream:
+                end = _end_of_lines(stream)
+                if end == 0:
+                    return None
+                begin = _end_of_lines(stream, end - 1)
+                stream.seek(begin)
+                last = stream.read(end - 1 - begin)
+                stream.seek(0)
+                return stream.readline().decode().rstrip("\n"), last.decode()
+
     def names(self, pattern: str) -> list[str]:
         """Returns the names of files of this store that a glob matches."""
         with self._in_use():
@@ -647,8 +673,7 @@ class KeyStore:
         if not text:
             return
         with self._in_use(), os.fdopen(self._descriptor(name), "r+b") as stream:
-            data = stream.read()
-            stream.truncate(data.rfind(b"\n") + 1)
+            stream.truncate(_end_of_lines(stream))
             stream.seek(0, os.SEEK_END)
             stream.write(text.encode())
             stream.flush()
@@ -708,6 +733,24 @@ class KeyStore:
             self._secrets.check_key()
             write_private(path, self._secrets.kept(secrets.token_bytes(32)), replaces=False)
         return self._secrets.read(path)
+
+
+def _end_of_lines(stream: BinaryIO, before: int | None = None) -> int:
+    """Returns where the last whole line of a file ends, looking from its end; 0: it has none.
+
+    Args:
+        stream: The file.
+        before: Where it is taken to end; None: where it does.
+    """
+    at = stream.seek(0, os.SEEK_END) if before is None else before
+    while at > 0:
+        begin = max(0, at - _N_LOOKED_AT)
+        stream.seek(begin)
+        found = stream.read(at - begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        at = begin
+    return 0
 
 
 def _place(output: str, release_id: str) -> str:

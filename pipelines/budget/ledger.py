@@ -17,8 +17,10 @@ database. `pipelines.budget.entries` says what the entries mean and how they are
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any, Literal, TypeVar
 
 import sqlalchemy as sa
@@ -45,6 +47,7 @@ from tracecloak.pipelines.budget.declarations import (
 from tracecloak.pipelines.budget.entries import (
     UNDRAWN,
     Action,
+    Chain,
     Declaration,
     Entry,
     Reservation,
@@ -56,8 +59,8 @@ from tracecloak.pipelines.budget.entries import (
 from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.budget.memory import LedgerMemory, Step, lost_text
 from tracecloak.pipelines.budget.noted_cases import NotedCases
-from tracecloak.pipelines.budget.table import TABLE, is_there, read_entries
-from tracecloak.schemas.errors import UsageError
+from tracecloak.pipelines.budget.table import TABLE, EntriesRead, is_there, read_entries
+from tracecloak.schemas.errors import RetryLater, UsageError
 
 __all__ = [
     "Balance", "Entry", "Ledger", "LedgerError", "LedgerUnavailable", "Reservation", "WindowCharge",
@@ -66,6 +69,34 @@ __all__ = [
 _LOG = logging.getLogger("tracecloak")
 
 _T = TypeVar("_T")
+
+
+# Of how many ledgers a process remembers what it read.
+_N_KNOWN = 4
+
+
+class _Known:
+    """What this process read of a ledger, and how much of it was found to be sound."""
+
+    def __init__(self) -> None:
+        self.read: EntriesRead | None = None
+        self._chain = Chain()
+        self._lock = threading.Lock()
+
+    def problems(self, entries: Sequence[Entry]) -> list[str]:
+        """Returns what is wrong, of which only what came since the last call is looked for."""
+        with self._lock:
+            return self._chain.problems(entries)
+
+
+@lru_cache(maxsize=_N_KNOWN)
+def _known_of(url: str) -> _Known:
+    """What is known of the ledger at a URL: one release opens it several times."""
+    return _Known()
+
+
+class MadeElsewhere(RetryLater):
+    """Another key store is making the same release of a window, and paid for it."""
 
 
 @dataclass(frozen=True)
@@ -181,6 +212,7 @@ class Ledger:
                 finite epsilon and the account a cap. Or the data set is bound to another account,
                 or the release was withdrawn, or is reserved for another window.
             BudgetExhausted: The account has too little left.
+            MadeElsewhere: It is of a window, and another key store has begun it.
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
         in_file = self._account_in_file(reservation.account)
@@ -193,6 +225,7 @@ class Ledger:
             if any(entry.charge == charge for entry in past):
                 _check_same_window(entries, reservation)
                 return []
+            _check_not_elsewhere(entries, reservation)
             check_dataset(entries, reservation.dataset, reservation.account)
             declared = check_declared(entries, reservation.account)
             for account in (declared, in_file):
@@ -569,13 +602,17 @@ class Ledger:
         return entries
 
     def entries(self, account: str | None = None) -> list[Entry]:
-        """Returns the entries in their order, of one account or all.
+        """Returns the entries in their order, of one account or all; see `table.read_entries`.
 
         Raises:
             LedgerError: The ledger cannot be read.
         """
-        read = self._database.transact(read_entries, writes=False)
-        return [entry for entry in read if account is None or entry.account == account]
+        known = _known_of(self.url)
+        read = self._database.transact(
+            lambda connection: read_entries(connection, known.read), writes=False
+        )
+        known.read = read
+        return [entry for entry in read.entries if account is None or entry.account == account]
 
     def balance(self, account: str) -> Balance:
         """Returns what an account's charges add up to, and what its caps leave.
@@ -629,7 +666,7 @@ class Ledger:
         Raises:
             LedgerError: The ledger cannot be read.
         """
-        return problems(self.entries(), known_hash)
+        return problems(self._database.transact(read_entries, writes=False).entries, known_hash)
 
     def _account_in_file(self, name: str) -> Account | None:
         if not self.accounts:
@@ -642,7 +679,7 @@ class Ledger:
         return self.accounts[name]
 
     def _check_sound(self, entries: Sequence[Entry]) -> None:
-        found = problems(entries)
+        found = _known_of(self.url).problems(entries)
         if found:
             raise self._unsound(found)
 
@@ -666,16 +703,19 @@ class Ledger:
     def _append(self, steps: Callable[[Sequence[Entry]], list[Step]]) -> list[Entry]:
         """Appends what the entries ask for, and returns all entries with it."""
 
-        def append(connection: sa.Connection) -> list[Entry]:
-            entries = read_entries(connection)
+        def append(connection: sa.Connection) -> EntriesRead:
+            read = read_entries(connection, known.read)
+            entries = list(read.entries)
             for action, columns, details in steps(list(entries)):
                 last = Entry.after(entries[-1] if entries else None, action, columns, details)
                 connection.execute(sa.insert(TABLE).values(asdict(last)))
                 entries.append(last)
-            return entries
+            return EntriesRead(entries, read.whole_at)
 
+        known = _known_of(self.url)
         # The ledger first: who is cut off in between leaves a ledger that is ahead of the copy.
-        entries = self._database.transact(append, writes=True)
+        known.read = self._database.transact(append, writes=True)
+        entries = known.read.entries
         if self._memory is not None:
             self._memory.remember(entries)
         return entries
@@ -731,6 +771,28 @@ def _check_same_window(entries: Sequence[Entry], reservation: Reservation) -> No
             f"this run is of {'none' if now is None else f'window {now.label} of {now.scope}'}; "
             "choose another release_id, or set the schedule as it was"
         )
+
+
+def _check_not_elsewhere(entries: Sequence[Entry], reservation: Reservation) -> None:
+    """Makes sure that nobody else is making a release of a window, which would be paid twice.
+
+    Two machines with key stores of their own may be told to do the same at the same time.
+
+    Raises:
+        MadeElsewhere: The same release is reserved under another key.
+    """
+    if reservation.window is None:
+        return
+    for entry in charges(entries).values():
+        is_same = (entry.output, entry.release_id) == (reservation.output, reservation.release_id)
+        if is_same and entry.is_open and entry.key_fingerprint != reservation.key_fingerprint:
+            raise MadeElsewhere(
+                f"release {entry.release_id!r} in {entry.output} was begun on "
+                f"{entry.recorded_at[:19]}Z with another key store, which paid for window "
+                f"{reservation.window.label}: wait until it ends and run again, which finds it. If "
+                "it was cut off, run it again with that key store, which finishes it for nothing, "
+                "or give it up with `tracecloak ledger forfeit`"
+            )
 
 
 def _place_of(window: WindowCharge | None) -> tuple[str, str] | None:

@@ -246,10 +246,10 @@ class LedgerMemory:
         return sorted(lost, key=lambda copy: copy.head.seq)
 
     def _copy(self, name: str) -> Copy | None:
-        lines = self._lines(name)
-        if not lines:
+        ends = self._store.ends(name)
+        if ends is None:
             return None
-        return Copy(name, json.loads(lines[0])["hash"], Entry(**json.loads(lines[-1])))
+        return Copy(name, json.loads(ends[0])["hash"], Entry(**json.loads(ends[1])))
 
     def _entries(self, name: str) -> list[Entry]:
         return [Entry(**json.loads(line)) for line in self._lines(name)]
@@ -266,7 +266,8 @@ class LedgerMemory:
             (
                 int(entry.facts.get("generation", 0))
                 for entry in entries
-                if entry.action == "reserve" and own and entry.facts.get("store") == own
+                if entry.action == "reserve" and own and own in entry.details
+                if entry.facts.get("store") == own
             ),
             default=0,
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass, fields
 from typing import Any
 
 import sqlalchemy as sa
@@ -40,15 +42,65 @@ TABLE = sa.Table(
 )
 
 _COLUMNS: frozenset[str] = frozenset(TABLE.columns.keys())
+_NAMES = tuple(field.name for field in fields(Entry))
 # Of version 0.1.
 _EARLIER_COLUMNS = _COLUMNS - {"details"}
 
 
-def read_entries(connection: sa.Connection) -> list[Entry]:
-    """Returns all entries in their order."""
+# A ledger with fewer entries is read whole every time, which takes no longer.
+_N_LONG = 1000
+# A long one is read whole again after so many seconds.
+_FRESH_SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class EntriesRead:
+    """What a process read of a ledger.
+
+    Attributes:
+        entries: All of it.
+        whole_at: When all of it was read last, by this process's monotonic clock.
+    """
+
+    entries: list[Entry]
+    whole_at: float
+
+
+def read_entries(connection: sa.Connection, known: EntriesRead | None = None) -> EntriesRead:
+    """Returns all entries in their order.
+
+    Of a long ledger whose last known entry is as it was, only what came after that is read, and the
+    entries that are known are returned for the rest. Somebody may have changed these in the table
+    meanwhile: that has no effect on who uses what is returned, and is found when all is read again.
+
+    Args:
+        connection: Of a transaction.
+        known: What this process read of the same ledger before; None: read all.
+    """
+    past = [] if known is None else known.entries
+    if known is not None and len(past) >= _N_LONG and _age(known) < _FRESH_SECONDS:
+        since = _read_from(connection, past[-1].seq)
+        if since[:1] == past[-1:]:
+            return EntriesRead([*past, *since[1:]], known.whole_at)
+    now = time.monotonic()
+    found = _read_from(connection, 0)
+    # What is equal is taken from what is known, as what is compared next is compared quickly then.
+    n_same = next(
+        (at for at, (new, old) in enumerate(zip(found, past, strict=False)) if new != old),
+        min(len(found), len(past)),
+    )
+    return EntriesRead([*past[:n_same], *found[n_same:]], now)
+
+
+def _age(known: EntriesRead) -> float:
+    return time.monotonic() - known.whole_at
+
+
+def _read_from(connection: sa.Connection, seq: int) -> list[Entry]:
     # One statement sees one state of the table, whatever the isolation level.
-    rows = connection.execute(sa.select(TABLE).order_by(TABLE.c.seq)).mappings()
-    return [Entry(**{name: _as_written(name, row[name]) for name in row}) for row in rows]
+    asked = sa.select(*(TABLE.c[name] for name in _NAMES)).order_by(TABLE.c.seq)
+    rows = connection.execute(asked.where(TABLE.c.seq >= seq) if seq else asked).all()
+    return [Entry(*map(_as_written, _NAMES, row)) for row in rows]
 
 
 def is_there(database: Database, connection: sa.Connection) -> bool:
@@ -120,8 +172,8 @@ def _columns_there(database: Database, connection: sa.Connection) -> frozenset[s
 
 def _as_written(name: str, value: Any) -> Any:
     """Returns a column's value with the type that a ledger writes; SQLite keeps any it gets."""
-    if name == "details" and value is None:
-        return ""
-    if name == "seq" or (value is None and name in ("epsilon", "delta")):
+    if type(value) is str or name == "seq":
         return value
+    if value is None and name in ("epsilon", "delta", "details"):
+        return "" if name == "details" else None
     return str(value)

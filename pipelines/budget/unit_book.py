@@ -24,12 +24,10 @@ left out is for the operator alone.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import secrets
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,12 +40,11 @@ from tracecloak.pipelines.budget.database import LedgerError
 from tracecloak.pipelines.budget.entries import Entry, WindowCharge, Windowed, windowed
 from tracecloak.pipelines.budget.ledger import Ledger
 from tracecloak.schemas.errors import UsageError
-from tracecloak.transforms.files import is_on_this_machine, read_if_there, write_anew
+from tracecloak.transforms.addressed import AddressedFiles, Damage
+from tracecloak.transforms.files import is_on_this_machine
 
 # Digits of a scope before the key's fingerprint.
 _SCOPE_DIGITS = 32
-# Files of a book on another file system are read so many at a time.
-_N_READERS = 8
 _MEND = (
     "Nothing of this schedule is released until the book is restored from a backup; if it is lost "
     "for good, release under another schedule, such as one with another origin, whose windows are "
@@ -134,6 +131,7 @@ class UnitBook:
         self._ledger = ledger
         self._max_cases = max_cases_per_individual
         self._files: dict[str, _File] = {}
+        self._folders: dict[str, AddressedFiles] = {}
 
     def claim(
         self, output: str, release_id: str, key_fingerprint: str, units: CountedUnits
@@ -183,6 +181,9 @@ class UnitBook:
             return self._written(_File(window.scope, window.label, n_left_out, kept))
 
         sha256 = self._ledger.claim(*release, freeze)
+        for scope in scopes:  # so that the next one need not open every file
+            live = [name for name, at in _live(entries).items() if at.scope == scope]
+            self._of_scope(scope).pack(live)
         found = self.frozen(*release)
         if found is None or found.sha256 != sha256:
             raise UsageError(
@@ -259,14 +260,11 @@ class UnitBook:
 
     def _written(self, file: _File) -> str:
         """Writes a file as a whole, unless it is there; returns its SHA-256."""
-        data = file.to_bytes()
-        sha256 = hashlib.sha256(data).hexdigest()
-        path = self._path(file.scope, sha256)
+        files = self._of_scope(file.scope)
         try:
-            if read_if_there(path) != data:
-                write_anew(path, data)
-            if is_on_this_machine(path):
-                _settle(Path(path).parent)
+            sha256 = files.write(file.to_bytes())
+            if is_on_this_machine(self._folder):
+                _settle(Path(files.path(sha256)).parent)
                 _settle(Path(self._folder))
         except Exception as error:  # each file system has its own
             raise BookError(
@@ -278,13 +276,17 @@ class UnitBook:
         return sha256
 
     def _verified(
-        self, claimed: Mapping[str, WindowCharge], known: Mapping[str, _File] | None = None
+        self,
+        claimed: Mapping[str, WindowCharge],
+        known: Mapping[str, _File] | None = None,
+        every_file: bool = False,
     ) -> dict[str, _File]:
         """Reads the files that claims name, and compares each with the ledger.
 
         Args:
             claimed: The window of each file, by its SHA-256.
             known: Files that were read and compared by this call's caller already.
+            every_file: Whether packs and what was read before do not do.
 
         Returns:
             What is in the files, by SHA-256.
@@ -292,51 +294,61 @@ class UnitBook:
         Raises:
             BookError: One is missing, or not what the ledger says.
         """
-        asked = [(sha256, at) for sha256, at in claimed.items() if sha256 not in (known or {})]
-        with ThreadPoolExecutor(_N_READERS) as readers:
-            files = list(readers.map(lambda one: self._read(*one), asked))
-        return {sha256: file for (sha256, _), file in zip(asked, files, strict=True)}
+        of_scopes: dict[str, list[str]] = {}
+        for sha256, at in claimed.items():
+            if sha256 not in (known or {}):
+                of_scopes.setdefault(at.scope, []).append(sha256)
+        files = {}
+        for scope, asked in of_scopes.items():
+            found = self._of_scope(scope).read(asked, every_file)
+            if isinstance(found, Damage):
+                raise self._damaged(found, claimed[found.sha256])
+            for sha256, data in found.items():
+                files[sha256] = self._parsed(sha256, data, claimed[sha256])
+        return files
 
-    def _read(self, sha256: str, window: WindowCharge) -> _File:
-        path = self._path(window.scope, sha256)
-        try:
-            data = read_if_there(path)
-        except Exception as error:  # each file system has its own
-            raise BookError(
-                f"the book of counted units lacks what window {window.label} counted: {path} "
-                f"cannot be read ({_reason(error)}). {_MEND}"
-            ) from error
-        if data is None:
-            raise BookError(
-                f"the book of counted units lacks what window {window.label} counted: {path} is "
-                f"not there. {_MEND}"
-            )
-        if hashlib.sha256(data).hexdigest() != sha256:
-            raise BookError(
-                f"the book of counted units was changed: {path}, what window {window.label} "
+    def _damaged(self, damage: Damage, window: WindowCharge) -> BookError:
+        if damage.is_there:
+            return BookError(
+                f"the book of counted units was changed: {damage.path}, what window {window.label} "
                 f"counted, is not what {self._ledger.place} says. {_MEND}"
             )
+        what = "is not there"
+        if damage.error is not None:
+            what = f"cannot be read ({_reason(damage.error)})"
+        return BookError(
+            f"the book of counted units lacks what window {window.label} counted: {damage.path} "
+            f"{what}. {_MEND}"
+        )
+
+    def _parsed(self, sha256: str, data: memoryview, window: WindowCharge) -> _File:
         file = self._files.get(sha256)
         if file is None:
             try:
-                file = self._files[sha256] = _File.from_bytes(data)
+                file = self._files[sha256] = _File.from_bytes(bytes(data))
             except (ValueError, KeyError, TypeError) as error:
                 raise BookError(
-                    f"{path} is no file of a book of counted units, though {self._ledger.place} "
-                    f"names it ({type(error).__name__}); use the version of tracecloak that wrote "
-                    "it, or a later one"
+                    f"{self._path(window.scope, sha256)} is no file of a book of counted units, "
+                    f"though {self._ledger.place} names it ({type(error).__name__}); use the "
+                    "version of tracecloak that wrote it, or a later one"
                 ) from None
         if (file.scope, file.label) != (window.scope, window.label):
             raise BookError(
-                f"{path} is of window {file.label} of scope {file.scope}, and {self._ledger.place} "
-                f"names it for window {window.label}. {_MEND}"
+                f"{self._path(window.scope, sha256)} is of window {file.label} of scope "
+                f"{file.scope}, and {self._ledger.place} names it for window {window.label}. "
+                f"{_MEND}"
             )
         return file
 
-    def _path(self, scope: str, sha256: str) -> str:
+    def _of_scope(self, scope: str) -> AddressedFiles:
         # A scope is hex digits and a hyphen where `scope_of` made it; no other text is a path.
         place = scope if _key_of(scope) else text_digest(scope)[:_SCOPE_DIGITS]
-        return f"{self._folder}/{place}/{sha256}.units"
+        if place not in self._folders:
+            self._folders[place] = AddressedFiles(f"{self._folder}/{place}")
+        return self._folders[place]
+
+    def _path(self, scope: str, sha256: str) -> str:
+        return self._of_scope(scope).path(sha256)
 
 
 def units_to_count(
@@ -359,7 +371,7 @@ def units_to_count(
         max_cases: How many cases of an individual count in all windows together; None: any number.
     """
     windows: dict[str, list[CountedUnits]] = {}
-    for name, claimed in claims:
+    for name, claimed in _of_the_same(units, claims):
         windows.setdefault(name, []).append(claimed)
     own = _union(windows.pop(label, []))
     others = [_union(of_window) for of_window in windows.values()]
@@ -383,6 +395,28 @@ def units_to_count(
     rank = n_new - np.repeat(n_new[begins] - is_new[begins], n_cases)
     has_room = rank + np.repeat(n_claimed, n_cases) <= max_cases
     return units.take(is_left & (~is_new | has_room))
+
+
+def _of_the_same(
+    units: CountedUnits, claims: Sequence[tuple[str, CountedUnits]]
+) -> list[tuple[str, CountedUnits]]:
+    """Returns of claims what is of the cases or individuals of a set, and a little more by chance.
+
+    Thousands of windows are looked through at once so, and few are left to be looked at closely.
+    """
+    filled = [(label, of) for label, of in claims if of.weight]
+    if not filled or units.weight == 0:
+        return filled
+    n_rows = np.array([of.weight for _, of in filled])
+    words = np.concatenate([of.digests[:, 0] for _, of in filled])
+    asked = np.unique(units.digests[:, 0])
+    places = np.minimum(np.searchsorted(asked, words), len(asked) - 1)
+    is_same = asked[places] == words
+    ends = np.cumsum(n_rows)
+    hit = np.unique(np.searchsorted(ends, np.flatnonzero(is_same), "right"))
+    return [
+        (filled[at][0], filled[at][1].take(is_same[ends[at] - n_rows[at] : ends[at]])) for at in hit
+    ]
 
 
 def _union(pieces: Sequence[CountedUnits]) -> CountedUnits:

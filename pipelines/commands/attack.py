@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracecloak.pipelines.commands.flags import (
     add_reading_flags,
@@ -20,6 +20,9 @@ from tracecloak.pipelines.commands.flags import (
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Form, Result, show
 from tracecloak.schemas.errors import GuaranteeError, UsageError
+
+if TYPE_CHECKING:
+    from tracecloak.pipelines.release.config import ReleaseConfig
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
@@ -166,11 +169,11 @@ def _audit(config_path: str | None, flags: dict[str, Any], form: Form) -> int:
     path = file_to_write("report", flags.pop("report"))
     n_releases = flags.pop("releases", DEFAULT_RELEASES)
     # Nothing is released, so it does not matter where to.
-    config = load(config_path, {**flags, "output": "nowhere"})
+    config, told = _of_one_window(load(config_path, {**flags, "output": "nowhere"}))
     with showing_progress(form):
         report = attack_configuration(config, n_releases)
     written = write_report(report, path)
-    _show(summary_lines(report), written, form, report.verdict)
+    _show([*told, *summary_lines(report)], written, form, report.verdict)
     if report.is_refuted:
         raise GuaranteeError(report.verdict)
     return 0
@@ -187,14 +190,30 @@ def _check(config_path: str | None, flags: dict[str, Any], form: Form) -> int:
     path = file_to_write("report", flags.pop("report"))
     with_declared = flags.pop("declared", False)
     runner = flags.pop("runner", IN_MEMORY)
-    config = load(config_path, {**flags, "output": "nowhere"})
+    config, told = _of_one_window(load(config_path, {**flags, "output": "nowhere"}))
     with showing_progress(form):
         report = check_configuration(config, runner, with_declared)
     written = write_report(report, path)
-    _show(summary_lines(report), written, form, report.verdict)
+    _show([*told, *summary_lines(report)], written, form, report.verdict)
     if report.is_refuted:
         raise GuaranteeError(report.verdict)
     return 0
+
+
+def _of_one_window(config: ReleaseConfig) -> tuple[ReleaseConfig, list[str]]:
+    """Returns a configuration without its schedule, and what to say of that.
+
+    A window's release is one of the window's cases, so it is attacked as a release by itself. The
+    book of counted units, which keeps a case from two windows, is neither asked nor written.
+    """
+    if config.schedule is None:
+        return config, []
+    alone = {"schedule": None, "window": None, "book": None, "book_key": None}
+    return config.model_copy(update=alone), [
+        "schedule   left aside: this is about the release of one window; that a case counts in one "
+        "window only is kept by the book of counted units",
+        "",
+    ]
 
 
 def _link(flags: dict[str, Any], form: Form) -> int:

@@ -93,7 +93,12 @@ def _released(config: ReleaseConfig, given: Given, lineage: str | None) -> int:
 def _run_windows(config: ReleaseConfig, given: Given, lineage: str | None) -> int:
     """Releases the windows that are asked for; the exit code is that of the first that failed."""
     from tracecloak.pipelines.screen.progress import showing_progress
-    from tracecloak.pipelines.windows.several import exit_code_of, release_windows, windows_asked
+    from tracecloak.pipelines.windows.several import (
+        exit_code_of,
+        over_text,
+        release_windows,
+        windows_asked,
+    )
 
     windows = windows_asked(config)
     ended = []
@@ -103,14 +108,18 @@ def _run_windows(config: ReleaseConfig, given: Given, lineage: str | None) -> in
             if one.reason:
                 print(f"tracecloak: window {one.window.label}: {one.reason}", file=sys.stderr)
     if given.form == "json":
-        show(Result((), {"windows": [_data_of_window(one) for one in ended]}), given.form)
+        data = {
+            "windows": [_data_of_window(one) for one in ended],
+            "schedule_is_over": bool(over_text(config, windows)),
+        }
+        show(Result((), data), given.form)
     elif len(ended) == 1 and ended[0].outcome is not None:
         one = ended[0]
         show(Result(list(_rows(one.config, ended[0].outcome, one.elapsed_s))), given.form)
-    elif not ended:
-        show(Result([("windows", "none is due yet")]), given.form)
     else:
-        show(Result([(one.window.label, _told_of_window(one)) for one in ended]), given.form)
+        rows = [(one.window.label, _told_of_window(one)) for one in ended]
+        over = [("schedule", told)] if (told := over_text(config, windows)) else []
+        show(Result([*(rows or [("windows", "none is due yet")]), *over]), given.form)
     return exit_code_of(ended)
 
 

@@ -41,7 +41,9 @@ def run(given: Given) -> int:
             "configuration file has under the key schedule"
         )
     store = open_store(config)
-    ledger = open_ledger(config, store)
+    # A calendar makes nothing: where a release would begin a ledger, nothing was spent yet.
+    is_new = config.new_ledger and config.ledger is None and not store.has_ledger_file
+    ledger = None if is_new else open_ledger(config.model_copy(update={"new_ledger": False}), store)
     days = calendar_of(config, store, ledger)
     if config.window is None:
         begun = [day for day in days if day.status != "waiting" or day.releases]
@@ -50,7 +52,9 @@ def run(given: Given) -> int:
     else:
         asked = {window.number for window in schedule.ranged(config.window)}
         shown = [day for day in days if day.window.number in asked]
-    balance = ledger.balance_in(ledger.entries(), config.account) if _has_any(days) else None
+    balance = None
+    if ledger is not None and _has_any(days):
+        balance = ledger.balance_in(ledger.entries(), config.account)
     spent = None if balance is None else _text(balance.spent_epsilon)
     remaining = None if balance is None else _text(balance.remaining_epsilon)
     data = {

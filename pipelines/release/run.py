@@ -26,6 +26,7 @@ from tracecloak.pipelines.budget.books import (
 )
 from tracecloak.pipelines.budget.gate import Unchanged
 from tracecloak.pipelines.budget.key_store import InputFile, KeyStore, Receipt, snapshot_of
+from tracecloak.pipelines.budget.ledger import MadeElsewhere
 from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.release.findings import log_findings
 from tracecloak.pipelines.release.pipeline import build_release
@@ -181,8 +182,11 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
             receipt.check_same(fingerprint, config.digest)
             folder = replace(folder, staging_area=receipt.staging_area)
             books = replace(books, folder=folder)
-        elif receipt is not None and not receipt.is_same(fingerprint, config.digest):
-            # Cut off before it drew anything, and another release now.
+        elif receipt is not None and not (
+            receipt.is_same(fingerprint, config.digest)
+            and books.is_paid_by(receipt, config.account)
+        ):
+            # Cut off before it drew anything, and another release or another payer now.
             books.void(receipt.key_fingerprint)
             receipt = None
         if window is not None:
@@ -197,6 +201,10 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
         try:
             charge = None if window is None else window.charge
             ledger.reserve(reservation_of(config, folder, key.fingerprint, charge))
+        except MadeElsewhere:
+            if receipt is None:
+                store.forget(output, release_id)  # and the folder stays, which another is building
+            raise
         except (UsageError, BudgetExhausted):
             # Refused, so nothing is charged or drawn under a new key. With an old one something may
             # be, and after any other error the ledger may hold the charge: those keys stay.

@@ -118,16 +118,34 @@ def released_window(
     method, params = method_named(config.method), config.method_params
     cap = method.bounds(params).max_cases_per_individual
     check_composes(config.method, config.guarantee)
-    unit = config.guarantee.unit
     key = _book_key(config, store)
-    columns = [config.columns.case_id or "", config.columns.individual_id or ""]
-    scope = scope_of(
-        schedule.digest, schedule.dataset, unit, columns, cap, key.resolve().fingerprint
-    )
-    charge = WindowCharge(scope, window.label, config.windows_add_up)
+    charge = WindowCharge(_scope(config, schedule, key), window.label, config.windows_add_up)
     place = config.book or store.book_folder
     book = UnitBook(absolute(place), key.resolve(), ledger, cap)
     return ReleasedWindow(schedule, window, cap is not None, charge, key, book)
+
+
+def known_scope(config: ReleaseConfig, store: KeyStore) -> str | None:
+    """Returns the scope that a configuration's windows are charged to; nothing is made for it.
+
+    None: there is no schedule, or no key of a book yet, so that no window was charged.
+
+    Raises:
+        UsageError: The key of the book that is named is not there.
+    """
+    schedule = config.made_schedule
+    is_named = (config.book_key or os.environ.get("TRACECLOAK_BOOK_KEY")) is not None
+    if schedule is None or not (is_named or store.has_book_key):
+        return None
+    return _scope(config, schedule, _book_key(config, store))
+
+
+def _scope(config: ReleaseConfig, schedule: Schedule, key: KeyReference) -> str:
+    columns = [config.columns.case_id or "", config.columns.individual_id or ""]
+    cap = method_named(config.method).bounds(config.method_params).max_cases_per_individual
+    fingerprint = key.resolve().fingerprint
+    unit = config.guarantee.unit
+    return scope_of(schedule.digest, schedule.dataset, unit, columns, cap, fingerprint)
 
 
 def check_due(window: Window, now_us: int | None = None) -> None:

@@ -18,7 +18,7 @@ from tracecloak.pipelines.budget.entries import Entry, windowed
 from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.budget.ledger import Ledger
 from tracecloak.pipelines.release.config import ReleaseConfig
-from tracecloak.pipelines.release.window import released_window
+from tracecloak.pipelines.release.window import known_scope
 from tracecloak.pipelines.release.window_facts import moment
 from tracecloak.pipelines.windows.attempts import Attempt, last_attempt
 from tracecloak.schemas.errors import BudgetExhausted
@@ -83,18 +83,18 @@ class Day:
 
 
 def calendar_of(
-    config: ReleaseConfig, store: KeyStore, ledger: Ledger, now_us: int | None = None
+    config: ReleaseConfig, store: KeyStore, ledger: Ledger | None, now_us: int | None = None
 ) -> tuple[Day, ...]:
-    """Returns all windows of a configuration's schedule, the first one first.
+    """Returns all windows of a configuration's schedule, the first one first; only reads.
 
     Args:
         config: With a schedule; which window it names does not matter.
         store: The key store of its releases.
-        ledger: The ledger that they are charged to.
+        ledger: The ledger that they are charged to; None: there is none yet.
         now_us: Microseconds since 1970; None: the clock's.
 
     Raises:
-        UsageError: The key of the book is not there.
+        UsageError: The key of the book that is named is not there.
         LedgerError: The ledger cannot be read.
     """
     schedule = config.made_schedule
@@ -102,10 +102,8 @@ def calendar_of(
         return ()
     now = time.time_ns() // 1_000 if now_us is None else now_us
     windows = schedule.windows()
-    named = config.model_copy(update={"window": windows[0].label})
-    found = released_window(named, store, ledger)
-    scope = "" if found is None else found.charge.scope
-    entries = ledger.entries()
+    scope = known_scope(config, store)
+    entries = [] if ledger is None else ledger.entries()
     last = charges(entries)
     of_label: dict[str, list[Entry]] = {}
     for charge, of_window in windowed(entries).items():

@@ -135,6 +135,23 @@ def release_windows(
                 yield Ended(window, own, "failed", RetryLater.exit_code, None, told)
 
 
+def over_text(config: ReleaseConfig, windows: Sequence[Window]) -> str:
+    """Returns what to say where the last window of the horizon is due; empty: others will be.
+
+    Args:
+        config: That of all windows.
+        windows: Those that were asked for; a schedule is over only for who asks what is due.
+    """
+    last = _schedule_of(config).horizon - 1
+    if config.window != DUE or not windows or windows[-1].number != last:
+        return ""
+    return (
+        f"it is over: {windows[-1].label} is the last window of its horizon of {last + 1:,}, and "
+        "none will be due after it. To go on, configure another schedule, whose windows are paid "
+        "beside those of this one"
+    )
+
+
 def exit_code_of(ended: Sequence[Ended]) -> int:
     """Returns the exit code of a command for several windows: that of the first that failed.
 

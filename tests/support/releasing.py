@@ -324,7 +324,7 @@ STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
             "ReleaseFolder.clear",
             lambda *_: True,
         ),
-        ("units", "tracecloak.pipelines.budget.unit_book", "write_anew", lambda *_: True),
+        ("units", "tracecloak.transforms.addressed", "write_anew", lambda *_: True),
         ("claim", "tracecloak.pipelines.budget.ledger", "Ledger.claim", lambda *_: True),
         ("draw", "tracecloak.pipelines.budget.ledger", "Ledger.draw", lambda *_: True),
         (

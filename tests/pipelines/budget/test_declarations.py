@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -117,7 +118,7 @@ def test_a_declaration_that_no_ledger_writes_is_noticed(
     from tracecloak.pipelines.budget.entries import Entry, problems
 
     ledger.declare_account(account(), *OFFICER)
-    columns = {**vars(ledger.entries()[0]), **change}
+    columns = {**asdict(ledger.entries()[0]), **change}
     facts = json.loads(columns["details"])
     assert problems([Entry.after(None, "account", columns, facts)])
 

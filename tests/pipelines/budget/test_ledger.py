@@ -16,6 +16,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -372,7 +373,7 @@ def test_tampering_is_noticed_and_stops_releases(
 
 def test_an_entry_with_a_hash_of_its_own_does_not_fit_the_next(ledger: Ledger) -> None:
     entries = filled(ledger).entries()
-    cheaper = {**vars(entries[2]), "epsilon": "0.01"}
+    cheaper = {**asdict(entries[2]), "epsilon": "0.01"}
     entries[2] = Entry.after(entries[1], entries[2].action, cheaper)
     assert "entry 4: it does not follow the entry before it" in problems(entries)
 
@@ -398,7 +399,7 @@ def test_a_ledger_cut_off_or_written_anew_is_noticed_by_who_noted_a_hash(
 
     entries: list[Entry] = []
     for entry in ledger.entries():  # every hash right, a smaller epsilon
-        cheaper = {**vars(entry), "epsilon": "0.01"}
+        cheaper = {**asdict(entry), "epsilon": "0.01"}
         entries.append(Entry.after(entries[-1] if entries else None, entry.action, cheaper))
     assert problems(entries) == []
     assert problems(entries, noted) != []
@@ -504,14 +505,14 @@ def test_who_comes_second_decides_again(
     read = read_entries
     n_reads = []
 
-    def overtaken(connection: Any) -> list[Entry]:
-        entries = read(connection)
-        n_reads.append(len(entries))
+    def overtaken(connection: Any, *known: Any) -> Any:
+        found = read(connection, *known)
+        n_reads.append(len(found.entries))
         if len(n_reads) == 1:
             monkeypatch.setattr("tracecloak.pipelines.budget.ledger.read_entries", read)
             other.reserve(reservation(1, epsilon="0.6"))
             monkeypatch.setattr("tracecloak.pipelines.budget.ledger.read_entries", overtaken)
-        return entries
+        return found
 
     monkeypatch.setattr("tracecloak.pipelines.budget.ledger.read_entries", overtaken)
     with pytest.raises(BudgetExhausted, match=r"spent 0\.6"):

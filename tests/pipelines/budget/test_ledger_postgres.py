@@ -292,12 +292,12 @@ def test_a_connection_that_breaks_is_made_again(url: str, monkeypatch: pytest.Mo
     broken = []
     read = read_entries
 
-    def breaking(connection: sa.Connection) -> Any:
+    def breaking(connection: sa.Connection, *known: Any) -> Any:
         if not broken:
             broken.append(connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one())
             execute(url, f"SELECT pg_terminate_backend({broken[0]})")
             time.sleep(0.2)
-        return read(connection)
+        return read(connection, *known)
 
     monkeypatch.setattr("tracecloak.pipelines.budget.ledger.read_entries", breaking)
     ledger.reserve(reservation())

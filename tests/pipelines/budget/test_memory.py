@@ -6,6 +6,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Callable
+from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -221,7 +222,7 @@ def test_a_chain_that_was_computed_anew_is_noticed(
 
     ledger = opened()
     ledger.reserve(reservation(0, "0.9"))
-    cheaper = Entry.after(None, "reserve", {**vars(ledger.entries()[0]), "epsilon": "0.1"})
+    cheaper = Entry.after(None, "reserve", {**asdict(ledger.entries()[0]), "epsilon": "0.1"})
     connection = sqlite3.connect(file)
     connection.execute(
         "UPDATE tracecloak_ledger SET epsilon = '0.1', hash = ?, details = '', recorded_at = ?",

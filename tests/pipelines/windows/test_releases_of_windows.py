@@ -18,6 +18,7 @@ from tests.support.releasing import (
     manifest,
     tracecloak,
 )
+from tracecloak.pipelines.budget.books import Books
 from tracecloak.pipelines.budget.ledger import Ledger
 
 ROWS = {
@@ -99,7 +100,7 @@ def test_windows_cost_what_the_dearest_costs(
     assert (said["begin"], said["end"]) == ("2026-02-01 00:00:00Z", "2026-03-01 00:00:00Z")
 
 
-@pytest.mark.parametrize("shards", [1, 5])
+@pytest.mark.parametrize("shards", [pytest.param(1, marks=pytest.mark.slow), 5])
 def test_on_beam_a_window_has_the_bytes_of_the_in_memory_driver(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int
 ) -> None:
@@ -277,3 +278,73 @@ def test_a_schedule_needs_a_window_and_a_window_a_schedule(
     lake.config.write_text(yaml.safe_dump(body))
     assert lake.release("2026-01") == 2
     assert "needs a schedule" in capsys.readouterr().err
+
+
+def test_a_calendar_makes_nothing(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    keys = lake.folder / "keys"
+    lake.configure(new_ledger=True)
+    assert as_typed("windows", lake.config, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["counts"] == {"late": 4}
+    assert not keys.exists()
+    assert lake.release("2026-01") == 0
+    before = sorted(keys.rglob("*"))
+    assert lake.calendar(capsys)["2026-01"] == "released"
+    assert sorted(keys.rglob("*")) == before
+
+
+def test_of_two_key_stores_one_pays_for_a_window(
+    lake: Lake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches two machines that are told the same on the same night, and each pay for it."""
+    key = lake.folder / "book.key"
+    key.write_text("b0" * 32)
+    shared = {
+        "ledger": f"sqlite:///{lake.folder / 'ledger.db'}", "book_key": f"file:{key}",
+        "book": str(lake.folder / "book"),
+    }  # fmt: skip
+    lake.configure(**shared, new_ledger=True)
+    with monkeypatch.context() as cut:
+        cut.setattr("tracecloak.pipelines.release.run.commit", _interrupted)
+        assert lake.release("2026-01") == 130
+    other = str(lake.folder / "other keys")
+    lake.configure(**shared, key_store=other)
+    capsys.readouterr()
+    assert lake.release("2026-01") == 75
+    assert "was begun on" in (said := capsys.readouterr().err) and "ledger forfeit" in said
+    ledger = Ledger(shared["ledger"])
+    assert str(ledger.balance("default").spent_epsilon) == "3"
+    lake.configure(**shared)
+    assert lake.release("2026-01") == 0  # the first goes on with what it left
+    lake.configure(**shared, key_store=other)
+    assert lake.release("due") == 0  # and the other finds it, and makes the others
+    assert str(ledger.balance("default").spent_epsilon) == "3"
+
+
+def test_another_account_pays_where_nothing_was_drawn(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run claims its units and is cut off; before the next one, account is set to another."""
+    with monkeypatch.context() as cut:
+        cut.setattr(Books, "void", lambda *_: True)  # as of a process that was killed
+        cut.setattr("tracecloak.pipelines.release.run.manifest_of", _interrupted)
+        assert lake.release("2026-01") == 130
+    assert [e.action for e in ledger_entries(lake.folder / "keys")] == ["reserve", "claim"]
+    assert lake.release("2026-01", "--account", "ward") == 0
+    ledger = Ledger(f"sqlite:///{lake.folder / 'keys' / 'ledger.db'}")
+    assert str(ledger.balance("ward").spent_epsilon) == "3"
+    assert ledger.balance("default").n_releases == 0
+
+
+def test_that_a_schedule_is_over_is_told(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    assert lake.release("due") == 0
+    capsys.readouterr()
+    assert lake.release("due") == 0
+    assert "2026-04 is the last window of its horizon of 4" in capsys.readouterr().out
+    assert lake.release("due", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["schedule_is_over"] is True
+    assert lake.release("2026-01", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["schedule_is_over"] is False
+
+
+def _interrupted(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
