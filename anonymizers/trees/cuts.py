@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -176,6 +177,8 @@ class _Place:
 
     def entered(self, part: Part) -> _Place:
         """Returns the place of a part that begins where pairs from the others lead into it."""
+        if len(part) == 1:  # nothing is asked about the ends of a leaf
+            return self.within(part, self.starts, self.ends)
         inside = _mask(part, len(self.starts))
         others = _mask(self.part, len(self.starts)) & ~inside
         starts = self.starts | self.follows[others].any(axis=0)
@@ -220,13 +223,13 @@ class _Builder:
         rows = np.ix_(place.part, place.part)
         follows = place.follows[rows]
         starts, ends = place.starts[list(place.part)], place.ends[list(place.part)]
-        cuts: tuple[tuple[Operator, list[Part] | None], ...] = (
-            ("sequence", sequence_cut(follows)),
-            ("exclusive", exclusive_cut(follows)),
-            ("parallel", parallel_cut(self.without_loops(place)[rows], starts, ends)),
+        cuts: tuple[tuple[Operator, Callable[[], list[Part] | None]], ...] = (
+            ("sequence", lambda: sequence_cut(follows)),
+            ("exclusive", lambda: exclusive_cut(follows)),
+            ("parallel", lambda: parallel_cut(follows & ~(self.loops[rows] & follows.T), starts, ends)),
         )
-        for operator, found in cuts:
-            if found is not None:
+        for operator, cut in cuts:
+            if (found := cut()) is not None:
                 return self.of_cut(operator, place, _outer(found, place))
         returns = place.ends[:, None] & place.starts[None, :] & place.follows
         np.fill_diagonal(returns, False)
@@ -241,10 +244,15 @@ class _Builder:
 
     def without_loops(self, place: _Place) -> np.ndarray:
         """The pairs but those of two activities that follow each other in too many cases."""
-        counts = self.counts[: self.n, : self.n]
-        both = place.follows & place.follows.T
-        np.fill_diagonal(both, False)
-        return place.follows & ~(both & (counts + counts.T >= self.n_cases + self.tolerance))
+        return place.follows & ~(self.loops & place.follows.T)
+
+    @cached_property
+    def loops(self) -> np.ndarray:
+        """bool[n, n]: the pairs of two activities that follow each other in too many cases."""
+        counts, holds = self.counts[: self.n, : self.n], self.holds[: self.n, : self.n]
+        found = holds & holds.T & (counts + counts.T >= self.n_cases + self.tolerance)
+        np.fill_diagonal(found, False)
+        return found
 
     def name(self, activity: int) -> ProcessTree:
         return leaf(self.names[activity])
