@@ -114,6 +114,8 @@ def build_tree(
     tolerance: float,
     ends_of_parts: EndsOfParts,
     rules: Rules = "published",
+    *,
+    begins_anew: bool = False,
 ) -> ProcessTree:
     """Returns the process tree of a relation, normalised (BuildT).
 
@@ -132,6 +134,8 @@ def build_tree(
         ends_of_parts: Asked once for each parallel and loop cut of which some part is not yet a
             leaf (`published`), or for each parallel cut (`structural`); parents before children.
         rules: See the module.
+        begins_anew: Whether a part without a cut, of which pairs lead to what may come first, is a
+            loop around what is left without these pairs; else it becomes a flower at once.
 
     Raises:
         ValueError: The tolerance is not positive.
@@ -139,7 +143,7 @@ def build_tree(
     if not tolerance > 0:
         raise ValueError(f"tolerance must be positive, got {tolerance}")
     builder = _Published if rules == "published" else _Structural
-    return normalise(builder(relation, names, tolerance, ends_of_parts).whole())
+    return normalise(builder(relation, names, tolerance, ends_of_parts, begins_anew).whole())
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +199,9 @@ class _Builder:
         names: Sequence[str],
         tolerance: float,
         ends_of_parts: EndsOfParts,
+        begins_anew: bool,
     ) -> None:
+        self.begins_anew = begins_anew
         self.names = names
         self.tolerance = tolerance
         self.ends_of_parts = ends_of_parts
@@ -226,7 +232,10 @@ class _Builder:
         cuts: tuple[tuple[Operator, Callable[[], list[Part] | None]], ...] = (
             ("sequence", lambda: sequence_cut(follows)),
             ("exclusive", lambda: exclusive_cut(follows)),
-            ("parallel", lambda: parallel_cut(follows & ~(self.loops[rows] & follows.T), starts, ends)),
+            (
+                "parallel",
+                lambda: parallel_cut(follows & ~(self.loops[rows] & follows.T), starts, ends),
+            ),
         )
         for operator, cut in cuts:
             if (found := cut()) is not None:
@@ -240,6 +249,13 @@ class _Builder:
             return self.of_loop(once, _outer(loop_parts, place), goes_straight)
         if goes_straight:
             return self.of_loop(once, [place.part], goes_straight)
+        into_starts = place.follows & place.starts[None, :]
+        np.fill_diagonal(into_starts, False)
+        if self.begins_anew and into_starts[rows].any():
+            inside = _mask(place.part, self.n)
+            ends = place.ends | (inside & into_starts[:, inside].any(axis=1))
+            once = replace(place, follows=place.follows & ~into_starts, ends=ends)
+            return self.of_loop(once, [place.part], True)
         return self.of_flower(place)
 
     def without_loops(self, place: _Place) -> np.ndarray:
