@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -113,6 +114,8 @@ def build_tree(
     tolerance: float,
     ends_of_parts: EndsOfParts,
     rules: Rules = "published",
+    *,
+    begins_anew: bool = False,
 ) -> ProcessTree:
     """Returns the process tree of a relation, normalised (BuildT).
 
@@ -131,6 +134,8 @@ def build_tree(
         ends_of_parts: Asked once for each parallel and loop cut of which some part is not yet a
             leaf (`published`), or for each parallel cut (`structural`); parents before children.
         rules: See the module.
+        begins_anew: Whether a part without a cut, of which pairs lead to what may come first, is a
+            loop around what is left without these pairs; else it becomes a flower at once.
 
     Raises:
         ValueError: The tolerance is not positive.
@@ -138,7 +143,7 @@ def build_tree(
     if not tolerance > 0:
         raise ValueError(f"tolerance must be positive, got {tolerance}")
     builder = _Published if rules == "published" else _Structural
-    return normalise(builder(relation, names, tolerance, ends_of_parts).whole())
+    return normalise(builder(relation, names, tolerance, ends_of_parts, begins_anew).whole())
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,6 +181,8 @@ class _Place:
 
     def entered(self, part: Part) -> _Place:
         """Returns the place of a part that begins where pairs from the others lead into it."""
+        if len(part) == 1:  # nothing is asked about the ends of a leaf
+            return self.within(part, self.starts, self.ends)
         inside = _mask(part, len(self.starts))
         others = _mask(self.part, len(self.starts)) & ~inside
         starts = self.starts | self.follows[others].any(axis=0)
@@ -192,7 +199,9 @@ class _Builder:
         names: Sequence[str],
         tolerance: float,
         ends_of_parts: EndsOfParts,
+        begins_anew: bool,
     ) -> None:
+        self.begins_anew = begins_anew
         self.names = names
         self.tolerance = tolerance
         self.ends_of_parts = ends_of_parts
@@ -220,13 +229,16 @@ class _Builder:
         rows = np.ix_(place.part, place.part)
         follows = place.follows[rows]
         starts, ends = place.starts[list(place.part)], place.ends[list(place.part)]
-        cuts: tuple[tuple[Operator, list[Part] | None], ...] = (
-            ("sequence", sequence_cut(follows)),
-            ("exclusive", exclusive_cut(follows)),
-            ("parallel", parallel_cut(self.without_loops(place)[rows], starts, ends)),
+        cuts: tuple[tuple[Operator, Callable[[], list[Part] | None]], ...] = (
+            ("sequence", lambda: sequence_cut(follows)),
+            ("exclusive", lambda: exclusive_cut(follows)),
+            (
+                "parallel",
+                lambda: parallel_cut(follows & ~(self.loops[rows] & follows.T), starts, ends),
+            ),
         )
-        for operator, found in cuts:
-            if found is not None:
+        for operator, cut in cuts:
+            if (found := cut()) is not None:
                 return self.of_cut(operator, place, _outer(found, place))
         returns = place.ends[:, None] & place.starts[None, :] & place.follows
         np.fill_diagonal(returns, False)
@@ -237,14 +249,26 @@ class _Builder:
             return self.of_loop(once, _outer(loop_parts, place), goes_straight)
         if goes_straight:
             return self.of_loop(once, [place.part], goes_straight)
+        into_starts = place.follows & place.starts[None, :]
+        np.fill_diagonal(into_starts, False)
+        if self.begins_anew and into_starts[rows].any():
+            inside = _mask(place.part, self.n)
+            ends = place.ends | (inside & into_starts[:, inside].any(axis=1))
+            once = replace(place, follows=place.follows & ~into_starts, ends=ends)
+            return self.of_loop(once, [place.part], True)
         return self.of_flower(place)
 
     def without_loops(self, place: _Place) -> np.ndarray:
         """The pairs but those of two activities that follow each other in too many cases."""
-        counts = self.counts[: self.n, : self.n]
-        both = place.follows & place.follows.T
-        np.fill_diagonal(both, False)
-        return place.follows & ~(both & (counts + counts.T >= self.n_cases + self.tolerance))
+        return place.follows & ~(self.loops & place.follows.T)
+
+    @cached_property
+    def loops(self) -> np.ndarray:
+        """bool[n, n]: the pairs of two activities that follow each other in too many cases."""
+        counts, holds = self.counts[: self.n, : self.n], self.holds[: self.n, : self.n]
+        found = holds & holds.T & (counts + counts.T >= self.n_cases + self.tolerance)
+        np.fill_diagonal(found, False)
+        return found
 
     def name(self, activity: int) -> ProcessTree:
         return leaf(self.names[activity])

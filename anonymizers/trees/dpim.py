@@ -1,19 +1,29 @@
 """`dpim`: a process tree from noisy directly-follows pairs, taken if it fits well, as published.
 
 The Differentially Private Inductive Miner of Schulze, Zisgen, Kirschke, Mohammadi and Koschmider,
-algorithms 1 to 5. A round selects a random number of pairs by report-noisy-max on the number of
-cases that have each, adds fresh noise to these counts, and mines them by cuts; what begins and ends
-the parts of parallel and loop cuts is asked of the log with noise. The first tree of a noisy
-fitness above a threshold is taken (Liu and Talwar, "Private Selection from Private Candidates",
-2019, algorithm 1); after each round there is a chance to give up.
+algorithms 1 to 5. A round chooses a random number of pairs by noisy numbers of cases that have
+each, adds fresh noise to the counts of these, and mines them by cuts; what begins and ends the
+parts of parallel and loop cuts is asked of the log with noise. The first tree of a noisy fitness
+above a threshold is taken (Liu and Talwar, "Private Selection from Private Candidates", 2019,
+algorithm 1); after each round there is a chance to give up.
 
-Where the paper leaves something open: noise is exact discrete Laplace of the paper's scale, and the
-fitness is the mean over the cases of the share of each that fits, which has the sensitivity that
-the paper states. The token-weighted fitness of its code has none below 1.
+Where the paper leaves something open, or its algorithms and the code of its authors differ:
+
+* Noise is exact discrete Laplace of the paper's scale.
+* It is drawn once a round to choose all pairs, as in the example of table II and in the code;
+  algorithm 2 draws it anew for each of them, and costs no less.
+* The budget for questions about ends is halved from question to question over the whole tree, as
+  the text and the code have it; algorithm 4 halves it along each path.
+* A part that no cut divides, and to whose first activities pairs lead, is a loop that begins anew
+  with these, as in the code; it is a flower only if there are none.
+* Fitness is the mean over the cases of the share of each that fits, which has the sensitivity that
+  the paper states. `fitness_measure` has that of tokens, which has none below 1.
+* A noisy fitness is cut to what lies between 0 and 1, before it is compared and where it is said.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -31,7 +41,7 @@ from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE, CellStream
 from tracecloak.anonymizers.trees.counts import Part, cases_with_pair
 from tracecloak.anonymizers.trees.cuts import PartEnds, Relation, build_tree
 from tracecloak.anonymizers.trees.dpim_params import DpimParams
-from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum
+from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum, token_fitness
 from tracecloak.anonymizers.trees.process_tree_miner import TreeDecision
 from tracecloak.anonymizers.trees.questions import clearly_above_zero, noisy_ends
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -40,8 +50,6 @@ from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
-
-_ROWS = 1 << 20  # noise of so many pairs is drawn at a time
 
 
 @dataclass(frozen=True)
@@ -55,29 +63,32 @@ class _Round:
     number: int
 
     def selected(self, counts: np.ndarray, n_pairs: int) -> Relation:
-        """Returns the pairs that report-noisy-max chooses one after the other, with fresh noise.
+        """Returns the pairs of the largest noisy counts, with fresh noise on these alone.
+
+        Noise is drawn once for all choices of a round, as in the paper's table II and in the code
+        of its authors. Algorithm 2 draws it anew for each; both cost the same, as
+        `DpimParams.real_epsilon` says. Of equal noisy counts the first is taken.
 
         Args:
             counts: int64[n+1, n+1], cases with each pair.
-            n_pairs: How many.
+            n_pairs: How many, at most all.
         """
-        scale, n_cells = self.params.pairs_scale(n_pairs), counts.size
-        flat, is_left = counts.ravel(), np.ones(n_cells, bool)
-        # No two rounds and no two choices have a cell in common.
-        first = self.number * n_cells * (n_cells + 1)
-        n_at_once = max(1, _ROWS // n_cells)
-        for begun in range(0, n_pairs, n_at_once):
-            n = min(n_at_once, n_pairs - begun)
-            cells = first + begun * n_cells + np.arange(n * n_cells)
-            stream = CellStream(self.randomness, "dpim/select", cell_numbers(cells))
-            noise = draw_laplace(stream, *scale).reshape(n, n_cells)
-            for row in noise:
-                noisy = np.where(is_left, flat + row, np.iinfo(np.int64).min)
-                is_left[int(np.argmax(noisy))] = False
-        cells = first + n_cells * n_cells + np.arange(n_cells)
-        stream = CellStream(self.randomness, "dpim/select", cell_numbers(cells))
-        noisy = flat + draw_laplace(stream, *scale)
-        return Relation(noisy.reshape(counts.shape), ~is_left.reshape(counts.shape))
+        flat = counts.ravel()
+        noisy = flat + self._noise("select", np.arange(flat.size), n_pairs)
+        least = np.partition(noisy, flat.size - n_pairs)[flat.size - n_pairs]
+        chosen = np.flatnonzero(noisy > least)
+        chosen = np.concatenate([chosen, np.flatnonzero(noisy == least)[: n_pairs - len(chosen)]])
+        holds, found = np.zeros(flat.size, bool), np.zeros(flat.size, np.int64)
+        holds[chosen] = True
+        found[chosen] = flat[chosen] + self._noise("count", chosen, n_pairs)
+        return Relation(found.reshape(counts.shape), holds.reshape(counts.shape))
+
+    def _noise(self, purpose: str, pairs: np.ndarray, n_pairs: int) -> np.ndarray:
+        """Noise of a round on so many pairs; no two rounds have a cell in common."""
+        n_cells = (len(self.names) + 1) ** 2
+        cells = cell_numbers(self.number * n_cells + pairs)
+        stream = CellStream(self.randomness, f"dpim/{purpose}", cells)
+        return draw_laplace(stream, *self.params.pairs_scale(n_pairs))
 
     def tree(self, relation: Relation, n_pairs: int) -> ProcessTree:
         """Returns the tree of a relation."""
@@ -87,13 +98,18 @@ class _Round:
         def ends_of_parts(operator: Operator, parts: Sequence[Part], depth: int) -> list[PartEnds]:
             nonlocal asked
             asked += 1
-            return self.ends(parts, depth, asked)
+            return self.ends(parts, asked)
 
-        return build_tree(relation, self.names, tolerance, ends_of_parts)
+        return build_tree(relation, self.names, tolerance, ends_of_parts, begins_anew=True)
 
-    def ends(self, parts: Sequence[Part], depth: int, number: int) -> list[PartEnds]:
-        """Answers a question (DetectS_E): the log keeps the activities of all parts together."""
-        scale = self.params.ends_scale(depth)
+    def ends(self, parts: Sequence[Part], number: int) -> list[PartEnds]:
+        """Answers a question (DetectS_E): the log keeps the activities of all parts together.
+
+        Args:
+            parts: Of a parallel or loop cut.
+            number: Of the question in this round, from 1 up.
+        """
+        scale = self.params.ends_scale(number)
         if scale[0] > LARGEST_SCALE * scale[1]:  # nothing would be clearly above 0
             return [PartEnds(frozenset(), frozenset()) for _ in parts]
         together = tuple(sorted(code for part in parts for code in part))
@@ -115,12 +131,16 @@ class _Round:
         ]
 
     def fitness(self, tree: ProcessTree) -> float:
-        """Returns the noisy mean fitness of the cases, whose number is public."""
+        """Returns the noisy fitness, from 0 to 1; the number of cases is public."""
         cell = cell_numbers(np.array([self.number]))
         stream = CellStream(self.randomness, "dpim/fitness", cell)
         noise = int(draw_laplace(stream, *self.params.fitness_scale)[0])
-        fits = fitness_sum(tree, self.names, self.variants, "share")
-        return (fits + noise) / (self.variants.n_cases * UNITS)
+        of_variants = tree, self.names, self.variants
+        if self.params.fitness_measure == "share":
+            fits = fitness_sum(*of_variants, "share")
+        else:
+            fits = math.floor(UNITS * self.variants.n_cases * token_fitness(*of_variants))
+        return min(max((fits + noise) / (self.variants.n_cases * UNITS), 0.0), 1.0)
 
     def gives_up(self) -> bool:
         """Whether the coin says so, which comes up with the probability to stop."""
@@ -157,9 +177,7 @@ class Dpim(contract.Anonymizer):
         return ("tree",)
 
     def _real_epsilon(self, params: DpimParams) -> Fraction | None:
-        if params.n_words is None or params.bounds_from_log:
-            return None
-        return params.real_epsilon(params.n_words)
+        return params.real_epsilon if params.has_epsilon else None
 
     def spends(self, params: DpimParams) -> tuple[Spend, ...]:
         """Returns the one part, if a finite epsilon holds."""
@@ -178,6 +196,11 @@ class Dpim(contract.Anonymizer):
                 "The bounds on the number of pairs are the exact number of pairs in the log less "
                 "and plus 15: a leak, as one case can change it, and it is not paid for."
             )
+        if params.fitness_measure == "tokens":
+            not_covered.append(
+                "Fitness by tokens can change by any amount where one case is replaced, since a "
+                "long case has many tokens; its noise is made for a change of one case in all."
+            )
         return Guarantee(
             kind="published",
             unit="case",
@@ -185,10 +208,9 @@ class Dpim(contract.Anonymizer):
             epsilon=None if epsilon is None else float(epsilon),
             delta=None if epsilon is None else 0.0,
             claim=f"epsilon = {given} for the process tree and its fitness.",
-            reality="Report-noisy-max with noise of scale 1 / e costs up to 2 e where a case is "
-            "replaced, as one count can rise while another falls: the pairs cost 1.5 times their "
-            "share. The budget for what begins and ends the parts of cuts is halved along each "
-            "path of the tree only, so cuts beside each other overspend it"
+            reality="Choosing a pair by counts with noise of scale 1 / e costs up to 2 e where a "
+            "case is replaced, as one count can rise while another falls: the pairs cost 1.5 times "
+            "their share"
             + ("." if epsilon is None else f"; with that, epsilon {float(epsilon):.6g} holds."),
             not_covered=(
                 *not_covered,

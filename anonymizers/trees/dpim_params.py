@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 from fractions import Fraction
+from typing import Literal
 
 import pydantic
 from pydantic import Field
@@ -37,6 +38,10 @@ class DpimParams(NamesParams):
     """Chance to give up after a round without a good tree (gamma)."""
     fitness_threshold: Exact = Field(Decimal("0.95"), ge=0, le=1)
     """Noisy fitness from which on a tree is taken (t). Too high, no tree is found."""
+    fitness_measure: Literal["share", "tokens"] = "share"
+    """How a tree's fitness is measured: as the mean share of a case that fits, or as in the paper by
+    tokens, of which a long case has more than a short one. For the latter no finite epsilon
+    holds."""
     pairs_share: Exact = Field(Decimal("0.65"), gt=0, lt=1)
     """Share of a round for the pairs (r1); the three shares sum to 1."""
     ends_share: Exact = Field(Decimal("0.25"), gt=0, lt=1)
@@ -82,6 +87,12 @@ class DpimParams(NamesParams):
         return (Fraction(self.epsilon) - Fraction(self.epsilon_0)) / 2
 
     @property
+    def has_epsilon(self) -> bool:
+        """Whether a finite epsilon holds."""
+        is_public = self.n_words is not None and not self.bounds_from_log
+        return is_public and self.fitness_measure == "share"
+
+    @property
     def n_rounds(self) -> int:
         """Rounds at most (T): the smallest number that rejection sampling allows."""
         gamma = float(self.stop_probability)
@@ -97,13 +108,17 @@ class DpimParams(NamesParams):
             laplace_scale(self.round_epsilon * Fraction(self.pairs_share), of_count(2 * n_pairs))
         )
 
-    def ends_scale(self, depth: int) -> tuple[int, int]:
-        """Scale of the noise on the counts of ends: 4 / eps, eps halved at each cut on the way.
+    def ends_scale(self, number: int) -> tuple[int, int]:
+        """Scale of the noise on the counts of ends: 4 / eps, eps halved from question to question.
+
+        "First 0.5 eps, then 0.25 eps, etc.", for all parallel and loop cuts of a tree, as in the
+        authors' code. (Algorithm 4 hands the halved budget down, so that cuts beside each other
+        would each spend as much, and together more than there is.)
 
         Args:
-            depth: Parallel and loop cuts around the question and its own, at least 1.
+            number: Of the question in its round, from 1 up.
         """
-        epsilon = self.round_epsilon * Fraction(self.ends_share) / 2**depth
+        epsilon = self.round_epsilon * Fraction(self.ends_share) / 2**number
         return laplace_scale(epsilon, of_count(4))
 
     @property
@@ -111,7 +126,8 @@ class DpimParams(NamesParams):
         """Scale of the noise on the sum of fitness over all cases, in UNITS of a case.
 
         That of the mean fitness is 1 / (|L| eps_1 r3), with |L| the number of cases. (Algorithm 2
-        leaves the line out; the text has r1 in its place and the proof has r3.)
+        leaves the line out; the text has r1 in its place and the proof has r3.) It covers the mean
+        share of a case; fitness by tokens can change by any amount and gets the same noise.
         """
         return drawable(
             laplace_scale(self.round_epsilon * Fraction(self.fitness_share), of_shares(UNITS))
@@ -136,20 +152,24 @@ class DpimParams(NamesParams):
         low = min(max(low, 1), most)
         return low, min(max(low, high), most)
 
-    def real_epsilon(self, n_names: int) -> Fraction:
+    @property
+    def real_epsilon(self) -> Fraction:
         """Epsilon that holds for the release if names, bounds and the number of cases are public.
 
-        Twice that of a round and epsilon_0 (Liu and Talwar, 2019, theorem 3.1). In a round the
-        selection costs twice what the paper says, as replacing a case can raise one count and lower
-        another; the counts of pairs and the fitness cost what it says. Cuts beside each other each
-        spend the half of what was left above them; a cut that asks has a part of two or more
-        activities beside another, so on each level there are at most a third of the activities.
+        Twice that of a round and epsilon_0 (Liu and Talwar, 2019, theorem 3.1). In a round:
 
-        Args:
-            n_names: Names of the vocabulary.
+        * Choosing n pairs by noise of scale b costs 2 n / b, which is eps_1 r1 and twice what the
+          paper says. Where a case is replaced every count moves by at most 1, up or down. Take the
+          noise of all pairs that are not chosen as given, and move that of each chosen one by the
+          change of its count and by 1 more: the order of the chosen ones stays, and they stay above
+          the others, each of which rose by at most 1. That is at most 2 for each of n. Nearly so
+          much is lost where all chosen counts fall as the others rise.
+        * The fresh counts of these pairs cost n / b, half of eps_1 r1, as the paper says.
+        * Of the questions about ends, number i costs eps_1 r2 / 2^i: less than eps_1 r2 together.
+        * The fitness costs eps_1 r3.
         """
         pairs = Fraction(self.pairs_share) * Fraction(3, 2)
-        widest = max(1, n_names // 3)
-        ends = Fraction(self.ends_share) * widest
-        one = self.round_epsilon * (pairs + ends + Fraction(self.fitness_share))
+        one = self.round_epsilon * (
+            pairs + Fraction(self.ends_share) + Fraction(self.fitness_share)
+        )
         return 2 * one + Fraction(self.epsilon_0)

@@ -2,7 +2,7 @@
 
 Each case has a fitness from 0 to 1 that depends on no other case, so replacing one case changes
 the sum over all by at most 1. Token replay, whose fitness weighs a case by its tokens, has no such
-bound.
+bound; `token_fitness` is for the paper that has it.
 
 A state is what may still follow (Brzozowski's derivative of the tree). As every activity stands
 in one leaf only, the state of a parallel node is one of each child, of a sequence one of the child
@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
@@ -101,6 +102,31 @@ def fitness_sum(
     fit = replay(tree, names, variants)
     units = fit.fits * UNITS if measure == "fits" else fit.units
     return int((units * variants.counts).sum())
+
+
+def token_fitness(tree: ProcessTree, names: Sequence[str], variants: VariantHistogram) -> Fraction:
+    """Returns the fitness of token replay over all cases together, from 0 to 1, exactly.
+
+    Token replay (Rozinat and van der Aalst, "Conformance checking of processes based on monitoring
+    real behavior", 2008) puts a missing token where an event is not allowed, and so leaves another
+    one behind: with m of c tokens missing the fitness is 1 - m / c. Here each event takes one token
+    and so does the end; an event that is not allowed where it comes misses one, and so does an end
+    that is not allowed. Events of activities that the tree lacks are passed over, as pm4py does.
+    Silent steps, which have tokens of a net, have none here.
+
+    A case counts by its events: one case more can change it by any amount.
+
+    Raises:
+        ValueError: As of `replay`; there is no case.
+    """
+    fit = replay(tree, names, variants)
+    is_known = np.isin(np.array(names), tree.labels)[variants.codes]
+    before = np.concatenate([[0], np.cumsum(is_known)])
+    known = np.diff(before[variants.offsets])
+    n_tokens = int(((known + 1) * variants.counts).sum())
+    if not n_tokens:
+        raise ValueError("fitness needs a case at least")
+    return Fraction(int(((fit.replayed + fit.is_complete) * variants.counts).sum()), n_tokens)
 
 
 def score_sum(
@@ -246,9 +272,10 @@ class _ReplayedPart:
         return self._automaton.n_allowed(self._trail)[step]
 
 
-# What may still follow at a node: _NEW where none of its events came yet. Then for a leaf _DONE;
-# for a sequence and for an exclusive (number of the child at work, its state); for a parallel the
-# children's states; for a loop a frozenset of (0 for the body, 1 for the way back; its state).
+# What may still follow at a node: _NEW where none of its events came yet. Then for a leaf, and for a
+# sequence and an exclusive that are through, _DONE; for these before that (number of the child at
+# work, its state); for a parallel the children's states; for a loop a frozenset of (0 for the body,
+# 1 for the way back; its state). So a choice of many activities has one state after all of them.
 _State = Any
 _NEW: _State = None
 _DONE: _State = ()
@@ -259,10 +286,12 @@ class _Automaton:
 
     def __init__(self, tree: ProcessTree, code_of: dict[str, int], n_codes: int) -> None:
         self._root = _compiled(tree, code_of)
-        self._states: list[_State] = [_NEW]
+        self._states: list[_State] = []
         self._number: dict[_State, int] = {_NEW: 0}
-        self._may_end = [self._root.may_end(_NEW)]
-        self._next = np.full((64, n_codes), _UNKNOWN, np.int32)
+        self._may_end: list[bool] = []
+        self._n_allowed: list[int] = []
+        self._next = np.full((64, n_codes), _NOWHERE, np.int32)
+        self._add(_NEW)
 
     def after(self, states: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Returns int32[n], the state after each state and activity, or _NOWHERE."""
@@ -281,34 +310,35 @@ class _Automaton:
 
     def n_allowed(self, states: np.ndarray) -> np.ndarray:
         """Returns int32[n], how many activities may come next in each state."""
-        n_known = len(self._states)
-        distinct = np.flatnonzero(np.bincount(states, minlength=n_known))
-        codes = np.array(sorted(self._root.codes), np.int64)
-        following = self.after(np.repeat(distinct, len(codes)), np.tile(codes, len(distinct)))
-        counts = np.zeros(n_known, np.int32)
-        counts[distinct] = (following != _NOWHERE).reshape(len(distinct), len(codes)).sum(axis=1)
-        return counts[states]
+        return np.array(self._n_allowed, np.int32)[states]
+
+    def _add(self, state: _State) -> None:
+        """Notes a state with what may come next; nothing else leads on from it."""
+        number = len(self._states)
+        allowed = self._root.allowed(state)
+        self._states.append(state)
+        self._may_end.append(self._root.may_end(state))
+        self._n_allowed.append(allowed.bit_count())
+        if number == len(self._next):
+            self._next = np.concatenate([self._next, np.full_like(self._next, _NOWHERE)])
+        width = self._next.shape[1]
+        bits = np.frombuffer(allowed.to_bytes(width // 8 + 1, "little"), np.uint8)
+        is_allowed = np.unpackbits(bits, bitorder="little")[:width].view(bool)
+        self._next[number, is_allowed] = _UNKNOWN
 
     def _make(self, number: int, code: int) -> None:
-        if code not in self._root.codes:
-            self._next[number, code] = _NOWHERE
-            return
         state = self._root.after(self._states[number], code)
-        if state is _NEW:
-            self._next[number, code] = _NOWHERE
-            return
         known = self._number.setdefault(state, len(self._states))
         if known == len(self._states):
-            self._states.append(state)
-            self._may_end.append(self._root.may_end(state))
-            if known == len(self._next):
-                more = np.full_like(self._next, _UNKNOWN)
-                self._next = np.concatenate([self._next, more])
+            self._add(state)
         self._next[number, code] = known
 
 
 class _Node:
-    """A node; `after` gives _NEW where the activity may not come, for no state after one is new."""
+    """A node. No state after an activity is new, so `after` gives _NEW where it may not come.
+
+    A node of which nothing can follow any more is _DONE, whatever it was.
+    """
 
     def __init__(self, codes: frozenset[int], children: tuple[_Node, ...]) -> None:
         self.codes = codes
@@ -316,11 +346,19 @@ class _Node:
         self.child_of = {
             code: number for number, child in enumerate(children) for code in child.codes
         }
+        self.may_be_nothing = self.may_end(_NEW)
+        self.first = self.allowed(_NEW)
 
     def after(self, state: _State, code: int) -> _State:
+        """Returns the state after an activity of the node."""
         raise NotImplementedError
 
     def may_end(self, state: _State) -> bool:
+        """Whether nothing more need follow."""
+        raise NotImplementedError
+
+    def allowed(self, state: _State) -> int:
+        """Returns the activities that may come next, as the bits of an integer."""
         raise NotImplementedError
 
 
@@ -331,23 +369,33 @@ class _Leaf(_Node):
     def may_end(self, state: _State) -> bool:
         return state is not _NEW or not self.codes
 
+    def allowed(self, state: _State) -> int:
+        return sum(1 << code for code in self.codes) if state is _NEW else 0
+
 
 class _Exclusive(_Node):
     def after(self, state: _State, code: int) -> _State:
         number = self.child_of[code]
-        if state is not _NEW and state[0] != number:
+        if state is not _NEW and (state is _DONE or state[0] != number):
             return _NEW
         further = self.children[number].after(_NEW if state is _NEW else state[1], code)
-        return _NEW if further is _NEW else (number, further)
+        return further if further is _NEW or further is _DONE else (number, further)
 
     def may_end(self, state: _State) -> bool:
         if state is _NEW:
-            return any(child.may_end(_NEW) for child in self.children)
-        return self.children[state[0]].may_end(state[1])
+            return any(child.may_be_nothing for child in self.children)
+        return state is _DONE or self.children[state[0]].may_end(state[1])
+
+    def allowed(self, state: _State) -> int:
+        if state is _NEW:
+            return sum(child.first for child in self.children)
+        return 0 if state is _DONE else self.children[state[0]].allowed(state[1])
 
 
 class _Sequence(_Node):
     def after(self, state: _State, code: int) -> _State:
+        if state is _DONE:
+            return _NEW
         number = self.child_of[code]
         at, inner = (0, _NEW) if state is _NEW else state
         if number < at:
@@ -357,30 +405,54 @@ class _Sequence(_Node):
                 return _NEW
             inner = _NEW
         further = self.children[number].after(inner, code)
-        return _NEW if further is _NEW else (number, further)
+        if further is _NEW:
+            return _NEW
+        is_last = number == len(self.children) - 1
+        return _DONE if is_last and further is _DONE else (number, further)
 
     def _ends(self, at: int, inner: _State, until: int) -> bool:
         return self.children[at].may_end(inner) and all(
-            child.may_end(_NEW) for child in self.children[at + 1 : until]
+            child.may_be_nothing for child in self.children[at + 1 : until]
         )
 
     def may_end(self, state: _State) -> bool:
+        if state is _DONE:
+            return True
         at, inner = (0, _NEW) if state is _NEW else state
         return self._ends(at, inner, len(self.children))
+
+    def allowed(self, state: _State) -> int:
+        if state is _DONE:
+            return 0
+        at, inner = (0, _NEW) if state is _NEW else state
+        found = self.children[at].allowed(inner)
+        if self.children[at].may_end(inner):
+            for child in self.children[at + 1 :]:
+                found |= child.first
+                if not child.may_be_nothing:
+                    break
+        return found
 
 
 class _Parallel(_Node):
     def after(self, state: _State, code: int) -> _State:
         number = self.child_of[code]
-        states = (_NEW,) * len(self.children) if state is _NEW else state
+        states = self._states(state)
         further = self.children[number].after(states[number], code)
         if further is _NEW:
             return _NEW
         return (*states[:number], further, *states[number + 1 :])
 
+    def _states(self, state: _State) -> tuple[_State, ...]:
+        return (_NEW,) * len(self.children) if state is _NEW else state
+
     def may_end(self, state: _State) -> bool:
-        states = (_NEW,) * len(self.children) if state is _NEW else state
-        return all(child.may_end(inner) for child, inner in zip(self.children, states, strict=True))
+        both = zip(self.children, self._states(state), strict=True)
+        return all(child.may_end(inner) for child, inner in both)
+
+    def allowed(self, state: _State) -> int:
+        both = zip(self.children, self._states(state), strict=True)
+        return sum(child.allowed(inner) for child, inner in both)
 
 
 class _Loop(_Node):
@@ -393,19 +465,31 @@ class _Loop(_Node):
         for at, inner in ((0, _NEW),) if state is _NEW else state:
             if at == wanted:
                 found.add(child.after(inner, code))
-            # The other one must be gone through, or begin: of the same, it is between two rounds.
-            is_over = self.children[at].may_end(inner)
-            if is_over and (at != wanted or self.children[1 - at].may_end(_NEW)):
+            if self._begins(wanted, at, inner):
                 found.add(child.after(_NEW, code))
         found.discard(_NEW)
         return frozenset((wanted, inner) for inner in found) or _NEW
 
+    def _begins(self, wanted: int, at: int, inner: _State) -> bool:
+        """Whether a part may begin: it is the other one's turn or that may be nothing."""
+        is_over = self.children[at].may_end(inner)
+        return is_over and (at != wanted or self.children[1 - at].may_be_nothing)
+
     def may_end(self, state: _State) -> bool:
         body = self.children[0]
         return any(
-            self.children[at].may_end(inner) and (at == 0 or body.may_end(_NEW))
+            self.children[at].may_end(inner) and (at == 0 or body.may_be_nothing)
             for at, inner in (((0, _NEW),) if state is _NEW else state)
         )
+
+    def allowed(self, state: _State) -> int:
+        found = 0
+        for at, inner in ((0, _NEW),) if state is _NEW else state:
+            found |= self.children[at].allowed(inner)
+            for wanted, child in enumerate(self.children):
+                if self._begins(wanted, at, inner):
+                    found |= child.first
+        return found
 
 
 _KINDS: dict[str | None, type[_Node]] = {

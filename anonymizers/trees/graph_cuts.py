@@ -19,11 +19,36 @@ def sequence_cut(follows: np.ndarray) -> list[Part] | None:
     Args:
         follows: bool[m, m], whether the second activity comes right after the first.
     """
-    reaches = _reachable(follows)
-    parts = _components(reaches == reaches.T)
-    if len(parts) < 2:
+    number, ways_on, ways_back = _reachable(follows)
+    n_strong = len(ways_on)
+    if n_strong == 1:
         return None
-    return sorted(parts, key=lambda part: (int(reaches[:, part[0]].sum()), part))
+    # Those that reach each other belong together, and so do those of which neither does.
+    left, groups = (1 << n_strong) - 1, []
+    while left:
+        group = growing = left & -left
+        left ^= group
+        while growing:
+            one = growing.bit_length() - 1
+            growing ^= 1 << one
+            apart = left & ~(ways_on[one] | ways_back[one])
+            left ^= apart
+            group |= apart
+            growing |= apart
+        groups.append(group)
+    if len(groups) < 2:
+        return None
+    group_of = np.empty(n_strong, np.int64)
+    for i, group in enumerate(groups):
+        group_of[_bits(group)] = i
+    own = group_of[number]
+    sizes = np.bincount(number, minlength=n_strong)
+    parts = [tuple(np.flatnonzero(own == i).tolist()) for i in range(len(groups))]
+
+    def n_before(part: Part) -> int:
+        return int(sizes[_bits(ways_back[number[part[0]]])].sum())
+
+    return sorted(parts, key=lambda part: (n_before(part), part))
 
 
 def exclusive_cut(follows: np.ndarray) -> list[Part] | None:
@@ -96,15 +121,65 @@ def loop_cut(follows: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> list[
 
 def _components(linked: np.ndarray) -> list[Part]:
     """Returns the connected parts of an undirected graph, in the order of their first members."""
-    first = _reachable(linked).argmax(axis=1)
-    return [tuple(np.flatnonzero(first == i).tolist()) for i in np.unique(first)]
+    left = np.ones(len(linked), bool)
+    parts: list[Part] = []
+    for first in range(len(linked)):
+        if not left[first]:
+            continue
+        left[first] = False
+        part = [first]
+        for one in part:  # which grows
+            found = np.flatnonzero(linked[one] & left)
+            left[found] = False
+            part += found.tolist()
+        parts.append(tuple(sorted(part)))
+    return parts
 
 
-def _reachable(follows: np.ndarray) -> np.ndarray:
-    """Returns bool[m, m]: whether a way leads from one to another; every one reaches itself."""
-    reaches = follows | np.eye(len(follows), dtype=bool)
-    while True:
-        further = reaches.astype(np.float32) @ reaches.astype(np.float32) > 0
-        if (further == reaches).all():
-            return reaches
-        reaches = further
+def _reachable(follows: np.ndarray) -> tuple[np.ndarray, list[int], list[int]]:
+    """Returns which lie on common circles, and which of these sets can be reached from which.
+
+    Returns:
+        int64[m], the set of each activity; and for each set, as bits of an integer, those that it
+        reaches and those that reach it, itself among them.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    sources, targets = np.nonzero(follows)
+    graph = coo_array((np.ones(len(sources), np.int8), (sources, targets)), follows.shape)
+    n_strong, found = connected_components(graph.tocsr(), directed=True, connection="strong")
+    number = found.astype(np.int64)
+    pairs = np.unique(number[sources] * n_strong + number[targets])
+    before, after = np.divmod(pairs, n_strong)
+    own = before != after
+    ways = list(zip(before[own].tolist(), after[own].tolist(), strict=True))
+    further: list[list[int]] = [[] for _ in range(n_strong)]
+    n_open = [0] * n_strong
+    for one, other in ways:
+        further[one].append(other)
+        n_open[other] += 1
+    order = [one for one in range(n_strong) if not n_open[one]]
+    for one in order:  # which grows
+        for other in further[one]:
+            n_open[other] -= 1
+            if not n_open[other]:
+                order.append(other)
+    ways_on, ways_back = ([1 << one for one in range(n_strong)] for _ in range(2))
+    for one in reversed(order):
+        for other in further[one]:
+            ways_on[one] |= ways_on[other]
+    for one in order:
+        for other in further[one]:
+            ways_back[other] |= ways_back[one]
+    return number, ways_on, ways_back
+
+
+def _bits(number: int) -> list[int]:
+    """Returns the places of the ones of an integer."""
+    found = []
+    while number:
+        low = number & -number
+        found.append(low.bit_length() - 1)
+        number ^= low
+    return found

@@ -316,15 +316,16 @@ class ProcessTreeMiner(contract.Anonymizer):
         params: ProcessTreeParams,
         randomness: Randomness,
     ) -> float | None:
-        """Returns about which share of a case fits on average; None: noise leaves no cases.
+        """Returns about which share of a case fits on average, from 0 to 1.
 
-        A case adds to what fits and to what does not, in total 1, and both sums have noise.
+        A case adds to what fits and to what does not, in total 1, and both sums have noise. None:
+        it leaves no cases. What it makes of a share beyond 0 or 1 is cut.
         """
         fits = fitness_sum(tree, names, variants, "share")
         sums = np.array([fits, variants.n_cases * UNITS - fits], np.int64)
         stream = CellStream(randomness, "process-tree/fitness", cell_numbers(np.arange(2)))
         fitting, rest = (sums + params.fitness_noise.draw(stream)).tolist()
-        return fitting / (fitting + rest) if fitting + rest > 0 else None
+        return min(max(fitting / (fitting + rest), 0.0), 1.0) if fitting + rest > 0 else None
 
     def writes(self, params: ProcessTreeParams) -> tuple[str, ...]:
         """Returns the name of the product."""
