@@ -28,7 +28,8 @@ from tracecloak.pipelines.experiments.grids import (
     Table,
     Tree,
 )
-from tracecloak.pipelines.experiments.run import Experiment
+from tracecloak.pipelines.experiments.run import Experiment, rows_of
+from tracecloak.pipelines.experiments.statements import IN_WORDS, Statement, counted
 from tracecloak.schemas.errors import missing_extra
 from tracecloak.schemas.models.process_tree import SIGNS, ProcessTree, parse_tree
 from tracecloak.transforms.pages import Page, rendered
@@ -82,17 +83,18 @@ def write_report(
     require_matplotlib()
     (folder / FIGURES).mkdir(exist_ok=True)
     images: list[Path] = []
+    stated = experiment.statements(rows)
     logs = []
     for log in experiment.logs:
-        all_of_log = [row for row in rows if row["log"] == log.name]
-        of_log = [row for row in all_of_log if row["arm"] != THE_LOG]
-        [own] = [row for row in all_of_log if row["arm"] == THE_LOG]
+        own, of_log = rows_of(log, rows)
         sections = []
         for section in experiment.grid.sections(log, of_log, own):
             if _is_empty(section):
                 continue
             parts = [_part(part, section, log.name, folder, images) for part in section.parts]
             sections.append({"title": section.title, "text": section.text, "parts": parts})
+        if stated[log.name]:
+            sections.append(_of_statements(stated[log.name]))
         size = log.identity()
         logs.append(
             {
@@ -107,7 +109,7 @@ def write_report(
     context = {
         "internal": INTERNAL,
         "command": command,
-        "notes": [*experiment.grid.notes(), *_of_the_run(experiment)],
+        "notes": [*experiment.grid.notes(), *_of_the_run(experiment, rows)],
         "logs": logs,
     }
     anchors = tuple((f"log-{i}", log.name) for i, log in enumerate(experiment.logs, 1))
@@ -115,7 +117,21 @@ def write_report(
     return [page, *images]
 
 
-def _of_the_run(experiment: Experiment) -> list[str]:
+def _of_statements(statements: Sequence[Statement]) -> dict[str, Any]:
+    """The last section of a log."""
+    table = Table(
+        ("the paper", "states", "here", "figures"),
+        [(one.source, one.text, IN_WORDS[one.verdict], one.found) for one in statements],
+    )
+    return {
+        "title": "What the paper states",
+        "text": f"Of the paper's statements on its results: {counted(statements)}. Each is judged "
+        "on the medians of this log.",
+        "parts": [{"image": None, "header": table.header, "rows": table.rows, "text": None}],
+    }
+
+
+def _of_the_run(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
     n = experiment.repetitions
     said = [
         "A figure is of one release."
@@ -125,6 +141,11 @@ def _of_the_run(experiment: Experiment) -> list[str]:
     ]
     if experiment.grid.has_models and experiment.mined < n:
         said.append(f"Processes were mined of {experiment.mined} of them.")
+    missing = experiment.missing(rows)
+    if missing:
+        said.append(
+            f"The time was up before {missing:,} releases were begun: the same command goes on."
+        )
     if experiment.left_out:
         said.append(
             f"Left out, as this installation does not have them: {', '.join(experiment.left_out)}."
