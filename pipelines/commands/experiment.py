@@ -57,11 +57,12 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         "--repetitions", type=int, help=f"releases of each cell (default {' or '.join(counts)})"
     )
     if any(kind.has_models for kind in kinds):
+        mined = sorted({str(kind.mined_repetitions or "all") for kind in kinds if kind.has_models})
         parser.add_argument(
             "--mine",
             type=int,
-            help="of so many of them a process is mined, which takes most of the time (default: "
-            "all); needs the extra mining",
+            help="of so many of them a process is mined, which takes most of the time (default "
+            f"{' or '.join(mined)}); needs the extra mining",
         )
         parser.add_argument(
             "--patience",
@@ -102,7 +103,7 @@ def run(given: Given) -> int:
     settings = {
         "methods": None if methods is None else listed(methods),
         "repetitions": repetitions,
-        "mined": flags.pop("mine", repetitions),
+        "mined": flags.pop("mine", grid.mined_repetitions or repetitions),
         "patience": flags.pop("patience", experiment.DEFAULT_PATIENCE),
         "max_minutes": flags.pop("max_minutes", None if is_full else experiment.DEFAULT_MINUTES),
     }

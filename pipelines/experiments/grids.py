@@ -26,6 +26,7 @@ from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 if TYPE_CHECKING:
+    from tracecloak.pipelines.experiments.networks import Network
     from tracecloak.pipelines.experiments.statements import Statement
 
 NOTHING = "-"
@@ -137,6 +138,8 @@ class Grid(ABC):
         title: Of the page.
         flags: What the constructor takes.
         methods: The registry's names of what is compared.
+        mined_repetitions: Of so many releases of a cell a process is mined, unless told otherwise;
+            None: of all.
         repetitions: Of each cell in which something is drawn, unless told otherwise: as many as a
             box of quartiles takes to be read.
         has_models: Whether processes are mined, which needs pm4py and scikit-learn.
@@ -149,6 +152,7 @@ class Grid(ABC):
     flags: ClassVar[tuple[Flag, ...]]
     methods: ClassVar[tuple[str, ...]]
     repetitions: ClassVar[int] = 10
+    mined_repetitions: ClassVar[int | None] = None
     has_models: ClassVar[bool] = False
     has_distances: ClassVar[bool] = False
     of_models: ClassVar[tuple[str, ...]] = ()
@@ -296,13 +300,13 @@ class Section:
     Attributes:
         title: Its heading.
         text: What it shows, or an empty text.
-        parts: Tables and charts.
+        parts: Tables, charts, and graphs that stand side by side in one drawing.
         file: What its images are called, without an ending.
     """
 
     title: str
     text: str
-    parts: Sequence[Table | Boxes | Lines | Tree]
+    parts: Sequence[Table | Boxes | Lines | Tree | Sequence[Network]]
     file: str
 
 

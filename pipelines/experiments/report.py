@@ -28,6 +28,7 @@ from tracecloak.pipelines.experiments.grids import (
     Table,
     Tree,
 )
+from tracecloak.pipelines.experiments.networks import Network, draw
 from tracecloak.pipelines.experiments.run import Experiment, rows_of
 from tracecloak.pipelines.experiments.statements import IN_WORDS, Statement, counted
 from tracecloak.schemas.errors import missing_extra
@@ -187,7 +188,7 @@ def _unmined(rows: Sequence[Row]) -> list[str]:
 
 
 def _part(
-    part: Table | Boxes | Lines | Tree,
+    part: Table | Boxes | Lines | Tree | Sequence[Network],
     section: Section,
     log: str,
     folder: Path,
@@ -222,10 +223,21 @@ def _drawing() -> Iterator[None]:
         yield
 
 
-def _drawn(part: Boxes | Lines | Tree) -> Any:
+def _drawn(part: Boxes | Lines | Tree | Sequence[Network]) -> Any:
     if isinstance(part, Boxes):
         return _boxes_figure(part)
-    return _lines_figure(part) if isinstance(part, Lines) else _tree_figure(parse_tree(part.text))
+    if isinstance(part, Lines):
+        return _lines_figure(part)
+    return _tree_figure(parse_tree(part.text)) if isinstance(part, Tree) else _graphs_figure(part)
+
+
+def _graphs_figure(networks: Sequence[Network]) -> Any:
+    """Graphs side by side."""
+    n = len(networks)
+    figure = _figure(5.0 * n, 5.2 if networks[0].layout == "circle" else 7.0)
+    for number, network in enumerate(networks):
+        draw(figure.add_axes((number / n + 0.01, 0.02, 1 / n - 0.02, 0.92)), network)
+    return figure
 
 
 def _figure(width: float, height: float) -> Any:
@@ -238,11 +250,15 @@ def _save(figure: Any, path: Path) -> None:
 
 
 def _boxes_figure(boxes: Boxes) -> Any:
-    """Boxes of quartiles with the median; whiskers reach to the extremes."""
+    """Boxes of quartiles with the median; whiskers reach to the extremes.
+
+    A single figure is a bar: a box of it is a line that nobody sees.
+    """
     figure = _figure(7.5, 3.6)
     axes = figure.add_axes((0.1, 0.14, 0.66, 0.82))
     arms = boxes.arms
     width = 0.8 / max(len(arms), 1)
+    has_bars = all(len(values) == 1 for values in boxes.values.values()) and not boxes.is_log
     cbook = importlib.import_module("matplotlib.cbook")
     handles = []
     for number, arm in enumerate(arms):
@@ -251,6 +267,10 @@ def _boxes_figure(boxes: Boxes) -> Any:
         places = [
             boxes.groups.index(group) + (number - (len(arms) - 1) / 2) * width for group in groups
         ]
+        if has_bars:
+            heights = [boxes.values[arm, group][0] for group in groups]
+            handles.append(axes.bar(places, heights, width * 0.85, color=colour))
+            continue
         stats = cbook.boxplot_stats([boxes.values[arm, g] for g in groups], whis=(0, 100))
         drawn = axes.bxp(
             stats,

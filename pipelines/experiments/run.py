@@ -3,8 +3,8 @@
 A grid (`pipelines.experiments.grids`) says what is run and measured; this module runs it. Every
 release is made in memory under a fresh key, and every figure is a row of JSON lines that is written
 as soon as it is known: a run that was killed goes on where it stopped. All cells are released once,
-then all once more, and so on: whenever a run ends, of every cell there is about as much. The figures
-are exact about private data: for the operator only.
+then all once more, and so on: whenever a run ends, there is about as much of every cell. The
+figures are exact about private data: for the operator only.
 """
 
 from __future__ import annotations
@@ -254,9 +254,19 @@ class Experiment:
             now = time.monotonic()
             if seconds is not None and number and now - begun + pace.of(step.cell) > seconds:
                 continue
-            _tell(log, step, (number, len(steps)), pace.left(
-                [s for s in steps[number:] if not _is_known(found, s) and id(s.cell) not in refused]
-            ), None if seconds is None else seconds - (now - begun))
+            _tell(
+                log,
+                step,
+                (number, len(steps)),
+                pace.left(
+                    [
+                        s
+                        for s in steps[number:]
+                        if not _is_known(found, s) and id(s.cell) not in refused
+                    ]
+                ),
+                None if seconds is None else seconds - (now - begun),
+            )
             try:
                 figures = self._figures(log, step.cell, miner, step.patience)
             except TracecloakError as error:

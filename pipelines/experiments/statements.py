@@ -8,6 +8,7 @@ not it is a log of the paper.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -90,7 +91,7 @@ def ordered(
     if len(known) < 2:
         return untested(source, text)
     values = [value for _, value in known]
-    falls = all(b <= a + slack for a, b in zip(values, values[1:], strict=False))
+    falls = all(b <= a + slack for a, b in itertools.pairwise(values))
     return judged(source, text, falls, ", ".join(f"{place} {shown(v)}" for place, v in known))
 
 

@@ -4,7 +4,7 @@ What is at work says so by records of the logger `tracecloak`. One that knows ho
 `extra` of these names: `stage`, a name; `total`, how much there is to do in it, in whatever is done
 at an even pace, such as bytes or releases; and `done`, how much of it is finished. Where several
 are at work, each has a `part`, and what is done of all parts adds up. From these follows the time
-that is left, unless the record has it as `left_s`, in seconds, because it is not an even pace: where
+that is left, unless the record has it as `left_s`, in seconds, because the pace is not even: where
 nothing is known of it, none is told.
 """
 
