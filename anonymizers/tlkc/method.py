@@ -11,7 +11,8 @@ left, for every kind of knowledge; where that makes new violations, the log is m
 again until it has none. A case of which nothing is left is not released. A missing value is no
 sensitive value; such a case counts among those that match. A multiset of at most L elements counts
 repetitions, as the cardinality of a multiset does, and where a repetition violates, the second and
-later ones can go while the first stays, which costs less than all of them.
+later ones can go while the first stays, which costs less than all of them. With the profile `paper`
+all go, as its algorithms have it; see `anonymizers.tlkc.suppression` for what else differs there.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from tracecloak.anonymizers import contract
-from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.tlkc.known_cases import KnownCaseCounter, released, syntactic
 from tracecloak.anonymizers.tlkc.params import TlkcParams
 from tracecloak.anonymizers.tlkc.suppression import (
@@ -33,10 +34,12 @@ from tracecloak.anonymizers.tlkc.suppression import (
 )
 from tracecloak.anonymizers.tlkc.verify import TlkcRequirement, verify_tlkc
 from tracecloak.anonymizers.tlkc.violations import (
+    Patterns,
     cases_with,
     labels_of,
     maximal_frequent,
     minimal_violations,
+    without_numbers,
 )
 from tracecloak.schemas.arrays.merging import offsets_of
 from tracecloak.schemas.errors import GuaranteeError
@@ -125,10 +128,11 @@ class Tlkc(contract.Anonymizer):
             "n_score": f"alpha {params.alpha:g}",
             "frequent_traces": f"theta {params.theta:g}",
         }[params.algorithm]
+        drawn = ", of equal scores one that is drawn," if params.profile == "paper" else ""
         return (
             "suppression: counts the distinct cases as they can be known, mines the minimal "
-            f"violating traces and suppresses elements by {params.algorithm} ({how}) in the whole "
-            "log, again and again until none is left",
+            f"violating traces and suppresses elements by {params.algorithm} ({how}){drawn} in the "
+            "whole log, again and again until none is left",
         )
 
     def requires(self, round_name: str, params: TlkcParams) -> Mapping[str, contract.Counter]:
@@ -150,7 +154,7 @@ class Tlkc(contract.Anonymizer):
             GuaranteeError: The log as a whole does not meet k or confidence, or nothing would be
                 left of it.
         """
-        passes = suppression_passes(statistics["cases"].decoded(), params)
+        passes = suppression_passes(statistics["cases"].decoded(), params, randomness)
         return SuppressionDecision(
             offsets_of(np.array([len(words) for words in passes], np.int64)),
             np.concatenate([np.zeros(0, np.int64), *passes]),
@@ -198,12 +202,15 @@ def requirement_of(params: TlkcParams) -> TlkcRequirement:
     )
 
 
-def suppression_passes(cases: CaseTable, params: TlkcParams) -> list[np.ndarray]:
+def suppression_passes(
+    cases: CaseTable, params: TlkcParams, randomness: Randomness
+) -> list[np.ndarray]:
     """Returns the words to suppress, pass by pass, until the log satisfies TLKC privacy.
 
     Args:
         cases: The log as it can be known, with the cells of the sensitive attributes.
         params: What it is to satisfy.
+        randomness: Where the draws of the profile `paper` come from.
 
     Raises:
         GuaranteeError: See `Tlkc.decide`.
@@ -218,16 +225,37 @@ def suppression_passes(cases: CaseTable, params: TlkcParams) -> list[np.ndarray]
         violating = minimal_violations(cases, labels, kind, demand, params.length)
         if violating.n == 0:
             return passes
-        share = cases_with(cases, violating.elements)
-        if params.algorithm == "frequent_traces":
-            frequent = maximal_frequent(cases, kind, Fraction(str(params.theta)))
-            suppressed = suppressed_by_frequent_traces(violating, frequent, share)
-        else:
-            suppressed = suppressed_by_n_scores(violating, share, cases.n_cases, params.alpha)
+        suppressed = _chosen(cases, violating, params, randomness, len(passes))
         if kind == "multiset":
             suppressed = _with_later_ones(suppressed, violating.elements)
         passes.append(suppressed)
         cases = cases.without(suppressed)
+
+
+def _chosen(
+    cases: CaseTable,
+    violating: Patterns,
+    params: TlkcParams,
+    randomness: Randomness,
+    n_before: int,
+) -> np.ndarray:
+    """The words to suppress of one pass, after so many others."""
+    kind = params.knowledge_kind
+    as_printed = params.profile == "paper"
+    no_numbers = as_printed and kind == "multiset"
+    if no_numbers:
+        violating = without_numbers(violating)
+    draws = None
+    if as_printed:
+        cells = cell_numbers(violating.elements.astype(np.uint64))
+        draws = randomness.words("tlkc/ties", cells, n_before)[:, 0]
+    share = cases_with(cases, violating.elements)
+    if params.algorithm == "n_score":
+        return suppressed_by_n_scores(violating, share, cases.n_cases, params.alpha, draws)
+    frequent = maximal_frequent(cases, kind, Fraction(str(params.theta)))
+    if no_numbers:
+        frequent = without_numbers(frequent)
+    return suppressed_by_frequent_traces(violating, frequent, share, draws)
 
 
 def _with_later_ones(suppressed: np.ndarray, elements: np.ndarray) -> np.ndarray:

@@ -91,13 +91,18 @@ class TlkcParams(KnowledgeParams):
     """What suppression is to cost least: n_score, cases with the element (Algorithm 2), or
     frequent_traces, maximal frequent traces (Algorithm 1)."""
 
+    profile: Literal["sparing", "paper"] = "sparing"
+    """How events are chosen that go: sparing gives back what need not go, and decides equal scores
+    by what costs least; paper draws one of equal scores, gives nothing back, and of a multiset
+    suppresses all events of an element. Both keep the same promise."""
+
     alpha: float = Field(0.5, ge=0, le=1)
     """Of n_score: weight of the violations that a suppression removes, from 0 to 1; the cases that
     lose an event have the rest."""
 
     theta: float = Field(0.5, gt=0, le=1)
     """Of frequent_traces: the share of all cases from which on a subtrace is frequent, above 0 and
-    at most 1; a small one takes long."""
+    at most 1. Where a small one makes very many frequent, only the shorter ones of them count."""
 
     @pydantic.model_validator(mode="after")
     def _sensitive_are_of_cases(self) -> TlkcParams:

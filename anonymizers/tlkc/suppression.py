@@ -5,10 +5,11 @@ weighs the minimal violating traces (MVT) that an element's suppression removes 
 frequent traces (MFT) that it costs (Definition 18). Algorithm 2 weighs the share of those MVT with
 the share of the cases that have the element (Definitions 19 and 20).
 
-An element that is a violating trace by itself has to go whatever it scores, and is in no other MVT:
-all of these go first. Where scores tie, the paper draws one; here it is the element that the fewest
-cases have, of those the earliest in its case, and of those the first by its code. In the end an
-element is given back if every MVT that has it has another one that goes; in the paper it goes too.
+Where scores tie, the paper draws one, and what was chosen stays chosen: so it is with `draws`.
+Without, fewer events go. An element that is a violating trace by itself has to go whatever it
+scores, and is in no other MVT: all of these go first. Where scores tie it is the element that the
+fewest cases have, of those the earliest in its case, and of those the first by its code. In the end
+an element is given back if every MVT that has it has another one that goes.
 """
 
 from __future__ import annotations
@@ -118,7 +119,10 @@ def _n_scores(
 
 
 def suppressed_by_frequent_traces(
-    violating: Patterns, frequent: Patterns, cases_with: np.ndarray
+    violating: Patterns,
+    frequent: Patterns,
+    cases_with: np.ndarray,
+    draws: np.ndarray | None = None,
 ) -> np.ndarray:
     """Returns int64[k], the words to suppress by Algorithm 1, in the order of the choice.
 
@@ -126,17 +130,23 @@ def suppressed_by_frequent_traces(
         violating: The minimal violating traces.
         frequent: The maximal frequent traces, over the same elements.
         cases_with: int64[n_elements], cases that have each element of `violating`.
+        draws: uint64[n_elements], random numbers: of equal scores the smallest is chosen, and
+            nothing is given back, as in the paper. None: as few events go as can easily be.
     """
     alive = _Alive(_Members.of(frequent))
 
     def score(gain: np.ndarray, n_alive: int) -> np.ndarray:
         return gain / (alive.with_element + 1)
 
-    return _greedy(violating, cases_with, score, alive.drop)
+    return _greedy(violating, cases_with, score, alive.drop, draws)
 
 
 def suppressed_by_n_scores(
-    violating: Patterns, cases_with: np.ndarray, n_cases: int, alpha: float
+    violating: Patterns,
+    cases_with: np.ndarray,
+    n_cases: int,
+    alpha: float,
+    draws: np.ndarray | None = None,
 ) -> np.ndarray:
     """Returns int64[k], the words to suppress by Algorithm 2, in the order of the choice.
 
@@ -145,13 +155,14 @@ def suppressed_by_n_scores(
         cases_with: int64[n_elements], cases that have each element of `violating`.
         n_cases: Number of cases.
         alpha: Weight of the gain; that of the loss is 1 - alpha.
+        draws: As for Algorithm 1.
     """
     share_with = cases_with / n_cases
 
     def score(gain: np.ndarray, n_alive: int) -> np.ndarray:
         return _n_scores(gain, n_alive, share_with, alpha)
 
-    return _greedy(violating, cases_with, score, lambda elements: None)
+    return _greedy(violating, cases_with, score, lambda elements: None, draws)
 
 
 def _greedy(
@@ -159,10 +170,14 @@ def _greedy(
     cases_with: np.ndarray,
     score: Callable[[np.ndarray, int], np.ndarray],
     also_drop: Callable[[np.ndarray], None],
+    draws: np.ndarray | None,
 ) -> np.ndarray:
     words = violating.elements
     # Elements are looked at in the order that ties are broken by.
-    order = np.lexsort((codes_of_words(words), times_of_words(words), cases_with))
+    if draws is None:
+        order = np.lexsort((codes_of_words(words), times_of_words(words), cases_with))
+    else:
+        order = np.argsort(draws, kind="stable")
     members = _Members.of(violating)
     alive = _Alive(members)
     chosen = [np.zeros(0, np.int64)]
@@ -172,14 +187,15 @@ def _greedy(
         also_drop(elements)
         chosen.append(elements)
 
-    if violating.n:
+    if violating.n and draws is None:
         alone = np.zeros(len(words), bool)
         alone[violating.of_length[0][:, 0]] = True
         choose(order[alone[order]])
     while alive.n:
         found = np.where(alive.with_element > 0, score(alive.with_element, alive.n), -1.0)
         choose(order[[np.argmax(found[order])]])
-    return words[_needed(members, np.concatenate(chosen), cases_with)]
+    found = np.concatenate(chosen)
+    return words[found if draws is not None else _needed(members, found, cases_with)]
 
 
 def _needed(members: _Members, chosen: np.ndarray, cases_with: np.ndarray) -> np.ndarray:

@@ -13,7 +13,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.statistics.background_knowledge import (
     NO_ELEMENT,
@@ -29,8 +28,11 @@ from tracecloak.schemas.statistics.subsequences import Demand, Level, Rows, grow
 LOW, MIDDLE, HIGH = 1, 2, 3
 BOXES = {LOW: "low", MIDDLE: "middle", HIGH: "high"}
 
-# More frequent subtraces than this take minutes and gigabytes.
-MAX_FREQUENT = 5_000_000
+# Frequent subtraces are grown for some ten seconds and within a gigabyte, whatever the log: each
+# event counts once for every subtrace of every distinct case that it could continue. Where few
+# cases are distinct it is the subtraces themselves that are too many.
+MAX_POSITIONS = 100_000_000
+MAX_FREQUENT = 500_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +60,16 @@ class Patterns:
             for patterns in self.of_length
             for pattern in self.elements[patterns].tolist()
         ]
+
+
+def without_numbers(patterns: Patterns) -> Patterns:
+    """Returns patterns of multisets whose elements are not numbered: the second is as the first.
+
+    An element that a pattern has twice is in it twice.
+    """
+    codes, place = np.unique(codes_of_words(patterns.elements), return_inverse=True)
+    of_length = tuple(place[matrix] for matrix in patterns.of_length)
+    return Patterns(codes << TIME_BITS, of_length)
 
 
 def labels_of(cases: CaseTable, attributes: Sequence[Attribute]) -> np.ndarray:
@@ -116,19 +128,21 @@ def minimal_violations(
     return _with_numbers(found, cases.words) if kind == "multiset" else found
 
 
-def maximal_frequent(cases: CaseTable, kind: Kind, theta: Fraction) -> Patterns:
+def maximal_frequent(
+    cases: CaseTable, kind: Kind, theta: Fraction, max_positions: int = MAX_POSITIONS
+) -> Patterns:
     """Returns the maximal frequent traces (Definition 17).
 
     The subsequences of elements that at least a share `theta` of the cases have, and of which no
-    longer one is as frequent.
+    longer one is as frequent. Where there are so many frequent ones that a level of length cannot
+    be looked at within the bounds, those that are shorter by one count as maximal: so this ends on
+    every log.
 
     Args:
         cases: The log.
         kind: Of the knowledge, which says what the elements are.
         theta: The share.
-
-    Raises:
-        UsageError: There are too many frequent ones to look at.
+        max_positions: See `subsequences.grow`.
     """
     words = codes_of_words(cases.words) << TIME_BITS if kind == "multiset" else cases.words
     unlabelled = CaseTable(
@@ -139,18 +153,17 @@ def maximal_frequent(cases: CaseTable, kind: Kind, theta: Fraction) -> Patterns:
     maximal: list[np.ndarray] = []
     before: Level | None = None
     n_frequent = 0
-    for level in grow(_rows(rows, elements), Demand(min_cases), None):
-        n_frequent += len(level.taken)
-        if n_frequent > MAX_FREQUENT:
-            raise UsageError(
-                f"theta={float(theta):g} makes more than {MAX_FREQUENT:,} subtraces frequent; "
-                "raise it, or use algorithm n_score"
-            )
+    for level in grow(_rows(rows, elements), Demand(min_cases), None, max_positions):
         if before is not None:
             is_maximal = np.ones(len(before.taken), bool)
             is_maximal[level.shorter] = False
             maximal.append(before.taken[is_maximal])
         before = level
+        n_frequent += len(level.taken)
+        if n_frequent > MAX_FREQUENT:
+            break
+    if before is not None and len(before.taken):
+        maximal.append(before.taken)
     found = Patterns(elements, tuple(maximal))
     return _with_numbers(found, cases.words) if kind == "multiset" else found
 

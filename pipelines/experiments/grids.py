@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -24,6 +24,10 @@ from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
+
+if TYPE_CHECKING:
+    from tracecloak.pipelines.experiments.networks import Network
+    from tracecloak.pipelines.experiments.statements import Statement
 
 NOTHING = "-"
 # The arm of the log itself.
@@ -62,6 +66,7 @@ class Cell:
         is_mined: Whether a process is mined from the release.
         declared: Further parameters, which declare attributes by the log's own values. Rows have
             the names and columns of the attributes only.
+        is_drawn: Whether two releases differ in more than ids. If not, there is one.
     """
 
     arm: str
@@ -72,6 +77,7 @@ class Cell:
     needs_log: bool = False
     is_mined: bool = False
     declared: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    is_drawn: bool = True
 
     @property
     def identity(self) -> Row:
@@ -113,21 +119,29 @@ class Flag:
     Attributes:
         name: Without the dashes; its value is a text.
         meaning: The help.
+        full: Its value with `--full`, unless one is given: the paper's grid. None: the default is.
     """
 
     name: str
     meaning: str
+    full: str | None = None
 
 
 class Grid(ABC):
     """One paper's experiment; its constructor takes the texts of its flags, or None, by name.
+
+    Without flags its cells are so few that an hour on two cores does for a log of the paper's size;
+    what the paper has beyond is in `Flag.full`.
 
     Attributes:
         name: As in the command.
         title: Of the page.
         flags: What the constructor takes.
         methods: The registry's names of what is compared.
-        repetitions: Of each cell, unless told otherwise.
+        mined_repetitions: Of so many releases of a cell a process is mined, unless told otherwise;
+            None: of all.
+        repetitions: Of each cell in which something is drawn, unless told otherwise: as many as a
+            box of quartiles takes to be read.
         has_models: Whether processes are mined, which needs pm4py and scikit-learn.
         has_distances: Whether distances of variants are measured, which needs POT.
         of_models: What is said of a model's quality beside what is said in every experiment.
@@ -138,6 +152,7 @@ class Grid(ABC):
     flags: ClassVar[tuple[Flag, ...]]
     methods: ClassVar[tuple[str, ...]]
     repetitions: ClassVar[int] = 10
+    mined_repetitions: ClassVar[int | None] = None
     has_models: ClassVar[bool] = False
     has_distances: ClassVar[bool] = False
     of_models: ClassVar[tuple[str, ...]] = ()
@@ -174,9 +189,19 @@ class Grid(ABC):
 
         Args:
             log: The log.
-            rows: Its rows, in the order of the cells.
+            rows: Its rows, those of a cell in the order of the repetitions.
             own: The row of the log itself.
         """
+
+    def statements(self, log: Log, rows: Sequence[Row], own: Row) -> Iterable[Statement]:
+        """Returns what the paper states of its results, and whether the rows of a log agree.
+
+        Args:
+            log: The log.
+            rows: Its rows, as for `sections`; some can be missing.
+            own: The row of the log itself.
+        """
+        return ()
 
     def of_the_log(self) -> Cell:
         """Returns the cell that stands for the log itself."""
@@ -275,13 +300,13 @@ class Section:
     Attributes:
         title: Its heading.
         text: What it shows, or an empty text.
-        parts: Tables and charts.
+        parts: Tables, charts, and graphs that stand side by side in one drawing.
         file: What its images are called, without an ending.
     """
 
     title: str
     text: str
-    parts: Sequence[Table | Boxes | Lines | Tree]
+    parts: Sequence[Table | Boxes | Lines | Tree | Sequence[Network]]
     file: str
 
 

@@ -28,7 +28,9 @@ from tracecloak.pipelines.experiments.grids import (
     Table,
     Tree,
 )
-from tracecloak.pipelines.experiments.run import Experiment
+from tracecloak.pipelines.experiments.networks import Network, draw
+from tracecloak.pipelines.experiments.run import Experiment, rows_of
+from tracecloak.pipelines.experiments.statements import IN_WORDS, Statement, counted
 from tracecloak.schemas.errors import missing_extra
 from tracecloak.schemas.models.process_tree import SIGNS, ProcessTree, parse_tree
 from tracecloak.transforms.pages import Page, rendered
@@ -82,17 +84,18 @@ def write_report(
     require_matplotlib()
     (folder / FIGURES).mkdir(exist_ok=True)
     images: list[Path] = []
+    stated = experiment.statements(rows)
     logs = []
     for log in experiment.logs:
-        all_of_log = [row for row in rows if row["log"] == log.name]
-        of_log = [row for row in all_of_log if row["arm"] != THE_LOG]
-        [own] = [row for row in all_of_log if row["arm"] == THE_LOG]
+        own, of_log = rows_of(log, rows)
         sections = []
         for section in experiment.grid.sections(log, of_log, own):
             if _is_empty(section):
                 continue
             parts = [_part(part, section, log.name, folder, images) for part in section.parts]
             sections.append({"title": section.title, "text": section.text, "parts": parts})
+        if stated[log.name]:
+            sections.append(_of_statements(stated[log.name]))
         size = log.identity()
         logs.append(
             {
@@ -107,7 +110,7 @@ def write_report(
     context = {
         "internal": INTERNAL,
         "command": command,
-        "notes": [*experiment.grid.notes(), *_of_the_run(experiment)],
+        "notes": [*experiment.grid.notes(), *_of_the_run(experiment, rows)],
         "logs": logs,
     }
     anchors = tuple((f"log-{i}", log.name) for i, log in enumerate(experiment.logs, 1))
@@ -115,7 +118,21 @@ def write_report(
     return [page, *images]
 
 
-def _of_the_run(experiment: Experiment) -> list[str]:
+def _of_statements(statements: Sequence[Statement]) -> dict[str, Any]:
+    """The last section of a log."""
+    table = Table(
+        ("the paper", "states", "here", "figures"),
+        [(one.source, one.text, IN_WORDS[one.verdict], one.found) for one in statements],
+    )
+    return {
+        "title": "What the paper states",
+        "text": f"Of the paper's statements on its results: {counted(statements)}. Each is judged "
+        "on the medians of this log.",
+        "parts": [{"image": None, "header": table.header, "rows": table.rows, "text": None}],
+    }
+
+
+def _of_the_run(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
     n = experiment.repetitions
     said = [
         "A figure is of one release."
@@ -125,6 +142,11 @@ def _of_the_run(experiment: Experiment) -> list[str]:
     ]
     if experiment.grid.has_models and experiment.mined < n:
         said.append(f"Processes were mined of {experiment.mined} of them.")
+    missing = experiment.missing(rows)
+    if missing:
+        said.append(
+            f"The time was up before {missing:,} releases were begun: the same command goes on."
+        )
     if experiment.left_out:
         said.append(
             f"Left out, as this installation does not have them: {', '.join(experiment.left_out)}."
@@ -166,7 +188,7 @@ def _unmined(rows: Sequence[Row]) -> list[str]:
 
 
 def _part(
-    part: Table | Boxes | Lines | Tree,
+    part: Table | Boxes | Lines | Tree | Sequence[Network],
     section: Section,
     log: str,
     folder: Path,
@@ -201,10 +223,21 @@ def _drawing() -> Iterator[None]:
         yield
 
 
-def _drawn(part: Boxes | Lines | Tree) -> Any:
+def _drawn(part: Boxes | Lines | Tree | Sequence[Network]) -> Any:
     if isinstance(part, Boxes):
         return _boxes_figure(part)
-    return _lines_figure(part) if isinstance(part, Lines) else _tree_figure(parse_tree(part.text))
+    if isinstance(part, Lines):
+        return _lines_figure(part)
+    return _tree_figure(parse_tree(part.text)) if isinstance(part, Tree) else _graphs_figure(part)
+
+
+def _graphs_figure(networks: Sequence[Network]) -> Any:
+    """Graphs side by side."""
+    n = len(networks)
+    figure = _figure(5.0 * n, 5.2 if networks[0].layout == "circle" else 7.0)
+    for number, network in enumerate(networks):
+        draw(figure.add_axes((number / n + 0.01, 0.02, 1 / n - 0.02, 0.92)), network)
+    return figure
 
 
 def _figure(width: float, height: float) -> Any:
@@ -217,11 +250,15 @@ def _save(figure: Any, path: Path) -> None:
 
 
 def _boxes_figure(boxes: Boxes) -> Any:
-    """Boxes of quartiles with the median; whiskers reach to the extremes."""
+    """Boxes of quartiles with the median; whiskers reach to the extremes.
+
+    A single figure is a bar: a box of it is a line that nobody sees.
+    """
     figure = _figure(7.5, 3.6)
     axes = figure.add_axes((0.1, 0.14, 0.66, 0.82))
     arms = boxes.arms
     width = 0.8 / max(len(arms), 1)
+    has_bars = all(len(values) == 1 for values in boxes.values.values()) and not boxes.is_log
     cbook = importlib.import_module("matplotlib.cbook")
     handles = []
     for number, arm in enumerate(arms):
@@ -230,6 +267,10 @@ def _boxes_figure(boxes: Boxes) -> Any:
         places = [
             boxes.groups.index(group) + (number - (len(arms) - 1) / 2) * width for group in groups
         ]
+        if has_bars:
+            heights = [boxes.values[arm, group][0] for group in groups]
+            handles.append(axes.bar(places, heights, width * 0.85, color=colour))
+            continue
         stats = cbook.boxplot_stats([boxes.values[arm, g] for g in groups], whis=(0, 100))
         drawn = axes.bxp(
             stats,

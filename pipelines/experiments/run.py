@@ -2,8 +2,9 @@
 
 A grid (`pipelines.experiments.grids`) says what is run and measured; this module runs it. Every
 release is made in memory under a fresh key, and every figure is a row of JSON lines that is written
-as soon as it is known: a run that was killed goes on where it stopped. The figures are exact about
-private data: for the operator only.
+as soon as it is known: a run that was killed goes on where it stopped. All cells are released once,
+then all once more, and so on: whenever a run ends, there is about as much of every cell. The
+figures are exact about private data: for the operator only.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ from tracecloak.pipelines.experiments.amun import AmunGrid
 from tracecloak.pipelines.experiments.compare import Row
 from tracecloak.pipelines.experiments.compare_report import INTERNAL
 from tracecloak.pipelines.experiments.dpim import DpimGrid
-from tracecloak.pipelines.experiments.grids import Cell, Grid, Log, Released
+from tracecloak.pipelines.experiments.grids import THE_LOG, Cell, Grid, Log, Released
 from tracecloak.pipelines.experiments.pretsa import PretsaGrid
 from tracecloak.pipelines.experiments.sacofa_sapa import SacofaSapa
+from tracecloak.pipelines.experiments.statements import Statement
 from tracecloak.pipelines.experiments.tlkc import TlkcGrid
 from tracecloak.pipelines.measure.measures import require_pot
 from tracecloak.pipelines.measure.mining import require_pm4py
@@ -48,6 +50,8 @@ GRIDS: dict[str, type[Grid]] = {
     grid.name: grid for grid in (AmunGrid, SacofaSapa, TlkcGrid, PretsaGrid, DpimGrid)
 }
 DEFAULT_PATIENCE = 120.0
+# After so many minutes no release is begun any more, unless the paper's whole grid is asked for.
+DEFAULT_MINUTES = 60.0
 
 ROWS, TABLE = "experiment.jsonl", "experiment.parquet"
 REPORT_FILES = "experiment.html, figures/*.svg, experiment.parquet and experiment.jsonl"
@@ -75,12 +79,13 @@ def read_log(name: str, source: EventSource, grid: Grid) -> Log:
     return replace(log, read_seconds=time.perf_counter() - begun, columns=columns)
 
 
-def grid_named(name: str, flags: Mapping[str, str | None]) -> Grid:
+def grid_named(name: str, flags: Mapping[str, str | None], is_full: bool = False) -> Grid:
     """Returns an experiment.
 
     Args:
         name: Its name.
         flags: Texts of the flags that were given.
+        is_full: Whether the other flags are those of the paper's whole grid.
 
     Raises:
         UsageError: There is none of that name, it has no such flag, or one is out of range.
@@ -92,7 +97,8 @@ def grid_named(name: str, flags: Mapping[str, str | None]) -> Grid:
     for given in flags:
         if given not in own:
             raise UsageError(f"experiment {name} has no flag --{given}: it has {', '.join(own)}")
-    return kind({flag: flags.get(flag) for flag in own})
+    full = {flag.name: flag.full if is_full else None for flag in kind.flags}
+    return kind({flag: flags.get(flag, full[flag]) for flag in own})
 
 
 @dataclass(frozen=True)
@@ -106,6 +112,8 @@ class Experiment:
         repetitions: Releases of each cell.
         mined: Of so many of them a process is mined, where the grid mines.
         patience: Seconds that mining and judging one model may take.
+        max_minutes: After so many of them no release is begun that would end later, by what those
+            before it took; of several logs, each has its share. None: there is no end.
 
     Raises:
         UsageError: One of them is out of range, no method is there, or a library is not installed.
@@ -117,6 +125,7 @@ class Experiment:
     repetitions: int = 10
     mined: int = 10
     patience: float = DEFAULT_PATIENCE
+    max_minutes: float | None = None
 
     def __post_init__(self) -> None:
         if self.repetitions < 1:
@@ -125,6 +134,10 @@ class Experiment:
             raise UsageError(f"mine must be at least 0, got {self.mined}")
         if not 0 < self.patience <= 10**6:
             raise UsageError(f"patience must be above 0 and at most 10^6 s, got {self.patience:g}")
+        if self.max_minutes is not None and not 0 < self.max_minutes <= 10**6:
+            raise UsageError(
+                f"max_minutes must be above 0 and at most 10^6, got {self.max_minutes:g}"
+            )
         names = [log.name for log in self.logs]
         twice = sorted({one for one in names if names.count(one) > 1})
         if twice:
@@ -161,52 +174,107 @@ class Experiment:
         """Yields every row, and whether it was computed now or is one of those known.
 
         Of each log the first row is of the log itself. A release that was refused has `refused` in
-        place of figures, the reason, and its cell has no further rows.
+        place of figures, the reason, and its cell has no further rows. Where the time is up, rows
+        are missing; see `missing`.
         """
         found = {_key(row): row for row in known if "experiment" in row}
-        version = compare.code_version()
-        for log in self.logs:
+        end = None if self.max_minutes is None else time.monotonic() + 60 * self.max_minutes
+        for number, log in enumerate(self.logs):
+            left = None if end is None else (end - time.monotonic()) / (len(self.logs) - number)
             miner = self.grid.miner(log, self.patience)
             try:
-                yield from self._of_log(log, version, miner, found)
+                yield from self._of_log(log, miner, found, left)
             finally:
                 miner.close()
+
+    def missing(self, rows: Sequence[Row]) -> int:
+        """Returns how many releases are neither among some rows nor of a cell that was refused."""
+        there = {_key(row) for row in rows}
+        refused = {_key({**row, "repetition": 0}) for row in rows if "refused" in row}
+        n = 0
+        for log in self.logs:
+            for step in self._steps(log):
+                is_refused = _key({**step.identity, "repetition": 0}) in refused
+                n += not is_refused and _key(step.identity) not in there
+        return n
+
+    def statements(self, rows: Sequence[Row]) -> dict[str, list[Statement]]:
+        """Returns what the paper states, beside what all rows tell of each log, by its name."""
+        found = {}
+        for log in self.logs:
+            own, of_log = rows_of(log, rows)
+            found[log.name] = list(self.grid.statements(log, of_log, own))
+        return found
+
+    def _steps(self, log: Log) -> list[_Step]:
+        """What is done on a log: the log itself, other models of it, and all cells again and again.
+
+        What takes longer than the rest comes no later for that: nobody knows before.
+        """
+        head = {
+            "version": compare.code_version(), "experiment": self.grid.name, **log.identity(),
+        }  # fmt: skip
+        cells = [self.grid.of_the_log(), *self._cells(log)]
+        steps = [
+            _Step(
+                cell,
+                repetition,
+                {**head, **cell.identity, "delta": "0", "repetition": repetition},
+                self.patience if cell.is_mined and repetition < self.mined else 0.0,
+            )
+            for cell in cells
+            for repetition in range(self.repetitions if cell.method and cell.is_drawn else 1)
+        ]
+        return sorted(steps, key=lambda step: step.repetition)  # stable: cells keep their order
 
     def _of_log(
         self,
         log: Log,
-        version: str,
         miner: PatientMiner,
         found: Mapping[tuple[Any, ...], Row],
+        seconds: float | None,
     ) -> Iterator[tuple[Row, bool]]:
-        head = {"version": version, "experiment": self.grid.name, **log.identity()}
-        cells = [self.grid.of_the_log(), *self._cells(log)]
-        for number, cell in enumerate(cells):
-            for repetition in range(self.repetitions if cell.method else 1):
-                own = {**head, **cell.identity, "delta": "0", "repetition": repetition}
-                patience = self.patience if cell.is_mined and repetition < self.mined else 0.0
-                before = found.get(_key(own))
-                if before is not None and _suffices(before, patience):
-                    yield before, False
-                    if "refused" in before:
-                        break
-                    continue
-                _LOG.info(
-                    "experiment: %s, %s%s (cell %d of %d, release %d of %d)",
-                    log.name, cell.arm, f", {cell.level}" if cell.level else "",
-                    number, len(cells) - 1, repetition + 1, self.repetitions,
-                    extra={
-                        "stage": f"experiment on {log.name}",
-                        "done": number * self.repetitions + repetition,
-                        "total": len(cells) * self.repetitions,
-                    },
-                )  # fmt: skip
-                try:
-                    figures = self._figures(log, cell, miner, patience)
-                except TracecloakError as error:
-                    yield {**own, "refused": str(error)}, True
-                    break
-                yield {**own, **figures}, True
+        begun = time.monotonic()
+        steps = self._steps(log)
+        pace = _Pace()
+        for step in steps:
+            before = found.get(_key(step.identity))
+            if before is not None:
+                pace.note(step.cell, _seconds_of(before))
+        refused: set[int] = set()
+        for number, step in enumerate(steps):
+            if id(step.cell) in refused:
+                continue
+            before = found.get(_key(step.identity))
+            if before is not None and _suffices(before, step.patience):
+                yield before, False
+                if "refused" in before:
+                    refused.add(id(step.cell))
+                continue
+            now = time.monotonic()
+            if seconds is not None and number and now - begun + pace.of(step.cell) > seconds:
+                continue
+            _tell(
+                log,
+                step,
+                (number, len(steps)),
+                pace.left(
+                    [
+                        s
+                        for s in steps[number:]
+                        if not _is_known(found, s) and id(s.cell) not in refused
+                    ]
+                ),
+                None if seconds is None else seconds - (now - begun),
+            )
+            try:
+                figures = self._figures(log, step.cell, miner, step.patience)
+            except TracecloakError as error:
+                refused.add(id(step.cell))
+                yield {**step.identity, "refused": str(error)}, True
+                continue
+            pace.note(step.cell, time.monotonic() - now)
+            yield {**step.identity, **figures}, True
 
     def _figures(self, log: Log, cell: Cell, miner: PatientMiner, patience: float) -> Row:
         released = release_of(log, cell) if cell.method else _unreleased(log)
@@ -232,6 +300,72 @@ class Experiment:
             "mine_patience": patience,
             "mine_seconds": mine_seconds,
         }
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """One release of a cell: which, what its row is known by, and the seconds to mine in."""
+
+    cell: Cell
+    repetition: int
+    identity: Row
+    patience: float
+
+
+class _Pace:
+    """What a step takes, by those that are done: of its cell, else of its method, else of any."""
+
+    def __init__(self) -> None:
+        self._sums: dict[object, tuple[float, int]] = {}
+
+    def note(self, cell: Cell, seconds: float) -> None:
+        """Takes in that a step of a cell took so long."""
+        for key in self._keys(cell):
+            total, n = self._sums.get(key, (0.0, 0))
+            self._sums[key] = total + seconds, n + 1
+
+    def of(self, cell: Cell) -> float:
+        """Returns the mean seconds of such a step; 0 if nothing is done."""
+        for key in self._keys(cell):
+            if key in self._sums:
+                total, n = self._sums[key]
+                return total / n
+        return 0.0
+
+    def left(self, steps: Iterable[_Step]) -> float:
+        """Returns the seconds that some steps take."""
+        return sum(self.of(step.cell) for step in steps)
+
+    @staticmethod
+    def _keys(cell: Cell) -> tuple[object, ...]:
+        return (cell.arm, cell.level, cell.identity["params"]), cell.method, None
+
+
+def _seconds_of(row: Row) -> float:
+    return float(row.get("seconds") or 0) + float(row.get("mine_seconds") or 0)
+
+
+def _is_known(found: Mapping[tuple[Any, ...], Row], step: _Step) -> bool:
+    before = found.get(_key(step.identity))
+    return before is not None and _suffices(before, step.patience)
+
+
+def _tell(
+    log: Log, step: _Step, place: tuple[int, int], left: float, at_most: float | None
+) -> None:
+    """Logs what is begun, with the seconds that are left: never more than there are to the end."""
+    number, total = place
+    cell = step.cell
+    _LOG.info(
+        "experiment: %s, %s%s (release %d of %d)",
+        log.name, cell.arm, f", {cell.level}" if cell.level else "", number + 1, total,
+        extra={
+            "stage": f"experiment on {log.name}",
+            "done": number,
+            "total": total,
+            "left_s": left if at_most is None else min(left, at_most),
+        },
+    )  # fmt: skip
 
 
 def _suffices(row: Row, patience: float) -> bool:
@@ -287,6 +421,13 @@ def release_of(log: Log, cell: Cell) -> Released:
         method.verify(done.traces, params)
     traces = TraceBatch.concat([batch.recode(log.vocabulary) for batch in done.traces])
     return Released(VariantHistogram.from_traces(traces), traces, seconds)
+
+
+def rows_of(log: Log, rows: Sequence[Row]) -> tuple[Row, list[Row]]:
+    """Returns the row of a log itself, and the others of it."""
+    of_log = [row for row in rows if row["log"] == log.name]
+    [own] = [row for row in of_log if row["arm"] == THE_LOG]
+    return own, [row for row in of_log if row["arm"] != THE_LOG]
 
 
 def _unreleased(log: Log) -> Released:

@@ -26,9 +26,34 @@ from tracecloak.pipelines.experiments.grids import (
     values_of,
 )
 from tracecloak.pipelines.experiments.measures import figures_of, measure, perspectives_of
-from tracecloak.pipelines.experiments.settings import Setting, declaration, settings_of, some_of
+from tracecloak.pipelines.experiments.networks import (
+    Edge,
+    Network,
+    edges_of_graph,
+    inner,
+    names_of,
+    receiver,
+    slowest,
+    widest,
+)
+from tracecloak.pipelines.experiments.settings import (
+    Setting,
+    declaration,
+    one_of,
+    settings_of,
+    some_of,
+)
+from tracecloak.pipelines.experiments.statements import (
+    NO_FIGURES,
+    Statement,
+    at_least,
+    judged,
+    medians,
+    ordered,
+)
 from tracecloak.pipelines.linkage.logs import sensitive_columns
-from tracecloak.pipelines.measure.perspectives import RESOURCE
+from tracecloak.pipelines.measure.behaviour_measures import N_BOTTLENECKS
+from tracecloak.pipelines.measure.perspectives import RESOURCE, only_common
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.statistics.background_knowledge import Kind, Perspective
@@ -52,8 +77,8 @@ class TlkcGrid(Grid):
     """The experiment; see the module.
 
     Args:
-        flags: Texts by name: `settings`, `knowledge`, `sensitive`, `alpha` and `theta`, each None
-            where it was not given.
+        flags: Texts by name: `settings`, `knowledge`, `sensitive`, `alpha`, `theta` and `profile`,
+            each None where it was not given.
 
     Raises:
         UsageError: One is out of range.
@@ -62,17 +87,19 @@ class TlkcGrid(Grid):
     name: ClassVar[str] = "tlkc"
     title: ClassVar[str] = "TLKC privacy beside two baselines"
     methods: ClassVar[tuple[str, ...]] = ("tlkc", *_BASELINES.values())
-    repetitions: ClassVar[int] = 1  # nothing is drawn but ids
+    mined_repetitions: ClassVar[int | None] = 1  # of ties that are drawn the model tells little
     has_models: ClassVar[bool] = True
     has_distances: ClassVar[bool] = True
     flags: ClassVar[tuple[Flag, ...]] = (
         Flag("settings", "weak, strong, T/L/K/C such as hours/2/20/0.5, or all: the 200 of the "
-             "paper (default weak,strong)"),
+             "paper (default weak,strong)", full="all"),
         Flag("knowledge", "kinds of background knowledge (default set,multiset,sequence,relative)"),
         Flag("sensitive", "attributes of the case, case:NAME or case:NAME=COLUMN, whose values are "
              "read from the log (default: none, and C says nothing)"),
         Flag("alpha", "of TLKC-EXT, Algorithm 2 (default 0.5)"),
         Flag("theta", "of TLKC, Algorithm 1 (default 0.5)"),
+        Flag("profile", "of both algorithms: paper, which draws one of equal scores and gives "
+             "nothing back, or sparing, the default of tlkc itself (default paper)"),
     )  # fmt: skip
 
     def __init__(self, flags: Mapping[str, str | None]) -> None:
@@ -80,6 +107,7 @@ class TlkcGrid(Grid):
         self._kinds = some_of("knowledge", flags["knowledge"], _KINDS)
         self._sensitive = sensitive_columns(flags["sensitive"] or "")
         self._alpha, self._theta = (_number(name, flags[name]) for name in ("alpha", "theta"))
+        self._profile = one_of("profile", flags["profile"], ("paper", "sparing"))
 
     def columns(self, mapping: ColumnMapping) -> Mapping[str, str]:
         """Returns those of the sensitive attributes, and of the resource if it is mapped."""
@@ -113,6 +141,7 @@ class TlkcGrid(Grid):
                 {**common, "knowledge_kind": kind, **params}, needs_log=True,
                 is_mined=perspective == "activity",
                 declared={name: own for name, own in declared.items() if own},
+                is_drawn=method == "tlkc" and self._profile == "paper",
             )  # fmt: skip
 
         weights = {"n_score": {"alpha": self._alpha}, "frequent_traces": {"theta": self._theta}}
@@ -122,6 +151,7 @@ class TlkcGrid(Grid):
                     "length": setting.length,
                     "confidence": setting.confidence,
                     "algorithm": algorithm,
+                    "profile": self._profile,
                     **weights[algorithm],
                 }
                 declared = {"resources": resources, "sensitive": sensitive}
@@ -132,8 +162,20 @@ class TlkcGrid(Grid):
                     yield cell(arm, kind, method, {}, {"resources": resources})
 
     def figures(self, log: Log, released: Released, cell: Cell) -> Row:
-        """Returns the measures of every perspective that the release has."""
-        return figures_of(log, released)
+        """Returns the measures of every perspective that the release has, and what is drawn."""
+        found = figures_of(log, released)
+        assert released.traces is not None
+        if cell.level != self._settings[-1].name or not cell.arm.startswith(_DRAWN):
+            return found
+        perspective: Perspective = cell.params["perspective"]
+        own, made = log.traces.recode(log.vocabulary), released.traces
+        if perspective == "activity":
+            left = only_common(own, made)
+            found["waits"] = edges_of_graph(own, made, perspective)
+            found["waits_of_log"] = edges_of_graph(own, left, perspective)
+        elif perspective == "resource":
+            found["handovers"] = edges_of_graph(own, made, perspective)
+        return found
 
     def notes(self) -> Sequence[str]:
         """Returns what differs from the paper."""
@@ -147,6 +189,13 @@ class TlkcGrid(Grid):
             "log, which a release must not do. Numbers are low, middle or high by quartiles. The "
             "baselines protect no sensitive value, and are for whoever knows the whole case: its "
             "sequence, or its sequence with times (relative).",
+            f"The profile of both algorithms is {self._profile}. "
+            + (
+                "Of equal scores one is drawn, which is all that tells two releases apart, and "
+                "what was chosen to go is not given back."
+                if self._profile == "paper"
+                else "Nothing is drawn, and what need not go is given back."
+            ),
             "Models are judged by token replay of the log, which passes over events whose activity "
             "the model lacks: a model of the one activity that is left has fitness and precision "
             "1. So these figures say something only beside the data utility.",
@@ -186,8 +235,10 @@ class TlkcGrid(Grid):
                 ],
                 others,
             )  # fmt: skip
+        yield from self._handovers(rows, log)
+        yield from self._waits(rows, log)
         yield self._of_measures(
-            "Figures 11 and 12: bottlenecks", "figure-11", rows, control, None,
+            "Figures 11 and 12 in figures: bottlenecks", "bottlenecks", rows, control, None,
             [
                 ("bottlenecks_shared", "share of the bottlenecks that are kept"),
                 ("bottlenecks_is_slowest_kept", "slowest arc is the same (1) or not (0)"),
@@ -206,6 +257,171 @@ class TlkcGrid(Grid):
                 [self._table(rows, name, title, own_arms) for name, title in further],
                 f"further-{perspective}",
             )
+
+    def _handovers(self, rows: Sequence[Row], log: Log) -> Iterator[Section]:
+        """Figure 8: who hands work over to whom, and one resource in colour."""
+        for kind in self._kinds:
+            arm = _arm("TLKC-EXT", kind, "resource")
+            row = self._drawn(rows, arm, "handovers")
+            if row is None:
+                continue
+            before = inner(edges_of_graph(log.traces, log.traces, "resource"))
+            after = inner(row["handovers"])
+            names, followed = names_of(log, "resource"), receiver(before)
+            sides = [{(int(a), int(b)) for a, b, *_ in edges} for edges in (before, after)]
+            own = [{pair for pair in side if followed in pair and len({*pair}) > 1}
+                   for side in sides]  # fmt: skip
+            networks = [
+                Network(title, "circle", names, edges, frozenset(marked))
+                for title, edges, marked in zip(("the log", arm), (before, after), own, strict=True)
+            ]
+            one = "" if followed is None else (
+                f" In colour are those of one resource, {names[followed]}: {len(own[0])} in the "
+                f"log, of which {len(own[0] & own[1])} are left."
+            )  # fmt: skip
+            yield Section(
+                f"Figure 8: handover networks, {kind}",
+                f"All {len(sides[0]):,} handovers of the log and the {len(sides[1]):,} of a "
+                f"release with the setting {self._settings[-1].name}, which has "
+                f"{len(sides[0] & sides[1]):,} of the log's; the wider, the more often.{one}",
+                [networks],
+                f"figure-8-{kind}",
+            )
+            return
+
+    def _waits(self, rows: Sequence[Row], log: Log) -> Iterator[Section]:
+        """Figures 11 and 12: mean times between activities, the longest in colour."""
+        names = names_of(log, "activity")
+        for kind in self._kinds:
+            arm = _arm("TLKC-EXT", kind, "activity")
+            row = self._drawn(rows, arm, "waits")
+            if row is None or not inner(row["waits"]):
+                continue
+            number = "11" if kind in ("set", "multiset") else "12"
+            yield Section(
+                f"Figure {number}: mean times between activities, {kind}",
+                f"The log, projected on the activities that are left, and a release with the "
+                f"setting {self._settings[-1].name}. Drawn are the most frequent arcs into each "
+                "activity and out of it, and in colour the slowest frequent ones.",
+                [[
+                    _timed("the log", names, row["waits_of_log"]),
+                    _timed(arm, names, row["waits"]),
+                ]],
+                f"figure-{number}-{kind}",
+            )  # fmt: skip
+
+    def _drawn(self, rows: Sequence[Row], arm: str, name: str) -> Row | None:
+        """The first row with the last setting that has what is drawn; None: there is none."""
+        level = self._settings[-1].name
+        found = (row for row in rows if (row["arm"], row["level"]) == (arm, level))
+        return next((row for row in found if row.get(name) is not None), None)
+
+    def statements(self, log: Log, rows: Sequence[Row], own: Row) -> Iterator[Statement]:
+        """Yields what section 6 states, by the medians of the settings called weak and strong."""
+        for setting in self._settings:
+            if setting.name in _UTILITY_STATED:
+                yield from self._of_utility(rows, setting.name)
+        yield from self._of_models(rows, own)
+        yield from self._of_graphs(rows)
+        yield from self._of_waits(rows)
+
+    def _of_utility(self, rows: Sequence[Row], level: str) -> Iterator[Statement]:
+        """Figure 6: the two algorithms side by side."""
+        median = medians(rows, "data_utility")
+        for text, kinds, least in _UTILITY_STATED[level]:
+            pairs = [
+                (kind, median(f"TLKC-EXT, {kind}", level), median(f"TLKC, {kind}", level))
+                for kind in kinds
+            ]
+            yield at_least("section 6.2.2, Figure 6", text, pairs, -least)
+
+    def _of_models(self, rows: Sequence[Row], own: Row) -> Iterator[Statement]:
+        """Figure 5."""
+        level = self._settings[-1].name
+        source = "section 6.2.1, Figure 5"
+        fitness, f_score = medians(rows, "fitness"), medians(rows, "f_score")
+        yield at_least(
+            source,
+            "the fitness of models of relative knowledge is below that of the other kinds",
+            [
+                (f"{kind} against relative", fitness(f"TLKC-EXT, {kind}", level),
+                 fitness("TLKC-EXT, relative", level))
+                for kind in ("set", "multiset", "sequence")
+            ],
+        )  # fmt: skip
+        yield at_least(
+            source,
+            "Baseline-2 has the best F-score, since little behaviour is left",
+            [
+                (f"Baseline-2 against {kind}", f_score("Baseline-2, sequence", level),
+                 f_score(f"TLKC-EXT, {kind}", level))
+                for kind in self._kinds
+            ],
+        )  # fmt: skip
+        reference = own.get("f_score")
+        near = {
+            kind: abs(value - reference)
+            for kind in self._kinds
+            if reference is not None and (value := f_score(f"TLKC-EXT, {kind}", level)) is not None
+        }
+        others = [near[kind] for kind in ("sequence", "relative") if kind in near]
+        yield at_least(
+            source,
+            "with set and multiset the F-score is nearest to that of the log's own model",
+            [
+                (f"others against {kind}, how far away", min(others, default=None), near.get(kind))
+                for kind in ("set", "multiset")
+            ],
+        )
+
+    def _of_graphs(self, rows: Sequence[Row]) -> Iterator[Statement]:
+        """Figures 9, 10 and 13."""
+        level = self._settings[-1].name
+        for source, perspective, what in _GRAPHS_STATED:
+            arms = [_arm("TLKC-EXT", kind, perspective) for kind in self._kinds]
+            precision = medians(rows, measure("graph_precision", perspective))
+            fitness = medians(rows, measure("graph_occurrence_ratio", perspective))
+            yield at_least(
+                source,
+                f"the precision of {what} is high with every kind (0.8 or more)",
+                [
+                    (kind, precision(arm, level), 0.8)
+                    for kind, arm in zip(self._kinds, arms, strict=True)
+                ],
+            )
+            yield ordered(
+                source,
+                f"the fitness of {what} falls as more is known",
+                [(kind, fitness(arm, level)) for kind, arm in zip(self._kinds, arms, strict=True)],
+            )
+        utility = medians(rows, measure("data_utility", "resource"))
+        yield at_least(
+            "section 6.3.2, Figure 10",
+            "the data utility of resources is above 0.5 even for strong knowledge",
+            [
+                (kind, utility(_arm("TLKC-EXT", kind, "resource"), level), 0.5)
+                for kind in self._kinds
+            ],
+        )
+
+    def _of_waits(self, rows: Sequence[Row]) -> Iterator[Statement]:
+        """Figures 11 and 12."""
+        level = self._settings[-1].name
+        source = "section 6.4, Figures 11 and 12"
+        shared = medians(rows, "bottlenecks_is_slowest_kept")
+        kept = {kind: shared(f"TLKC-EXT, {kind}", level) for kind in self._kinds}
+        yield at_least(
+            source,
+            "the slowest arc stays the same with set, multiset and sequence",
+            [(kind, kept.get(kind), 1.0) for kind in ("set", "multiset", "sequence")],
+        )
+        relative = kept.get("relative")
+        yield judged(
+            source,
+            "with relative knowledge the bottlenecks are others",
+            None if relative is None else relative < 1,
+            NO_FIGURES if relative is None else f"slowest arc kept in {relative:.0%} of releases",
+        )
 
     def _arms(self, log: Log, rows: Sequence[Row]) -> dict[Perspective, tuple[str, ...]]:
         """The arms that were run, by perspective."""
@@ -268,6 +484,24 @@ class TlkcGrid(Grid):
         return Boxes(y, "", groups, values, line)
 
 
+# Of which arms the graphs are kept and drawn.
+_DRAWN = "TLKC-EXT"
+# What is stated of Figure 6: of which kinds Algorithm 2 keeps so much more than Algorithm 1.
+_UTILITY_STATED: dict[str, tuple[tuple[str, tuple[Kind, ...], float], ...]] = {
+    "weak": (
+        ("TLKC-EXT has about the data utility of TLKC (less by at most 0.02)", _KINDS, -0.02),
+        ("TLKC-EXT has slightly more than TLKC where much is known", ("sequence", "relative"), 0.0),
+    ),
+    "strong": (
+        ("TLKC-EXT has considerably more data utility than TLKC (by 0.05 or more)",
+         ("multiset", "sequence"), 0.05),
+        ("TLKC-EXT has no less data utility than TLKC", _KINDS, 0.0),
+    ),
+}  # fmt: skip
+_GRAPHS_STATED: tuple[tuple[str, Perspective, str], ...] = (
+    ("section 6.4, Figure 13", "activity", "directly-follows graphs"),
+    ("section 6.3.1, Figure 9", "resource", "handover networks"),
+)
 _UTILITY: tuple[tuple[Perspective, str, str], ...] = (
     ("activity", "Figures 6 and 7: data utility", "figure-6"),
     ("resource", "Figure 10: data utility of resources", "figure-10"),
@@ -304,6 +538,18 @@ _OF_RELEASES = (
     ("duration_error", "total duration error"),
     ("seconds", "seconds, from cases in memory to released cases"),
 )
+
+
+def _timed(title: str, names: Mapping[int, str], edges: Sequence[Edge]) -> Network:
+    """The main arcs with their mean hours, the bottlenecks in colour."""
+    marked = slowest(edges, N_BOTTLENECKS)
+    drawn = widest(edges, marked)
+    hours = {(int(a), int(b)): mean for a, b, _, mean in inner(drawn)}
+    labels = {
+        pair: f"{mean / 24:.1f} d" if mean >= 48 else f"{mean:.1f} h"
+        for pair, mean in hours.items()
+    }
+    return Network(title, "layers", names, drawn, frozenset(marked), labels)
 
 
 def _arm(method: str, kind: Kind, perspective: Perspective) -> str:

@@ -4,12 +4,14 @@ What is at work says so by records of the logger `tracecloak`. One that knows ho
 `extra` of these names: `stage`, a name; `total`, how much there is to do in it, in whatever is done
 at an even pace, such as bytes or releases; and `done`, how much of it is finished. Where several
 are at work, each has a `part`, and what is done of all parts adds up. From these follows the time
-that is left, and from nothing else: where nothing is known of it, none is told.
+that is left, unless the record has it as `left_s`, in seconds, because the pace is not even: where
+nothing is known of it, none is told.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
 import logging
 import os
@@ -38,6 +40,7 @@ class Estimate:
         self._parts: dict[object, float] = {}
         self._begun = self._noted = 0.0
         self._first = self._done = self._total = 0.0
+        self._told: float | None = None
 
     def note(self, record: logging.LogRecord, now: float) -> None:
         """Takes in what a record tells; one that tells nothing ends the stage.
@@ -55,6 +58,7 @@ class Estimate:
             self._parts.clear()
         self._parts[getattr(record, "part", None)] = float(getattr(record, "done", 0.0))
         self._done = sum(self._parts.values())
+        self._told = getattr(record, "left_s", None)
         if is_new:
             # What was finished before the first record tells of no pace.
             self._stage, self._total, self._begun, self._first = stage, total, now, self._done
@@ -63,6 +67,9 @@ class Estimate:
     def left(self, now: float) -> float | None:
         """Returns how many seconds are left of the stage; None: nobody can tell."""
         took = self._noted - self._begun
+        if self._stage is not None and self._told is not None:
+            left = self._told - (now - self._noted)
+            return left if left > 0 else None
         if self._stage is None or took < _SHORTEST_S or self._done <= self._first:
             return None
         in_all = (self._total - self._done) * took / (self._done - self._first)
@@ -132,6 +139,10 @@ class _LogHandler(logging.StreamHandler[TextIO]):
         if record.levelno > logging.INFO or is_due or self._estimate.is_at_an_end:
             if hasattr(record, "stage"):
                 self._written = now
+            left = getattr(record, "left_s", None)
+            if left:
+                record = copy.copy(record)
+                record.msg, record.args = f"{record.getMessage()}, about {duration(left)} left", ()
             super().emit(record)
 
 

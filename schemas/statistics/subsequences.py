@@ -8,6 +8,7 @@ piece are looked at in one go, in arrays.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -90,13 +91,19 @@ class Level:
         return self.taken.shape[1]
 
 
-def grow(rows: Rows, demand: Demand, max_length: int | None) -> Iterator[Level]:
+def grow(
+    rows: Rows, demand: Demand, max_length: int | None, max_positions: int | None = None
+) -> Iterator[Level]:
     """Yields the levels of the patterns that occur, from length 1 to where none is taken up.
 
     Args:
         rows: Where they are sought.
         demand: What they must meet; the empty pattern is taken to meet it.
         max_length: Of the patterns; None for no bound.
+        max_positions: No level is begun that would look at so many positions, together with those
+            before it; so the last one yielded can have patterns that longer ones continue. A
+            position counts once for each pattern and row whose match it could continue. None for
+            no bound.
     """
     n_rows = len(rows.counts)
     if rows.n_items == 0:
@@ -113,7 +120,11 @@ def grow(rows: Rows, demand: Demand, max_length: int | None) -> Iterator[Level]:
     n = len(names)
     level = Level(np.arange(n)[:, None], level.refused[:0], level.shorter, level.cases)
     known = np.arange(n)
+    left = math.inf if max_positions is None else max_positions
     while len(level.taken) and not is_last:
+        left -= int((search.rows.offsets[1:][matches.rows] - matches.ends - 1).sum())
+        if left < 0:
+            return
         is_last = level.length + 1 == max_length
         level, matches = search.longer(level, known, matches, not is_last)
         known = level.shorter[:, -1] * search.rows.n_items + level.taken[:, -1]

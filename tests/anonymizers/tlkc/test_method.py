@@ -31,7 +31,10 @@ from tests.support.tlkc_naive import RESOURCES, TWELVE, VALUES, naive, small_log
 from tracecloak.anonymizers.tlkc.known_cases import KnownCaseCounter
 from tracecloak.anonymizers.tlkc.method import Tlkc, suppression_passes
 from tracecloak.anonymizers.tlkc.params import TlkcParams
-from tracecloak.anonymizers.tlkc.suppression import suppressed_by_n_scores
+from tracecloak.anonymizers.tlkc.suppression import (
+    suppressed_by_frequent_traces,
+    suppressed_by_n_scores,
+)
 from tracecloak.anonymizers.tlkc.violations import (
     Patterns,
     cases_with,
@@ -39,7 +42,7 @@ from tracecloak.anonymizers.tlkc.violations import (
     maximal_frequent,
     minimal_violations,
 )
-from tracecloak.schemas.errors import GuaranteeError, UsageError
+from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.background_knowledge import (
     CaseTable,
@@ -206,11 +209,95 @@ def test_maximal_frequent_traces_are_those_of_the_definition(
     assert found == {p for p in frequent if not any(p != q and has(q, p) for q in frequent)}
 
 
-def test_too_many_frequent_traces_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tracecloak.anonymizers.tlkc.violations.MAX_FREQUENT", 3)
-    given_ = params("sequence", "activity", algorithm="frequent_traces", theta=0.01)
-    with pytest.raises(UsageError, match=r"theta=0\.01 makes more than 3 .* raise it"):
-        release_of([trace_batch({"1": "A B C D", "2": "A B C D", "3": "E"})], Tlkc(), given_)
+def test_where_too_many_are_frequent_the_shorter_ones_count() -> None:
+    """Of ABCD, which two cases have: within the bound are its pairs, of which there are six."""
+    given_ = params("sequence", "activity")
+    cases = known(trace_batch({"1": "A B C D", "2": "A B C D", "3": "E"}), given_)
+    found = {
+        bound: maximal_frequent(cases, "sequence", Fraction(1, 2), bound).of_length
+        for bound in (0, 6, 7, 10**9)
+    }
+    # A row that both cases share: AB, AC and so on would be found at 3 + 2 + 1 positions, and
+    # after these ABC, ABD, ACD and BCD at 2 + 1 + 1.
+    lengths = {bound: [len(of_length) for of_length in own] for bound, own in found.items()}
+    assert lengths == {0: [4], 6: [0, 6], 7: [0, 6], 10**9: [0, 0, 0, 1]}
+
+
+@pytest.mark.slow
+def test_frequent_traces_of_a_log_that_has_no_end_of_them_end() -> None:
+    """Twenty cases of the same thirty activities: 2^30 subtraces are frequent."""
+    names = " ".join(chr(ord("A") + i) for i in range(30))
+    log = {f"c{i}": names for i in range(20)} | {"rare": "A z", "other": "z A"}
+    vocabulary = [*names.split(), "z"]
+    given_ = params("sequence", "activity", algorithm="frequent_traces", k=2, length=2)
+    [released] = release_of([trace_batch(log, vocabulary)], Tlkc(), given_)
+    assert released.n_cases >= 20
+
+
+# --- the profile of the paper ---------------------------------------------------------------------
+
+
+def as_printed(log: Mapping[str, str], n: int = 1, **others: Any) -> list[tuple[str, ...]]:
+    """The activities that releases under different keys have."""
+    given_ = params(others.pop("kind", "sequence"), "activity", profile="paper", **others)
+    found = []
+    for number in range(n):
+        traces = trace_batch(log)
+        passes = suppression_passes(known(traces, given_), given_, randomness(number))
+        words = np.concatenate([np.zeros(0, np.int64), *passes])
+        names = traces.vocabulary.names.to_pylist()
+        found.append(tuple(sorted(names[code - 1] for code in codes_of_words(words).tolist())))
+    return found
+
+
+def test_of_equal_scores_one_is_drawn() -> None:
+    """AB and BA have one case each, and A and B are otherwise alike."""
+    log = {"1": "A B", "2": "B A", "3": "A", "4": "B", "5": "A", "6": "B"}
+    assert set(as_printed(log, 20)) == {("A",), ("B",)}
+
+
+def test_the_paper_gives_nothing_back() -> None:
+    """Of the patterns below 1 goes first, and then 2, 3 and 4, which alone break all of them."""
+    patterns = np.array([[1, 2], [1, 3], [1, 4], [2, 5], [2, 6], [3, 5], [3, 6], [4, 5], [4, 6]])
+    violating = Patterns(np.arange(7), (np.zeros((0, 1), np.int64), patterns))
+    cases = np.array([9, 1, 5, 5, 5, 9, 9])
+    draws = np.arange(7, dtype=np.uint64)
+    by_scores = suppressed_by_n_scores(violating, cases, 10, 0.5, draws)
+    assert by_scores.tolist() == [1, 2, 3, 4]
+    none = Patterns(violating.elements, ())
+    by_traces = suppressed_by_frequent_traces(violating, none, cases, draws[::-1])
+    # 1, 5 and 6 are in three patterns each, and the last of them has the smallest draw.
+    assert by_traces.tolist() == [6, 5, 1]
+
+
+def test_of_a_multiset_all_events_of_an_element_go_in_the_paper() -> None:
+    """One case has B twice: sparing takes the second one, the paper every B."""
+    log = {"1": "B B", "2": "B A", "3": "B A", "4": "A"}
+    [sparing] = release_of([trace_batch(log)], Tlkc(), params("multiset", "activity"))
+    assert activities_of(sparing) == ["A", "AB", "AB", "B"] or activities_of(sparing) == [
+        "A", "B", "BA", "BA",
+    ]  # fmt: skip
+    paper = params("multiset", "activity", profile="paper")
+    [printed] = release_of([trace_batch(log)], Tlkc(), paper)
+    assert activities_of(printed) == ["A", "A", "A"]
+
+
+@given(
+    log=small_logs(max_cases=6),
+    kind=st.sampled_from(["set", "multiset", "sequence", "relative"]),
+    algorithm=st.sampled_from(["n_score", "frequent_traces"]),
+)
+@settings(max_examples=30, deadline=None)
+def test_the_paper_keeps_the_same_promise(
+    log: Mapping[str, Case], kind: str, algorithm: str
+) -> None:
+    given_ = params(kind, "activity", sensitive={}, profile="paper", algorithm=algorithm)
+    try:
+        [released] = release_of([traces_with(log)], Tlkc(), given_)
+    except GuaranteeError:
+        return
+    Tlkc().verify([released], given_)
+    assert naive(released, kind, "activity", 2, []).violating(2, Fraction(1)) == set()
 
 
 # --- what it costs --------------------------------------------------------------------------------
@@ -242,7 +329,8 @@ def test_it_goes_on_where_times_that_count_anew_make_new_violations() -> None:
     log = {"1": "X B@60", "2": "A B@60", "3": "A B@60", "4": "A"}
     given_ = params("relative", "activity", length=1)
     traces = trace_batch(log)
-    assert [len(words) for words in suppression_passes(known(traces, given_), given_)] == [1, 1]
+    passes = suppression_passes(known(traces, given_), given_, randomness())
+    assert [len(words) for words in passes] == [1, 1]
     [released] = release_of([traces], Tlkc(), given_)
     assert activities_of(released) == ["A", "AB", "AB"]
     assert set(released.starts.tolist()) == {0}

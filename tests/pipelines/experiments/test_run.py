@@ -276,7 +276,7 @@ def test_the_page_the_charts_and_the_table_show_the_rows(
         (arm, "0.5") for arm in [*arms, "SaCoFa, two thresholds"]
     ]
     assert [(row["arm"], row["level"]) for row in rows] == [
-        (THE_LOG, ""), *(cell for cell in expected for _ in range(2))
+        (THE_LOG, ""), *expected, *expected
     ]  # fmt: skip
     assert not any("refused" in row for row in rows)
     assert all((row["f_score"] is None) == (row["repetition"] == 1) for row in rows[1:])
