@@ -5,11 +5,17 @@ Elkoumy, Pankova, Dumas: Differentially Private Release of Event Logs for Proces
 noise. As published; `guarantee` says what really holds, which is no finite epsilon.
 
 Readings that the paper leaves open, fixed here: a relative time is the difference to the
-predecessor; a start is counted in whole days since the log's first; a noised relative time below 0
-becomes 0 and the order of a case's events never changes, so no new variant appears (R1); noise is
-rounded to the nearest integer; an epsilon of replicated cases is divided by the number of released
-cases that stem from the same one. The profiles `paper` and `reference` fix the rest
-(`anonymizers.amun.params.PROFILES`).
+predecessor; a start is counted in whole days since the log's first; no relative time becomes
+negative, so the order of a case's events never changes and no new variant appears (R1). The
+profiles `paper`, `reference` and `tables` fix the rest (`anonymizers.amun.params.PROFILES`).
+
+Section 3.7 multiplies "relative time values" by Equation 4. Table 5, which the paper made that way,
+shows which values: steps of 120 and of 30 minutes in groups without noise are 157.55 and 39.38
+minutes there, each 1.3128 times as long as before, because the authors' code adds a group's
+smallest time to its noise. So what is multiplied by .3128 is the noise and not the step, whose
+factor would be below 1/2. Equation 4 gives .3128 if the anonymised range is the largest shift of a
+start, 1.90 days of 3.18; the range of the noised starts, 4.09 days, which the text names, would
+give .219. `shifts` is that reading, and `equation_4` the text's.
 """
 
 from __future__ import annotations
@@ -105,7 +111,7 @@ class Amun(contract.Anonymizer):
                 )
         if params.mode == "filtering":
             reality.append("Which cases the filter drops depends on the other cases.")
-        if params.choices.compression == "noise":
+        if params.choices.compression in ("noise", "shifts"):
             reality.append(
                 "The compression multiplies the noise, after it was drawn, by at most 1/2, so the "
                 "epsilon of each time is at least twice what is claimed."
@@ -115,6 +121,23 @@ class Amun(contract.Anonymizer):
                 "A transition's smallest time counts as impossible to guess if no longer one is "
                 f"within the precision, and gets epsilon {params.zero_prior_epsilon:g} whatever "
                 "the guessing advantage."
+            )
+        if params.choices.divided_epsilons == "steps":
+            reality.append(
+                "The start of a case that is released c times gets as much noise each time as if it "
+                "were released once, so together they cost c times what is claimed."
+            )
+        if params.choices.negative_steps == "mirrored":
+            reality.append(
+                "Noise that would make a step negative is turned around, so it is not the noise "
+                "for which an epsilon was estimated: a step near 0 can only grow."
+            )
+        if params.choices.moves == "authors":
+            reality.append(
+                "The counts do not have the noise that was drawn for them: variants that are only "
+                "copied or only deleted stay as they are."
+                if params.mode != "oversampling"
+                else "The noise of each count is rounded up."
             )
         divided = "; here each was divided by the length of the longest case."
         has_public_range = params.log_start is not None and params.log_end is not None
@@ -264,7 +287,7 @@ def _decide_sampling(
     present = np.flatnonzero(dafsa.contingency_table_of(counts))
     noise = np.zeros(dafsa.n_transitions, np.int64)
     words = randomness.words("amun/count", cell_numbers(present.astype(np.uint64)))
-    noise[present] = laplace_by_inversion(words, 1 / params.epsilon_d)
+    noise[present] = _noise_of_counts(words, params)
     if np.abs(noise).sum(dtype=np.float64) > _MAX_MOVES:
         raise UsageError(
             f"guessing_advantage={params.guessing_advantage:g} asks for more than {_MAX_MOVES:,} "
@@ -276,10 +299,28 @@ def _decide_sampling(
         more, fewer = np.maximum(noise, 0), np.maximum(-noise, 0)
     gains = draw_moves(dafsa, counts, more, randomness, "amun/gain")
     losses = draw_moves(dafsa, counts, fewer, randomness, "amun/loss")
+    if params.choices.moves == "authors" and params.mode != "oversampling":
+        more_often = np.where((gains > 0) & (losses > 0), gains - losses, 0)
+        gains, losses = np.maximum(more_often, 0), np.minimum(np.maximum(-more_often, 0), 1)
     # A deletion that finds no case left still counted for its transitions; it deletes nothing.
     losses = np.minimum(losses, counts + gains)
     index = times.index(dafsa.n_transitions + 1)
     return SamplingDecision(index, scales.astype(np.float32), gains, losses)
+
+
+# Laplace noise is drawn in these parts of 1 where it is rounded up.
+_PARTS = 2**20
+
+
+def _noise_of_counts(words: np.ndarray, params: AmunParams) -> np.ndarray:
+    """int64[n], noise of the counts from uint64[n, 2] words: rounded, or as the authors round."""
+    scale = 1 / params.epsilon_d
+    if params.choices.moves == "algorithm_1":
+        return laplace_by_inversion(words, scale)
+    noise = laplace_by_inversion(words, scale * _PARTS)
+    if params.mode == "oversampling":
+        noise = np.abs(noise)
+    return -(-noise // _PARTS)
 
 
 def _decide_selection(
@@ -403,7 +444,7 @@ class _Ranks:
 
 @dataclass(frozen=True)
 class _NoisedStarts:
-    """Range of the starts of the released cases, after noise and before compression."""
+    """Range of the starts of the released cases after noise, or of their noise; uncompressed."""
 
     params: AmunParams
     kind: ClassVar[type[StartRange]] = StartRange
@@ -412,5 +453,7 @@ class _NoisedStarts:
         self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
     ) -> StartRange:
         released = Released.of(traces, decisions, self.params, randomness)
-        noise = released.start_noise(decisions, randomness)
+        noise = released.start_noise(decisions, self.params, randomness)
+        if self.params.choices.compression == "shifts":
+            return StartRange.of(noise)
         return StartRange.of(released.traces.starts + noise)
