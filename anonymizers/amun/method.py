@@ -20,6 +20,7 @@ give .219. `shifts` is that reading, and `equation_4` the text's.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -29,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.anonymizers import contract
-from tracecloak.anonymizers.amun.case_moves import draw_moves
+from tracecloak.anonymizers.amun.case_moves import draw_gains_and_losses
 from tracecloak.anonymizers.amun.costs import cost_in_cases, cost_in_times
 from tracecloak.anonymizers.amun.guessing_advantage import (
     PriorKnowledge,
@@ -50,8 +51,8 @@ from tracecloak.anonymizers.amun.params import (
     ticks_of,
 )
 from tracecloak.anonymizers.amun.release import Released
+from tracecloak.anonymizers.amun.sizes import LARGE_GROWTH, foretell
 from tracecloak.anonymizers.contract.counters import RangeOfStarts
-from tracecloak.anonymizers.noise.published import laplace_by_inversion
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers, hex_ids
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.arrays.ranks import CaseRanks
@@ -63,6 +64,8 @@ from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.statistics.dafsa import Dafsa
 from tracecloak.schemas.statistics.durations import DurationTable
 from tracecloak.schemas.statistics.variants import VariantHistogram
+
+_LOG = logging.getLogger("tracecloak")
 
 
 class Amun(contract.Anonymizer):
@@ -80,6 +83,7 @@ class Amun(contract.Anonymizer):
         Operation("substitution", "event", "time:timestamp"),
     )
     exact_noise: ClassVar[bool] = False
+    foretells: ClassVar[bool] = True
 
     def rounds(self, params: AmunParams) -> tuple[str, ...]:
         """Returns the rounds: one more to filter by, and one less without compression."""
@@ -124,8 +128,8 @@ class Amun(contract.Anonymizer):
             )
         if params.choices.divided_epsilons == "steps":
             reality.append(
-                "The start of a case that is released c times gets as much noise each time as if it "
-                "were released once, so together they cost c times what is claimed."
+                "The start of a case that is released c times gets as much noise each time as if "
+                "it were released once, so together they cost c times what is claimed."
             )
         if params.choices.negative_steps == "mirrored":
             reality.append(
@@ -185,6 +189,15 @@ class Amun(contract.Anonymizer):
     def costs(self, params: AmunParams) -> tuple[str, ...]:
         """Returns what the profile and the mode cost in cases and in times."""
         return cost_in_cases(params), cost_in_times(params)
+
+    def foretold(self, variants: VariantHistogram, params: AmunParams) -> tuple[str, ...]:
+        """Returns how many cases a release will have; nothing of what the filter drops."""
+        if not variants.n_variants:
+            return ()
+        sentence = foretell(Dafsa.from_variants(variants), params).sentence
+        if params.mode == "filtering":
+            sentence += " That is without the filter, which drops cases first."
+        return (sentence,)
 
     def requires(self, round_name: str, params: AmunParams) -> Mapping[str, contract.Counter]:
         """Returns the counters of a round."""
@@ -249,10 +262,6 @@ def _microseconds(stamp: datetime) -> int:
     return (stamp - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
-# Beyond this the draws alone take gigabytes, and next to nothing is left of the log.
-_MAX_MOVES = 100_000_000
-
-
 # --- Rounds -----------------------------------------------------------------------------------
 
 
@@ -269,7 +278,25 @@ def _decide_dafsa(
             "log_start and log_end must enclose the log: the one that was given lies on the other "
             "side of all starts"
         )
-    return DafsaDecision(Dafsa.from_variants(variants), first_us, last_us)
+    dafsa = Dafsa.from_variants(variants)
+    if params.mode == "oversampling":
+        _check_growth(dafsa, params)
+    return DafsaDecision(dafsa, first_us, last_us)
+
+
+def _check_growth(dafsa: Dafsa, params: AmunParams) -> None:
+    """Says how large a release by oversampling becomes, before its noise is drawn."""
+    told = foretell(dafsa, params)
+    _LOG.log(
+        logging.WARNING if told.growth > LARGE_GROWTH else logging.INFO,
+        "amun: %s",
+        told.sentence,
+    )
+    if params.max_growth is not None and told.growth > params.max_growth:
+        raise UsageError(
+            f"max_growth={params.max_growth:g} is exceeded: {told.sentence} Use mode sampling, "
+            "a larger guessing_advantage or oversampling_epsilon epsilon_d, or raise max_growth"
+        )
 
 
 def _decide_sampling(
@@ -284,43 +311,9 @@ def _decide_sampling(
     counts = dafsa.counts_of(kept)
     times: DurationTable = statistics["times"]
     scales = _scales(times, dafsa, params, longest=int(np.diff(kept.offsets).max()))
-    present = np.flatnonzero(dafsa.contingency_table_of(counts))
-    noise = np.zeros(dafsa.n_transitions, np.int64)
-    words = randomness.words("amun/count", cell_numbers(present.astype(np.uint64)))
-    noise[present] = _noise_of_counts(words, params)
-    if np.abs(noise).sum(dtype=np.float64) > _MAX_MOVES:
-        raise UsageError(
-            f"guessing_advantage={params.guessing_advantage:g} asks for more than {_MAX_MOVES:,} "
-            "cases to copy or delete; raise it"
-        )
-    if params.mode == "oversampling":
-        more, fewer = np.abs(noise), np.zeros_like(noise)
-    else:
-        more, fewer = np.maximum(noise, 0), np.maximum(-noise, 0)
-    gains = draw_moves(dafsa, counts, more, randomness, "amun/gain")
-    losses = draw_moves(dafsa, counts, fewer, randomness, "amun/loss")
-    if params.choices.moves == "authors" and params.mode != "oversampling":
-        more_often = np.where((gains > 0) & (losses > 0), gains - losses, 0)
-        gains, losses = np.maximum(more_often, 0), np.minimum(np.maximum(-more_often, 0), 1)
-    # A deletion that finds no case left still counted for its transitions; it deletes nothing.
-    losses = np.minimum(losses, counts + gains)
+    gains, losses = draw_gains_and_losses(dafsa, counts, params, randomness)
     index = times.index(dafsa.n_transitions + 1)
     return SamplingDecision(index, scales.astype(np.float32), gains, losses)
-
-
-# Laplace noise is drawn in these parts of 1 where it is rounded up.
-_PARTS = 2**20
-
-
-def _noise_of_counts(words: np.ndarray, params: AmunParams) -> np.ndarray:
-    """int64[n], noise of the counts from uint64[n, 2] words: rounded, or as the authors round."""
-    scale = 1 / params.epsilon_d
-    if params.choices.moves == "algorithm_1":
-        return laplace_by_inversion(words, scale)
-    noise = laplace_by_inversion(words, scale * _PARTS)
-    if params.mode == "oversampling":
-        noise = np.abs(noise)
-    return -(-noise // _PARTS)
 
 
 def _decide_selection(

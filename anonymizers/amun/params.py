@@ -58,6 +58,10 @@ class AmunParams(contract.Params):
     proposition_a6, which is about a fifth of it and copies about five times as many cases. By
     default that of the profile."""
 
+    max_growth: _Positive | None = None
+    """Mode oversampling stops before it draws noise if the release is to be expected to have more
+    than so many times the log's cases. By default there is no limit, and a warning above 10."""
+
     prior: Literal["equation_1", "clamped"] | None = None
     """Prior of a relative time: equation_1, or clamped, where the lower end of the window stops at
     the group's smallest value; by default that of the profile."""
@@ -89,9 +93,10 @@ class AmunParams(contract.Params):
     that of the profile."""
 
     moves: Moves | None = None
-    """Which cases are copied and deleted: algorithm_1, or authors, which rounds the noise of counts
-    up, leaves out variants that are only copied or only deleted, and deletes one case of a variant
-    at most. By default that of the profile."""
+    """Which cases are copied and deleted: algorithm_1, or authors, which first picks the
+    transitions that were given the least, rounds the noise of counts up, leaves out variants that
+    are only copied or only deleted, and deletes one case of a variant at most. By default that of
+    the profile."""
 
     negative_steps: NegativeSteps | None = None
     """What becomes of a step that its noise makes negative: zero, or mirrored (the noise is turned
