@@ -1,4 +1,4 @@
-"""Algorithm 1 of Amun, lines 8 to 25: which variants gain and lose cases.
+"""Algorithm 1 of Amun, lines 8 to 25: the noise of counts, and which variants gain and lose cases.
 
 Each DAFSA transition needs a noisy number of cases more or fewer. While some transition's need is
 not met, one of those is picked with its frequency as weight, as many variants through it as it
@@ -14,10 +14,70 @@ from __future__ import annotations
 
 import numpy as np
 
+from tracecloak.anonymizers.amun.params import AmunParams
+from tracecloak.anonymizers.noise.published import laplace_by_inversion
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers, uniform
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
+from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.statistics.dafsa import Dafsa
+
+# Beyond this the draws alone take gigabytes, and next to nothing is left of the log.
+_MAX_MOVES = 100_000_000
+# Laplace noise is drawn in these parts of 1 where it is rounded up.
+_PARTS = 2**20
+
+
+def draw_gains_and_losses(
+    dafsa: Dafsa, counts: np.ndarray, params: AmunParams, randomness: Randomness
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draws the noise of the counts, and the cases that it takes.
+
+    Args:
+        dafsa: The automaton.
+        counts: int64[n_variants], cases per variant.
+        params: Amun's.
+        randomness: The release's randomness.
+
+    Returns:
+        (gains int64[n_variants], losses int64[n_variants]), cases to copy and to delete.
+
+    Raises:
+        UsageError: There are more of them than can be moved.
+    """
+    present = np.flatnonzero(dafsa.contingency_table_of(counts))
+    noise = np.zeros(dafsa.n_transitions, np.int64)
+    words = randomness.words("amun/count", cell_numbers(present.astype(np.uint64)))
+    noise[present] = _noise_of_counts(words, params)
+    if np.abs(noise).sum(dtype=np.float64) > _MAX_MOVES:
+        raise UsageError(
+            f"guessing_advantage={params.guessing_advantage:g} asks for more than {_MAX_MOVES:,} "
+            "cases to copy or delete; raise it"
+        )
+    if params.mode == "oversampling":
+        more, fewer = np.abs(noise), np.zeros_like(noise)
+    else:
+        more, fewer = np.maximum(noise, 0), np.maximum(-noise, 0)
+    of_authors = params.choices.moves == "authors"
+    draw = draw_moves_of_the_authors if of_authors else draw_moves
+    gains = draw(dafsa, counts, more, randomness, "amun/gain")
+    losses = draw(dafsa, counts, fewer, randomness, "amun/loss")
+    if of_authors and params.mode != "oversampling":
+        more_often = np.where((gains > 0) & (losses > 0), gains - losses, 0)
+        gains, losses = np.maximum(more_often, 0), np.minimum(np.maximum(-more_often, 0), 1)
+    # A deletion that finds no case left still counted for its transitions; it deletes nothing.
+    return gains, np.minimum(losses, counts + gains)
+
+
+def _noise_of_counts(words: np.ndarray, params: AmunParams) -> np.ndarray:
+    """int64[n], noise of the counts from uint64[n, 2] words: rounded, or as the authors round."""
+    scale = 1 / params.epsilon_d
+    if params.choices.moves == "algorithm_1":
+        return laplace_by_inversion(words, scale)
+    noise = laplace_by_inversion(words, scale * _PARTS)
+    if params.mode == "oversampling":
+        noise = np.abs(noise)
+    return -(-noise // _PARTS)
 
 
 def draw_moves(
@@ -36,30 +96,14 @@ def draw_moves(
         int64[n_variants], how often each variant was picked. Afterwards every transition has been
         credited at least its need.
     """
-    lengths = np.diff(dafsa.variants.offsets)
-    frequency = dafsa.contingency_table_of(counts)
-    # Positions by transition, with running numbers of cases: a variant through a transition is
-    # found by its case number.
-    by_transition = np.argsort(dafsa.path, kind="stable")
-    variant_of = np.repeat(np.arange(len(counts)), lengths)[by_transition]
-    cases_upto = np.cumsum(counts[variant_of])
-    first_position = offsets_of(np.bincount(dafsa.path, minlength=dafsa.n_transitions))
-    cases_before = np.concatenate([[0], cases_upto])[first_position[:-1]]
-
     needy = np.flatnonzero(needs)
     words = randomness.words(f"{purpose}/order", cell_numbers(needy.astype(np.uint64)))
     # The earliest of exponential clocks with these rates is each one by its weight.
-    order = needy[
-        np.argsort(-elementary.log(uniform(words[:, 0])) / frequency[needy], kind="stable")
-    ]
-
+    frequency = dafsa.contingency_table_of(counts)
+    clocks = -elementary.log(uniform(words[:, 0])) / frequency[needy]
+    order = needy[np.argsort(clocks, kind="stable")]
     wanted = needs[order]
-    number = ranges(np.zeros(len(order), np.int64), wanted)
-    cells = cell_numbers(np.repeat(order, wanted).astype(np.uint64))
-    words = randomness.words(f"{purpose}/pick", cells, number)
-    tickets = np.repeat(cases_before[order], wanted)
-    tickets += below(words[:, 0], np.repeat(frequency[order], wanted))
-    variants = variant_of[np.searchsorted(cases_upto, tickets, side="right")].tolist()
+    variants = _picked(dafsa, counts, order, wanted, randomness, purpose).tolist()
 
     # Lists, because most steps read or raise a dozen numbers, which numpy is slow at.
     starts, path = dafsa.variants.offsets.tolist(), dafsa.path.tolist()
@@ -74,3 +118,66 @@ def draw_moves(
                     added[taken] += 1
         first += want
     return np.array(picks, np.int64)
+
+
+def draw_moves_of_the_authors(
+    dafsa: Dafsa, counts: np.ndarray, needs: np.ndarray, randomness: Randomness, purpose: str
+) -> np.ndarray:
+    """Runs one pass as the authors' code does, which picks those first that were given the least.
+
+    Among the transitions whose needs are not met, the weight of each is how much less it was given
+    than the one that was given the most; equal weights where all were given the same. Arguments and
+    result are those of `draw_moves`. It takes time in the square of the number of transitions.
+    """
+    needy = np.flatnonzero(needs)
+    wanted = needs[needy]
+    variants = _picked(dafsa, counts, needy, wanted, randomness, purpose)
+    first = offsets_of(wanted)
+    words = randomness.words(f"{purpose}/order", cell_numbers(np.arange(len(needy), dtype="u8")))
+    chances = uniform(words[:, 0])
+
+    starts, added = dafsa.variants.offsets, np.zeros(dafsa.n_transitions, np.int64)
+    picks = np.zeros(len(counts), np.int64)
+    left = np.arange(len(needy))
+    for chance in chances:
+        if not len(left):
+            break
+        given = added[needy[left]]
+        upto = np.cumsum(given.max() - given)
+        if not upto[-1]:
+            upto = np.arange(1, len(left) + 1)
+        # A chance is above 0, so none with the weight 0 is picked.
+        turn = left[np.searchsorted(upto, chance * upto[-1])]
+        for variant in variants[first[turn] : first[turn + 1]]:
+            picks[variant] += 1
+            # An automaton without cycles: a variant takes a transition once.
+            added[dafsa.path[starts[variant] : starts[variant + 1]]] += 1
+        left = left[added[needy[left]] < wanted[left]]
+    return picks
+
+
+def _picked(
+    dafsa: Dafsa,
+    counts: np.ndarray,
+    transitions: np.ndarray,
+    wanted: np.ndarray,
+    randomness: Randomness,
+    purpose: str,
+) -> np.ndarray:
+    """int64[sum of wanted], variants through each transition with their numbers as weights."""
+    lengths = np.diff(dafsa.variants.offsets)
+    frequency = dafsa.contingency_table_of(counts)
+    # Positions by transition, with running numbers of cases: a variant through a transition is
+    # found by its case number.
+    by_transition = np.argsort(dafsa.path, kind="stable")
+    variant_of = np.repeat(np.arange(len(counts)), lengths)[by_transition]
+    cases_upto = np.cumsum(counts[variant_of])
+    first_position = offsets_of(np.bincount(dafsa.path, minlength=dafsa.n_transitions))
+    cases_before = np.concatenate([[0], cases_upto])[first_position[:-1]]
+
+    number = ranges(np.zeros(len(transitions), np.int64), wanted)
+    cells = cell_numbers(np.repeat(transitions, wanted).astype(np.uint64))
+    words = randomness.words(f"{purpose}/pick", cells, number)
+    tickets = np.repeat(cases_before[transitions], wanted)
+    tickets += below(words[:, 0], np.repeat(frequency[transitions], wanted))
+    return variant_of[np.searchsorted(cases_upto, tickets, side="right")]

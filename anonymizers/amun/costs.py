@@ -16,8 +16,12 @@ def moves_per_transition(params: AmunParams) -> float:
     """Returns the mean number of cases to copy or delete for one transition, at most.
 
     That is the mean size of Laplace noise rounded to the nearest integer, 1 / (2 sinh(epsilon /
-    2)). A case that is moved for a transition counts for all others that it takes, so fewer are.
+    2)); or where the authors round up that of the copies, and in the other modes half of it. A case
+    that is moved for a transition counts for all others that it takes, so fewer are.
     """
+    if params.choices.moves == "authors":
+        up = 1 / -math.expm1(-params.epsilon_d)
+        return up if params.mode == "oversampling" else up - 0.5
     return 1 / (2 * math.sinh(params.epsilon_d / 2))
 
 
@@ -54,8 +58,11 @@ def cost_in_cases(params: AmunParams) -> str:
             "hardly more where many cases share few variants, several times as many where each "
             "has its own."
         )
+    copied = deleted = moves / 2
+    if params.choices.moves == "authors":
+        copied, deleted = (moves + 0.5) / 2, (moves - 0.5) / 2
     return sentence + (
-        f"on average at most {moves / 2:.3g} are copied and {moves / 2:.3g} deleted for each "
+        f"on average at most {copied:.3g} are copied and {deleted:.3g} deleted for each "
         "transition of the DAFSA, the fewer the more transitions a case takes."
     )
 
@@ -63,9 +70,19 @@ def cost_in_cases(params: AmunParams) -> str:
 def cost_in_times(params: AmunParams) -> str:
     """Returns the sentences on the steps between the events of a case."""
     longest = " times the length of the longest case" if params.correlated_times else ""
+    of_noise = (
+        "The compression leaves at most half of that noise. What is then below 0 becomes 0, and "
+        "the mean step grows by what was cut off."
+    )
+    if params.choices.negative_steps == "mirrored":
+        of_noise = (
+            "Where it would make a step negative it is turned around, which makes the mean step "
+            "longer, to several times its length where a few steps are very long. The compression "
+            "leaves at most half of that noise."
+        )
     afterwards = {
-        "noise": "The compression leaves at most half of that noise. What is then below 0 becomes "
-        "0, and the mean step grows by what was cut off.",
+        "noise": of_noise,
+        "shifts": of_noise,
         "equation_4": "What is then below 0 becomes 0. The compression multiplies every step, not "
         "its noise alone, by one factor of at most 1/2, and of far less where starts are noised "
         "by more than the log's duration: steps no longer have the length that they had.",

@@ -5,15 +5,22 @@ Elkoumy, Pankova, Dumas: Differentially Private Release of Event Logs for Proces
 noise. As published; `guarantee` says what really holds, which is no finite epsilon.
 
 Readings that the paper leaves open, fixed here: a relative time is the difference to the
-predecessor; a start is counted in whole days since the log's first; a noised relative time below 0
-becomes 0 and the order of a case's events never changes, so no new variant appears (R1); noise is
-rounded to the nearest integer; an epsilon of replicated cases is divided by the number of released
-cases that stem from the same one. The profiles `paper` and `reference` fix the rest
-(`anonymizers.amun.params.PROFILES`).
+predecessor; a start is counted in whole days since the log's first; no relative time becomes
+negative, so the order of a case's events never changes and no new variant appears (R1). The
+profiles `paper`, `reference` and `tables` fix the rest (`anonymizers.amun.params.PROFILES`).
+
+Section 3.7 multiplies "relative time values" by Equation 4. Table 5, which the paper made that way,
+shows which values: steps of 120 and of 30 minutes in groups without noise are 157.55 and 39.38
+minutes there, each 1.3128 times as long as before, because the authors' code adds a group's
+smallest time to its noise. So what is multiplied by .3128 is the noise and not the step, whose
+factor would be below 1/2. Equation 4 gives .3128 if the anonymised range is the largest shift of a
+start, 1.90 days of 3.18; the range of the noised starts, 4.09 days, which the text names, would
+give .219. `shifts` is that reading, and `equation_4` the text's.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -23,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.anonymizers import contract
-from tracecloak.anonymizers.amun.case_moves import draw_moves
+from tracecloak.anonymizers.amun.case_moves import draw_gains_and_losses
 from tracecloak.anonymizers.amun.costs import cost_in_cases, cost_in_times
 from tracecloak.anonymizers.amun.guessing_advantage import (
     PriorKnowledge,
@@ -44,8 +51,8 @@ from tracecloak.anonymizers.amun.params import (
     ticks_of,
 )
 from tracecloak.anonymizers.amun.release import Released
+from tracecloak.anonymizers.amun.sizes import LARGE_GROWTH, foretell
 from tracecloak.anonymizers.contract.counters import RangeOfStarts
-from tracecloak.anonymizers.noise.published import laplace_by_inversion
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers, hex_ids
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.arrays.ranks import CaseRanks
@@ -57,6 +64,8 @@ from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.statistics.dafsa import Dafsa
 from tracecloak.schemas.statistics.durations import DurationTable
 from tracecloak.schemas.statistics.variants import VariantHistogram
+
+_LOG = logging.getLogger("tracecloak")
 
 
 class Amun(contract.Anonymizer):
@@ -74,6 +83,7 @@ class Amun(contract.Anonymizer):
         Operation("substitution", "event", "time:timestamp"),
     )
     exact_noise: ClassVar[bool] = False
+    foretells: ClassVar[bool] = True
 
     def rounds(self, params: AmunParams) -> tuple[str, ...]:
         """Returns the rounds: one more to filter by, and one less without compression."""
@@ -105,7 +115,7 @@ class Amun(contract.Anonymizer):
                 )
         if params.mode == "filtering":
             reality.append("Which cases the filter drops depends on the other cases.")
-        if params.choices.compression == "noise":
+        if params.choices.compression in ("noise", "shifts"):
             reality.append(
                 "The compression multiplies the noise, after it was drawn, by at most 1/2, so the "
                 "epsilon of each time is at least twice what is claimed."
@@ -115,6 +125,23 @@ class Amun(contract.Anonymizer):
                 "A transition's smallest time counts as impossible to guess if no longer one is "
                 f"within the precision, and gets epsilon {params.zero_prior_epsilon:g} whatever "
                 "the guessing advantage."
+            )
+        if params.choices.divided_epsilons == "steps":
+            reality.append(
+                "The start of a case that is released c times gets as much noise each time as if "
+                "it were released once, so together they cost c times what is claimed."
+            )
+        if params.choices.negative_steps == "mirrored":
+            reality.append(
+                "Noise that would make a step negative is turned around, so it is not the noise "
+                "for which an epsilon was estimated: a step near 0 can only grow."
+            )
+        if params.choices.moves == "authors":
+            reality.append(
+                "The counts do not have the noise that was drawn for them: variants that are only "
+                "copied or only deleted stay as they are."
+                if params.mode != "oversampling"
+                else "The noise of each count is rounded up."
             )
         divided = "; here each was divided by the length of the longest case."
         has_public_range = params.log_start is not None and params.log_end is not None
@@ -162,6 +189,15 @@ class Amun(contract.Anonymizer):
     def costs(self, params: AmunParams) -> tuple[str, ...]:
         """Returns what the profile and the mode cost in cases and in times."""
         return cost_in_cases(params), cost_in_times(params)
+
+    def foretold(self, variants: VariantHistogram, params: AmunParams) -> tuple[str, ...]:
+        """Returns how many cases a release will have; nothing of what the filter drops."""
+        if not variants.n_variants:
+            return ()
+        sentence = foretell(Dafsa.from_variants(variants), params).sentence
+        if params.mode == "filtering":
+            sentence += " That is without the filter, which drops cases first."
+        return (sentence,)
 
     def requires(self, round_name: str, params: AmunParams) -> Mapping[str, contract.Counter]:
         """Returns the counters of a round."""
@@ -226,10 +262,6 @@ def _microseconds(stamp: datetime) -> int:
     return (stamp - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
-# Beyond this the draws alone take gigabytes, and next to nothing is left of the log.
-_MAX_MOVES = 100_000_000
-
-
 # --- Rounds -----------------------------------------------------------------------------------
 
 
@@ -246,7 +278,25 @@ def _decide_dafsa(
             "log_start and log_end must enclose the log: the one that was given lies on the other "
             "side of all starts"
         )
-    return DafsaDecision(Dafsa.from_variants(variants), first_us, last_us)
+    dafsa = Dafsa.from_variants(variants)
+    if params.mode == "oversampling":
+        _check_growth(dafsa, params)
+    return DafsaDecision(dafsa, first_us, last_us)
+
+
+def _check_growth(dafsa: Dafsa, params: AmunParams) -> None:
+    """Says how large a release by oversampling becomes, before its noise is drawn."""
+    told = foretell(dafsa, params)
+    _LOG.log(
+        logging.WARNING if told.growth > LARGE_GROWTH else logging.INFO,
+        "amun: %s",
+        told.sentence,
+    )
+    if params.max_growth is not None and told.growth > params.max_growth:
+        raise UsageError(
+            f"max_growth={params.max_growth:g} is exceeded: {told.sentence} Use mode sampling, "
+            "a larger guessing_advantage or oversampling_epsilon epsilon_d, or raise max_growth"
+        )
 
 
 def _decide_sampling(
@@ -261,23 +311,7 @@ def _decide_sampling(
     counts = dafsa.counts_of(kept)
     times: DurationTable = statistics["times"]
     scales = _scales(times, dafsa, params, longest=int(np.diff(kept.offsets).max()))
-    present = np.flatnonzero(dafsa.contingency_table_of(counts))
-    noise = np.zeros(dafsa.n_transitions, np.int64)
-    words = randomness.words("amun/count", cell_numbers(present.astype(np.uint64)))
-    noise[present] = laplace_by_inversion(words, 1 / params.epsilon_d)
-    if np.abs(noise).sum(dtype=np.float64) > _MAX_MOVES:
-        raise UsageError(
-            f"guessing_advantage={params.guessing_advantage:g} asks for more than {_MAX_MOVES:,} "
-            "cases to copy or delete; raise it"
-        )
-    if params.mode == "oversampling":
-        more, fewer = np.abs(noise), np.zeros_like(noise)
-    else:
-        more, fewer = np.maximum(noise, 0), np.maximum(-noise, 0)
-    gains = draw_moves(dafsa, counts, more, randomness, "amun/gain")
-    losses = draw_moves(dafsa, counts, fewer, randomness, "amun/loss")
-    # A deletion that finds no case left still counted for its transitions; it deletes nothing.
-    losses = np.minimum(losses, counts + gains)
+    gains, losses = draw_gains_and_losses(dafsa, counts, params, randomness)
     index = times.index(dafsa.n_transitions + 1)
     return SamplingDecision(index, scales.astype(np.float32), gains, losses)
 
@@ -403,7 +437,7 @@ class _Ranks:
 
 @dataclass(frozen=True)
 class _NoisedStarts:
-    """Range of the starts of the released cases, after noise and before compression."""
+    """Range of the starts of the released cases after noise, or of their noise; uncompressed."""
 
     params: AmunParams
     kind: ClassVar[type[StartRange]] = StartRange
@@ -412,5 +446,7 @@ class _NoisedStarts:
         self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
     ) -> StartRange:
         released = Released.of(traces, decisions, self.params, randomness)
-        noise = released.start_noise(decisions, randomness)
+        noise = released.start_noise(decisions, self.params, randomness)
+        if self.params.choices.compression == "shifts":
+            return StartRange.of(noise)
         return StartRange.of(released.traces.starts + noise)

@@ -28,8 +28,11 @@ from tracecloak.schemas.statistics.durations import DurationIndex
 DAY_US = 86_400_000_000
 _MINUTE_US = 60_000_000
 
-Profile = Literal["paper", "reference"]
-Compression = Literal["starts", "equation_4", "noise", "none"]
+Profile = Literal["paper", "reference", "tables"]
+Compression = Literal["starts", "equation_4", "noise", "shifts", "none"]
+Moves = Literal["algorithm_1", "authors"]
+NegativeSteps = Literal["zero", "mirrored"]
+DividedEpsilons = Literal["all", "steps"]
 OversamplingEpsilon = Literal["epsilon_d", "proposition_a6"]
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -46,13 +49,18 @@ class AmunParams(contract.Params):
     guess; oversampling only copies, which releases the most cases by far."""
 
     profile: Profile = "reference"
-    """Which reading the other parameters default to: reference (the authors' code), or paper, whose
-    compression multiplies the times between events by a half at most, mostly far less."""
+    """Which reading the other parameters default to: reference (the authors' code, without what it
+    does against the paper), paper (the text and its example), or tables, which repeats what the
+    authors' code did for the figures that the paper prints."""
 
     oversampling_epsilon: OversamplingEpsilon | None = None
     """Epsilon of the counts in mode oversampling: epsilon_d as in the other modes, or
     proposition_a6, which is about a fifth of it and copies about five times as many cases. By
     default that of the profile."""
+
+    max_growth: _Positive | None = None
+    """Mode oversampling stops before it draws noise if the release is to be expected to have more
+    than so many times the log's cases. By default there is no limit, and a warning above 10."""
 
     prior: Literal["equation_1", "clamped"] | None = None
     """Prior of a relative time: equation_1, or clamped, where the lower end of the window stops at
@@ -80,8 +88,23 @@ class AmunParams(contract.Params):
 
     compression: Compression | None = None
     """How times are brought back towards the public range: starts (affinely, durations are left),
-    equation_4 (all relative times shrink by Equation 4), noise (only the noise does), or none. By
-    default that of the profile."""
+    equation_4 (all relative times shrink by Equation 4), noise (only the noise does), shifts (only
+    the noise does, and the anonymised range is the largest shift of a start), or none. By default
+    that of the profile."""
+
+    moves: Moves | None = None
+    """Which cases are copied and deleted: algorithm_1, or authors, which first picks the
+    transitions that were given the least, rounds the noise of counts up, leaves out variants that
+    are only copied or only deleted, and deletes one case of a variant at most. By default that of
+    the profile."""
+
+    negative_steps: NegativeSteps | None = None
+    """What becomes of a step that its noise makes negative: zero, or mirrored (the noise is turned
+    around). By default that of the profile."""
+
+    divided_epsilons: DividedEpsilons | None = None
+    """Which epsilons of a replicated case are divided by its copies: all, or steps (the start's is
+    not). By default that of the profile."""
 
     correlated_times: bool = False
     """Divide the epsilons of times by the length of the longest case (Proposition A.7)."""
@@ -128,6 +151,9 @@ class Choices:
     start_precision_days: float | str
     saturated_epsilon: float | str
     compression: str
+    moves: Moves = "algorithm_1"
+    negative_steps: NegativeSteps = "zero"
+    divided_epsilons: DividedEpsilons = "all"
 
 
 PROFILES: dict[Profile, Choices] = {
@@ -138,7 +164,7 @@ PROFILES: dict[Profile, Choices] = {
         time_unit_us=1,
         start_precision_days=1.0,
         saturated_epsilon="epsilon_d",
-        compression="equation_4",
+        compression="shifts",
     ),
     "reference": Choices(
         oversampling_epsilon="epsilon_d",
@@ -150,6 +176,13 @@ PROFILES: dict[Profile, Choices] = {
         compression="noise",
     ),
 }
+PROFILES["tables"] = replace(
+    PROFILES["reference"],
+    compression="shifts",
+    moves="authors",
+    negative_steps="mirrored",
+    divided_epsilons="steps",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,7 +248,8 @@ class CompressionDecision(contract.Decision):
     """Round `compression`.
 
     Attributes:
-        noised_starts: Range of the noised starts.
+        noised_starts: Range of the noised starts; with the compression `shifts` that of the noise
+            which they got, as if it were stamps.
     """
 
     noised_starts: StartRange

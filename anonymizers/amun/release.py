@@ -61,16 +61,23 @@ class Released:
         replica = ranges(np.zeros(traces.n_cases, np.int64), copies)
         return cls(traces.take(source), cells[source], copies[source], replica)
 
-    def start_noise(self, decisions: Decisions, randomness: Randomness) -> np.ndarray:
+    def start_noise(
+        self, decisions: Decisions, params: AmunParams, randomness: Randomness
+    ) -> np.ndarray:
         """Returns int64[n_cases], microseconds to add to the starts."""
         sampling: SamplingDecision = decisions["sampling"]
         days = start_days(self.traces, decisions)
         group = np.full(len(days), decisions["dafsa"].dafsa.n_transitions)
-        scales = sampling.scales[sampling.times.find(group, days)] * self.copies
+        scales = sampling.scales[sampling.times.find(group, days)]
+        if params.choices.divided_epsilons == "all":
+            scales = scales * self.copies
         return self._drawn(randomness, slice(None), 0, scales)
 
     def noise(self, decisions: Decisions, params: AmunParams, randomness: Randomness) -> np.ndarray:
-        """Returns int64[n_events], microseconds to add to the durations; 0 at first events."""
+        """Returns int64[n_events], microseconds to add to the durations; 0 at first events.
+
+        With `negative_steps` mirrored none makes a duration negative.
+        """
         sampling: SamplingDecision = decisions["sampling"]
         later = np.flatnonzero(~self.traces.is_first)
         _, group, ticks = ticks_of(self.traces, decisions, params)
@@ -79,6 +86,8 @@ class Released:
         noise = np.zeros(self.traces.n_events, np.int64)
         place = later - self.traces.offsets[row]
         noise[later] = self._drawn(randomness, row, place, scales * self.copies[row])
+        if params.choices.negative_steps == "mirrored":
+            return np.where(self.traces.durations + noise < 0, np.abs(noise), noise)
         return noise
 
     def _drawn(
@@ -101,7 +110,7 @@ class Released:
         Returns:
             (starts int64[n_cases], durations int64[n_events]) in microseconds.
         """
-        start_noise = self.start_noise(decisions, randomness)
+        start_noise = self.start_noise(decisions, params, randomness)
         noise = self.noise(decisions, params, randomness)
         starts = self.traces.starts + start_noise
         durations = np.maximum(self.traces.durations + noise, 0)
@@ -118,7 +127,10 @@ class Released:
             factor = (high - low) / max(noised.width_us, 1)
             starts = low + _scaled(starts - noised.first_us, factor)
             return np.clip(starts, low, high), durations  # floats err over centuries
-        factor = equation_4(last - first, noised.width_us)
+        anonymised_range = noised.width_us
+        if compression == "shifts":
+            anonymised_range = max(abs(noised.first_us), abs(noised.last_us))
+        factor = equation_4(last - first, anonymised_range)
         if compression == "equation_4":
             return first + _scaled(starts - first, factor), _scaled(durations, factor)
         starts = self.traces.starts + _scaled(start_noise, factor)

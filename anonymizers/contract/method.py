@@ -31,6 +31,7 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.published.yields import Yield
+from tracecloak.schemas.statistics.variants import VariantHistogram
 
 
 class Params(pydantic.BaseModel):
@@ -115,6 +116,7 @@ class Anonymizer(Protocol):
         sums: What all that is released follows from: sums of directly-follows `pairs` or of `cells`
             of histograms, of which the `Noise` is told, so that audits look at them before anything
             is made of them; sums that are `released` as they are; or `none`.
+        foretells: Whether `foretold` has something to say of a log, which no rigorous method does.
         examples: Parameters that show the method: the first in the catalogue, all of them in the
             contract's tests and in audits. Together they go through every round.
     """
@@ -128,6 +130,7 @@ class Anonymizer(Protocol):
     verifies: ClassVar[bool] = False
     has_error_bars: ClassVar[bool] = False
     sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "none"
+    foretells: ClassVar[bool] = False
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
 
     @property
@@ -177,6 +180,17 @@ class Anonymizer(Protocol):
 
     def costs(self, params: Any) -> tuple[str, ...]:
         """Returns sentences on what the parameters cost in utility, from public numbers alone."""
+        return ()
+
+    def foretold(self, variants: VariantHistogram, params: Any) -> tuple[str, ...]:
+        """Returns sentences on what a release of a log will be like, for its operator alone.
+
+        Draws nothing that a release draws. Only called where `foretells` is set.
+
+        Args:
+            variants: Of the whole log, exact.
+            params: Those of the release.
+        """
         return ()
 
     def requires(self, round_name: str, params: Any) -> Mapping[str, Counter]:

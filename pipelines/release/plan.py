@@ -1,6 +1,7 @@
 """What a release would read, do, spend and write; needs no Beam.
 
-Of values it reads the first records alone, to say whether the configuration fits them.
+Of values it reads the first records alone, to say whether the configuration fits them; and the
+whole of a small log for a method that promises no epsilon and can foretell something of it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tracecloak.anonymizers.accounting.composition import decimal_text, joint_sentence
+from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.release.findings import finding_lines
@@ -17,6 +19,7 @@ from tracecloak.pipelines.release.plan_of_windows import composition_lines, wind
 from tracecloak.pipelines.release.source import source_of
 from tracecloak.pipelines.release.verdict import Verdict, verdicts
 from tracecloak.pipelines.release.worth import SIZES
+from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.files import SourceFile
 from tracecloak.transforms.publish.names import DFG_NAME, PARTS, STATEMENT_NAME, log_name, part_name
 from tracecloak.transforms.sources import EventSource
@@ -27,6 +30,8 @@ _TRIED_FILES = 5
 # Files that are listed one by one, and how many of a folder are where there are more.
 _LISTED_FILES = 20
 _FIRST_FILES = 3
+# Up to so many bytes a plan reads the whole log, if the method can foretell something of it.
+_FORETOLD_BYTES = 64_000_000
 
 
 @dataclass(frozen=True)
@@ -139,6 +144,8 @@ def _done(config: ReleaseConfig, found: Sequence[Verdict]) -> Iterator[str]:
         yield "Costs"
         for sentence in costs:
             yield f"  {sentence}"
+        for sentence in _foretold(config):
+            yield f"  {sentence}"
     yield ""
     guarantee = config.guarantee
     yield f"Promises ({guarantee.kind}, per {guarantee.unit}, {guarantee.adjacency})"
@@ -191,6 +198,26 @@ def _done(config: ReleaseConfig, found: Sequence[Verdict]) -> Iterator[str]:
     yield f"  {STATEMENT_NAME}, the promise in words"
     yield "  manifest.json, after all others"
     yield f"  and points {config.output}/latest.json at it"
+
+
+def _foretold(config: ReleaseConfig) -> Iterator[str]:
+    """Yields what a method without an epsilon can say of the log itself, which is read for it."""
+    method = method_named(config.method)
+    if not method.foretells or config.schedule is not None:
+        return
+    source = source_of(config)
+    n_bytes = sum(file.n_bytes for file in source.files)
+    if n_bytes > _FORETOLD_BYTES:
+        yield (
+            f"The input has {n_bytes:,} bytes, so the number of cases is not foretold here: a plan "
+            f"reads up to {_FORETOLD_BYTES:,} for it. The release says it before noise is drawn, "
+            "by oversampling."
+        )
+        return
+    events = (batch for file in source.files for batch, _ in source.read(file))
+    logs = [VariantHistogram.from_traces(traces) for traces in group_into_traces(events)]
+    variants = VariantHistogram.merge(logs)
+    yield from method.foretold(variants, config.method_params)
 
 
 def _tried(source: EventSource, largest_error_ratio: float) -> Iterator[str]:

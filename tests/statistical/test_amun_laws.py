@@ -196,7 +196,7 @@ def test_the_noise_of_different_times_is_independent() -> None:
     run = run_rounds(two_durations(), AMUN, params, release_key())
     [traces] = two_durations()
     drawn = Released.of(traces, run.decisions, params, run.randomness)
-    starts = drawn.start_noise(run.decisions, run.randomness).astype(float)
+    starts = drawn.start_noise(run.decisions, params, run.randomness).astype(float)
     durations = drawn.noise(run.decisions, params, run.randomness)[1::2].astype(float)
     limit = 6 / np.sqrt(len(starts))
     assert abs(np.corrcoef(starts, durations)[0, 1]) < limit

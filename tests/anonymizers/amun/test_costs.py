@@ -76,7 +76,7 @@ def test_the_default_releases_times_that_are_near_those_of_the_log(mode: str, g:
 @pytest.mark.parametrize("compression", ["equation_4", "starts"])
 @pytest.mark.parametrize("mode", [MODES[0], *map(at_night, MODES[1:])])
 def test_useless_times_would_be_noticed(mode: str, compression: str) -> None:
-    """Control: as the paper has it the steps vanish, and with starts compressed they explode."""
+    """Control: by Equation 4 on steps they vanish, and with starts compressed they explode."""
     params = AmunParams(mode=mode, guessing_advantage=0.2, profile="paper", compression=compression)
     factors, zeros = of_releases(params)
     assert max(factors) < 1 / MAX_FACTOR[mode] or min(factors) > MAX_FACTOR[mode]
@@ -143,6 +143,7 @@ def test_no_release_moves_more_cases_on_average_than_is_said() -> None:
         ("oversampling", "reference"),
         ("oversampling", "paper"),
         ("sampling", "paper"),
+        ("oversampling", "tables"),
     ]:
         params = AmunParams(mode=mode, guessing_advantage=0.2, profile=profile)
         moves = []
@@ -195,10 +196,15 @@ def test_the_sentences_follow_the_parameters() -> None:
     )
     by_compression = {
         "noise": "at most half of that noise",
+        "shifts": "at most half of that noise",
         "equation_4": "multiplies every step",
         "starts": "leaves all of that noise",
         "none": "leaves all of that noise",
     }
     for compression, said in by_compression.items():
         assert said in cost_in_times(of(compression=compression))
+    assert "1.8 are copied" in cost_in_cases(of(mode="oversampling", profile="tables"))
+    assert "0.9 are copied and 0.4 deleted" in cost_in_cases(of(profile="tables"))
+    assert "turned around" in cost_in_times(of(profile="tables"))
+    assert "turned around" not in cost_in_times(of())
     assert Amun().costs(of()) == (cost_in_cases(of()), cost_in_times(of()))

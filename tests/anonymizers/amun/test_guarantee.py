@@ -24,7 +24,7 @@ from tracecloak.schemas.published.yields import Yield
 
 AMUN = Amun()
 MODES = ("sampling", "filtering", "oversampling")
-COMPRESSIONS = ("starts", "equation_4", "noise", "none")
+COMPRESSIONS = ("starts", "equation_4", "noise", "shifts", "none")
 
 
 def guarantee(**params: object) -> Guarantee:
@@ -34,7 +34,7 @@ def guarantee(**params: object) -> Guarantee:
 # --- no finite epsilon ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("profile", ["paper", "reference"])
+@pytest.mark.parametrize("profile", ["paper", "reference", "tables"])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_the_guarantee_is_published_and_without_an_epsilon(

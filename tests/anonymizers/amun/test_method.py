@@ -34,7 +34,7 @@ from tracecloak.schemas.events.timeline import cumulated_stamps
 from tracecloak.schemas.events.traces import TraceBatch
 
 MODES = ("sampling", "filtering", "oversampling")
-COMPRESSIONS = ("starts", "equation_4", "noise", "none")
+COMPRESSIONS = ("starts", "equation_4", "noise", "shifts", "none")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Row = tuple[str, str, int]
@@ -99,7 +99,7 @@ def with_all_letters(rows: list[Row]) -> list[TraceBatch]:
     logs(),
     st.sampled_from(MODES),
     st.sampled_from(COMPRESSIONS),
-    st.sampled_from(["paper", "reference"]),
+    st.sampled_from(["paper", "reference", "tables"]),
     st.sampled_from([0.05, 0.3, 0.6]),
     st.integers(0, 10**6),
 )
@@ -368,16 +368,23 @@ def test_compression_of_the_starts_leaves_the_durations(number: int) -> None:
 
 @pytest.mark.usefixtures("same_noise_whatever_was_decided")
 @pytest.mark.parametrize("number", range(5))
-def test_compression_of_the_noise_scales_what_was_drawn(number: int) -> None:
-    _, packed, traces = both("noise", number)
-    params = AmunParams(compression="noise")
+@pytest.mark.parametrize("compression", ["noise", "shifts"])
+@pytest.mark.parametrize("negative_steps", ["zero", "mirrored"])
+def test_compression_of_the_noise_scales_what_was_drawn(
+    number: int, compression: str, negative_steps: str
+) -> None:
+    _, packed, traces = both(compression, number, negative_steps=negative_steps)
+    params = AmunParams(compression=compression, negative_steps=negative_steps)
     run = run_rounds(traces, Amun(), params, release_key(number))
     drawn = Released.of(traces[0], run.decisions, params, run.randomness)
-    start_noise = drawn.start_noise(run.decisions, run.randomness)
+    start_noise = drawn.start_noise(run.decisions, params, run.randomness)
     noise = drawn.noise(run.decisions, params, run.randomness)
     noised = drawn.traces.starts + start_noise
     original = int(np.ptp(traces[0].starts))
-    factor = 0.5 * original / (original + int(np.ptp(noised)))
+    anonymised = np.ptp(noised) if compression == "noise" else np.abs(start_noise).max()
+    factor = 0.5 * original / (original + int(anonymised))
+    if negative_steps == "mirrored":
+        assert (drawn.traces.durations + noise >= 0).all()
     ids = hex_ids(run.randomness.words("amun/case-id", drawn.cells, drawn.replica)).to_pylist()
     durations = np.maximum(drawn.traces.durations + np.rint(factor * noise), 0)
     starts = drawn.traces.starts + np.rint(factor * start_noise)
@@ -385,6 +392,78 @@ def test_compression_of_the_noise_scales_what_was_drawn(number: int) -> None:
     for i, case in enumerate(ids):
         own = durations[drawn.traces.offsets[i] + 1 : drawn.traces.offsets[i + 1]]
         assert packed[case] == [starts[i], *own]
+
+
+@pytest.mark.usefixtures("same_noise_whatever_was_decided")
+@pytest.mark.parametrize("number", range(5))
+def test_mirrored_noise_is_what_was_drawn_where_no_step_becomes_negative(number: int) -> None:
+    traces = both("none", number)[2]
+
+    def noise(negative_steps: str) -> tuple[np.ndarray, np.ndarray]:
+        params = AmunParams(negative_steps=negative_steps)
+        run = run_rounds(traces, Amun(), params, release_key(number))
+        drawn = Released.of(traces[0], run.decisions, params, run.randomness)
+        return drawn.noise(run.decisions, params, run.randomness), drawn.traces.durations
+
+    (plain, durations), (mirrored, _) = noise("zero"), noise("mirrored")
+    negative = durations + plain < 0
+    assert negative.any() and not negative.all()
+    assert (mirrored == np.where(negative, -plain, plain)).all()
+
+
+def test_the_noise_of_a_copied_start_is_multiplied_by_its_copies_unless_only_steps_are() -> None:
+    traces = traces_of([(str(i), letter, i * DAY_US) for i in range(4) for letter in "AB"])
+
+    def scales(divided: str) -> tuple[np.ndarray, np.ndarray]:
+        params = AmunParams(mode="oversampling", guessing_advantage=0.1, divided_epsilons=divided)
+        run = run_rounds(traces, Amun(), params, release_key(3))
+        drawn = Released.of(traces[0], run.decisions, params, run.randomness)
+        return drawn.start_noise(run.decisions, params, run.randomness), drawn.copies
+
+    (whole, copies), (steps, again) = scales("all"), scales("steps")
+    assert (copies == again).all() and copies.max() > 1
+    assert whole == pytest.approx(steps * copies, abs=int(copies.max()))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_moves_of_the_authors_are_rounded_up_and_need_both_kinds(mode: str) -> None:
+    """Each transition of one variant alone: gains, of which one-sided ones stay out."""
+    letters = "ABC"
+    traces = with_all_letters([(str(i), letters[i % 3], 0) for i in range(60)])
+    seen = set()
+    for number in range(20):
+        own = {}
+        for moves in ("algorithm_1", "authors"):
+            params = AmunParams(mode=mode, guessing_advantage=0.2, moves=moves)
+            own[moves] = run_rounds(traces, Amun(), params, release_key(number)).decisions[
+                "sampling"
+            ]
+        ours, theirs = own["algorithm_1"], own["authors"]
+        if mode == "oversampling":  # the same noise, rounded up, so at least 1
+            assert (theirs.gains >= 1).all()
+            assert ((theirs.gains - ours.gains >= 0) & (theirs.gains - ours.gains <= 1)).all()
+            seen.update((theirs.gains - ours.gains).tolist())
+        else:  # a variant is one transition, whose noise has one sign
+            assert not theirs.gains.any() and not theirs.losses.any()
+            seen.update((ours.gains + ours.losses > 0).tolist())
+    assert len(seen) == 2
+
+
+def test_moves_of_the_authors_delete_one_case_of_a_variant_at_most() -> None:
+    rows = [
+        (f"{i}", letter, 0)
+        for i, word in enumerate(["ABC", "ABB", "CBC", "CAB", "CC", "AC"] * 30)
+        for letter in word
+    ]
+    traces = with_all_letters(rows)
+    gains, losses = [], []
+    for number in range(30):
+        params = AmunParams(guessing_advantage=0.05, moves="authors")
+        decided = run_rounds(traces, Amun(), params, release_key(number)).decisions["sampling"]
+        assert not ((decided.gains > 0) & (decided.losses > 0)).any()
+        gains.extend(decided.gains.tolist())
+        losses.extend(decided.losses.tolist())
+    assert set(losses) == {0, 1} and max(gains) > 1
 
 
 stamps = st.integers(-(10**5), 10**5).map(lambda hours: EPOCH + timedelta(hours=hours))

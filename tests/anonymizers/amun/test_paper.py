@@ -17,6 +17,7 @@ from tests.support.paper_log import DAY_US, MINUTE_US, TABLE_1, table_1, traces_
 from tests.support.rounds import Rounds, run_rounds
 from tracecloak.anonymizers.amun.method import Amun, AmunParams, _prior
 from tracecloak.anonymizers.amun.params import ticks_of
+from tracecloak.anonymizers.amun.release import equation_4
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.dafsa import Dafsa
 from tracecloak.schemas.statistics.durations import DurationTable
@@ -331,7 +332,7 @@ def test_the_profile_paper_is_as_section_3_3_says() -> None:
     assert choices.start_precision_days == 1  # "for the start timestamp is one day"
     assert choices.oversampling_epsilon == "proposition_a6"
     assert choices.saturated_epsilon == "epsilon_d"
-    assert choices.compression == "equation_4"
+    assert choices.compression == "shifts"  # as Table 5 was made, see below
 
 
 def test_the_profile_reference_is_what_the_authors_run() -> None:
@@ -343,11 +344,76 @@ def test_the_profile_reference_is_what_the_authors_run() -> None:
         "start_precision_days": "authors",
         "saturated_epsilon": 0.7,
         "compression": "noise",
+        "moves": "algorithm_1",
+        "negative_steps": "zero",
+        "divided_epsilons": "all",
     }
     assert AmunParams().zero_prior_epsilon == 10
 
 
-@pytest.mark.parametrize("profile", ["paper", "reference"])
+def test_the_profile_tables_is_that_of_the_authors_with_what_they_do_against_the_paper() -> None:
+    own = vars(AmunParams(profile="tables").choices)
+    assert own == {
+        **vars(AmunParams(profile="reference").choices),
+        "compression": "shifts",
+        "moves": "authors",
+        "negative_steps": "mirrored",
+        "divided_epsilons": "steps",
+    }
+
+
+# Table 5: the released case of each, and the start of the case of Table 1 that it is of. The labels
+# of two rows of 08-11 are swapped in print; the start of the last case is the other's.
+TABLE_5_STARTS = {
+    "66d19": (8, "04:26:24", "2"),
+    "66c81": (9, "12:16:42", "4"),
+    "64b00": (10, "05:17:48", "4"),
+    "c4247": (9, "18:44:10", "5"),
+    "efd62": (9, "19:34:35", "3"),
+    "cde71": (11, "06:16:25", "6"),
+}
+# Its steps from D to A and from A to E, whose groups have 120 and 30 minutes alone in Table 1.
+TABLE_5_STEPS = [
+    (120, "04:26:24", "07:03:57"),
+    (120, "12:16:42", "14:54:15"),
+    (120, "05:17:48", "07:55:20"),
+    (30, "07:03:57", "07:43:20"),
+    (30, "18:44:10", "19:23:33"),
+]
+
+
+def test_table_5_was_made_by_equation_4_on_the_noise_and_by_the_largest_shift_of_a_start() -> None:
+    """Section 3.7 leaves open which "relative time values" are multiplied by Equation 4.
+
+    Groups without spread get no noise; the authors' code adds the group's value to it. So each step
+    of Table 5 is 1 + f times its length if f multiplies the noise, and f times if it multiplies the
+    step: 1.3128 in print, and Equation 4 is at most 1/2. f itself needs the range of the starts of
+    cases 2 to 6 (the filter dropped case 1), and tells which range is the anonymised one.
+    """
+
+    def seconds(stamp: str) -> int:
+        hours, minutes, *rest = map(int, stamp.split(":"))
+        return hours * 3600 + minutes * 60 + sum(rest)
+
+    factors = [
+        (seconds(last) - seconds(first)) / (60 * minutes) - 1
+        for minutes, first, last in TABLE_5_STEPS
+    ]
+    printed = float(np.mean(factors))
+    assert factors == pytest.approx([printed] * 5, abs=3e-4) and printed < 1 / 2
+    own = {case: seconds(time) + day * 86_400 for case, _, day, time in reversed(TABLE_1)}
+    own = {case: start for case, start in own.items() if case != "1"}
+    shifts, noised = [], []
+    for day, time, case in TABLE_5_STARTS.values():
+        shifts.append((day * 86_400 + seconds(time) - own[case]) / printed)
+        noised.append(own[case] + shifts[-1])
+    original = max(own.values()) - min(own.values())
+    assert equation_4(original, int(max(map(abs, shifts)))) == pytest.approx(printed, abs=3e-4)
+    of_the_text = equation_4(original, int(max(noised) - min(noised)))
+    assert of_the_text == pytest.approx(0.219, abs=1e-3)  # control: the range that the text names
+
+
+@pytest.mark.parametrize("profile", ["paper", "reference", "tables"])
 def test_what_is_given_takes_the_place_of_the_profiles_choice(profile: str) -> None:
     given = {"prior": "clamped", "compression": "none", "start_precision_days": 2.5}
     params = AmunParams(profile=profile, **given)

@@ -1,0 +1,130 @@
+"""How many cases Amun releases, foretold: beside what it then makes, and of logs by hand."""
+
+from __future__ import annotations
+
+import functools
+import logging
+
+import numpy as np
+import pytest
+
+from tests.support.keys import release_key
+from tests.support.paper_log import table_1, traces_of
+from tests.support.rounds import run_rounds
+from tests.support.tiers import at_night
+from tracecloak.anonymizers.amun.case_moves import draw_gains_and_losses
+from tracecloak.anonymizers.amun.method import Amun, AmunParams
+from tracecloak.anonymizers.amun.sizes import Foretold, foretell
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.schemas.arrays.merging import offsets_of
+from tracecloak.schemas.arrays.sequences import encode_sequences
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.statistics.dafsa import Dafsa
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+N_CASES, N_ACTIVITIES = 1_143, 624
+
+
+@functools.cache
+def long_tail() -> Dafsa:
+    """Returns 1,143 cases of 5 to 25 events over 624 activities, nearly each like no other."""
+    drawn = np.random.default_rng(0)
+    lengths = drawn.integers(5, 26, N_CASES)
+    weights = 1 / np.arange(1, N_ACTIVITIES + 1)
+    codes = drawn.choice(N_ACTIVITIES, int(lengths.sum()), p=weights / weights.sum())
+    sequences = encode_sequences(offsets_of(lengths), codes.astype(np.int32))
+    return Dafsa.from_variants(VariantHistogram.from_sequences(sequences, np.ones(N_CASES, "i8")))
+
+
+def of(dafsa: Dafsa, params: AmunParams, number: int) -> int:
+    """Returns the cases of a release under some key."""
+    counts = dafsa.variants.counts
+    randomness = Randomness(release_key(number), "release", "", "")
+    gains, losses = draw_gains_and_losses(dafsa, counts, params, randomness)
+    return int((counts + gains - losses).sum())
+
+
+@pytest.mark.parametrize(
+    ("mode", "profile", "low", "high"),
+    [
+        ("oversampling", "reference", 3, 8),
+        ("oversampling", "paper", 20, 30),
+        at_night("sampling", "reference", 1, 2.5),
+        at_night("oversampling", "tables", 3, 8),
+    ],
+)
+def test_a_log_of_many_activities_is_said_to_grow_as_it_then_does(
+    mode: str, profile: str, low: float, high: float
+) -> None:
+    """By the paper's epsilon to 25 times its size: what nobody would expect of `oversampling`.
+
+    Control: each of three releases is within a tenth of what was foretold, which is far from the
+    bound of `cost_in_cases`, a mean number of copies for each transition.
+    """
+    params = AmunParams(guessing_advantage=0.2, mode=mode, profile=profile)
+    told = foretell(long_tail(), params)
+    assert low < told.growth < high
+    assert told.n_cases == N_CASES and told.mean < told.most < 1.15 * told.mean
+    for number in range(3):
+        assert of(long_tail(), params, number) == pytest.approx(told.mean, rel=0.1)
+
+
+def test_most_releases_stay_below_what_is_said_of_19_in_20() -> None:
+    [traces] = table_1()
+    dafsa = Dafsa.from_variants(VariantHistogram.from_traces(traces))
+    params = AmunParams(guessing_advantage=0.2, mode="oversampling")
+    told = foretell(dafsa, params)
+    below = np.mean([of(dafsa, params, number) <= told.most for number in range(200)])
+    assert 0.85 < below < 1
+    assert foretell(dafsa, params) == told
+
+
+def test_the_sentence_rounds_upwards() -> None:
+    told = Foretold(1_143, 34_612.2, 34_911.9)
+    assert told.sentence == (
+        "Of the log's 1,143 cases a release would make about 34,700, 30.3 times as many; 19 of 20 "
+        "releases have at most 35,000."
+    )
+    assert "make about 7, 1.4 times as many" in Foretold(5, 6.99, 8).sentence
+
+
+# --- before noise is drawn ------------------------------------------------------------------------
+
+
+def test_a_release_by_oversampling_says_how_large_it_becomes(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "tracecloak")
+
+    def levels(**given: object) -> list[int]:
+        caplog.clear()
+        params = AmunParams.model_validate({"guessing_advantage": 0.2, **given})
+        run_rounds(table_1(), Amun(), params, release_key())
+        return [r.levelno for r in caplog.records if "Of the log's 6 cases" in r.getMessage()]
+
+    assert levels(mode="sampling") == levels(mode="filtering") == []
+    assert levels(mode="oversampling") == [logging.INFO]
+    monkeypatch.setattr("tracecloak.anonymizers.amun.method.LARGE_GROWTH", 1)
+    assert levels(mode="oversampling") == [logging.WARNING]
+
+
+def test_a_release_that_would_be_too_large_is_refused_before_its_noise_is_drawn() -> None:
+    """One case, one transition: 1 + 1.2 cases on average; at g = 0.01 some 25."""
+    traces = traces_of([("1", "A", 0)])
+    wide = {"guessing_advantage": 0.01, "mode": "oversampling"}
+    message = r"^max_growth=10 is exceeded: Of the log's 1 cases a release would make about "
+    with pytest.raises(UsageError, match=message):
+        run_rounds(traces, Amun(), AmunParams(**wide, max_growth=10), release_key())
+    run_rounds(traces, Amun(), AmunParams(**wide), release_key())
+    run_rounds(traces, Amun(), AmunParams(**wide, max_growth=1000), release_key())
+    run_rounds(traces, Amun(), AmunParams(guessing_advantage=0.01, max_growth=1), release_key())
+
+
+def test_what_is_foretold_of_the_filter_says_that_it_is_without_it() -> None:
+    [traces] = table_1()
+    variants = VariantHistogram.from_traces(traces)
+    plain = Amun().foretold(variants, AmunParams())
+    assert plain == (foretell(Dafsa.from_variants(variants), AmunParams()).sentence,)
+    [filtered] = Amun().foretold(variants, AmunParams(mode="filtering"))
+    assert filtered == f"{plain[0]} That is without the filter, which drops cases first."
+    assert Amun().foretold(VariantHistogram.merge(()), AmunParams()) == ()
