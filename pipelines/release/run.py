@@ -33,6 +33,7 @@ from tracecloak.pipelines.release.records import (
     internal_statement_path,
     manifest_of,
     reservation_of,
+    warn_of_overlaps,
     write_internal_statement,
 )
 from tracecloak.pipelines.release.signing import Signature, check_signer, signature_of
@@ -187,6 +188,8 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
             receipt = None
         if window is not None:
             window.book.check(window.charge.scope)
+        of_window = None if window is None else window.charge
+        warn_of_overlaps(config, folder, of_window, ledger.entries())
         require_writable("output", output)
         if config.dead_letter is not None:
             require_writable("dead_letter", config.dead_letter)
@@ -195,8 +198,7 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
             output, release_id, fingerprint, config.digest, files, folder.staging_area
         )
         try:
-            charge = None if window is None else window.charge
-            ledger.reserve(reservation_of(config, folder, key.fingerprint, charge))
+            ledger.reserve(reservation_of(config, folder, key.fingerprint, of_window))
         except (UsageError, BudgetExhausted):
             # Refused, so nothing is charged or drawn under a new key. With an old one something may
             # be, and after any other error the ledger may hold the charge: those keys stay.
