@@ -18,10 +18,10 @@ from tracecloak.pipelines.measure.report_files import INTERNAL, write_all
 from tracecloak.transforms.pages import Chart
 
 _KNOWS: dict[Correspondence, str] = {
-    "forward": "the case is in both releases",
-    "cross": "the case is in both releases",
-    "backward": "the case is new in the later release",
-    "either": "not whether the case is new",
+    "forward": "that it is in both releases",
+    "cross": "that it is in both releases",
+    "backward": "that it is new in the later release",
+    "either": "not whether it is new in the later release",
 }
 _SEARCHED: dict[Correspondence, str] = {
     "forward": "earlier",
@@ -155,7 +155,8 @@ def _badness(found: Correspondences) -> tuple[bool, float, float]:
 
 
 def _sentence(found: Correspondences) -> str:
-    who = f"who knows {_elements(found)} of a case, and {_KNOWS[found.correspondence]},"
+    what, how = _elements(found)
+    who = f"who knows {what} of a case{how}, and {_KNOWS[found.correspondence]},"
     told = f"{found.attack}: {who} "
     alone, across = found.alone, found.across
     if alone.at_worst is None or alone.median is None:
@@ -177,20 +178,20 @@ def _cases(number: int) -> str:
     return f"{number:,} case{'' if number == 1 else 's'}"
 
 
-def _elements(found: Correspondences) -> str:
-    """What is known, such as "2 activities as a set"."""
+def _elements(found: Correspondences) -> tuple[str, str]:
+    """What is known and how it is put together, such as "2 activities" and " as a set"."""
     names = {
         "activity": ("activity", "activities"),
         "resource": ("resource", "resources"),
         "activity_resource": ("activity with its resource", "activities with their resources"),
     }[found.perspective]
     how = {
-        "set": "as a set",
-        "multiset": "as a multiset",
-        "sequence": "in their order",
-        "relative": "with their times",
+        "set": " as a set",
+        "multiset": " as a multiset",
+        "sequence": " in their order",
+        "relative": " with their times",
     }[found.kind]
-    return f"{found.size} {names[found.size != 1]} {how}" if found.size else "nothing"
+    return (f"{found.size} {names[found.size != 1]}", how) if found.size else ("nothing", "")
 
 
 def _warnings(attacked: PairAttacks) -> Iterator[str]:
@@ -259,7 +260,7 @@ def _row(found: Correspondences) -> str:
     alone, across = found.alone, found.across
     cells = [
         found.correspondence,
-        f"{found.attack}: {_elements(found)}",
+        f"{found.attack}: {''.join(_elements(found))}",
         f"{found.k:,}",
         *("" if n is None else f"{n:,}" for n in (alone.at_worst, across.at_worst)),
         *("" if n is None else f"{n:,.0f}" for n in (alone.median, across.median)),
