@@ -13,7 +13,8 @@ candidates: what is excluded there is excluded in every one.
 * *backward*: the victim is new in the later release. Candidates are later cases that match and to
   which no earlier one is assigned.
 * *either*: nobody knows whether the victim is new. Candidates are later cases that match, but for
-  those to which earlier cases are assigned that do not match.
+  those to which earlier cases are assigned that do not match. That takes what is known to be known
+  of the earlier case, too: no case went on after the earlier release.
 
 Which cases can be assigned to which is a forest: a class of earlier cases can be assigned to the
 later cases of the same class and of all classes below it. Without a class below another, and with

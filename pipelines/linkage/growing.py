@@ -7,7 +7,8 @@ two releases. Which of these can be of one case follows from what is supposed of
 (`pipelines.linkage.supposed`); how many candidates that leaves is counted by
 `pipelines.linkage.correspondence`.
 
-Known elements that a release shows nowhere were suppressed there, so they are not looked for in it.
+Who knows that a case is in both releases knows of it what had happened by the earlier one. Known
+elements that a release shows nowhere were suppressed there, so they are not looked for in it.
 Where events exclude nothing for certain, a known element may be missing from the victim's released
 case alone; whoever looks for it all the same may not find the victim. Every two releases are
 attacked, not three at once. Computed on raw data, for the operator only.
@@ -171,8 +172,11 @@ class _Known:
         self._victims = {
             "both": _victims(before, kind),
             "new": _victims(after.of_cases(pair.is_new), kind),
-            "either": _victims(after, kind),
         }
+        # Of a case that goes on something may be known that happened after the earlier release, so
+        # that there it need not match. Then who does not know when it came excludes nothing.
+        if not pair.supposed.grows:
+            self._victims["either"] = _victims(after, kind)
         self._searched = [_Searched(own.canonical(kind)) for own in (earlier, later)]
 
     def attacks(

@@ -137,7 +137,7 @@ def summary_lines(report: GrowingReport) -> Iterator[str]:
         yield f"releases   {_names(attacked)}"
         for sentence in attacked.pair.supposed.sentences():
             yield f"           {sentence}"
-        yield from (f"           {line}" for line in _warnings(attacked))
+        yield from (f"           {line}" for line in _remarks(attacked))
         for correspondence in _KNOWS:
             own = [
                 found
@@ -194,7 +194,7 @@ def _elements(found: Correspondences) -> tuple[str, str]:
     return (f"{found.size} {names[found.size != 1]}", how) if found.size else ("nothing", "")
 
 
-def _warnings(attacked: PairAttacks) -> Iterator[str]:
+def _remarks(attacked: PairAttacks) -> Iterator[str]:
     supposed = attacked.pair.supposed
     if attacked.n_rewritten:
         yield (
@@ -203,6 +203,11 @@ def _warnings(attacked: PairAttacks) -> Iterator[str]:
         )
     if attacked.without_times:
         yield "Times are not compared, as the releases do not have them to the same accuracy."
+    if supposed.grows:
+        yield (
+            "Who does not know whether a case is new in the later release excludes nothing, as "
+            "what is known of it may have happened since the earlier one."
+        )
     if not supposed.is_traced and not supposed.sensitive:
         yield (
             "So nothing is excluded here. That proves nothing: who guesses how events were "
@@ -231,7 +236,10 @@ def markdown_lines(report: GrowingReport) -> Iterator[str]:
     yield "* *forward*: the case is in both releases; candidates are counted in the earlier one."
     yield "* *cross*: the same, counted in the later one."
     yield "* *backward*: the case is known to be new in the later release."
-    yield "* *either*: the time is not known, so the case may be new or not."
+    yield (
+        "* *either*: nobody knows whether the case is new; only where no case goes on after a "
+        "release that has it."
+    )
     yield ""
     yield (
         "What is excluded is excluded for certain if what is supposed holds. Shares are exact, or "
@@ -246,7 +254,7 @@ def markdown_lines(report: GrowingReport) -> Iterator[str]:
         yield f"## {_names(attacked)}"
         yield ""
         yield from attacked.pair.supposed.sentences()
-        yield from _warnings(attacked)
+        yield from _remarks(attacked)
         yield ""
         heads = ["attack", "known", "k", "at worst alone", "at worst with both", "median alone"]
         heads += ["median with both", "fewer with both", "falls below k", "nobody left"]
