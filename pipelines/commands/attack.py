@@ -22,6 +22,7 @@ from tracecloak.pipelines.screen.results import Form, Result, show
 from tracecloak.schemas.errors import GuaranteeError, UsageError
 
 if TYPE_CHECKING:
+    from tracecloak.pipelines.linkage.knowledge import Settings
     from tracecloak.pipelines.release.config import ReleaseConfig
 
 
@@ -29,8 +30,8 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     """Adds those of a release and of the audit or the checks, or those of the linkage attack."""
     if "--linkage" in argv:
         parser.usage = (
-            "tracecloak attack --linkage --original LOG --released RELEASE [RELEASE ...] "
-            "--report FILE.json [FLAG ...]"
+            "tracecloak attack --linkage --original LOG [LOG ...] --released RELEASE "
+            "[RELEASE ...] --report FILE.json [FLAG ...]"
         )
         _add_linkage_flags(parser)
         return
@@ -104,12 +105,19 @@ def _add_check_flags(
 
 def _add_linkage_flags(parser: argparse.ArgumentParser) -> None:
     from tracecloak.pipelines.linkage import knowledge as linkage_knowledge
+    from tracecloak.pipelines.linkage import supposed as linkage_supposed
     from tracecloak.schemas.statistics.background_knowledge import UNIT_US
 
     parser.add_argument(
         "--linkage", action="store_true", required=True, help="attack finished releases"
     )
-    parser.add_argument("--original", required=True, help="path or glob of the original log")
+    parser.add_argument(
+        "--original",
+        required=True,
+        nargs="+",
+        help="path or glob of the original log; with --growing the log of each release, or one of "
+        "which all of them were made",
+    )
     parser.add_argument(
         "--released",
         required=True,
@@ -139,6 +147,33 @@ def _add_linkage_flags(parser: argparse.ArgumentParser) -> None:
         type=int,
         help="attacks to draw where not all are gone through; the error of a share falls with its "
         f"square root (default {linkage_knowledge.DEFAULT_SAMPLES:,})",
+    )
+    parser.add_argument(
+        "--growing",
+        action="store_true",
+        default=None,
+        help="the releases are of one growing log, in the order of their publication: look for a "
+        "case in every two of them at once; by default in each alone",
+    )
+    parser.add_argument(
+        "--closed",
+        action="store_true",
+        default=None,
+        help="with --growing: no case goes on after a release that has it, so both show the same "
+        "of it; by default it may go on",
+    )
+    parser.add_argument(
+        "--suppressed",
+        choices=linkage_supposed.SUPPRESSED,
+        help="with --growing, how files that are no folder of a release were made: elements were "
+        "left out in the whole log or nowhere, or second and later repetitions of them were, or "
+        "whole cases, or anything; by default elements",
+    )
+    parser.add_argument(
+        "--k",
+        type=int,
+        help="with --growing: how many cases are to be left; by default the k of each release, or "
+        f"{linkage_supposed.DEFAULT_K}",
     )
     add_reading_flags(parser)
 
@@ -238,8 +273,20 @@ def _link(flags: dict[str, Any], form: Form) -> int:
         given["sizes"] = tuple(map(_whole_number, listed(sizes)))
     settings = Settings(**given)
     sensitive = linkage_logs.sensitive_columns(flags.pop("sensitive", ""))
-    paths = flags.pop("released")
-    source = source_of(load_source({"input": flags.pop("original"), **flags}))
+    paths, originals = flags.pop("released"), flags.pop("original")
+    growing = {name: flags.pop(name, None) for name in ("growing", "closed", "suppressed", "k")}
+    if growing.pop("growing"):
+        return _link_growing(
+            paths, originals, settings, list(sensitive), growing, path, flags, form
+        )
+    for name, value in growing.items():
+        if value is not None:
+            raise UsageError(f"{name} is about releases of a growing log: it needs --growing")
+    if len(originals) > 1:
+        raise UsageError(
+            f"original has {len(originals)} logs, and without --growing all releases are of one"
+        )
+    source = source_of(load_source({"input": originals[0], **flags}))
     with showing_progress(form):
         names = [RESOURCE, *sensitive]
         releases = [linkage_logs.read_released(released, names) for released in paths]
@@ -250,6 +297,59 @@ def _link(flags: dict[str, Any], form: Form) -> int:
     report = linkage_report.LinkageReport(*logs, tuple(sensitive), settings, found)
     written = linkage_report.write_report(report, path)
     _show(linkage_report.summary_lines(report), written, form)
+    return 0
+
+
+def _link_growing(
+    paths: Sequence[str],
+    originals: Sequence[str],
+    settings: Settings,
+    sensitive: Sequence[str],
+    growing: dict[str, Any],
+    report_path: Path,
+    flags: dict[str, Any],
+    form: Form,
+) -> int:
+    """Attacks every two releases of a growing log."""
+    from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
+    from tracecloak.pipelines.linkage import growing_report
+    from tracecloak.pipelines.linkage import logs as linkage_logs
+    from tracecloak.pipelines.linkage.growing import attack_pairs
+    from tracecloak.pipelines.linkage.pair_of_releases import pairs_of
+    from tracecloak.pipelines.linkage.supposed import Making, making_of
+    from tracecloak.pipelines.measure.perspectives import RESOURCE
+    from tracecloak.pipelines.release.config import load_source
+    from tracecloak.pipelines.release.source import source_of
+    from tracecloak.pipelines.screen.progress import showing_progress
+
+    if len(paths) < 2:
+        raise UsageError("released has one release, and --growing needs two or more")
+    if len(originals) not in (1, len(paths)):
+        raise UsageError(
+            f"original has {len(originals)} logs for {len(paths)} releases; give one for each "
+            "release, or one of which all of them were made"
+        )
+    k = growing["k"]
+    if k is not None and k < 1:
+        raise UsageError(f"k must be at least 1, got {k}")
+    files = Making(growing["suppressed"] or "elements", sensitive=dict.fromkeys(sensitive, ""))
+    makings = [making_of(path, files) for path in paths]
+    names = sorted({RESOURCE, *(name for making in makings for name in making.sensitive)})
+    sources = [source_of(load_source({"input": original, **flags})) for original in originals]
+    with showing_progress(form):
+        releases = [linkage_logs.read_released(path, names) for path in paths]
+        logs = [linkage_logs.read_original(source, {}) for source in sources]
+        logs *= len(paths) if len(logs) == 1 else 1
+        pairs = pairs_of(releases, logs, makings, not growing["closed"])
+        randomness = Randomness(ReleaseKey.generate(), "linkage", "", "")
+        found = tuple(attack_pairs(pairs, randomness, settings, k))
+    cases = [
+        (release.path, release.traces.n_cases, log.n_cases)
+        for release, log in zip(releases, logs, strict=True)
+    ]
+    report = growing_report.GrowingReport(cases, settings, found)
+    written = growing_report.write_growing_report(report, report_path)
+    _show(growing_report.summary_lines(report), written, form)
     return 0
 
 

@@ -93,7 +93,7 @@ def read_released(path: str, names: Sequence[str]) -> ReleasedLog:
         UsageError: There is nothing, or the release holds no log.
         InputSchemaError: It cannot be read.
     """
-    if _is_release(path):
+    if is_release(path):
         folder = release_folder(path)
         manifest = read_manifest(folder)
         source, is_timed = released_source(folder, manifest), has_times(manifest)
@@ -107,8 +107,8 @@ def read_released(path: str, names: Sequence[str]) -> ReleasedLog:
     return ReleasedLog(path, _read(source, {name: name for name in known}), is_timed)
 
 
-def _is_release(path: str) -> bool:
-    """A folder, by what it holds or by being one."""
+def is_release(path: str) -> bool:
+    """Whether a path means a release, by what it holds or by being a folder; else it is files."""
     from apache_beam.io.filesystems import FileSystems
 
     names = (MANIFEST_NAME, LATEST_NAME)

@@ -15,7 +15,11 @@ from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.release.findings import finding_lines
 from tracecloak.pipelines.release.flag_texts import shown
-from tracecloak.pipelines.release.plan_of_windows import composition_lines, window_lines
+from tracecloak.pipelines.release.plan_of_windows import (
+    composition_lines,
+    overlap_sentences,
+    window_lines,
+)
 from tracecloak.pipelines.release.source import source_of
 from tracecloak.pipelines.release.verdict import Verdict, verdicts
 from tracecloak.pipelines.release.worth import SIZES
@@ -153,6 +157,8 @@ def _done(config: ReleaseConfig, found: Sequence[Verdict]) -> Iterator[str]:
     yield f"  {guarantee.reality}"
     for sentence in guarantee.not_covered:
         yield f"  Not covered: {sentence}"
+    if guarantee.kind == "syntactic":
+        yield from (f"  {sentence}" for sentence in overlap_sentences(config.schedule is not None))
     yield ""
     if found:
         yield "Is worth (released from logs that are made up of the names; yours is not looked at)"
@@ -160,7 +166,8 @@ def _done(config: ReleaseConfig, found: Sequence[Verdict]) -> Iterator[str]:
             yield f"  {verdict.worth.sentence}"
         yield ""
     if config.schedule is not None:
-        yield from window_lines(config.schedule, config.schedule.made(config.dataset))
+        is_noisy = guarantee.kind != "syntactic"
+        yield from window_lines(config.schedule, config.schedule.made(config.dataset), is_noisy)
     ledger = config.ledger or "the ledger in the key store"
     yield f"Charges account {config.account} of {ledger}"
     for part in method.spends(params):

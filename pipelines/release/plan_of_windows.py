@@ -21,8 +21,14 @@ _YEAR_DAYS = 365.25
 _MANY_DAYS = 60
 
 
-def window_lines(config: ScheduleConfig, schedule: Schedule) -> Iterator[str]:
-    """Yields what the windows are, with the first as the example."""
+def window_lines(config: ScheduleConfig, schedule: Schedule, is_noisy: bool) -> Iterator[str]:
+    """Yields what the windows are, with the first as the example.
+
+    Args:
+        config: What the configuration says of them.
+        schedule: The windows.
+        is_noisy: Whether noise hides that a window is empty; a syntactic method refuses it.
+    """
     first, last = schedule.numbered(0), schedule.numbered(schedule.horizon - 1)
     yield (
         f"Windows ({schedule.horizon:,} of a {schedule.length.text} each, {first.label} to "
@@ -43,7 +49,13 @@ def window_lines(config: ScheduleConfig, schedule: Schedule) -> Iterator[str]:
             f"{duration_text(config.partition_spread)} of that, and no others."
         )
     yield from (f"  {sentence}" for sentence in _lateness(schedule, first))
-    yield "  A window without a case is released like any other, with noise."
+    if is_noisy:
+        yield "  A window without a case is released like any other, with noise."
+    else:
+        yield (
+            "  A window with fewer cases than are to be alike is refused, which tells that it has "
+            "so few: take a period that always has many more."
+        )
     yield (
         "  What a window holds depends on the order of releases: who counted in a window that was "
         "released before is left out, also where late events have moved a case. No window that "
@@ -106,6 +118,27 @@ def composition_lines(
     yield (
         "Another schedule adds to that, and so does one with another number in it, and every "
         "release without a window."
+    )
+
+
+def overlap_sentences(has_schedule: bool) -> Iterator[str]:
+    """Yields what becomes of a syntactic promise if there are several releases.
+
+    Args:
+        has_schedule: Whether the release is of a window.
+    """
+    if not has_schedule:
+        yield (
+            "Of several releases: the promise is about this one alone. If the log grows and is "
+            "released again, both side by side can single out who is safe in each: `tracecloak "
+            "attack --linkage --growing` says how far. Windows of a schedule share no case."
+        )
+        return
+    yield (
+        "Of several releases: the book of counted units lets a case count in one window only, so "
+        "no window adds to what another one tells of a case, and the promise holds in each. A "
+        "second release of the same window, another schedule, and a release without one have the "
+        "same cases again: `tracecloak attack --linkage --growing` says what these tell together."
     )
 
 

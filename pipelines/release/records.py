@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, cast
 
@@ -10,14 +12,16 @@ from apache_beam.io.filesystems import FileSystems
 from tracecloak.anonymizers.accounting.composition import decimal_text, total
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.anonymizers.rigorous.windows import windows_sentence
+from tracecloak.pipelines.budget.balance import charges
 from tracecloak.pipelines.budget.books import Books, after_release
-from tracecloak.pipelines.budget.entries import WindowCharge
+from tracecloak.pipelines.budget.entries import Entry, WindowCharge, windowed
 from tracecloak.pipelines.budget.key_store import KeyStore, Receipt
 from tracecloak.pipelines.budget.ledger import Reservation
 from tracecloak.pipelines.release.config import ReleaseConfig, without_filters
 from tracecloak.pipelines.release.window_facts import window_facts
 from tracecloak.pipelines.runners.names import IN_MEMORY, is_durable
 from tracecloak.pipelines.runners.options import version
+from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.transforms.batch.validate import DeadLetter
 from tracecloak.transforms.files import write_anew
@@ -25,6 +29,8 @@ from tracecloak.transforms.publish.names import STATEMENT_NAME
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.publish.statement import InternalFacts, internal_statement
 from tracecloak.transforms.sources import EventSource
+
+_LOG = logging.getLogger("tracecloak")
 
 
 def manifest_of(
@@ -103,6 +109,68 @@ def reservation_of(
         dataset=config.dataset,
         window=window,
     )
+
+
+def warn_of_overlaps(
+    config: ReleaseConfig,
+    folder: ReleaseFolder,
+    window: WindowCharge | None,
+    entries: Sequence[Entry],
+) -> None:
+    """Tells the operator of earlier syntactic releases that may have cases of this one.
+
+    Two logs in each of which k cases are alike can single somebody out if they are laid side by
+    side, and no ledger adds that up. Releases count as of the same log if they are of one data set,
+    or, where one of them names none, lie in one folder. Windows of one schedule share no case,
+    unless they are the same window. Of the log nothing is looked at, and nobody is refused.
+
+    Args:
+        config: Of the release that is to be made.
+        folder: Where it goes.
+        window: Of which window it is; None: of none.
+        entries: All entries of the ledger.
+    """
+    if config.guarantee.kind != "syntactic":
+        return
+    others = windowed(entries)
+    named = {
+        entry.charge: entry.facts.get("dataset") for entry in entries if entry.action == "reserve"
+    }
+    found = []
+    for charge, entry in charges(entries).items():
+        is_own = (entry.output, entry.release_id) == (folder.output, folder.release_id)
+        was_seen = entry.action in ("commit", "withdraw") and _is_syntactic(entry.method)
+        datasets = (config.dataset, named.get(charge))
+        if None in datasets:
+            is_of_log = entry.output == folder.output
+        else:
+            is_of_log = datasets[0] == datasets[1]
+        other = others.get(charge)
+        is_apart = (
+            window is not None
+            and other is not None
+            and other.window.scope == window.scope
+            and other.window.label != window.label
+        )
+        if was_seen and is_of_log and not is_own and not is_apart:
+            found.append(f"{entry.output}/run_id={entry.release_id}")
+    if found:
+        more = f" and {len(found) - 1} before it" if len(found) > 1 else ""
+        _LOG.warning(
+            "%s%s may have cases of this release, and promises k alike ones, too: laid side by "
+            "side, such releases can single out who is safe in each; `tracecloak attack --linkage "
+            "--growing` over all of them says how far",
+            found[-1],
+            more,
+        )
+
+
+def _is_syntactic(method: str) -> bool:
+    """Whether a method that the ledger names is one; of what is not installed nobody can tell."""
+    try:
+        return method_named(method).guarantee_kind == "syntactic"
+    except UsageError:
+        return False
 
 
 def internal_statement_path(store: KeyStore, folder: ReleaseFolder) -> str:

@@ -34,6 +34,7 @@ from tracecloak.pipelines.release.records import (
     internal_statement_path,
     manifest_of,
     reservation_of,
+    warn_of_overlaps,
     write_internal_statement,
 )
 from tracecloak.pipelines.release.signing import Signature, check_signer, signature_of
@@ -191,6 +192,8 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
             receipt = None
         if window is not None:
             window.book.check(window.charge.scope)
+        of_window = None if window is None else window.charge
+        warn_of_overlaps(config, folder, of_window, ledger.entries())
         require_writable("output", output)
         if config.dead_letter is not None:
             require_writable("dead_letter", config.dead_letter)
@@ -199,8 +202,7 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
             output, release_id, fingerprint, config.digest, files, folder.staging_area
         )
         try:
-            charge = None if window is None else window.charge
-            ledger.reserve(reservation_of(config, folder, key.fingerprint, charge))
+            ledger.reserve(reservation_of(config, folder, key.fingerprint, of_window))
         except MadeElsewhere:
             if receipt is None:
                 store.forget(output, release_id)  # and the folder stays, which another is building

@@ -28,20 +28,23 @@ SECTION: dict[str, Any] = {
 SPENDS = (Spend("all", "approximate", Fraction(1), Fraction(1, 10**6)),)
 
 
-def plan(folder: Path, section: dict[str, Any] | None, **params: Any) -> str:
+def plan(
+    folder: Path, section: dict[str, Any] | None, method: str = "private-dfg", **params: Any
+) -> str:
     """The plan of a release with that schedule, as one text."""
+    of_noise = {"epsilon": 1, "vocabulary": list("ABCD")} if method == "private-dfg" else {}
     csv_log(folder / "log.csv", list(small_rows()))
     body: dict[str, Any] = {
         "input": str(folder / "log.csv"),
         "output": str(folder / "out"),
-        "method": "private-dfg",
-        "params": {"epsilon": 1, "vocabulary": list("ABCD"), **params},
+        "method": method,
+        "params": {**of_noise, **params},
         "dataset": "visits",
         "release_id": "r",
     }
     if section is not None:
         body["schedule"] = section
-    if params:
+    if "max_cases_per_individual" in params:
         body["columns"] = {"individual_id": "case_id"}
     path = folder / "release.yaml"
     path.write_text(yaml.safe_dump(body))
@@ -126,6 +129,19 @@ def test_several_charges_of_a_window_are_added_first() -> None:
 
 def test_a_method_without_epsilon_has_nothing_to_add() -> None:
     assert told(None, False, ()) == "No window is charged anything, as this method has no epsilon."
+
+
+def test_a_syntactic_promise_holds_in_each_window_and_not_of_a_log_that_grows(
+    tmp_path: Path,
+) -> None:
+    text = plan(tmp_path, {**SECTION, "max_lifetime": "90d"}, method="pretsa", k=2)
+    assert "lets a case count in one window only, so no window adds to what another" in text
+    assert "A second release of the same window, another schedule, and a release without" in text
+    assert "with noise" not in text and "A window with fewer cases than are to be alike" in text
+    alone = plan(tmp_path, None, method="pretsa", k=2)
+    assert "If the log grows and is released again, both side by side can single out" in alone
+    assert "attack --linkage --growing" in alone
+    assert "Of several releases" not in plan(tmp_path, SECTION)
 
 
 def test_of_one_window_one_is_said() -> None:

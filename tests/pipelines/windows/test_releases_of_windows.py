@@ -139,6 +139,34 @@ def test_several_windows_at_once_are_those_one_by_one(
         assert manifest(lake.released(window))["window"]["label"] == window
 
 
+def test_windows_of_a_syntactic_method_share_no_case_and_one_released_twice_does(
+    lake: Lake, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The operator is told of releases that may have the same cases, and of no others."""
+
+    def warned(*arguments: object) -> list[str]:
+        caplog.clear()
+        assert lake.release(*arguments) == 0
+        return [r.getMessage() for r in caplog.records if "may have cases of" in r.getMessage()]
+
+    lake.configure(method="k-anonymous-variants", params={"k": 1})
+    assert not warned("2026-01")
+    assert not warned("2026-02")
+    assert not warned("2026-02")  # there already
+    (told,) = warned("2026-02", "--release_id", "again")
+    assert told.startswith(f"{lake.released('2026-02')} may have cases of this release, and")
+    assert "`tracecloak attack --linkage --growing`" in told
+    # Another schedule, and a release without one: whatever window the cases were in.
+    lake.configure(
+        method="k-anonymous-variants", params={"k": 1}, release_id="other",
+        schedule={**lake.body["schedule"], "horizon": 5},
+    )  # fmt: skip
+    (told,) = warned("2026-03")
+    assert "again-2026-02 and 2 before it may have" in told
+    lake.configure(**METHOD, release_id="noisy")
+    assert not warned("2026-01")
+
+
 def test_late_data_of_a_released_window_changes_nothing(lake: Lake) -> None:
     assert lake.release("2026-01") == 0
     before = digests(lake.released("2026-01"))
