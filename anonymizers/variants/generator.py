@@ -160,7 +160,7 @@ _SECOND_US = 1_000_000
 # Cases and events that are released at most unless more are declared: at a tiny epsilon the noise
 # could ask for more than there is room for.
 _MOST_CASES = 10_000_000
-_MOST_EVENTS = 1 << 28
+_MOST_EVENTS = 1 << 26
 # Noisy counts beyond it are taken as it, so that the sum of all fits 64 bits.
 _LARGEST_COUNT = 1 << 40
 
@@ -174,7 +174,7 @@ def fitting(variants: ReleasedVariants, max_cases: int | None) -> ReleasedVarian
     Args:
         variants: With noisy counts.
         max_cases: Public: how many cases the log has at most, or None. There is room for 10 million
-            cases and 2^28 events, and for more in proportion if so many are declared.
+            cases and 2^26 events, and for more in proportion if so many are declared.
     """
     counts = np.minimum(variants.counts, _LARGEST_COUNT)
     n_cases, most = int(counts.sum()), max(_MOST_CASES, max_cases or 0)

@@ -61,9 +61,7 @@ def _bound(measured: float, classes: Sequence[int]) -> int:
 def read_table() -> dict[tuple[str, str], Stated]:
     """What table.json says, by method and log."""
     found = json.loads(TABLE.read_text(encoding="utf-8"))
-    return {
-        (method, log): Stated(**own) for method, of in found.items() for log, own in of.items()
-    }
+    return {(method, log): Stated(**own) for method, of in found.items() for log, own in of.items()}
 
 
 def write_table(table: Mapping[tuple[str, str], Stated]) -> None:

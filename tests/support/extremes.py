@@ -96,9 +96,9 @@ def one_variant(draw: np.random.Generator) -> Extreme:
 
 
 _SIXTHS = [0.5, 0.2, 0.15, 0.1, 0.04, 0.01]
+_ALL = (one_case, one_event_a_case, many_activities, a_long_case, equal_stamps, one_variant)
 EXTREMES: Mapping[str, Callable[[np.random.Generator], Extreme]] = {
-    made.__name__: made
-    for made in (one_case, one_event_a_case, many_activities, a_long_case, equal_stamps, one_variant)
+    made.__name__: made for made in _ALL
 }
 
 
