@@ -157,10 +157,11 @@ def variants_part(
 
 
 _SECOND_US = 1_000_000
-# Cases and events that are released at most unless more are declared: at a tiny epsilon the noise
-# could ask for more than there is room for.
+# Cases and events that are released at most unless more are declared: at a tiny epsilon, or for
+# very long cases, the noise could ask for more than there is room for.
 _MOST_CASES = 10_000_000
-_MOST_EVENTS = 1 << 28
+_MOST_EVENTS = 1 << 26
+_EVENTS_OF_A_DECLARED_CASE = 27
 # Noisy counts beyond it are taken as it, so that the sum of all fits 64 bits.
 _LARGEST_COUNT = 1 << 40
 
@@ -174,11 +175,11 @@ def fitting(variants: ReleasedVariants, max_cases: int | None) -> ReleasedVarian
     Args:
         variants: With noisy counts.
         max_cases: Public: how many cases the log has at most, or None. There is room for 10 million
-            cases and 2^28 events, and for more in proportion if so many are declared.
+            cases and 2^26 events, and for as many cases and 27 events of each if that is more.
     """
     counts = np.minimum(variants.counts, _LARGEST_COUNT)
     n_cases, most = int(counts.sum()), max(_MOST_CASES, max_cases or 0)
-    most_events = _MOST_EVENTS * (most / _MOST_CASES)
+    most_events = max(_MOST_EVENTS, _EVENTS_OF_A_DECLARED_CASE * (max_cases or 0))
     n_events = float((np.diff(variants.offsets) * counts.astype(np.float64)).sum())
     if n_events > most_events:
         most = min(most, int(n_cases * (most_events / n_events)))

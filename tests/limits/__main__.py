@@ -1,0 +1,62 @@
+"""`python -m tests.limits`: measures releases anew, writes table.json, and prints it as Markdown.
+
+`--methods` and `--logs` take names by commas, and leave the other rows as they are; `--print` only
+prints. Public research logs are in the folder that TRACECLOAK_LOGS names; rows of them stay where
+there is none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.limits.running import ASKED, try_release, vocabulary_of
+from tests.limits.table import MIB, SECONDS, TABLE, Stated, as_text, read_table, stated, write_table
+from tests.support.limited import LimitedCommands
+from tracecloak.anonymizers.registry import METHODS
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.limits", description=__doc__)
+    parser.add_argument("--methods", default=",".join(METHODS), help="by default all")
+    parser.add_argument("--logs", default=";".join(ASKED), help="separated by ; and by default all")
+    parser.add_argument("--seconds", type=int, default=SECONDS[-2], help="by default 300")
+    parser.add_argument("--print", action="store_true", help="by default all is measured anew")
+    given = parser.parse_args()
+    table = read_table() if TABLE.exists() else {}
+    if not given.print:
+        table = {own: row for own, row in table.items() if _is_known(*own)}
+        _measure(table, given.methods.split(","), given.logs.split(";"), given.seconds)
+    sys.stdout.write(as_text(table, ASKED) + "\n")
+
+
+def _is_known(method: str, log: str) -> bool:
+    return method in METHODS and log in ASKED and ASKED[log].is_for(method)
+
+
+def _measure(
+    table: dict[tuple[str, str], Stated], methods: list[str], logs: list[str], seconds: int
+) -> None:
+    """Changes the table, and writes it after every log."""
+    folder = os.environ.get("TRACECLOAK_LOGS")
+    with TemporaryDirectory() as made, LimitedCommands() as commands:
+        for asked in (ASKED[name] for name in logs):
+            if asked.file and not folder:
+                continue
+            log = asked.path(Path(folder) if folder else None, Path(made))
+            vocabulary = vocabulary_of(log, Path(made))
+            for method in filter(asked.is_for, methods):
+                with TemporaryDirectory() as empty:
+                    tried = try_release(
+                        commands, method, asked, log, vocabulary, Path(empty), seconds, MIB[-1]
+                    )
+                table[method, asked.name] = stated(tried)
+                sys.stderr.write(f"{method}, {asked.name}: {tried}\n")
+            write_table(table)
+
+
+if __name__ == "__main__":
+    main()

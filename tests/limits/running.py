@@ -1,0 +1,177 @@
+"""Releases at the limits: which logs, with which parameters, and how one of them went.
+
+A method gets what it cannot do without, epsilon 1, and the log's activities as if they were public.
+All else is left as it is by default, so lengths and clips are bought.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from tests.support.extremes import EXTREMES, extreme_file
+from tests.support.limited import LimitedCommands, Took
+from tests.support.real_logs import source_of
+from tests.support.releasing import counting_charges
+from tracecloak.anonymizers.registry import METHODS
+
+# More than what is used may be reserved.
+_RESERVED_MIB = 2048
+
+_REAL_LOGS: Mapping[str, str] = {
+    "coselog": "coselog_receipt.xes.gz",
+    "unrineweginfectie": "unrineweginfectie.xes.gz",
+    "sepsis": "sepsis.xes.gz",
+    "bpic2013_closed": "bpic2013_closed.xes.gz",
+    "traffic_fines": "traffic_fines.parquet",
+    "hospital_billing": "hospital_billing.parquet",
+    "bpic2013_incidents": "bpic2013_incidents.xes.gz",
+    "bpic2012": "bpic2012.xes.gz",
+}
+
+# What a method cannot do without, beside epsilon.
+_NEEDED: Mapping[str, Mapping[str, Any]] = {
+    "amun-rigorous": {"guessing_advantage": "0.4"},
+    "laplace-variants": {"max_prefix_length": 20, "p_harmful": 20},
+    "sacofa": {"max_prefix_length": 20, "p_harmful": 20, "p_harmless": 10},
+    "pripel": {"max_prefix_length": 20, "p_harmful": 20},
+    "pripel-rigorous": {"max_prefix_length": 20, "p_harmful": 20},
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A log, and what is asked for beside what every method gets.
+
+    Attributes:
+        name: What the table calls it.
+        file: Of a public research log, in their folder; empty: the log is made up.
+        extreme: Name in EXTREMES, or empty.
+        params: Parameters; a method that has not all of them is not asked.
+    """
+
+    name: str
+    file: str = ""
+    extreme: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+    def is_for(self, method: str) -> bool:
+        """Whether the method has the parameters."""
+        return self.params.keys() <= METHODS[method].Params.model_fields.keys()
+
+    def path(self, logs: Path | None, made: Path) -> Path:
+        """Returns where the log is; makes it, in the folder `made`, if it is made up."""
+        if self.extreme:
+            path = made / f"{self.extreme}.parquet"
+            return path if path.exists() else extreme_file(self.extreme, made)
+        assert logs is not None
+        return logs / self.file
+
+
+ASKED: Mapping[str, Asked] = {
+    asked.name: asked
+    for asked in (
+        *(Asked(name, extreme=name) for name in EXTREMES),
+        # The longest case as a public number, which every case may have then.
+        Asked("a_long_case, declared", "", "a_long_case", {"max_trace_length": 200_000}),
+        *(Asked(name, file) for name, file in _REAL_LOGS.items()),
+    )
+}
+
+Outcome = Literal["ends", "refused", "fails", "too slow", "too large"]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """How a release went.
+
+    Attributes:
+        outcome: `refused` is what the tool says in words of its own, `fails` what else went wrong.
+        cpu_s: Seconds of processor time.
+        peak_mib: The most memory that it had at once.
+        says: The last line that it printed, where it did not end.
+        is_paid: Whether its account paid.
+        is_begun: Whether anything of the log was read.
+    """
+
+    outcome: Outcome
+    cpu_s: float
+    peak_mib: int
+    says: str
+    is_paid: bool
+    is_begun: bool
+
+
+def params_of(method: str, vocabulary: Path) -> dict[str, Any]:
+    """What a method is asked for, whatever the log."""
+    fields = METHODS[method].Params.model_fields
+    made: dict[str, Any] = {}
+    if "epsilon" in fields and "guessing_advantage" not in fields:
+        made["epsilon"] = "1"
+    if "vocabulary" in fields:
+        made["vocabulary"] = str(vocabulary)
+    return {**made, **_NEEDED.get(method, {})}
+
+
+def vocabulary_of(log: Path, folder: Path) -> Path:
+    """Writes the activities of a log, as if they were public; returns the path."""
+    source = source_of(log.parent, log.name)
+    names: set[str] = set()
+    for events, _ in source.read(source.files[0]):
+        names.update(events.column("activity").unique().to_pylist())
+    path = folder / f"{log.name}.txt"
+    path.write_text("\n".join(sorted(names)) + "\n", encoding="utf-8")
+    return path
+
+
+def try_release(
+    commands: LimitedCommands,
+    method: str,
+    asked: Asked,
+    log: Path,
+    vocabulary: Path,
+    folder: Path,
+    max_cpu_s: int,
+    max_mib: int,
+) -> Tried:
+    """Tries a release in an empty folder, and ends it where it takes more than it may."""
+    body = {
+        "input": str(log),
+        "output": str(folder / "out"),
+        "key_store": str(folder / "keys"),
+        "release_id": "limits",
+        "method": method,
+        "params": {**params_of(method, vocabulary), **asked.params},
+        "runner": "InMemory",
+    }
+    (folder / "release.yaml").write_text(yaml.safe_dump(body), encoding="utf-8")
+    took = commands.run(
+        "release",
+        folder / "release.yaml",
+        "--new_ledger",
+        max_cpu_s=max_cpu_s,
+        max_mib=max_mib + _RESERVED_MIB,
+    )
+    outcome = _outcome(took, max_mib)
+    return Tried(
+        outcome,
+        round(took.cpu_s, 1),
+        took.peak_mib,
+        "" if outcome == "ends" else (took.text.splitlines() or [""])[-1],
+        bool(counting_charges(folder / "keys")),
+        "read input" in took.text,
+    )
+
+
+def _outcome(took: Took, max_mib: int) -> Outcome:
+    if took.is_out_of_time:
+        return "too slow"
+    if "MemoryError" in took.text or took.peak_mib > max_mib:
+        return "too large"
+    if took.code in (2, 5):
+        return "refused"
+    return "ends" if took.code == 0 else "fails"

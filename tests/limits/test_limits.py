@@ -1,0 +1,130 @@
+"""Every method on every log ends within what table.json says, or is refused as it says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.limits.running import ASKED, Asked, try_release, vocabulary_of
+from tests.limits.table import Stated, read_table
+from tests.support.extremes import EXTREMES
+from tests.support.limited import LimitedCommands
+from tracecloak.anonymizers.registry import METHODS
+
+TABLE = read_table()
+
+
+def wanted() -> set[tuple[str, str]]:
+    """Every method with every log that it is asked with."""
+    return {
+        (method, asked.name)
+        for asked in ASKED.values()
+        for method in METHODS
+        if asked.is_for(method)
+    }
+
+
+def test_the_table_has_every_method_and_every_log() -> None:
+    """`python -m tests.limits --methods NAME` measures a new method."""
+    assert TABLE.keys() == wanted()
+
+
+def test_no_rigorous_method_is_refused_but_by_public_numbers_before_anything_is_read() -> None:
+    """What is said of them: they end, or were refused as soon as the configuration was read."""
+    for (method, _), row in TABLE.items():
+        if METHODS[method].guarantee_kind == "rigorous":
+            assert row.outcome in ("ends", "refused"), (method, row)
+
+
+@pytest.fixture(scope="module")
+def commands() -> Iterator[LimitedCommands]:
+    """A process that releases are forked from."""
+    with LimitedCommands() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where logs and lists of activities are made."""
+    return tmp_path_factory.mktemp("logs")
+
+
+def rows() -> Iterator[object]:
+    """All rows, those of one log after another; none of what was not waited for."""
+    for name, asked in ASKED.items():
+        for method in filter(asked.is_for, METHODS):
+            row = TABLE.get((method, name))
+            if row is not None and row.within_s is not None:
+                marks = [pytest.mark.logs] if asked.file else []
+                yield pytest.param(method, asked, row, marks=marks, id=f"{method}, {name}")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)  # of the clock; what counts is the time of a processor
+@pytest.mark.parametrize(("method", "asked", "row"), rows())
+def test_it_ends_within_what_is_said_or_is_refused(
+    method: str,
+    asked: Asked,
+    row: Stated,
+    commands: LimitedCommands,
+    files: Path,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    """Control: with a tenth of a second nothing ends, see test_what_takes_longer_is_ended."""
+    logs = request.getfixturevalue("logs_folder") if asked.file else None
+    log = asked.path(logs, files)
+    assert row.within_s is not None and row.within_mib is not None
+    tried = try_release(
+        commands,
+        method,
+        asked,
+        log,
+        vocabulary_of(log, files),
+        tmp_path,
+        row.within_s,
+        row.within_mib,
+    )
+    assert tried.outcome == row.outcome, tried
+    if row.outcome == "refused":
+        names = "|".join(METHODS[method].Params.model_fields)
+        assert re.search(rf"\b({names})\b", tried.says), tried.says
+        if METHODS[method].guarantee_kind == "rigorous":
+            assert not tried.is_begun and not tried.is_paid
+
+
+@pytest.mark.slow
+def test_what_takes_longer_or_more_is_ended(
+    commands: LimitedCommands, files: Path, tmp_path: Path
+) -> None:
+    """Controls of the measure: a release that may take a second of 200,000 cases, or 64 MiB."""
+    asked = ASKED["one_variant"]
+    log = asked.path(None, files)
+    names = vocabulary_of(log, files)
+    for folder, seconds, mib, outcome in (("a", 1, 4096, "too slow"), ("b", 60, 64, "too large")):
+        (tmp_path / folder).mkdir()
+        tried = try_release(
+            commands, "private-log", asked, log, names, tmp_path / folder, seconds, mib
+        )
+        assert tried.outcome == outcome, tried
+        assert not list((tmp_path / folder / "out").glob("run_id=*"))
+
+
+def test_extremes_are_what_they_are_called(tmp_path: Path) -> None:
+    import numpy as np
+
+    made = {
+        name: make(np.random.default_rng(list(name.encode()))) for name, make in EXTREMES.items()
+    }
+    assert len(made["one_case"].lengths) == 1
+    assert set(made["one_event_a_case"].lengths) == {1}
+    assert len(set(made["many_activities"].activities)) == 600
+    assert made["a_long_case"].lengths.max() == 200_000
+    assert len(set(made["equal_stamps"].stamps_us)) == 1
+    assert len(made["one_variant"].lengths) == 200_000
+    assert (made["one_variant"].activities.reshape(200_000, -1) == np.arange(5)).all()
+    for extreme in made.values():
+        assert len(extreme.activities) == len(extreme.stamps_us) == extreme.lengths.sum()
