@@ -8,6 +8,7 @@ Stephan 1940), and what is met is weighed against what was expected.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -96,10 +97,11 @@ def log_factors(
     known = np.where(is_there, expected, 1.0)
     if not block.deviation:
         return np.where(is_there, elementary.log(np.maximum(block.sums, _LEAST) / known), 0.0)
+    before = elementary.log(known)
     variance = block.deviation * block.deviation
     slope = variance * worth / total
-    wanted = block.sums + variance * pulls + slope * elementary.log(known)
-    highest = float(elementary.log(max(total, 1.0))) + 3
+    wanted = block.sums + variance * pulls + slope * before
+    highest = math.ceil(math.log(max(total, 1.0))) + 3
     logs = elementary.log(np.maximum(np.maximum(known, block.sums), 1e-3))
     for _ in range(_MAX_STEPS):
         found = elementary.exp(logs)
@@ -107,4 +109,4 @@ def log_factors(
         step, logs = float(np.abs(nearer - logs).max(initial=0)), nearer
         if step < _NO_STEP:
             break
-    return np.where(is_there, logs - elementary.log(known), 0.0)
+    return np.where(is_there, logs - before, 0.0)

@@ -16,12 +16,10 @@ Only operations are used whose result IEEE 754 fixes to the last bit: the four o
 rounding to whole numbers, comparisons, and shifts of the bits themselves. Each is a call of its
 own, so no compiler can fuse two of them.
 
-The method is the classical one (Tang, "Table-driven implementation of the exponential function",
-ACM TOMS 15, 1989, and "... of the logarithm function", TOMS 16, 1990; fdlibm, Sun Microsystems
-1993, for the forms of the last sums), without tables. The argument is brought near 0 or 1 with a
-power of 2, by ln 2 in two parts of which the first has so few digits that its multiples are exact.
-There a Taylor polynomial is used, of so high a degree that what it leaves out is below a hundredth
-of the last place.
+The method is that of fdlibm (Sun Microsystems 1993; K. C. Ng), on arrays. The argument is brought
+near 0 or 1 with a power of 2, by ln 2 in two parts of which the first has so few digits that its
+multiples are exact. There a polynomial is used, which is off by less than a tenth of the last
+place.
 
 Errors, in units of the last place of the result, away from subnormal results: `exp` and `log` less
 than 1, `expm1` and `log1p` less than 3, `power` less than 2 + 2 |exponent ln base|. Of 0,
@@ -32,7 +30,6 @@ Results of numbers are numbers of numpy, those of arrays new arrays.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import factorial
 
 import numpy as np
 import numpy.typing as npt
@@ -43,9 +40,23 @@ _LN_2_REST = float.fromhex("0x1.473de6af278edp-34")
 _PER_LN_2 = float.fromhex("0x1.71547652b82fep+0")
 # Beyond these e^x is no float but 0 or infinity.
 _LOWEST, _HIGHEST = -746.0, 710.0
-# Of e^x from x^2 on, and of ln((1 + s) / (1 - s)) / s - 2 as a polynomial in s^2.
-_OF_EXP = tuple(1 / factorial(k) for k in range(2, 15))
-_OF_LOG = tuple(2 / (2 * k + 1) for k in range(1, 11))
+# fdlibm's coefficients, of polynomials in x^2 and s^2: x coth(x / 2) - 2 over x^2, which e^x is
+# made of, and ln((1 + s) / (1 - s)) / s - 2 over s^2. Off by less than 2^-58 of the functions.
+_OF_EXP = tuple(
+    float.fromhex(digits)
+    for digits in (
+        *("0x1.555555555553ep-3", "-0x1.6c16c16bebd93p-9", "0x1.1566aaf25de2cp-14"),
+        *("-0x1.bbd41c5d26bf1p-20", "0x1.6376972bea4d0p-25"),
+    )
+)
+_OF_LOG = tuple(
+    float.fromhex(digits)
+    for digits in (
+        *("0x1.5555555555593p-1", "0x1.999999997fa04p-2", "0x1.2492494229359p-2"),
+        *("0x1.c71c51d8e78afp-3", "0x1.7466496cb03dep-3", "0x1.39a09d078c69fp-3"),
+        "0x1.2f112df3e5244p-3",
+    )
+)
 _FRACTION_BITS, _BIAS = 52, 1023
 _ROOT_OF_HALF = 0x3FE6A09E667F3BCD  # its bits
 _LEAST_NORMAL, _LIFT = 2.0**-1022, 54
@@ -189,8 +200,8 @@ def _log1p(x: np.ndarray) -> np.ndarray:
 
 def _reduced(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """int64[n] and float64[n]: whole powers of 2 and e^rest - 1, of x = power ln 2 + rest."""
-    x = np.where(x == x, x, 0.0)
-    np.clip(x, _LOWEST, _HIGHEST, out=x)
+    x = np.fmax(x, _LOWEST)  # also of NaN
+    np.minimum(x, _HIGHEST, out=x)
     n = x * _PER_LN_2
     np.rint(n, out=n)
     powers = n.astype(np.int64)
@@ -199,17 +210,24 @@ def _reduced(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     r = x - n
     x -= r
     x -= n  # what the difference lost
-    grown = _polynomial(_OF_EXP, r)
-    grown *= np.multiply(r, r, out=n)
+    # With c = 2 - r coth(r / 2) + r, e^r - 1 is r + r c / (2 - c).
+    square = np.multiply(r, r, out=n)
+    c = _polynomial(_OF_EXP, square)
+    c *= square
+    np.subtract(r, c, out=c)
+    grown = np.multiply(r, c, out=square)
+    np.subtract(2, c, out=c)
+    grown /= c
     grown += x
     grown += r
     return powers, grown
 
 
 def _polynomial(coefficients: Sequence[float], x: np.ndarray) -> np.ndarray:
-    """The sum of coefficients x^k, k from 0 on (Horner)."""
-    found = np.full_like(x, coefficients[-1])
-    for coefficient in coefficients[-2::-1]:
+    """The sum of coefficients x^k, k from 0 on (Horner), of two or more."""
+    found = x * coefficients[-1]
+    found += coefficients[-2]
+    for coefficient in coefficients[-3::-1]:
         found *= x
         found += coefficient
     return found

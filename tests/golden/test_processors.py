@@ -11,11 +11,8 @@ import pytest
 from tests.golden.processors import digests_elsewhere, expected_of, move
 from tests.golden.releases import scenarios
 
-# Of each family those that floats matter most to.
-_FEW = (
-    *("private-log 1", "pripel-rigorous 1", "amun-rigorous 0", "joint-variants 0"),
-    *("markov-log 0", "private-dfg 3"),
-)
+# Floats matter most to these: times, and weights of cases that agree with noisy counts.
+_FEW = ("private-log 1", "joint-variants 0")
 _ALL = tuple(name for name in scenarios() if not name.startswith("sample "))
 _OTHERS = {"other code": {"is_other_code": True}, "moved": {"is_moved": True}}
 
