@@ -164,6 +164,23 @@ def check_book_key(config: ReleaseConfig) -> None:
         )
 
 
+def verify_book(config: ReleaseConfig, store: KeyStore, ledger: Ledger) -> int:
+    """Compares every file of the book of a configuration's schedule with the ledger.
+
+    Returns:
+        How many there are.
+
+    Raises:
+        LedgerError: One is missing or was changed, or the ledger cannot be used.
+    """
+    schedule, scope = config.made_schedule, known_scope(config, store)
+    if schedule is None or scope is None:
+        return 0
+    named = config.model_copy(update={"window": schedule.numbered(0).label})
+    window = released_window(named, store, ledger)
+    return 0 if window is None else window.book.check(scope, every_file=True)
+
+
 def check_due(window: Window, now_us: int | None = None) -> None:
     """Makes sure that a window can be released.
 

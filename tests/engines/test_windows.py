@@ -1,4 +1,4 @@
-"""Windows of a lake on Flink and on Prism have the bytes of the in-memory driver, and are paid once.
+"""Windows of a lake on Flink and on Prism have the bytes of the in-memory driver, paid for once.
 
 This catches units that a runner finds twice or loses, and a second pass over the lake that counts
 other cases than the first one claimed.
@@ -6,6 +6,7 @@ other cases than the first one claimed.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,9 +27,9 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
 ]
 
-# An event of February comes late, after January is released: the case that it is of ended in
-# January for who looked then, counted there, and would be over in February now.
-LATE = ("b", "B", "2026-02-01T08:00Z")
+# A case of January, where it counts; a late event, once January is released, moves it to February.
+CASE = ("f", "A", "2026-01-25T08:00Z")
+LATE = ("f", "B", "2026-01-29T08:00Z")
 
 
 @pytest.fixture(scope="module", params=("flink", "prism"))
@@ -51,14 +52,18 @@ def test_two_windows_have_the_bytes_of_the_in_memory_driver_and_are_paid_as_one(
     for name, more in (("memory", []), ("engine", [*flags, "--ledger", ledger])):
         lake = Lake(tmp_path / name, runner=None if more else "InMemory")
         lake.body = {k: v for k, v in lake.body.items() if v is not None}
-        lake.body["schedule"] = {**lake.body["schedule"], "gap": "24d", "max_lifetime": "26d"}
         lake.configure(shards=3, book_key=f"file:{key}")
+        lake.write(1, [*ROWS[1], CASE])
         assert lake.release("2026-01", *more) == 0
-        lake.write(2, [*ROWS[2], LATE])
+        lake.write(1, [*ROWS[1], CASE, LATE])
         assert lake.release("2026-02", *more) == 0
         released[name] = [digests(lake.released(window)) for window in ("2026-01", "2026-02")]
-        units = [path.stat().st_size for path in (lake.folder / "keys" / "book").rglob("*.units")]
-        assert len(units) == 2
+        heads = [
+            json.loads(path.open("rb").readline())
+            for path in (lake.folder / "keys" / "book").rglob("*.units")
+        ]
+        left_out = {head["label"]: head["n_left_out"] for head in heads}
+        assert left_out == {"2026-01": 0, "2026-02": 1}
     assert released["engine"] == released["memory"]
     account = Ledger(ledger).balance("default")
     assert (str(account.spent_epsilon), account.n_releases, account.n_open) == ("3", 2, 0)

@@ -387,3 +387,18 @@ def test_workers_elsewhere_need_a_key_of_the_book_that_they_can_read(
     assert lake.release("2026-01", "--job_endpoint=localhost:1") == 2
     assert "book_key is missing" in capsys.readouterr().err
     assert not (lake.folder / "keys" / "book.secret").exists()
+
+
+def test_the_whole_book_is_verified_where_that_is_asked_for(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert as_typed("windows", lake.config, "--verify", "--new_ledger") == 0
+    assert "0 files are" in capsys.readouterr().out
+    assert lake.release("2026-01..2026-02") == 0
+    capsys.readouterr()
+    assert as_typed("windows", lake.config, "--verify", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["verified_files"] == 2
+    units = next((lake.folder / "keys" / "book").rglob("*.units"))
+    units.write_bytes(bytes(units.stat().st_size))
+    assert as_typed("windows", lake.config, "--verify") == 6
+    assert "was changed" in capsys.readouterr().err
