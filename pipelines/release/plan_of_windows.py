@@ -48,7 +48,7 @@ def window_lines(config: ScheduleConfig, schedule: Schedule) -> Iterator[str]:
     if schedule.horizon > _MANY_WINDOWS:
         yield (
             f"  {schedule.horizon:,} WINDOWS ARE MANY: each release looks at what all others "
-            "counted, which takes several seconds once there are tens of thousands. Choose a "
+            "counted, which takes many seconds once there are tens of thousands. Choose a "
             "longer period, or a shorter horizon and another schedule after it, paid beside this."
         )
     yield "  A window without a case is released like any other, with noise."
