@@ -12,6 +12,7 @@ cut off or changed is passed over, and the files themselves are read.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from tracecloak.transforms.files import (
     FileState,
     delete_files,
+    is_on_this_machine,
     listed_in,
     open_raw,
     read_if_there,
@@ -68,10 +70,21 @@ class AddressedFiles:
         return f"{self._folder}/{_name(sha256)}"
 
     def write(self, data: bytes) -> str:
-        """Writes a file as a whole, unless it is there; returns its name."""
+        """Writes a file as a whole, unless it is there; returns its name.
+
+        Two who write one write the same, so neither need know of the other. Where files are not
+        written by this machine it is read back.
+
+        Raises:
+            OSError: What is read back is not what was written.
+        """
         sha256 = hashlib.sha256(data).hexdigest()
-        if read_if_there(self.path(sha256)) != data:
-            write_anew(self.path(sha256), data)
+        path = self.path(sha256)
+        if read_if_there(path) == data:
+            return sha256
+        write_anew(path, data)
+        if not is_on_this_machine(path) and read_if_there(path) != data:
+            raise OSError(errno.EIO, "what was written is not what is read back", path)
         return sha256
 
     def read(

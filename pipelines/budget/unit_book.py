@@ -13,9 +13,10 @@ Which ones depends on that individual's own cases and on what was claimed before
 
 The files are named after what is in them, and each is there as a whole before the ledger names it;
 one that the ledger does not name is of a run that was cut off, and means nothing. All that it names
-are read and compared whenever something is claimed. If one is missing or another, nobody knows what
-was counted, and no window of the scope is released. The key of the digests is never replaced for
-the same reason.
+must be there whenever something is claimed, and what is taken for their content is compared with
+the ledger by every process, be it read from the files or from packs of them (see
+`transforms.addressed`). If one is missing or another, nobody knows what was counted, and no window
+of the scope is released. The key of the digests is never replaced for the same reason.
 
 Who reads the folder and has the key can ask of any case whether it was counted. How many units were
 left out is for the operator alone.
@@ -210,11 +211,13 @@ class UnitBook:
         file = self._verified({sha256: window})[sha256]
         return Claimed(self._path(window.scope, sha256), sha256, file.units, file.n_left_out)
 
-    def check(self, scope: str | None = None) -> None:
-        """Makes sure that all that was claimed is known.
+    def check(self, scope: str | None = None, every_file: bool = False) -> int:
+        """Makes sure that all that was claimed is known; returns how many files that are.
 
         Args:
             scope: Of which windows, see `scope_of`; None: all scopes under the key of this book.
+            every_file: Whether to read each file itself, as `windows --verify` does; else
+                a copy that is right does, see `transforms.addressed`.
 
         Raises:
             BookError: A file is missing or was changed; or the windows of the scope were counted
@@ -224,11 +227,12 @@ class UnitBook:
         entries = self._ledger.sound_entries()
         if scope is not None:
             self._check_scope(entries, scope)
-        self._verified({
+        claimed = {
             sha256: at
             for sha256, at in _live(entries).items()
             if (at.scope == scope if scope else _key_of(at.scope) == self._key_fingerprint)
-        })  # fmt: skip
+        }
+        return len(self._verified(claimed, every_file=every_file))
 
     def _check_scope(self, entries: Sequence[Entry], scope: str) -> None:
         """Makes sure that a scope is of this book's key, and was never counted under another."""

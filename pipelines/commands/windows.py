@@ -6,7 +6,7 @@ import argparse
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tracecloak.pipelines.commands.flags import add_release_flags
 from tracecloak.pipelines.commands.table import Given
@@ -25,15 +25,29 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     """Adds those of the configuration and of the method, as `release` has them."""
     parser.usage = "tracecloak windows CONFIG.yaml [FLAG ...]"
     add_release_flags(parser, argv, config, _TOLD)
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        default=None,
+        help="compare every file of the book of counted units with the ledger first; by default "
+        "that is left to releases, which read copies where they can",
+    )
 
 
 def run(given: Given) -> int:
-    """Shows the calendar."""
+    """Shows the calendar.
+
+    Raises:
+        LedgerError: The book is to be verified, and does not say what was counted.
+    """
     from tracecloak.pipelines.budget.books import open_ledger, open_store
     from tracecloak.pipelines.release.config import load
+    from tracecloak.pipelines.release.window import verify_book
     from tracecloak.pipelines.windows.calendar import calendar_of
 
-    config = load(given.config, given.flags)
+    flags = dict(given.flags)
+    is_verified = flags.pop("verify", False)
+    config = load(given.config, flags)
     schedule = config.made_schedule
     if schedule is None:
         raise UsageError(
@@ -44,6 +58,7 @@ def run(given: Given) -> int:
     # A calendar makes nothing: where a release would begin a ledger, nothing was spent yet.
     is_new = config.new_ledger and config.ledger is None and not store.has_ledger_file
     ledger = None if is_new else open_ledger(config.model_copy(update={"new_ledger": False}), store)
+    n_files = verify_book(config, store, ledger) if is_verified and ledger is not None else 0
     days = calendar_of(config, store, ledger)
     if config.window is None:
         begun = [day for day in days if day.status != "waiting" or day.releases]
@@ -57,7 +72,7 @@ def run(given: Given) -> int:
         balance = ledger.balance_in(ledger.entries(), config.account)
     spent = None if balance is None else _text(balance.spent_epsilon)
     remaining = None if balance is None else _text(balance.remaining_epsilon)
-    data = {
+    data: dict[str, Any] = {
         "dataset": schedule.dataset,
         "account": config.account,
         "windows": [day.to_json() for day in shown],
@@ -68,6 +83,10 @@ def run(given: Given) -> int:
         "remaining_delta": None if balance is None else _text(balance.remaining_delta),
     }
     rows = list(_rows(config, days, spent, remaining))
+    if is_verified:
+        data["verified_files"] = n_files
+        files = "1 file is" if n_files == 1 else f"{n_files:,} files are"
+        rows.append(("book", f"{files} what the ledger says"))
     show(Result(rows, data, [*_lines(shown), ""]), given.form)
     return 0
 

@@ -32,7 +32,7 @@ from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.windows.schedule import Schedule, Window
 from tracecloak.transforms.batch.validate import DeadLetter
 from tracecloak.transforms.batch.window_part import WindowPart
-from tracecloak.transforms.files import absolute, write_anew
+from tracecloak.transforms.files import absolute, require_file_system, write_anew
 from tracecloak.transforms.keys import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder, remove_folder
 from tracecloak.transforms.sources import EventSource
@@ -121,6 +121,7 @@ def released_window(
     key = _book_key(config, store)
     charge = WindowCharge(_scope(config, schedule, key), window.label, config.windows_add_up)
     place = config.book or store.book_folder
+    require_file_system("book", place)
     book = UnitBook(absolute(place), key.resolve(), ledger, cap)
     return ReleasedWindow(schedule, window, cap is not None, charge, key, book)
 
@@ -146,6 +147,38 @@ def _scope(config: ReleaseConfig, schedule: Schedule, key: KeyReference) -> str:
     fingerprint = key.resolve().fingerprint
     unit = config.guarantee.unit
     return scope_of(schedule.digest, schedule.dataset, unit, columns, cap, fingerprint)
+
+
+def check_book_key(config: ReleaseConfig) -> None:
+    """Makes sure that workers elsewhere are told where the key of the book is.
+
+    Raises:
+        UsageError: They are not.
+    """
+    is_named = (config.book_key or os.environ.get("TRACECLOAK_BOOK_KEY")) is not None
+    if config.schedule is not None and not is_named and not is_local(config.runner):
+        raise UsageError(
+            f"book_key is missing: workers of runner {config.runner} do not see the key of the "
+            "book of counted units in this machine's key store; name one that they can read, and "
+            "that is never rotated, such as file:gs://BUCKET/keys/book"
+        )
+
+
+def verify_book(config: ReleaseConfig, store: KeyStore, ledger: Ledger) -> int:
+    """Compares every file of the book of a configuration's schedule with the ledger.
+
+    Returns:
+        How many there are.
+
+    Raises:
+        LedgerError: One is missing or was changed, or the ledger cannot be used.
+    """
+    schedule, scope = config.made_schedule, known_scope(config, store)
+    if schedule is None or scope is None:
+        return 0
+    named = config.model_copy(update={"window": schedule.numbered(0).label})
+    window = released_window(named, store, ledger)
+    return 0 if window is None else window.book.check(scope, every_file=True)
 
 
 def check_due(window: Window, now_us: int | None = None) -> None:
@@ -206,12 +239,7 @@ def _book_key(config: ReleaseConfig, store: KeyStore) -> KeyReference:
     if named is not None:
         key = KeyReference(named)
         return replace(key, fingerprint=key.resolve().fingerprint)
-    if not is_local(config.runner):
-        raise UsageError(
-            f"book_key is missing: workers of runner {config.runner} do not see the key of the "
-            "book of counted units in this machine's key store; name one that they can read, and "
-            "that is never rotated, such as file:gs://BUCKET/keys/book"
-        )
+    check_book_key(config)
     return store.book_key()
 
 

@@ -19,6 +19,7 @@ from typing import Literal
 from tracecloak.pipelines.budget.books import open_ledger, open_store
 from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.release.run import Outcome, run_release
+from tracecloak.pipelines.release.window import check_book_key
 from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.pipelines.windows.attempts import Attempt
 from tracecloak.pipelines.windows.calendar import Day, calendar_of
@@ -83,9 +84,10 @@ def windows_asked(config: ReleaseConfig, now_us: int | None = None) -> tuple[Win
         now_us: Microseconds since 1970; None: the clock's.
 
     Raises:
-        UsageError: The schedule has no such window.
+        UsageError: The schedule has no such window, or workers elsewhere cannot know its book.
     """
     config.check_named()
+    check_book_key(config)
     schedule = _schedule_of(config)
     if config.window != DUE:
         return schedule.ranged(config.window or "")

@@ -9,7 +9,15 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tests.benchmarks import counting, local_stream, release, samplers, startup, streaming
+from tests.benchmarks import (
+    counting,
+    local_stream,
+    release,
+    samplers,
+    startup,
+    streaming,
+    windows,
+)
 from tests.benchmarks.harness import RATIOS, write_ratios
 
 BENCHMARKS = {
@@ -19,6 +27,7 @@ BENCHMARKS = {
     "samplers": samplers.main,
     "startup": startup.main,
     "streaming": streaming.main,
+    "windows": windows.main,
 }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.object_store import ObjectStore
 from tests.support.releasing import (
     as_typed,
     csv_log,
@@ -333,9 +334,10 @@ def test_of_two_key_stores_one_pays_for_a_window(
     lake.configure(**shared, new_ledger=True)
     with monkeypatch.context() as cut:
         cut.setattr("tracecloak.pipelines.release.run.commit", _interrupted)
-        assert lake.release("2026-01") == 130
+        assert lake.release("2026-01") == 6
     other = str(lake.folder / "other keys")
     lake.configure(**shared, key_store=other)
+    fix_key(monkeypatch, b"o" * 32)
     capsys.readouterr()
     assert lake.release("2026-01") == 75
     assert "was begun on" in (said := capsys.readouterr().err) and "ledger forfeit" in said
@@ -355,7 +357,7 @@ def test_another_account_pays_where_nothing_was_drawn(
     with monkeypatch.context() as cut:
         cut.setattr(Books, "void", lambda *_: True)  # as of a process that was killed
         cut.setattr("tracecloak.pipelines.release.run.manifest_of", _interrupted)
-        assert lake.release("2026-01") == 130
+        assert lake.release("2026-01") == 6
     assert [e.action for e in ledger_entries(lake.folder / "keys")] == ["reserve", "claim"]
     assert lake.release("2026-01", "--account", "ward") == 0
     ledger = Ledger(f"sqlite:///{lake.folder / 'keys' / 'ledger.db'}")
@@ -376,3 +378,55 @@ def test_that_a_schedule_is_over_is_told(lake: Lake, capsys: pytest.CaptureFixtu
 
 def _interrupted(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
+
+
+def test_on_an_object_store_a_window_is_the_same_and_its_book_is_read_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fix_key(monkeypatch)
+    monkeypatch.setattr(ObjectStore, "root", tmp_path / "objects")
+    here, there = Lake(tmp_path / "here"), Lake(tmp_path / "there")
+    there.configure(output="objects://out", book="objects://book")
+    for window in ("2026-01", "2026-02"):
+        assert here.release(window) == there.release(window) == 0
+        made = tmp_path / "objects" / "out" / f"run_id=ward-{window}"
+        assert digests(made) == digests(here.released(window))
+    assert there.spent == "3"
+    units = sorted((tmp_path / "objects" / "book").rglob("*.units"))
+    assert len(units) == 2
+    units[0].write_bytes(units[0].read_bytes()[:-1])
+    assert there.release("2026-03") == 6
+    assert "objects://book/" in (said := capsys.readouterr().err) and "was changed" in said
+    assert [e.action for e in ledger_entries(there.folder / "keys")][8:] == []
+
+
+def test_a_book_that_nobody_can_reach_is_refused_before_anything_is_spent(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert lake.release("2026-01", "--book", "nowhere://book") == 2
+    assert "book 'nowhere://book' is on a file system" in capsys.readouterr().err
+    assert ledger_entries(lake.folder / "keys") == []
+
+
+def test_workers_elsewhere_need_a_key_of_the_book_that_they_can_read(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake.configure(runner="FlinkRunner", ledger="postgresql+psycopg://nobody@localhost:1/none")
+    assert lake.release("2026-01", "--job_endpoint=localhost:1") == 2
+    assert "book_key is missing" in capsys.readouterr().err
+    assert not (lake.folder / "keys" / "book.secret").exists()
+
+
+def test_the_whole_book_is_verified_where_that_is_asked_for(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert as_typed("windows", lake.config, "--verify", "--new_ledger") == 0
+    assert "0 files are" in capsys.readouterr().out
+    assert lake.release("2026-01..2026-02") == 0
+    capsys.readouterr()
+    assert as_typed("windows", lake.config, "--verify", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["verified_files"] == 2
+    units = next((lake.folder / "keys" / "book").rglob("*.units"))
+    units.write_bytes(bytes(units.stat().st_size))
+    assert as_typed("windows", lake.config, "--verify") == 6
+    assert "was changed" in capsys.readouterr().err
