@@ -20,7 +20,6 @@ give .219. `shifts` is that reading, and `equation_4` the text's.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -51,7 +50,7 @@ from tracecloak.anonymizers.amun.params import (
     ticks_of,
 )
 from tracecloak.anonymizers.amun.release import Released
-from tracecloak.anonymizers.amun.sizes import LARGE_GROWTH, foretell
+from tracecloak.anonymizers.amun.sizes import foretell
 from tracecloak.anonymizers.contract.counters import RangeOfStarts
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers, hex_ids
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
@@ -64,8 +63,6 @@ from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.statistics.dafsa import Dafsa
 from tracecloak.schemas.statistics.durations import DurationTable
 from tracecloak.schemas.statistics.variants import VariantHistogram
-
-_LOG = logging.getLogger("tracecloak")
 
 
 class Amun(contract.Anonymizer):
@@ -83,7 +80,6 @@ class Amun(contract.Anonymizer):
         Operation("substitution", "event", "time:timestamp"),
     )
     exact_noise: ClassVar[bool] = False
-    foretells: ClassVar[bool] = True
 
     def rounds(self, params: AmunParams) -> tuple[str, ...]:
         """Returns the rounds: one more to filter by, and one less without compression."""
@@ -190,14 +186,15 @@ class Amun(contract.Anonymizer):
         """Returns what the profile and the mode cost in cases and in times."""
         return cost_in_cases(params), cost_in_times(params)
 
+    def foretells(self, params: AmunParams) -> bool:
+        """Returns whether the mode is oversampling, by which a release can grow without bound."""
+        return params.mode == "oversampling"
+
     def foretold(self, variants: VariantHistogram, params: AmunParams) -> tuple[str, ...]:
-        """Returns how many cases a release will have; nothing of what the filter drops."""
+        """Returns how many cases a release will have."""
         if not variants.n_variants:
             return ()
-        sentence = foretell(Dafsa.from_variants(variants), params).sentence
-        if params.mode == "filtering":
-            sentence += " That is without the filter, which drops cases first."
-        return (sentence,)
+        return (foretell(Dafsa.from_variants(variants), params).sentence,)
 
     def requires(self, round_name: str, params: AmunParams) -> Mapping[str, contract.Counter]:
         """Returns the counters of a round."""
@@ -279,24 +276,14 @@ def _decide_dafsa(
             "side of all starts"
         )
     dafsa = Dafsa.from_variants(variants)
-    if params.mode == "oversampling":
-        _check_growth(dafsa, params)
+    if params.mode == "oversampling" and params.max_growth is not None:
+        told = foretell(dafsa, params)
+        if told.growth > params.max_growth:
+            raise UsageError(
+                f"max_growth={params.max_growth:g} is exceeded: {told.sentence} Use mode sampling, "
+                "a larger guessing_advantage or oversampling_epsilon epsilon_d, or raise max_growth"
+            )
     return DafsaDecision(dafsa, first_us, last_us)
-
-
-def _check_growth(dafsa: Dafsa, params: AmunParams) -> None:
-    """Says how large a release by oversampling becomes, before its noise is drawn."""
-    told = foretell(dafsa, params)
-    _LOG.log(
-        logging.WARNING if told.growth > LARGE_GROWTH else logging.INFO,
-        "amun: %s",
-        told.sentence,
-    )
-    if params.max_growth is not None and told.growth > params.max_growth:
-        raise UsageError(
-            f"max_growth={params.max_growth:g} is exceeded: {told.sentence} Use mode sampling, "
-            "a larger guessing_advantage or oversampling_epsilon epsilon_d, or raise max_growth"
-        )
 
 
 def _decide_sampling(

@@ -60,7 +60,8 @@ class AmunParams(contract.Params):
 
     max_growth: _Positive | None = None
     """Mode oversampling stops before it draws noise if the release is to be expected to have more
-    than so many times the log's cases. By default there is no limit, and a warning above 10."""
+    than so many times the log's cases. By default there is no limit, and a warning says how many
+    cases it will have."""
 
     prior: Literal["equation_1", "clamped"] | None = None
     """Prior of a relative time: equation_1, or clamped, where the lower end of the window stops at

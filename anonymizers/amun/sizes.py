@@ -21,8 +21,6 @@ from tracecloak.schemas.statistics.dafsa import Dafsa
 # Numbers of cases are sums over the transitions, so of many transitions a few draws tell enough;
 # these bounds keep it to seconds.
 _FEWEST_DRAWS, _MOST_DRAWS, _TRANSITIONS = 5, 100, 40_000
-# From here on a release is so large that it is worth a word.
-LARGE_GROWTH = 10
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,6 @@ class Anonymizer(Protocol):
         sums: What all that is released follows from: sums of directly-follows `pairs` or of `cells`
             of histograms, of which the `Noise` is told, so that audits look at them before anything
             is made of them; sums that are `released` as they are; or `none`.
-        foretells: Whether `foretold` has something to say of a log, which no rigorous method does.
         examples: Parameters that show the method: the first in the catalogue, all of them in the
             contract's tests and in audits. Together they go through every round.
     """
@@ -130,7 +129,6 @@ class Anonymizer(Protocol):
     verifies: ClassVar[bool] = False
     has_error_bars: ClassVar[bool] = False
     sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "none"
-    foretells: ClassVar[bool] = False
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
 
     @property
@@ -182,10 +180,17 @@ class Anonymizer(Protocol):
         """Returns sentences on what the parameters cost in utility, from public numbers alone."""
         return ()
 
+    def foretells(self, params: Any) -> bool:
+        """Returns whether `foretold` has something to say of a log; of a rigorous release, no.
+
+        Then the statistic `variants` of the first round is one of all its variants.
+        """
+        return False
+
     def foretold(self, variants: VariantHistogram, params: Any) -> tuple[str, ...]:
         """Returns sentences on what a release of a log will be like, for its operator alone.
 
-        Draws nothing that a release draws. Only called where `foretells` is set.
+        Draws nothing that a release draws.
 
         Args:
             variants: Of the whole log, exact.

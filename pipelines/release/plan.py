@@ -210,15 +210,14 @@ def _done(config: ReleaseConfig, found: Sequence[Verdict]) -> Iterator[str]:
 def _foretold(config: ReleaseConfig) -> Iterator[str]:
     """Yields what a method without an epsilon can say of the log itself, which is read for it."""
     method = method_named(config.method)
-    if not method.foretells or config.schedule is not None:
+    if not method.foretells(config.method_params) or config.schedule is not None:
         return
     source = source_of(config)
     n_bytes = sum(file.n_bytes for file in source.files)
     if n_bytes > _FORETOLD_BYTES:
         yield (
             f"The input has {n_bytes:,} bytes, so the number of cases is not foretold here: a plan "
-            f"reads up to {_FORETOLD_BYTES:,} for it. The release says it before noise is drawn, "
-            "by oversampling."
+            f"reads up to {_FORETOLD_BYTES:,} for it. A release says it before noise is drawn."
         )
         return
     events = (batch for file in source.files for batch, _ in source.read(file))

@@ -519,9 +519,14 @@ def _run_in_memory(
         deployment = run.sketch.key.resolve()
         of_batches = [CaseSketch.from_traces(batch, deployment) for batch in traces]
         run.sketch.write(CaseSketch.merge(of_batches), deployment)
+    method = method_named(run.method)
+    if method.foretells(run.params):
+        variants = VariantHistogram.merge([VariantHistogram.from_traces(one) for one in traces])
+        for sentence in method.foretold(variants, run.params):
+            _LOG.warning("%s: %s", method.name, sentence)
     made = in_memory.anonymise(
         traces,
-        method_named(run.method),
+        method,
         run.params,
         run.key.resolve(),
         run.release_id,
@@ -532,7 +537,7 @@ def _run_in_memory(
     written: list[OutputFile] = []
     others = write_products(folder, manifest, made.products)
     counted = None
-    if method_named(run.method).log != "none":
+    if method.log != "none":
         traces = [*made.traces, *run.columns]
         written, counted, more = _write_log(config, traces, folder, manifest)
         others += more

@@ -324,12 +324,16 @@ class _Decide(_Keyed):
 
     def process(self, once: None, totals: Iterable[Chunk], *known: Any) -> Iterator[Chunk]:
         randomness, decisions = self._split(known)
+        statistics, params = only(totals).by_name, self._run.params
+        if not decisions and self._method.foretells(params):
+            for sentence in self._method.foretold(statistics["variants"], params):
+                _LOG.warning("%s: %s", self._method.name, sentence)
         own = partial(
             self._method.decide,
             self._round,
-            only(totals).by_name,
+            statistics,
             decisions,
-            self._run.params,
+            params,
             randomness,
         )
         yield from cut(self._run.draws.once(self._round, randomness, own))

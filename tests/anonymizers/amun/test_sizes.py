@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 
 import numpy as np
 import pytest
@@ -91,23 +90,6 @@ def test_the_sentence_rounds_upwards() -> None:
 # --- before noise is drawn ------------------------------------------------------------------------
 
 
-def test_a_release_by_oversampling_says_how_large_it_becomes(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "tracecloak")
-
-    def levels(**given: object) -> list[int]:
-        caplog.clear()
-        params = AmunParams.model_validate({"guessing_advantage": 0.2, **given})
-        run_rounds(table_1(), Amun(), params, release_key())
-        return [r.levelno for r in caplog.records if "Of the log's 6 cases" in r.getMessage()]
-
-    assert levels(mode="sampling") == levels(mode="filtering") == []
-    assert levels(mode="oversampling") == [logging.INFO]
-    monkeypatch.setattr("tracecloak.anonymizers.amun.method.LARGE_GROWTH", 1)
-    assert levels(mode="oversampling") == [logging.WARNING]
-
-
 def test_a_release_that_would_be_too_large_is_refused_before_its_noise_is_drawn() -> None:
     """One case, one transition: 1 + 1.2 cases on average; at g = 0.01 some 25."""
     traces = traces_of([("1", "A", 0)])
@@ -120,11 +102,12 @@ def test_a_release_that_would_be_too_large_is_refused_before_its_noise_is_drawn(
     run_rounds(traces, Amun(), AmunParams(guessing_advantage=0.01, max_growth=1), release_key())
 
 
-def test_what_is_foretold_of_the_filter_says_that_it_is_without_it() -> None:
+def test_only_oversampling_is_foretold() -> None:
     [traces] = table_1()
     variants = VariantHistogram.from_traces(traces)
-    plain = Amun().foretold(variants, AmunParams())
-    assert plain == (foretell(Dafsa.from_variants(variants), AmunParams()).sentence,)
-    [filtered] = Amun().foretold(variants, AmunParams(mode="filtering"))
-    assert filtered == f"{plain[0]} That is without the filter, which drops cases first."
-    assert Amun().foretold(VariantHistogram.merge(()), AmunParams()) == ()
+    params = AmunParams(mode="oversampling")
+    told = foretell(Dafsa.from_variants(variants), params)
+    assert Amun().foretold(variants, params) == (told.sentence,)
+    assert Amun().foretold(VariantHistogram.merge(()), params) == ()
+    assert Amun().foretells(params)
+    assert not Amun().foretells(AmunParams(mode="filtering"))

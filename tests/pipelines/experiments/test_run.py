@@ -311,7 +311,8 @@ def test_tables_6_to_8_and_figure_3(path: Path) -> None:
     out = path.parent / "out"
     rows, page = read_rows(out), (out / "experiment.html").read_text(encoding="utf-8")
     assert len(rows) == 1 + 2 * (3 + 2 * 3)
-    for title in ("Table 6", "Table 7", "Table 8", "Figure 3", "Lost variants"):
+    titles = ("Table 6", "Table 7", "Table 8", "Table 9", "Figure 3", "Lost variants")
+    for title in titles:
         assert f"<h3>{title}" in page
     name = "SaCoFa at epsilon_d, k = {} %"
     medians = {
@@ -320,7 +321,8 @@ def test_tables_6_to_8_and_figure_3(path: Path) -> None:
     }
     best = min(medians, key=lambda share: medians[share])
     table = page.split("<h3>Table 6: ")[1].split("</table>")[0]
-    assert re.search(rf"<td>{medians[best]:.3f}[^<]* at {best} %</td></tr>", table)
+    assert re.search(rf"<td>SaCoFa</td><td>{medians[best]:.3f}[^<]* at {best} %</td><td>", table)
+    assert "The paper has no log with as many cases" in page  # so nothing stands beside
     timed = [row for row in rows if row["edge_time_emd_months"] is not None]
     assert {row["arm"].split(" ")[0] for row in timed} == {"the", "Amun,", "PRIPEL"}
     assert all(len(row["active_cases"]) == 121 for row in timed)
@@ -353,6 +355,7 @@ def test_the_page_says_which_epsilon_oversampling_takes_beside_the_papers_column
         cells = {cell.arm: cell.epsilon for cell in grid.cells(log_of())}
         return " ".join(grid.notes()), cells
 
+    assert told("tables")[0].count("oversampling takes epsilon_d") == 1
     notes, cells = told("reference")
     assert "oversampling takes epsilon_d (0.8109 at 0.2)" in notes
     assert "guessing advantages of 0.64 at 0.2" in notes
@@ -523,7 +526,11 @@ def test_boxes_are_drawn_where_the_figures_are() -> None:
         ("amun", ["--epsilons", "1"], "unknown flag --epsilons"),
         ("amun", ["--guessing_advantages", "1"], "guessing_advantages must be above 0"),
         ("amun", ["--pruning", "one"], "pruning must be above 0 and at most 100, got 'one'"),
-        ("amun", ["--profile", "old"], "profile must be one of paper, reference, got 'old'"),
+        (
+            "amun",
+            ["--profile", "old"],
+            "profile must be one of paper, reference, tables, got 'old'",
+        ),
         ("amun", ["--methods", "sapa"], "methods must be of amun, pripel, sacofa, got 'sapa'"),
         ("amun", ["--repetitions", "0"], "repetitions must be at least 1, got 0"),
         ("amun", ["--seed", "1"], "unknown flag --seed"),

@@ -1,0 +1,62 @@
+"""How large a release by oversampling becomes: what `plan` and both ways to release say first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.releasing import tracecloak
+from tests.support.tiers import at_night
+from tracecloak.pipelines.release import plan as plans
+
+SAID = "Of the log's 30 cases a release would make about "
+
+
+@pytest.fixture
+def flags(tmp_path: Path) -> list[str]:
+    """Of a log of 30 cases, each with an activity of its own."""
+    rows = [f"{i},a{i},2026-01-0{1 + i % 9}T00:00:00Z" for i in range(30)]
+    log = tmp_path / "log.csv"
+    log.write_text("\n".join(["case_id,activity,timestamp", *rows, ""]))
+    return [
+        "--input", str(log), "--output", str(tmp_path / "out"), "--method", "amun",
+        "--guessing_advantage", "0.2",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("mode", "is_said"), [("oversampling", True), ("sampling", False)])
+def test_a_plan_says_it_of_the_log(
+    flags: list[str], mode: str, is_said: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tracecloak("plan", *flags, "--mode", mode) == 0
+    assert (SAID in capsys.readouterr().out) == is_said
+
+
+def test_a_plan_does_not_read_a_large_log_for_it(
+    flags: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(plans, "_FORETOLD_BYTES", 10)
+    assert tracecloak("plan", *flags, "--mode", "oversampling") == 0
+    told = capsys.readouterr().out
+    assert SAID not in told
+    assert "a plan reads up to 10 for it. A release says it before noise is drawn." in told
+
+
+@pytest.mark.parametrize("runner", [["--runner", "InMemory"], at_night([])])
+def test_a_release_says_it_before_noise_is_drawn(
+    flags: list[str], runner: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tracecloak("release", *flags, "--mode", "oversampling", *runner) == 0
+    told = capsys.readouterr().err
+    first = "next: dafsa" if runner else "decided: dafsa"
+    assert 0 < told.index(f"WARNING amun: {SAID}") < told.index(first)
+
+
+def test_a_release_that_is_too_large_is_refused(
+    flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = [*flags, "--mode", "oversampling", "--runner", "InMemory", "--max_growth"]
+    assert tracecloak("release", *wanted, "1.5") == 2
+    assert "max_growth=1.5 is exceeded: Of the log's 30 cases" in capsys.readouterr().err
+    assert tracecloak("release", *wanted, "10") == 0
