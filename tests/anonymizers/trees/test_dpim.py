@@ -27,7 +27,7 @@ from tracecloak.anonymizers.trees.fitness import UNITS
 from tracecloak.anonymizers.trees.process_tree_miner import TreeDecision
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
-from tracecloak.schemas.models.process_tree import flower, normalise
+from tracecloak.schemas.models.process_tree import flower, normalise, parse_tree
 from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -243,6 +243,21 @@ def test_what_is_said_of_the_fitness_is_from_0_to_1() -> None:
                        fitness_share="0.9", pairs_share="0.05", ends_share="0.05")  # fmt: skip
     said = [mined(PAPER, params, number=number).fitness for number in range(30)]
     assert min(said) == 0 and max(said) == 1
+
+
+def test_cases_that_cannot_bring_a_tree_to_the_threshold_are_not_looked_at() -> None:
+    """A tree is taken or not as by all cases at once, and one that is taken has the same fitness."""
+    counts = {tuple("AB" * k + "C" * (k % 3)): 1 + k for k in range(1, 40)}
+    variants = histogram(counts, "ABC")
+    pieces = dpim._by_length(variants)
+    assert len(pieces) == 4 and sum(piece.n_cases for piece in pieces) == variants.n_cases
+    tree = parse_tree("*( ->( 'A', 'B' ), tau )")
+    for threshold in ("0", "0.5", "0.9", "0.95", "1"):
+        given = variants, "ABC", params_of("2", fitness_threshold=threshold), randomness()
+        for number in range(20):
+            whole = dpim._Round(*given, number).fitness(tree)
+            parts = dpim._Round(*given, number, pieces).fitness(tree)
+            assert whole <= parts and (parts == whole or parts < Decimal(threshold))
 
 
 def test_fitness_by_tokens_lets_a_long_misfit_count_for_more() -> None:

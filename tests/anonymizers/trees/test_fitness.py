@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -141,12 +142,15 @@ def test_tokens_of_a_replay() -> None:
 def test_tokens_are_those_of_cases_that_have_the_trees_activities_only(
     tree: ProcessTree, counts: dict[Variant, int]
 ) -> None:
-    kept: dict[Variant, int] = {}
-    for variant, count in counts.items():
-        known = tuple(name for name in variant if name in tree.labels)
-        kept[known] = kept.get(known, 0) + count
-    if not kept:
+    def known(variant: Variant) -> Variant:
+        return tuple(name for name in variant if name in tree.labels)
+
+    counts = {variant: count for variant, count in counts.items() if known(variant)}
+    if not counts:
         return
+    kept: Counter[Variant] = Counter()
+    for variant, count in counts.items():
+        kept[known(variant)] += count
     fit = replay(tree, NAMES, histogram(kept, NAMES))
     cases = histogram(kept, NAMES).counts
     allowed, tokens = (fit.replayed + fit.is_complete) @ cases, (fit.lengths + 1) @ cases
