@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -232,10 +232,7 @@ class _Builder:
         cuts: tuple[tuple[Operator, Callable[[], list[Part] | None]], ...] = (
             ("sequence", lambda: sequence_cut(follows)),
             ("exclusive", lambda: exclusive_cut(follows)),
-            (
-                "parallel",
-                lambda: parallel_cut(follows & ~(self.loops[rows] & follows.T), starts, ends),
-            ),
+            ("parallel", lambda: parallel_cut(self.without_loops(follows, rows), starts, ends)),
         )
         for operator, cut in cuts:
             if (found := cut()) is not None:
@@ -253,14 +250,20 @@ class _Builder:
         np.fill_diagonal(into_starts, False)
         if self.begins_anew and into_starts[rows].any():
             inside = _mask(place.part, self.n)
-            ends = place.ends | (inside & into_starts[:, inside].any(axis=1))
-            once = replace(place, follows=place.follows & ~into_starts, ends=ends)
+            last = place.ends | (inside & into_starts[:, inside].any(axis=1))
+            once = replace(place, follows=place.follows & ~into_starts, ends=last)
             return self.of_loop(once, [place.part], True)
         return self.of_flower(place)
 
-    def without_loops(self, place: _Place) -> np.ndarray:
-        """The pairs but those of two activities that follow each other in too many cases."""
-        return place.follows & ~(self.loops & place.follows.T)
+    def without_loops(self, follows: np.ndarray, rows: Any = ...) -> np.ndarray:
+        """The pairs but those of two activities that follow each other in too many cases.
+
+        Args:
+            follows: bool[m, m], of some activities.
+            rows: What takes these out of an array of all.
+        """
+        left: np.ndarray = follows & ~(self.loops[rows] & follows.T)
+        return left
 
     @cached_property
     def loops(self) -> np.ndarray:
@@ -310,7 +313,7 @@ class _Published(_Builder):
         if operator != "parallel":
             places = [place.entered(part) for part in parts]
         else:
-            place = replace(place, follows=self.without_loops(place))
+            place = replace(place, follows=self.without_loops(place.follows))
             places = self.asked(operator, place, parts)
         tree = ProcessTree(operator, None, tuple(self.mined(inner) for inner in places))
         return optional(tree) if self.is_rare(place.part) else tree

@@ -54,13 +54,14 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 
 @dataclass(frozen=True)
 class _Round:
-    """What a round has: the log, and randomness that is its own."""
+    """What a round has: the log, whole and in pieces, and randomness that is its own."""
 
     variants: VariantHistogram
     names: Sequence[str]
     params: DpimParams
     randomness: Randomness
     number: int
+    pieces: Sequence[VariantHistogram] = ()
 
     def selected(self, counts: np.ndarray, n_pairs: int) -> Relation:
         """Returns the pairs of the largest noisy counts, with fresh noise on these alone.
@@ -131,22 +132,39 @@ class _Round:
         ]
 
     def fitness(self, tree: ProcessTree) -> float:
-        """Returns the noisy fitness, from 0 to 1; the number of cases is public."""
+        """Returns the noisy fitness, from 0 to 1; the number of cases is public.
+
+        Once cases enough are seen that it stays below the threshold whatever the others are, they
+        are not looked at, and what is returned is below the threshold too.
+        """
         cell = cell_numbers(np.array([self.number]))
         stream = CellStream(self.randomness, "dpim/fitness", cell)
         noise = int(draw_laplace(stream, *self.params.fitness_scale)[0])
-        of_variants = tree, self.names, self.variants
-        if self.params.fitness_measure == "share":
-            fits = fitness_sum(*of_variants, "share")
-        else:
-            fits = math.floor(UNITS * self.variants.n_cases * token_fitness(*of_variants))
-        return min(max((fits + noise) / (self.variants.n_cases * UNITS), 0.0), 1.0)
+        most = self.variants.n_cases * UNITS
+        if self.params.fitness_measure == "tokens":
+            fits = math.floor(most * token_fitness(tree, self.names, self.variants))
+            return min(max((fits + noise) / most, 0.0), 1.0)
+        fits = most
+        for piece in self.pieces or (self.variants,):
+            fits -= piece.n_cases * UNITS - fitness_sum(tree, self.names, piece, "share")
+            found = min(max((fits + noise) / most, 0.0), 1.0)
+            if found < self.params.fitness_threshold:
+                break
+        return found
 
     def gives_up(self) -> bool:
         """Whether the coin says so, which comes up with the probability to stop."""
         cell = cell_numbers(np.array([self.number]))
         word = int(self.randomness.words("dpim/stop", cell)[0, 0])
         return word < Fraction(self.params.stop_probability) * 2**64
+
+
+def _by_length(variants: VariantHistogram) -> list[VariantHistogram]:
+    """Returns the variants in pieces, short ones first: an eighth, as many again, and so on."""
+    order = np.argsort(np.diff(variants.offsets), kind="stable")
+    ends = sorted({len(order) // 8, len(order) // 4, len(order) // 2, len(order)} - {0})
+    pieces = [np.sort(piece) for piece in np.split(order, ends[:-1])]
+    return [VariantHistogram(variants.sequences.take(p), variants.counts[p]) for p in pieces]
 
 
 class Dpim(contract.Anonymizer):
@@ -267,8 +285,9 @@ class Dpim(contract.Anonymizer):
         if variants.n_cases:
             counts = cases_with_pair(variants, len(names))
             low, high = params.sizes(len(names), int((counts > 0).sum()))
+            pieces = _by_length(variants)
             for number in range(params.n_rounds):
-                own = _Round(variants, names, params, randomness, number)
+                own = _Round(variants, names, params, randomness, number, pieces)
                 cell = cell_numbers(np.array([number]))
                 words = randomness.words("dpim/size", cell)[:, 0]
                 n_pairs = low + int(below(words, high - low + 1)[0])

@@ -39,8 +39,8 @@ class DpimParams(NamesParams):
     fitness_threshold: Exact = Field(Decimal("0.95"), ge=0, le=1)
     """Noisy fitness from which on a tree is taken (t). Too high, no tree is found."""
     fitness_measure: Literal["share", "tokens"] = "share"
-    """How a tree's fitness is measured: as the mean share of a case that fits, or as in the paper by
-    tokens, of which a long case has more than a short one. For the latter no finite epsilon
+    """How a tree's fitness is measured: as the mean share of a case that fits, or by tokens as in
+    the paper, of which a long case has more than a short one. By tokens no finite epsilon
     holds."""
     pairs_share: Exact = Field(Decimal("0.65"), gt=0, lt=1)
     """Share of a round for the pairs (r1); the three shares sum to 1."""

@@ -120,7 +120,8 @@ def token_fitness(tree: ProcessTree, names: Sequence[str], variants: VariantHist
         ValueError: As of `replay`; there is no case.
     """
     fit = replay(tree, names, variants)
-    is_known = np.isin(np.array(names), tree.labels)[variants.codes]
+    labels = set(tree.labels)
+    is_known = np.array([name in labels for name in names], bool)[variants.codes]
     before = np.concatenate([[0], np.cumsum(is_known)])
     known = np.diff(before[variants.offsets])
     n_tokens = int(((known + 1) * variants.counts).sum())
@@ -272,10 +273,10 @@ class _ReplayedPart:
         return self._automaton.n_allowed(self._trail)[step]
 
 
-# What may still follow at a node: _NEW where none of its events came yet. Then for a leaf, and for a
-# sequence and an exclusive that are through, _DONE; for these before that (number of the child at
-# work, its state); for a parallel the children's states; for a loop a frozenset of (0 for the body,
-# 1 for the way back; its state). So a choice of many activities has one state after all of them.
+# What may still follow at a node: _NEW where none of its events came yet. Then for a leaf, and for
+# a sequence and an exclusive that are through, _DONE; for these before that (number of the child
+# at work, its state); for a parallel the children's states; for a loop a frozenset of (0 for the
+# body, 1 for the way back; its state). So a choice of many activities has one state after each.
 _State = Any
 _NEW: _State = None
 _DONE: _State = ()

@@ -27,7 +27,7 @@ class ReleasedTree:
         text: The tree in its text form (`schemas.models.process_tree`).
         is_found: Whether the method found a tree that is good enough; otherwise `text` is one
             that follows from the names alone.
-        fitness: Noisy fitness on the input, near 0 … 1 but not within; None: nothing is said.
+        fitness: Noisy fitness on the input, cut to 0 … 1; None: nothing is said.
     """
 
     names: pa.StringArray

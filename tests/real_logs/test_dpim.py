@@ -179,7 +179,7 @@ class WithFallThrough(tree_cuts._Published):
             if len(others) > 1 and (
                 sequence_cut(follows)
                 or exclusive_cut(follows)
-                or parallel_cut(self.without_loops(inner)[rows], starts, ends)
+                or parallel_cut(self.without_loops(follows, rows), starts, ends)
             ):
                 apart = place.within((activity,), place.starts, place.ends)
                 return parallel(self.mined(apart), self.mined(inner))

@@ -1,9 +1,10 @@
 """A log of the size and shape of the hospital log of BPI Challenge 2011, made up.
 
 That log (van Dongen, "Real-life event logs - Hospital log", 2011) has 1,143 cases, 150,291 events
-and 624 activities; its longest case has 1,814 events, and some 4,295 pairs follow each other directly,
-START and END included: the bounds that the authors of DPIM use for it are 4,280 and 4,310. Here
-names, order and lengths are drawn, and nothing is taken from the log itself.
+and 624 activities; its longest case has 1,814 events. Some 4,295 pairs follow each other directly,
+START and END included, as the bounds that the authors of DPIM use for it are 4,280 and 4,310. Here
+names, order and lengths are drawn, and nothing is taken from the log itself: the log has about as
+many events and pairs.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
-N_CASES, N_ACTIVITIES, N_EVENTS, N_PAIRS = 1_143, 624, 150_291, 4_295
+N_CASES, N_ACTIVITIES = 1_143, 624
 LONGEST = 1_814
 
-# Of the lengths, which are lognormal and cut: a median of 55 events and a mean of about 131.
+# Of the lengths, which are lognormal and cut: a median of 54 events and a mean of about 131.
 _MEDIAN, _SPREAD = 54, 1.35
 # Activities that may follow one, and by which power of its place each is rarer than the first.
 _N_WAYS, _SKEW = 7, 1.35

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -235,6 +236,41 @@ def test_pairs_of_two_that_follow_each_other_too_often_are_a_loop_and_no_paralle
     assert mined({tuple("AB"): 50, tuple("BA"): 50}, "AB", "published") == "+( 'A', 'B' )"
 
 
+def test_a_part_without_a_cut_begins_anew_with_what_may_come_first() -> None:
+    """B leads back to A, and every two are linked: no cut, and no end leads to a start."""
+    holds = np.zeros((4, 4), bool)
+    for a, b in ((3, 0), (0, 1), (1, 0), (1, 2), (2, 1), (2, 0), (0, 2), (2, 3), (1, 1)):
+        holds[a, b] = True
+    holds[2, 0] = False  # else the end leads to the start, which is a loop in any case
+    relation = Relation(np.where(holds, 100, 0), holds)
+
+    def nothing(operator: Operator, parts: Sequence[Part], depth: int) -> list[PartEnds]:
+        return [PartEnds(frozenset(), frozenset()) for _ in parts]
+
+    assert str(build_tree(relation, "ABC", 5, nothing)) == "*( tau, X( 'A', 'B', 'C' ) )"
+    found = build_tree(relation, "ABC", 5, nothing, begins_anew=True)
+    assert "->( 'A', " in str(found) and sorted(found.labels) == ["A", "B", "C"]
+
+
+def test_parts_of_a_sequence_are_those_of_plain_ways() -> None:
+    """Beside a closure by squares: two are together if each reaches the other, or neither does."""
+    random = np.random.default_rng(11)
+    n_found = 0
+    for _ in range(300):
+        n = int(random.integers(2, 12))
+        follows = random.random((n, n)) < random.choice([0.05, 0.1, 0.2, 0.4])
+        reaches = np.linalg.matrix_power(follows + np.eye(n), n) > 0
+        together = np.linalg.matrix_power((reaches == reaches.T).astype(float), n) > 0
+        expected = {tuple(np.flatnonzero(row).tolist()) for row in together}
+        found = sequence_cut(follows) or []
+        n_found += len(found) > 2
+        assert set(found or [tuple(range(n))]) == expected
+        for earlier, later in itertools.combinations(found, 2):
+            assert reaches[np.ix_(earlier, later)].all()
+            assert not reaches[np.ix_(later, earlier)].any()
+    assert n_found > 20
+
+
 def test_a_tolerance_must_be_positive() -> None:
     relation = Relation.exact(np.ones((2, 2), np.int64))
     with pytest.raises(ValueError, match="tolerance must be positive"):
@@ -253,6 +289,14 @@ def test_any_relation_becomes_a_tree_of_its_activities() -> None:
         holds = random.random((n + 1, n + 1)) < random.choice([0.1, 0.3, 0.8])
         counts = random.integers(-20, 100, (n + 1, n + 1))
         for rules in ("published", "structural"):
-            tree = build_tree(Relation(counts, holds), NAMES, 5, nothing, rules)  # type: ignore[arg-type]
+            anew = bool(random.random() < 0.5)
+            tree = build_tree(
+                Relation(counts, holds),
+                NAMES,
+                5,
+                nothing,
+                rules,  # type: ignore[arg-type]
+                begins_anew=anew,
+            )
             used = holds[:n, :].any(axis=1) | holds[:, :n].any(axis=0)
             assert sorted(tree.labels) == [NAMES[i] for i in np.flatnonzero(used)]

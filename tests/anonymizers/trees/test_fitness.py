@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,13 @@ from hypothesis import given, settings
 
 from tests.support.logs import Variant, histogram, variant_counts
 from tests.support.trees import language, random_tree, trees
-from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum, replay, score_sum
+from tracecloak.anonymizers.trees.fitness import (
+    UNITS,
+    fitness_sum,
+    replay,
+    score_sum,
+    token_fitness,
+)
 from tracecloak.schemas.models.petri_net import net_of_tree, states_of
 from tracecloak.schemas.models.process_tree import (
     SILENT,
@@ -114,6 +122,41 @@ def test_a_long_misfit_costs_no_more_than_one_case() -> None:
         after = fitness_sum(tree, "ABC", histogram({tuple("AB"): 99, long: 1}, "ABC"), measure)  # type: ignore[arg-type]
         assert before == 100 * UNITS and 0 <= before - after <= UNITS
     assert after == 99 * UNITS
+
+
+def test_tokens_of_a_replay() -> None:
+    """Of A B C in its order: a token for each event and for the end, and none for what it lacks."""
+    tree = parse_tree("->( 'A', 'B', 'C' )")
+    fits, short, strange = tuple("ABC"), tuple("A"), tuple("ABXC")
+    assert token_fitness(tree, "ABCX", histogram({fits: 3, strange: 2}, "ABCX")) == 1
+    # A is allowed and the end is not: one of two tokens; four of four, three times.
+    assert token_fitness(tree, "ABCX", histogram({fits: 3, short: 1}, "ABCX")) == Fraction(13, 14)
+    # A second A misses a token: of five tokens one.
+    assert token_fitness(tree, "ABCX", histogram({tuple("AABC"): 1}, "ABCX")) == Fraction(4, 5)
+    with pytest.raises(ValueError, match="needs a case"):
+        token_fitness(tree, "ABC", histogram({}, "ABC"))
+
+
+@settings(max_examples=50, deadline=None)
+@given(trees(NAMES), variant_counts(NAMES, 7, 5))
+def test_tokens_are_those_of_cases_that_have_the_trees_activities_only(
+    tree: ProcessTree, counts: dict[Variant, int]
+) -> None:
+    def known(variant: Variant) -> Variant:
+        return tuple(name for name in variant if name in tree.labels)
+
+    counts = {variant: count for variant, count in counts.items() if known(variant)}
+    if not counts:
+        return
+    kept: Counter[Variant] = Counter()
+    for variant, count in counts.items():
+        kept[known(variant)] += count
+    fit = replay(tree, NAMES, histogram(kept, NAMES))
+    cases = histogram(kept, NAMES).counts
+    allowed, tokens = (fit.replayed + fit.is_complete) @ cases, (fit.lengths + 1) @ cases
+    assert token_fitness(tree, NAMES, histogram(counts, NAMES)) == Fraction(
+        int(allowed), int(tokens)
+    )
 
 
 @settings(max_examples=60, deadline=None)

@@ -102,6 +102,17 @@ def test_bounds_that_are_public_need_public_names() -> None:
     assert of_dpim == {"epsilon": "4", "vocabulary": ["A", "B", "C", "D"]}
 
 
+def test_fitness_by_tokens_is_asked_of_dpim_alone() -> None:
+    found = {
+        cell.method: cell.params.get("fitness_measure")
+        for cell in grid(fitness_measure="tokens").cells(log_of())
+        if cell.method
+    }
+    assert found == {"dpim": "tokens", "process-tree": None}
+    assert any("by tokens" in note for note in grid(fitness_measure="tokens").notes())
+    assert not any("by tokens" in note for note in grid(fitness_measure="share").notes())
+
+
 def test_every_pair_without_noise_is_one_tree_and_it_has_all_activities() -> None:
     """All pairs that occur hold and no other, so releases differ in nothing."""
     [cell] = [cell for cell in grid().cells(log_of()) if cell.arm == "dpim, every pair"]
@@ -238,6 +249,7 @@ def test_without_models_there_are_sizes_and_times(tmp_path: Path) -> None:
     [
         (["--epsilons", "0.01"], "epsilons must be above 0.01 and at most 1000, got '0.01'"),
         (["--epsilons", "1001"], "epsilons must be above 0.01 and at most 1000, got '1001'"),
+        (["--fitness_measure", "time"], "fitness_measure must be one of share, tokens"),
         (["--size_bounds", "paper"], "size_bounds must be one of log, public, got 'paper'"),
         (["--methods", "sapa"], "methods must be of dpim, process-tree, got 'sapa'"),
         (["--patience", "0"], "patience must be above 0"),

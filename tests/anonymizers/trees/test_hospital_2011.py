@@ -1,0 +1,71 @@
+"""Both tree methods on a log of the size of the hospital's of 2011: they come to an end there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.hospital_2011 import N_ACTIVITIES, N_CASES, hospital_2011
+from tests.support.keys import randomness
+from tracecloak.anonymizers.noise.drawing import Noise
+from tracecloak.anonymizers.trees.counts import cases_with_pair
+from tracecloak.anonymizers.trees.dpim import Dpim
+from tracecloak.anonymizers.trees.dpim_params import DpimParams
+from tracecloak.anonymizers.trees.process_tree_miner import ProcessTreeMiner
+from tracecloak.anonymizers.trees.process_tree_params import ProcessTreeParams
+
+pytestmark = pytest.mark.slow
+
+
+class Counting(Noise):
+    """Draws exactly, and notes how many numbers each draw has."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def laplace(self, *given: Any) -> np.ndarray:
+        found = super().laplace(*given)
+        self.sizes.append(len(found))
+        return found
+
+
+def test_the_log_is_as_large_as_the_hospital_s() -> None:
+    """Within 5 % of its 150,291 events and 4,295 pairs; few pairs are frequent and most are rare."""
+    variants, vocabulary = hospital_2011()
+    assert variants.n_cases == N_CASES and len(vocabulary.names) == N_ACTIVITIES
+    assert len(set(variants.codes.tolist())) == N_ACTIVITIES
+    assert len(variants.codes) == pytest.approx(150_291, rel=0.05)
+    counts = cases_with_pair(variants, N_ACTIVITIES)
+    assert (counts > 0).sum() == pytest.approx(4_295, rel=0.05)
+    assert np.sort(counts.ravel())[-10] > 400 and (counts > 40).sum() < 700
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"epsilon": "1.25"},
+        {"epsilon": "1.25", "size_bounds": (4_280, 4_310)},
+        {"epsilon": "100", "stop_probability": "0.1"},
+    ],
+)
+def test_dpim_draws_noise_on_all_pairs_once_a_round(given: dict[str, Any]) -> None:
+    """624 activities have 390,625 pairs; each of thousands of choices once had noise on all."""
+    variants, vocabulary = hospital_2011()
+    noise, n_pairs = Counting(), (N_ACTIVITIES + 1) ** 2
+    params = DpimParams(vocabulary=vocabulary.names.to_pylist(), **given)
+    keyed = randomness().with_noise(noise)
+    found = Dpim().mined(variants, vocabulary, params, keyed)
+    n_rounds = noise.sizes.count(1)
+    assert 1 <= n_rounds == noise.sizes.count(n_pairs)
+    assert set(found.tree.labels) <= set(vocabulary.names.to_pylist())
+
+
+def test_the_rigorous_tree_of_it_says_more_than_a_flower() -> None:
+    variants, vocabulary = hospital_2011()
+    names = vocabulary.names.to_pylist()
+    params = ProcessTreeParams(epsilon="8", delta="1e-6", vocabulary=names)
+    found = ProcessTreeMiner().mined(variants, vocabulary, params, randomness())
+    assert found.fitness is not None and 0 <= found.fitness <= 1
+    assert 0 < len(found.tree.labels) < N_ACTIVITIES
