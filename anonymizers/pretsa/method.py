@@ -121,11 +121,21 @@ class _Sanitised(contract.Anonymizer):
         attribute = params.duration_attribute
         what = "the durations" if attribute is None else f"the values of {attribute.name}"
         whose = "Every released variant" if params.protect_ends else "Every released prefix"
+        of_input = _of_input(params)
         close = (
             f", and {what} at every prefix are less than {t:g} of their range away from "
             "those of all events of its activity"
+            + (", both as they were in the input for the cases that stay there" if of_input else "")
             if t is not None
             else ""
+        )
+        not_released = (
+            (
+                "The durations that are released were drawn, and t is not promised of them; nor "
+                "can it be verified, since it is about the input.",
+            )
+            if of_input
+            else ()
         )
         open_ends = (
             ()
@@ -161,6 +171,7 @@ class _Sanitised(contract.Anonymizer):
                 "can work out more than from the release alone.",
                 "The activity names are the input's own.",
                 *open_ends,
+                *not_released,
                 *starts,
             ),
         )
@@ -258,7 +269,8 @@ class _Sanitised(contract.Anonymizer):
         """
         attribute = params.duration_attribute
         name = None if attribute is None else attribute.name
-        verify_released(released, params.k, _t(params), params.protect_ends, name)
+        t = None if _of_input(params) else _t(params)
+        verify_released(released, params.k, t, params.protect_ends, name)
 
 
 class Pretsa(_Sanitised):
@@ -288,6 +300,11 @@ def _t(params: PretsaCaseParams) -> float | None:
     return t
 
 
+def _of_input(params: PretsaCaseParams) -> bool:
+    """Whether t is about the input's durations alone."""
+    return getattr(params, "closeness", None) == "input"
+
+
 def _decide_merging(
     variants: VariantHistogram,
     durations: DurationTable,
@@ -299,7 +316,8 @@ def _decide_merging(
     tree = MergedTree(variants, durations, distance, params.k, t, params.protect_ends)
     tree.merge()
     attribute = params.duration_attribute
-    drawn = draw_durations(tree, durations, params.k, t, randomness, attribute)
+    t_of_drawn = None if _of_input(params) else t
+    drawn = draw_durations(tree, durations, params.k, t_of_drawn, randomness, attribute)
     lengths = np.diff(variants.offsets)
     if attribute is None:
         _check_calendar(drawn, np.repeat(lengths, tree.n_cases))

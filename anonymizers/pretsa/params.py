@@ -83,3 +83,9 @@ class PretsaParams(PretsaCaseParams):
     """How far the durations at each prefix may be from those of all events of its activity, from
     above 0 to 1: every distance stays below t times the range of the latter. 1 allows all; smaller
     merges more variants."""
+
+    closeness: Literal["released", "input"] = "released"
+    """Whose durations t is about. released: those of the released log, which can be verified and is
+    what t-closeness means; input, as the algorithm is published: those that the cases which stay at
+    a prefix have in the input, among all of the input, and what is drawn for others counts
+    nowhere. It releases some small logs that the other refuses."""

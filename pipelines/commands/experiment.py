@@ -103,7 +103,9 @@ def run(given: Given) -> int:
     settings = {
         "methods": None if methods is None else listed(methods),
         "repetitions": repetitions,
-        "mined": flags.pop("mine", grid.mined_repetitions or repetitions),
+        "mined": flags.pop(
+            "mine", (grid.mined_in_full if is_full else grid.mined_repetitions) or repetitions
+        ),
         "patience": flags.pop("patience", experiment.DEFAULT_PATIENCE),
         "max_minutes": flags.pop("max_minutes", None if is_full else experiment.DEFAULT_MINUTES),
     }

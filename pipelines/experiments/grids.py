@@ -140,6 +140,7 @@ class Grid(ABC):
         methods: The registry's names of what is compared.
         mined_repetitions: Of so many releases of a cell a process is mined, unless told otherwise;
             None: of all.
+        mined_in_full: The same with `--full`.
         repetitions: Of each cell in which something is drawn, unless told otherwise: as many as a
             box of quartiles takes to be read.
         has_models: Whether processes are mined, which needs pm4py and scikit-learn.
@@ -153,6 +154,7 @@ class Grid(ABC):
     methods: ClassVar[tuple[str, ...]]
     repetitions: ClassVar[int] = 10
     mined_repetitions: ClassVar[int | None] = None
+    mined_in_full: ClassVar[int | None] = None
     has_models: ClassVar[bool] = False
     has_distances: ClassVar[bool] = False
     of_models: ClassVar[tuple[str, ...]] = ()

@@ -128,17 +128,20 @@ def widest(edges: Sequence[Edge], also: Sequence[tuple[int, int]] = ()) -> list[
     return [edge for edge in edges if (int(edge[0]), int(edge[1])) in kept]
 
 
-def receiver(edges: Sequence[Edge]) -> int | None:
+def receiver(edges: Sequence[Edge], among: set[int]) -> int | None:
     """Returns the node that most others hand work to of those that hand on to the fewest.
 
     Figure 8 of the TLKC paper follows one that is given work by eight and hands none on.
+
+    Args:
+        edges: Of the whole log.
+        among: The nodes to choose from; None is returned if nobody hands work to any of them.
     """
     pairs = [(int(a), int(b)) for a, b, *_ in inner(edges) if a != b]
-    if not pairs:
-        return None
-    n_out = {node: sum(a == node for a, _ in pairs) for node in nodes_of(edges)}
-    n_in = {node: sum(b == node for _, b in pairs) for node in n_out}
-    return min((node for node in n_out if n_in[node]), key=lambda n: (n_out[n], -n_in[n], n))
+    n_out = {node: sum(a == node for a, _ in pairs) for node in among}
+    n_in = {node: sum(b == node for _, b in pairs) for node in among}
+    known = [node for node in among if n_in[node]]
+    return min(known, key=lambda node: (n_out[node], -n_in[node], node), default=None)
 
 
 def draw(axes: Any, network: Network) -> None:
@@ -215,7 +218,7 @@ def _draw_layers(axes: Any, network: Network) -> None:
     for pair, edge, label, route in zip(pairs, between, labels, laid.routes, strict=True):
         colour = _MARKED if pair in network.marked else _PALE
         width = 0.6 + 2.4 * float(np.sqrt(edge[2] / most))
-        _draw_route(axes, route, boxes, [place[node] for node in pair], colour, width)
+        _draw_route(axes, route, colour, width)
         axes.text(
             *route.label, label, fontsize=5, color=_MARKED if pair in network.marked else _DARK,
             va="center", parse_math=False,
@@ -231,22 +234,11 @@ def _draw_layers(axes: Any, network: Network) -> None:
     axes.set_ylim(laid.height + 10, -10)
 
 
-def _draw_route(
-    axes: Any,
-    route: Route,
-    boxes: Sequence[Box],
-    ends: Sequence[int],
-    colour: str,
-    width: float,
-) -> None:
+def _draw_route(axes: Any, route: Route, colour: str, width: float) -> None:
     """A line through the pieces of a route, which swings over between them, and its head."""
-    top, bottom = (ends[1], ends[0]) if route.is_backward else (ends[0], ends[1])
-    pieces = [list(piece) for piece in route.pieces]
-    pieces[0][1] = pieces[0][2] = pieces[0][2] + boxes[top].half_height
-    pieces[-1][1] = pieces[-1][2] = pieces[-1][1] - boxes[bottom].half_height
     x: list[np.ndarray] = []
     y: list[np.ndarray] = []
-    for one, following in itertools.pairwise(pieces):
+    for one, following in itertools.pairwise(route.pieces):
         share = np.linspace(0, 1, 16)
         smooth = share * share * (3 - 2 * share)
         x += [np.array([one[0], one[0]]), one[0] + (following[0] - one[0]) * smooth]

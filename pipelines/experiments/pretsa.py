@@ -33,6 +33,13 @@ from tracecloak.pipelines.experiments.grids import (
 )
 from tracecloak.pipelines.experiments.measures import figures_of
 from tracecloak.pipelines.experiments.settings import one_of, some_of
+from tracecloak.pipelines.experiments.statements import (
+    NO_FIGURES,
+    Statement,
+    judged,
+    medians,
+    untested,
+)
 from tracecloak.pipelines.measure.behaviour_measures import edges_of
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.errors import UsageError
@@ -41,6 +48,9 @@ _DISTANCES = ("levenshtein", "embedding")
 _ENDS = {"protected": True, "published": False}
 _DIRECTIONS: tuple[PenaltyDirection, ...] = get_args(PenaltyDirection)
 _TOP = (1, 2, 3)
+# All settings of section 4.2, and those of them that an hour does ten times.
+_ALL_K, _ALL_T = tuple(str(2**i) for i in range(1, 9)), ("0.1", "0.25", "0.5", "0.75", "1")
+_K, _T = ("4", "16", "64"), ("0.1", "0.5")
 
 
 class PretsaGrid(Grid):
@@ -57,11 +67,11 @@ class PretsaGrid(Grid):
     name: ClassVar[str] = "pretsa"
     title: ClassVar[str] = "PRETSA by two distances"
     methods: ClassVar[tuple[str, ...]] = ("pretsa", "pretsa-case")
-    repetitions: ClassVar[int] = 3
     has_distances: ClassVar[bool] = True
     flags: ClassVar[tuple[Flag, ...]] = (
-        Flag("k", "fewest cases of a prefix (default 2,4,8,16,32,64,128,256)"),
-        Flag("t", "of PRETSA, the distance of durations (default 0.1,0.25,0.5,0.75,1)"),
+        Flag("k", f"fewest cases of a prefix (default {','.join(_K)})", full=",".join(_ALL_K)),
+        Flag("t", f"of PRETSA, the distance of durations (default {','.join(_T)})",
+             full=",".join(_ALL_T)),
         Flag("distances", "of variants (default levenshtein,embedding)"),
         Flag("ends", "protected: each variant has k cases; or published: each prefix only (default "
              "protected)"),
@@ -70,8 +80,8 @@ class PretsaGrid(Grid):
     )  # fmt: skip
 
     def __init__(self, flags: Mapping[str, str | None]) -> None:
-        self._k = wholes("k", flags["k"], [str(2**i) for i in range(1, 9)])
-        self._t = numbers("t", flags["t"], ("0.1", "0.25", "0.5", "0.75", "1"), 0, 1)
+        self._k = wholes("k", flags["k"], _K)
+        self._t = numbers("t", flags["t"], _T, 0, 1)
         self._distances = some_of("distances", flags["distances"], _DISTANCES)
         self._ends = one_of("ends", flags["ends"], tuple(_ENDS))
         self._direction = one_of("penalty_direction", flags["penalty_direction"], _DIRECTIONS)
@@ -93,8 +103,10 @@ class PretsaGrid(Grid):
         return found if cell.method else {**found, **self._properties(log)}
 
     def _properties(self, log: Log) -> Row:
-        """A row of Table 3; distances only where the embedding is looked at."""
+        """A row of Tables 2 and 3; distances only where the embedding is looked at."""
         found: Row = {f"top_{x}": share for x, share in zip(_TOP, top_shares(log), strict=True)}
+        found["mean_cases"] = log.variants.n_cases / log.variants.n_variants
+        found["most_cases"] = int(log.variants.counts.max())
         if "embedding" in self._distances:
             randomness = Randomness(ReleaseKey.generate(), "experiment", "", "")
             with contextlib.suppress(UsageError):  # without gensim: the releases say so
@@ -126,7 +138,8 @@ class PretsaGrid(Grid):
         )
 
     def sections(self, log: Log, rows: Sequence[Row], own: Row) -> Iterator[Section]:
-        """Yields Figures 2 to 4 for every t, Table 3, and what the paper does not show."""
+        """Yields Table 2, Figures 2 to 4 for every t, Table 3, and what the paper lacks."""
+        yield Section("Table 2: the log", "", [_sizes_shown(log, own)], "table-2")
         for title, name, y, file in (
             ("Figure 2: advanced behavioural appropriateness", "appropriateness",
              "behavioural appropriateness", "figure-2"),
@@ -149,6 +162,61 @@ class PretsaGrid(Grid):
         for name, title in _FURTHER.items():
             yield Section(f"Beside the paper: {title}", "", [self._table(rows, name, arms)], name)
 
+    def statements(self, log: Log, rows: Sequence[Row], own: Row) -> Iterator[Statement]:
+        """Yields what section 4.3 states, each of the medians over all k and t that were run."""
+        arms = {t: [_arm(d, t) for d in ("embedding", "levenshtein")] for t in self._t}
+
+        def pairs(name: str) -> list[tuple[float, float]]:
+            median = medians(rows, name)
+            found = [
+                (median(arms[t][0], k), median(arms[t][1], k))
+                for t in self._t
+                for k in self._levels
+            ]
+            return [(a, b) for a, b in found if a is not None and b is not None]
+
+        for name, figure, what in (
+            ("appropriateness", "Figure 2", "behavioural appropriateness"),
+            ("sampled_truly", "Figure 3", "the truly sampled score"),
+        ):
+            yield _better(
+                f"section 4.3, {figure}",
+                f"the embedding improves {what} for certain k and t",
+                pairs(name),
+            )
+        errors = pairs("duration_error")
+        yield judged(
+            "section 4.3, Figure 4",
+            "the embedding does not make the total duration error worse (by the median of all)",
+            float(np.median([a - b for a, b in errors])) <= _SAME if errors else None,
+            f"larger in {sum(a > b for a, b in errors)} of {len(errors)} settings, by "
+            f"{shown(float(np.median([a - b for a, b in errors])))} in the median"
+            if errors
+            else NO_FIGURES,
+        )
+        mean, std = own.get("event_distance_mean"), own.get("event_distance_std")
+        printed = _PRINTED.get((log.traces.n_cases, log.variants.n_variants))
+        text = "Tables 2 and 3 have this log's figures (distances within 0.1, shares within 0.01)"
+        if printed is None:
+            yield untested("Tables 2 and 3", text, "this is not a log of the paper")
+            return
+        tops = [own[f"top_{x}"] for x in _TOP]
+        here = [own["mean_cases"], own["most_cases"], mean, std, *tops]
+        near = (0.05, 0, 0.1, 0.1, 0.01, 0.01, 0.01)
+        holds = [
+            None if a is None else abs(a - b) <= by + 1e-9
+            for a, b, by in zip(here, printed, near, strict=True)
+        ]
+        yield judged(
+            "Tables 2 and 3",
+            text,
+            False if False in holds else None if None in holds else True,
+            "; ".join(
+                f"{name} {shown(a)} against {shown(b)}"
+                for name, a, b in zip(_PRINTED_NAMES, here, printed, strict=True)
+            ),
+        )
+
     @property
     def _levels(self) -> list[str]:
         return list(map(str, self._k))
@@ -158,6 +226,17 @@ class PretsaGrid(Grid):
         return table_of(rows, name, "k", [arm for arm in arms if arm in run], self._levels)
 
 
+# A difference of the total duration error below this is none.
+_SAME = 0.01
+# Tables 2 and 3 of the paper, by numbers of cases and variants.
+_PRINTED_NAMES = (
+    "cases a variant", "most cases", "mean distance", "its deviation", "top 1", "top 2", "top 3",
+)  # fmt: skip
+_PRINTED = {
+    (1434, 116): (12.4, 713, 0.83, 0.29, 0.828, 0.913, 0.992),
+    (1050, 846): (1.2, 35, 0.77, 0.42, 0.670, 0.821, 0.943),
+    (2099, 896): (2.3, 206, 0.93, 0.28, 0.888, 0.967, 0.990),
+}
 _FURTHER = {
     "data_utility": "data utility: 1 minus the earth mover's distance of variants",
     "total_variation": "total variation of variants",
@@ -190,6 +269,27 @@ def top_shares(log: Log) -> Sequence[float | None]:
         top = sum_groups(group[rank < x], weights[rank < x], len(heads))
         shares.append(float(np.median(top / total)))
     return shares
+
+
+def _better(source: str, text: str, pairs: Sequence[tuple[float, float]]) -> Statement:
+    """Whether the first figure is above the second in some setting."""
+    n = sum(a > b for a, b in pairs)
+    worse = sum(a < b for a, b in pairs)
+    return judged(
+        source, text, n > 0 if pairs else None,
+        f"higher in {n} and lower in {worse} of {len(pairs)} settings" if pairs else NO_FIGURES,
+    )  # fmt: skip
+
+
+def _sizes_shown(log: Log, own: Row) -> Table:
+    """A row of Table 2."""
+    return Table(
+        ("log", "cases", "variants", "cases a variant: mean", "most"),
+        [(
+            log.name, f"{log.traces.n_cases:,}", f"{log.variants.n_variants:,}",
+            f"{own['mean_cases']:.1f}", f"{own['most_cases']:,}",
+        )],
+    )  # fmt: skip
 
 
 def _properties_shown(own: Row) -> Table:

@@ -32,6 +32,7 @@ from tracecloak.pipelines.experiments.networks import (
     edges_of_graph,
     inner,
     names_of,
+    nodes_of,
     receiver,
     slowest,
     widest,
@@ -87,7 +88,9 @@ class TlkcGrid(Grid):
     name: ClassVar[str] = "tlkc"
     title: ClassVar[str] = "TLKC privacy beside two baselines"
     methods: ClassVar[tuple[str, ...]] = ("tlkc", *_BASELINES.values())
-    mined_repetitions: ClassVar[int | None] = 1  # of ties that are drawn the model tells little
+    # Of ties that are drawn a model tells little.
+    mined_repetitions: ClassVar[int | None] = 1
+    mined_in_full: ClassVar[int | None] = 1
     has_models: ClassVar[bool] = True
     has_distances: ClassVar[bool] = True
     flags: ClassVar[tuple[Flag, ...]] = (
@@ -267,7 +270,7 @@ class TlkcGrid(Grid):
                 continue
             before = inner(edges_of_graph(log.traces, log.traces, "resource"))
             after = inner(row["handovers"])
-            names, followed = names_of(log, "resource"), receiver(before)
+            names, followed = names_of(log, "resource"), receiver(before, nodes_of(after))
             sides = [{(int(a), int(b)) for a, b, *_ in edges} for edges in (before, after)]
             own = [{pair for pair in side if followed in pair and len({*pair}) > 1}
                    for side in sides]  # fmt: skip

@@ -158,6 +158,28 @@ def test_durations_that_stay_far_whatever_is_merged_are_refused() -> None:
         release([traces], k=2, t=0.3)
 
 
+def test_closeness_is_that_of_the_released_log_or_of_the_input() -> None:
+    """The second C of ACAC is slow, so all cases become ABAA, whose A is slow but for the first.
+
+    In the input most A are fast, as the first one always is: near enough. Of the released A two in
+    three are slow, and the first one, of which none is, is two thirds of the range away.
+    """
+    log = {f"c{i}": "A C@1 A@2 C@62" for i in range(16)}
+    log |= {f"d{i}": "A B@1 A@61 A@121" for i in range(4)}
+    given_ = {"k": 3, "t": 0.5}
+    for ends in (True, False):
+        with pytest.raises(GuaranteeError, match="merging variants left none"):
+            release([trace_batch(log)], **given_, protect_ends=ends)
+        found = release([trace_batch(log)], **given_, protect_ends=ends, closeness="input")
+        assert variants_of(found) == {("A", "B", "A", "A"): 20}
+        assert farthest(found) >= 0.5
+    method = Pretsa()
+    said = {kind: method.guarantee(method.Params(closeness=kind)) for kind in ("released", "input")}
+    assert "as they were in the input" in said["input"].claim
+    assert "as they were in the input" not in said["released"].claim
+    assert len(said["input"].not_covered) == len(said["released"].not_covered) + 1
+
+
 def test_cases_that_would_pass_the_end_of_the_calendar_are_refused() -> None:
     far = [(f"{i}", name, t) for i in range(4) for name, t in (("A", MIN_TIME_US + i),
                                                              ("B", MAX_TIME_US - i))]  # fmt: skip
