@@ -159,22 +159,21 @@ def decide_propensities(
     # count stands for them where all are waited for to settle.
     there, cells = np.unique(steps.pairs * k + bins[steps.own], return_inverse=True)
     counts = decision.counts.ravel()
-    _, others = np.unique(np.delete(counts, there), return_index=True)
-    there = np.append(there, np.delete(np.arange(len(counts)), there)[others])
+    counts = np.append(counts[there], np.unique(np.delete(counts, there)))
     n_made = len(np.unique(steps.own))
     if not n_made or not n_cases:
         return Propensities(logs.reshape(n_pairs, k))
-    block = NoisySums((0,), counts[there], decision.deviation)
-    own, pulls = logs[there], np.zeros(len(there))
+    block = NoisySums((0,), counts, decision.deviation)
+    own, pulls = np.resize(logs[there], len(counts)), np.zeros(len(counts))
     for _ in range(_ROUNDS):
         weights = np.exp(own)[cells]
         sums = np.bincount(steps.own, weights, len(bins))
-        expected = np.bincount(cells, weights / sums[steps.own], len(there)) * (n_cases / n_made)
+        expected = np.bincount(cells, weights / sums[steps.own], len(counts)) * (n_cases / n_made)
         found = log_factors(expected, block, pulls, float(n_cases), _WORTH)
         found = np.clip(found, -_LARGEST_STEP, _LARGEST_STEP) * _DAMPING
         pulls -= found * (_WORTH / n_cases)
         own += found
-    logs[there] = own
+    logs[there] = own[: len(there)]
     return Propensities(logs.reshape(n_pairs, k))
 
 
