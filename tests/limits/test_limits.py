@@ -65,7 +65,7 @@ def rows() -> Iterator[object]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)  # of the clock; what counts is the time of a processor
-@pytest.mark.parametrize(("method", "asked", "row"), rows())
+@pytest.mark.parametrize(("method", "asked", "row"), list(rows()))
 def test_it_ends_within_what_is_said_or_is_refused(
     method: str,
     asked: Asked,
