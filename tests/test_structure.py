@@ -225,7 +225,10 @@ OTHERWISE_ON_ANOTHER = {
     ),
     "anonymizers/queries/order_rules.py": ({"@"}, "whole numbers, which are exact"),
     "anonymizers/streams/matrix_mechanism.py": ({"@"}, "of integers, which numpy does itself"),
-    "anonymizers/trees/graph_cuts.py": ({"@"}, "whether a whole number is 0"),
+    "anonymizers/trees/graph_cuts.py": (
+        {"scipy.sparse.coo_array"},
+        "which activities reach each other, in whole numbers",
+    ),
     "anonymizers/variants/reweight.py": ({"@"}, "a sparse matrix"),
     "schemas/published/evidence.py": (
         {"np.arcsinh"},

@@ -156,21 +156,26 @@ def decide_propensities(
         n_cases: Number of released cases of two events or more; these stand for them.
     """
     n_pairs, k = decision.counts.shape
-    cells = steps.pairs * k + bins[steps.own]
     logs = elementary.log(_about_as_long(durations, spans, n_pairs) + _LEAST).ravel()
+    # Of many activities most pairs never follow each other. They stay as they are, and one for each
+    # count stands for them where all are waited for to settle.
+    there, cells = np.unique(steps.pairs * k + bins[steps.own], return_inverse=True)
+    counts = decision.counts.ravel()
+    counts = np.append(counts[there], np.unique(np.delete(counts, there)))
     n_made = len(np.unique(steps.own))
     if not n_made or not n_cases:
         return Propensities(logs.reshape(n_pairs, k))
-    block = NoisySums((0,), decision.counts.ravel(), decision.deviation)
-    pulls = np.zeros(n_pairs * k)
+    block = NoisySums((0,), counts, decision.deviation)
+    own, pulls = np.resize(logs[there], len(counts)), np.zeros(len(counts))
     for _ in range(_ROUNDS):
-        weights = elementary.exp(logs)[cells]
+        weights = elementary.exp(own)[cells]
         sums = np.bincount(steps.own, weights, len(bins))
-        expected = np.bincount(cells, weights / sums[steps.own], n_pairs * k) * (n_cases / n_made)
+        expected = np.bincount(cells, weights / sums[steps.own], len(counts)) * (n_cases / n_made)
         found = log_factors(expected, block, pulls, float(n_cases), _WORTH)
         found = np.clip(found, -_LARGEST_STEP, _LARGEST_STEP) * _DAMPING
         pulls -= found * (_WORTH / n_cases)
-        logs += found
+        own += found
+    logs[there] = own[: len(there)]
     return Propensities(logs.reshape(n_pairs, k))
 
 

@@ -7,7 +7,7 @@ must not do. Releases are made in memory under fresh keys and measured against t
 figures are exact about private data: for the operator only.
 
 The lines are a bootstrap of the log, which no release need pass, and chains with its exact counts
-(`pipelines.experiments.chains`), which are the limit of methods that draw cases from such a chain.
+(`pipelines.measure.chains`), which are the limit of methods that draw cases from such a chain.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tracecloak.pipelines.experiments.chains import CHAINS
 from tracecloak.pipelines.experiments.compare_log import Original
 from tracecloak.pipelines.experiments.contenders import Contender, Outcome
 from tracecloak.pipelines.measure import measures
 from tracecloak.pipelines.measure.bootstrap import bootstrap
+from tracecloak.pipelines.measure.chains import CHAINS
 from tracecloak.pipelines.measure.mining import ModelQuality, require_pm4py
 from tracecloak.pipelines.measure.registry import Figures, checked
 from tracecloak.schemas.errors import UsageError

@@ -45,7 +45,7 @@ from tracecloak.pipelines.release.window import (
     find_units,
     released_window,
 )
-from tracecloak.pipelines.runners.failures import own_error, reason_of
+from tracecloak.pipelines.runners.failures import is_out_of_memory, own_error, reason_of
 from tracecloak.pipelines.runners.names import IN_MEMORY, is_local
 from tracecloak.pipelines.runners.options import check_ready, pipeline_options
 from tracecloak.pipelines.runners.reach import check_workers_answer, check_workers_write
@@ -582,7 +582,14 @@ def _write_log(
 
 def _translated(error: Exception) -> TracecloakError:
     """Finds our own error in what a runner made of it; what is not ours is not quoted."""
-    return own_error(error) or TracecloakError(
+    own = own_error(error)
+    if own is None and is_out_of_memory(error):
+        return TracecloakError(
+            "the release needs more memory than there is, and nothing was released: take a machine "
+            "with more, another runner than InMemory with more shards, or a smaller "
+            "max_trace_length or max_prefix_length where one was declared"
+        )
+    return own or TracecloakError(
         f"the pipeline failed with {reason_of(error)}; nothing was released. Run again with "
         "--traceback to see where; that output can hold private data"
     )

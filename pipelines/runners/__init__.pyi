@@ -1,3 +1,4 @@
+from .failures import is_out_of_memory as is_out_of_memory
 from .failures import own_error as own_error
 from .failures import reason_of as reason_of
 from .flags import refuse_unknown as refuse_unknown

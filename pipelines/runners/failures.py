@@ -51,6 +51,11 @@ def reason_of(error: BaseException) -> str:
     return _innermost_class(error) + where
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Returns whether a run on this machine failed because there was no more memory."""
+    return any(isinstance(cause, MemoryError) for cause in _chain(error))
+
+
 def _chain(error: BaseException) -> Iterator[BaseException]:
     cause: BaseException | None = error
     while cause is not None:

@@ -1,8 +1,8 @@
 """`python -m tests.limits`: measures releases anew, writes table.json, and prints it as Markdown.
 
-`--methods` and `--logs` take names by commas, and leave the other rows as they are; `--print` only
-prints. Public research logs are in the folder that TRACECLOAK_LOGS names; rows of them stay where
-there is none.
+`--methods` takes names by commas and `--logs` by semicolons; other rows stay as they are. `--rest`
+measures what nobody measured yet, and `--print` only prints. Public research logs are in the folder
+that TRACECLOAK_LOGS names; without it, rows of them stay as they are.
 """
 
 from __future__ import annotations
@@ -14,7 +14,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.limits.running import ASKED, try_release, vocabulary_of
-from tests.limits.table import MIB, SECONDS, TABLE, Stated, as_text, read_table, stated, write_table
+from tests.limits.table import (
+    MIB,
+    NOT_MEASURED,
+    SECONDS,
+    TABLE,
+    Stated,
+    as_text,
+    read_table,
+    stated,
+    write_table,
+)
 from tests.support.limited import LimitedCommands
 from tracecloak.anonymizers.registry import METHODS
 
@@ -24,12 +34,20 @@ def main() -> None:
     parser.add_argument("--methods", default=",".join(METHODS), help="by default all")
     parser.add_argument("--logs", default=";".join(ASKED), help="separated by ; and by default all")
     parser.add_argument("--seconds", type=int, default=SECONDS[-2], help="by default 300")
-    parser.add_argument("--print", action="store_true", help="by default all is measured anew")
+    parser.add_argument("--rest", action="store_true", help="by default all is measured anew")
+    parser.add_argument("--print", action="store_true", help="by default it measures, too")
     given = parser.parse_args()
     table = read_table() if TABLE.exists() else {}
     if not given.print:
         table = {own: row for own, row in table.items() if _is_known(*own)}
-        _measure(table, given.methods.split(","), given.logs.split(";"), given.seconds)
+        wanted = {
+            (method, log)
+            for log in given.logs.split(";")
+            for method in given.methods.split(",")
+            if _is_known(method, log)
+            and not (given.rest and table.get((method, log), NOT_MEASURED).took_s is not None)
+        }
+        _measure(table, wanted, given.seconds)
     sys.stdout.write(as_text(table, ASKED) + "\n")
 
 
@@ -38,17 +56,18 @@ def _is_known(method: str, log: str) -> bool:
 
 
 def _measure(
-    table: dict[tuple[str, str], Stated], methods: list[str], logs: list[str], seconds: int
+    table: dict[tuple[str, str], Stated], wanted: set[tuple[str, str]], seconds: int
 ) -> None:
     """Changes the table, and writes it after every log."""
     folder = os.environ.get("TRACECLOAK_LOGS")
     with TemporaryDirectory() as made, LimitedCommands() as commands:
-        for asked in (ASKED[name] for name in logs):
-            if asked.file and not folder:
+        for asked in ASKED.values():
+            methods = sorted(method for method, log in wanted if log == asked.name)
+            if not methods or (asked.file and not folder):
                 continue
             log = asked.path(Path(folder) if folder else None, Path(made))
             vocabulary = vocabulary_of(log, Path(made))
-            for method in filter(asked.is_for, methods):
+            for method in methods:
                 with TemporaryDirectory() as empty:
                     tried = try_release(
                         commands, method, asked, log, vocabulary, Path(empty), seconds, MIB[-1]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import apache_beam as beam
+import numpy as np
+import pyarrow as pa
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from tests.support.tiers import at_night
-from tracecloak.pipelines.runners.failures import own_error, reason_of
+from tracecloak.pipelines.runners.failures import is_out_of_memory, own_error, reason_of
 from tracecloak.schemas.errors import GuaranteeError
 
 SECRET = "patient-4711"
@@ -86,3 +88,14 @@ def test_a_word_before_a_colon_is_no_class() -> None:
     )
     assert told == "ValueError"
     assert reason_of(RuntimeError(f"{SECRET}: x")) == "RuntimeError"
+
+
+def test_too_little_memory_is_told_from_other_failures_whatever_it_was_wrapped_in() -> None:
+    """Those of numpy and of Arrow are MemoryErrors, too."""
+    with pytest.raises(MemoryError) as raised:
+        np.empty(1 << 60, np.int8)
+    wrapped = RuntimeError(SECRET)
+    wrapped.__cause__ = raised.value
+    assert is_out_of_memory(wrapped)
+    assert is_out_of_memory(pa.ArrowMemoryError())
+    assert not is_out_of_memory(RuntimeError("MemoryError"))

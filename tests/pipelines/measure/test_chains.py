@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import chisquare
 
 from tests.support.logs import Variant, histogram
-from tracecloak.pipelines.experiments.chains import CHAINS, Chain
+from tracecloak.pipelines.measure.chains import CHAINS, Chain
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 NAMES = ["A", "B", "C"]
