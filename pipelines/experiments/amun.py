@@ -570,7 +570,8 @@ def released_epsilon_of_times(traces: TraceBatch, params: AmunParams) -> float:
     found = []
     for number in range(_N_EPSILONS):
         key = ReleaseKey(bytes([number]) * KEY_BYTES)
-        randomness, decisions = decide([traces], Amun(), params, key, "experiment", "")
+        randomness, decided = decide([traces], Amun(), params, key, "experiment", "")
+        decisions: Mapping[str, Any] = decided
         epsilons = _epsilons_of(traces, decisions, params)[0]
         released = ReleasedByAmun.of(traces, decisions, params, randomness)
         _, groups, ticks = ticks_of(released.traces, decisions, params)
