@@ -92,7 +92,7 @@ _OF_PROFILES = {
         "noise around that would make a step negative, which makes steps longer; and it does not "
         "divide the epsilons of copied starts. Not repeated is that it adds the shortest time of a "
         "transition to the noise of each of its steps, which makes distances of times up to 4 % "
-        "larger (Sepsis 2 %, Unrineweginfectie 4 %)."
+        "larger."
     ),
     "reference": (
         "Its counts follow Algorithm 1; the authors' code leaves out variants that were only "
@@ -100,7 +100,7 @@ _OF_PROFILES = {
         "than those here. It also rounds the noise of each count up, where here it is rounded to "
         "the nearest integer, so oversampling copies more cases there, and turns noise around "
         "that would make a step negative, where here the step becomes 0, so its times are two to "
-        "eight times as far from the log's. The profile tables repeats all of it."
+        "seven times as far from the log's. The profile tables repeats all of it."
     ),
     "paper": (
         "Its counts follow Algorithm 1, its priors Equation 1 within 10 s and a day, and the "
@@ -570,7 +570,8 @@ def released_epsilon_of_times(traces: TraceBatch, params: AmunParams) -> float:
     found = []
     for number in range(_N_EPSILONS):
         key = ReleaseKey(bytes([number]) * KEY_BYTES)
-        randomness, decisions = decide([traces], Amun(), params, key, "experiment", "")
+        randomness, decided = decide([traces], Amun(), params, key, "experiment", "")
+        decisions: Mapping[str, Any] = decided
         epsilons = _epsilons_of(traces, decisions, params)[0]
         released = ReleasedByAmun.of(traces, decisions, params, randomness)
         _, groups, ticks = ticks_of(released.traces, decisions, params)
