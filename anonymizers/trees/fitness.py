@@ -316,9 +316,9 @@ class _Automaton:
     def _add(self, state: _State) -> None:
         """Notes a state with what may come next; nothing else leads on from it."""
         number = len(self._states)
-        allowed = self._root.allowed(state)
+        allowed = self._root.following(state)
         self._states.append(state)
-        self._may_end.append(self._root.may_end(state))
+        self._may_end.append(self._root.ends(state))
         self._n_allowed.append(allowed.bit_count())
         if number == len(self._next):
             self._next = np.concatenate([self._next, np.full_like(self._next, _NOWHERE)])
@@ -354,12 +354,20 @@ class _Node:
         """Returns the state after an activity of the node."""
         raise NotImplementedError
 
-    def may_end(self, state: _State) -> bool:
+    def ends(self, state: _State) -> bool:
         """Whether nothing more need follow."""
+        return self.may_be_nothing if state is _NEW else self.may_end(state)
+
+    def may_end(self, state: _State) -> bool:
+        """Works out what `ends` returns."""
         raise NotImplementedError
 
-    def allowed(self, state: _State) -> int:
+    def following(self, state: _State) -> int:
         """Returns the activities that may come next, as the bits of an integer."""
+        return self.first if state is _NEW else self.allowed(state)
+
+    def allowed(self, state: _State) -> int:
+        """Works out what `following` returns."""
         raise NotImplementedError
 
 
@@ -385,12 +393,12 @@ class _Exclusive(_Node):
     def may_end(self, state: _State) -> bool:
         if state is _NEW:
             return any(child.may_be_nothing for child in self.children)
-        return state is _DONE or self.children[state[0]].may_end(state[1])
+        return state is _DONE or self.children[state[0]].ends(state[1])
 
     def allowed(self, state: _State) -> int:
         if state is _NEW:
             return sum(child.first for child in self.children)
-        return 0 if state is _DONE else self.children[state[0]].allowed(state[1])
+        return 0 if state is _DONE else self.children[state[0]].following(state[1])
 
 
 class _Sequence(_Node):
@@ -412,7 +420,7 @@ class _Sequence(_Node):
         return _DONE if is_last and further is _DONE else (number, further)
 
     def _ends(self, at: int, inner: _State, until: int) -> bool:
-        return self.children[at].may_end(inner) and all(
+        return self.children[at].ends(inner) and all(
             child.may_be_nothing for child in self.children[at + 1 : until]
         )
 
@@ -426,8 +434,8 @@ class _Sequence(_Node):
         if state is _DONE:
             return 0
         at, inner = (0, _NEW) if state is _NEW else state
-        found = self.children[at].allowed(inner)
-        if self.children[at].may_end(inner):
+        found = self.children[at].following(inner)
+        if self.children[at].ends(inner):
             for child in self.children[at + 1 :]:
                 found |= child.first
                 if not child.may_be_nothing:
@@ -449,11 +457,11 @@ class _Parallel(_Node):
 
     def may_end(self, state: _State) -> bool:
         both = zip(self.children, self._states(state), strict=True)
-        return all(child.may_end(inner) for child, inner in both)
+        return all(child.ends(inner) for child, inner in both)
 
     def allowed(self, state: _State) -> int:
         both = zip(self.children, self._states(state), strict=True)
-        return sum(child.allowed(inner) for child, inner in both)
+        return sum(child.following(inner) for child, inner in both)
 
 
 class _Loop(_Node):
@@ -473,20 +481,20 @@ class _Loop(_Node):
 
     def _begins(self, wanted: int, at: int, inner: _State) -> bool:
         """Whether a part may begin: it is the other one's turn or that may be nothing."""
-        is_over = self.children[at].may_end(inner)
+        is_over = self.children[at].ends(inner)
         return is_over and (at != wanted or self.children[1 - at].may_be_nothing)
 
     def may_end(self, state: _State) -> bool:
         body = self.children[0]
         return any(
-            self.children[at].may_end(inner) and (at == 0 or body.may_be_nothing)
+            self.children[at].ends(inner) and (at == 0 or body.may_be_nothing)
             for at, inner in (((0, _NEW),) if state is _NEW else state)
         )
 
     def allowed(self, state: _State) -> int:
         found = 0
         for at, inner in ((0, _NEW),) if state is _NEW else state:
-            found |= self.children[at].allowed(inner)
+            found |= self.children[at].following(inner)
             for wanted, child in enumerate(self.children):
                 if self._begins(wanted, at, inner):
                     found |= child.first

@@ -246,7 +246,7 @@ def test_what_is_said_of_the_fitness_is_from_0_to_1() -> None:
 
 
 def test_cases_that_cannot_bring_a_tree_to_the_threshold_are_not_looked_at() -> None:
-    """A tree is taken or not as by all cases at once, and one that is taken has the same fitness."""
+    """A tree is taken as by all cases at once, and then it has the same fitness."""
     counts = {tuple("AB" * k + "C" * (k % 3)): 1 + k for k in range(1, 40)}
     variants = histogram(counts, "ABC")
     pieces = dpim._by_length(variants)

@@ -32,7 +32,7 @@ class Counting(Noise):
 
 
 def test_the_log_is_as_large_as_the_hospital_s() -> None:
-    """Within 5 % of its 150,291 events and 4,295 pairs; few pairs are frequent and most are rare."""
+    """Within 5 % of its 150,291 events and 4,295 pairs; few are frequent and most are rare."""
     variants, vocabulary = hospital_2011()
     assert variants.n_cases == N_CASES and len(vocabulary.names) == N_ACTIVITIES
     assert len(set(variants.codes.tolist())) == N_ACTIVITIES
