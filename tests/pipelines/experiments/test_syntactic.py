@@ -339,7 +339,7 @@ def test_many_settings_are_rows_and_not_columns(path: Path) -> None:
     assert re.findall(r"<th>(.*?)</th>", table) == ["data utility", "TLKC-EXT, set", "TLKC, set"]
     assert re.findall(r"<tr><td>(.*?)</td>", table) == settings
     # No column was named, so that neither resources nor sensitive values were looked at.
-    assert "Figure 10" not in page and "Sensitive attributes: none" in page
+    assert "<h3>Figure 10" not in page and "Sensitive attributes: none" in page
 
 
 # --- PRETSA ---------------------------------------------------------------------------------------
