@@ -50,7 +50,7 @@ _DIRECTIONS: tuple[PenaltyDirection, ...] = get_args(PenaltyDirection)
 _TOP = (1, 2, 3)
 # All settings of section 4.2, and those of them that an hour does ten times.
 _ALL_K, _ALL_T = tuple(str(2**i) for i in range(1, 9)), ("0.1", "0.25", "0.5", "0.75", "1")
-_K, _T = ("4", "16", "64"), ("0.1", "0.5")
+_K, _T = ("4", "32"), ("0.1", "0.5")
 
 
 class PretsaGrid(Grid):

@@ -494,7 +494,7 @@ def test_a_model_that_takes_too_long_is_said_to(
     assert [(row["f_score"], row["mine_patience"]) for row in rows] == [(None, 3)] * 3
     experiment_report.write_report(wanted, rows, "", tmp_path)
     page = (tmp_path / "experiment.html").read_text()
-    assert "Figure 5" in page and "Figure 2" not in page  # of which nothing is known
+    assert "<h3>Figure 5" in page and "<h3>Figure 2" not in page  # of which nothing is known
     assert "Not a log of the paper" in page
     assert "SaCoFa at 4: 2 models took too long to be judged" in page
     assert not any(is_new for _, is_new in wanted.rows(rows))

@@ -119,13 +119,12 @@ def test_the_command_says_at_its_end_which_statements_hold(
 
 
 def test_the_default_grid_is_a_part_of_the_papers() -> None:
-    for name, parts in (("pretsa", (12, 88)), ("sacofa-sapa", (17, 26))):
+    for name in ("pretsa", "sacofa-sapa"):
         few, many = (list(grid_named(name, {}, is_full).cells(log_of())) for is_full in (0, 1))
         assert {json.dumps(cell.identity) for cell in few} <= {
             json.dumps(cell.identity) for cell in many
         }
         assert len(few) < len(many)
-        del parts
     full = grid_named("sacofa-sapa", {"k_follows": "2"}, is_full=True)
     assert {cell.arm for cell in full.cells(log_of()) if "k =" in cell.arm} == set()
 
@@ -157,7 +156,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Clock]:
 
 
 def test_no_release_is_begun_that_would_end_after_the_time(clock: _Clock) -> None:
-    """Five cells; seven minutes are all of them once and two of them twice."""
+    """In seven and a half minutes there are seven releases: of each cell one, then the others."""
     wanted = Experiment(sacofa_sapa(), (log_of(),), None, 3, 0, max_minutes=7.5)
     rows = [row for row, _ in wanted.rows()]
     n_cells = len(list(wanted.grid.cells(log_of())))
@@ -166,9 +165,7 @@ def test_no_release_is_begun_that_would_end_after_the_time(clock: _Clock) -> Non
     assert wanted.missing(rows) == 3 * n_cells - 7
     # The same again goes on.
     more = list(wanted.rows(rows))
-    assert [is_new for _, is_new in more].count(True) == 7 and len(more) == 1 + 14 - (
-        max(14 - 3 * n_cells, 0)
-    )
+    assert [is_new for _, is_new in more].count(True) == 3 * n_cells - 7 <= 7
 
 
 def test_several_logs_share_the_time(clock: _Clock) -> None:

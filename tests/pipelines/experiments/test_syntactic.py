@@ -319,7 +319,7 @@ def test_the_page_shows_every_perspective(path: Path, capsys: pytest.CaptureFixt
     section = page.split("<h3>Figure 10")[1].split("<h3>")[0]
     assert re.search(rf"<td>TLKC-EXT, set, resources</td><td>{shown(value)}<", section)
     images = drawn_in(page, out)
-    assert len(set(images)) == len(images) == 8
+    assert len(set(images)) == len(images) == 11
     assert pq.read_table(out / TABLE).num_rows == len(rows)
     everything = "".join(f.read_text(encoding="utf-8", errors="replace") for f in out.rglob("*.*"))
     assert "secret-" not in everything
@@ -339,7 +339,7 @@ def test_many_settings_are_rows_and_not_columns(path: Path) -> None:
     assert re.findall(r"<th>(.*?)</th>", table) == ["data utility", "TLKC-EXT, set", "TLKC, set"]
     assert re.findall(r"<tr><td>(.*?)</td>", table) == settings
     # No column was named, so that neither resources nor sensitive values were looked at.
-    assert "Figure 10" not in page and "Sensitive attributes: none" in page
+    assert "<h3>Figure 10" not in page and "Sensitive attributes: none" in page
 
 
 # --- PRETSA ---------------------------------------------------------------------------------------
