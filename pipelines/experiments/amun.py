@@ -56,6 +56,7 @@ from tracecloak.pipelines.experiments.grids import (
     shown,
     values_of,
 )
+from tracecloak.pipelines.experiments.statements import Statement, at_least, judged, untested
 from tracecloak.pipelines.measure import measures, utility
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
@@ -387,6 +388,66 @@ class AmunGrid(Grid):
         if not reasons and table == "times":
             reasons.append("its noise is biased by the shortest times")
         return "; ".join(["one run there", *reasons])
+
+    def statements(self, log: Log, rows: Sequence[Row], own: Row) -> Iterator[Statement]:
+        """Yields what section 4.3 states, by medians at each guessing advantage."""
+
+        def median(name: str, kind: str, arm: str, advantage: str) -> float | None:
+            return self._values(rows, name, arm, kind, advantage)[0]
+
+        def pairs(
+            name: str, kind: str, farther: Sequence[str], nearer: Sequence[str]
+        ) -> list[tuple[str, float | None, float | None]]:
+            return [
+                (f"{far} and {near} at {advantage}", median(name, kind, far, advantage),
+                 median(name, kind, near, advantage))
+                for advantage in self._advantages
+                for far in farther
+                for near in nearer
+            ]  # fmt: skip
+
+        table_6, table_7, figure_3 = (
+            f"section 4.3, {x}" for x in ("Table 6", "Table 7", "Figure 3")
+        )
+        jaccard, edges, times = "jaccard_distance", "edge_frequency_emd", "edge_time_emd_months"
+        yield at_least(
+            table_6, "sampling has the smallest Jaccard distance",
+            pairs(jaccard, _OF_COUNTS, (FILTERING, PRIPEL, SACOFA), (SAMPLING,)),
+        )  # fmt: skip
+        yield at_least(
+            table_6, "sampling with filtering has the second smallest",
+            pairs(jaccard, _OF_COUNTS, (PRIPEL, SACOFA), (FILTERING,)),
+        )  # fmt: skip
+        yield at_least(
+            table_7,
+            "filtering brings the times nearer to the log than sampling alone, on most logs",
+            pairs(times, _OF_TIMES, (SAMPLING,), (FILTERING,)),
+        )  # fmt: skip
+        for name, what in ((edges, "frequencies"), (times, "times")):
+            yield at_least(
+                table_7, f"oversampling is farthest from the log by the {what} of edges",
+                pairs(name, _OF_TIMES, (OVERSAMPLING,), (SAMPLING, FILTERING)),
+            )  # fmt: skip
+        yield at_least(
+            table_7, "Amun is nearer to the log than PRIPEL by the frequencies of edges",
+            pairs(edges, _OF_TIMES, (PRIPEL,), tuple(_MODES.values())),
+        )  # fmt: skip
+        yield at_least(
+            figure_3, "sampling loses fewer variants than filtering, and that fewer than PRIPEL",
+            [*pairs("variants_lost", _OF_TIMES, (FILTERING,), (SAMPLING,)),
+             *pairs("variants_lost", _OF_TIMES, (PRIPEL,), (FILTERING,))],
+        )  # fmt: skip
+        lost = [
+            (advantage, most)
+            for advantage in self._advantages
+            if (most := values_of(rows, "variants_lost", arm=OVERSAMPLING, level=advantage))
+        ]
+        keeps = "oversampling loses no variant"
+        if not lost:
+            yield untested(figure_3, keeps)
+            return
+        found = ", ".join(f"at most {max(most):.0f} at {advantage}" for advantage, most in lost)
+        yield judged(figure_3, keeps, not any(max(most) for _, most in lost), found)
 
     def _described(self, log: Log, of_paper: Described | None) -> Section:
         """Returns Table 9."""

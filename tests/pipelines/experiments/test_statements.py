@@ -92,10 +92,50 @@ def test_the_statements_on_tlkc_are_judged_at_its_settings() -> None:
     assert verdicts(grid, rows, {}, "about the data utility") == ["untested"]
 
 
+@pytest.mark.parametrize(("lost", "expected"), [(0, "confirmed"), (2, "deviates")])
+def test_the_statements_on_amun_are_judged_by_its_medians(lost: int, expected: str) -> None:
+    grid = grid_named("amun", {"guessing_advantages": "0.2", "pruning": "1"})
+    figure = {("Amun, sampling", "0.2"): 0.2, ("Amun, filtering", "0.2"): 0.3,
+              ("PRIPEL at epsilon_d, k = 1 %", "0.2"): 0.9}  # fmt: skip
+    rows = levels(figure, "jaccard_distance")
+    assert verdicts(grid, rows, {}, "smallest Jaccard distance") == ["confirmed"]
+    assert verdicts(grid, rows, {}, "second smallest") == ["confirmed"]
+    rows[1]["jaccard_distance"] = 0.95
+    assert verdicts(grid, rows, {}, "second smallest") == ["deviates"]
+    assert verdicts(grid, rows, {}, "nearer to the log than PRIPEL") == ["untested"]
+    rows = levels({("Amun, oversampling", "0.2"): 0}, "variants_lost")
+    rows += levels({("Amun, oversampling", "0.2"): lost}, "variants_lost")
+    assert verdicts(grid, rows, {}, "loses no variant") == [expected]
+
+
+def test_the_statements_on_dpim_are_judged_beside_the_models_of_the_log() -> None:
+    grid = grid_named("dpim", {"epsilons": "0.1,1"})
+    names = ("fitness", "precision", "simplicity", "generalization", "f_score")
+    rows: list[dict[str, Any]] = [
+        {"arm": arm, "level": level, **dict(zip(names, values, strict=True))}
+        for arm, level, values in (
+            ("IM", "", (1, 0.4, 0.5, 0.9, 0.5)),
+            ("flower", "", (1, 0.2, 0.6, 0.9, 0.3)),
+            ("dpim, every pair", "no noise", (0.95, 0.45, 0.45, 0.85, 0.5)),
+            ("dpim", "1", (0.97, 0.201, 0.6, 0.8, 0.4)),
+            ("dpim", "0.1", (0.98, 0.5, 0.6, 0.7, 0.4)),
+        )
+    ]
+    found = {
+        "within 0.10": "confirmed", "0.95": "confirmed", "raises precision": "deviates",
+        "than the flower": "deviates", "simpler": "confirmed", "lowers": "confirmed",
+        "falls further": "confirmed",
+    }  # fmt: skip
+    for part, verdict in found.items():
+        assert verdicts(grid, rows, {}, part) == [verdict], part
+    rows[2]["precision"] = 0.29
+    assert verdicts(grid, rows, {}, "within 0.10") == ["deviates"]
+
+
 def test_every_experiment_says_something_of_rows_that_are_missing() -> None:
     for name in GRIDS:
         found = list(grid_named(name, {}).statements(log_of(), [], {}))
-        assert all(one.verdict == "untested" for one in found)
+        assert found and all(one.verdict == "untested" for one in found)
         assert len({(one.source, one.text) for one in found}) == len(found)
 
 
