@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 # An example's time says more about the machine's load than about the code. Every run draws other
 # examples, so few in each of many runs find what many in one would; at night there are many.
-settings.register_profile("tests", deadline=None, max_examples=40)
+settings.register_profile("tests", deadline=None, max_examples=25)
 settings.register_profile("night", deadline=None, max_examples=400)
 settings.load_profile("tests")
 

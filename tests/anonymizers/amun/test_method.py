@@ -411,6 +411,7 @@ def test_mirrored_noise_is_what_was_drawn_where_no_step_becomes_negative(number:
     assert (mirrored == np.where(negative, -plain, plain)).all()
 
 
+@pytest.mark.usefixtures("same_noise_whatever_was_decided")
 def test_the_noise_of_a_copied_start_is_multiplied_by_its_copies_unless_only_steps_are() -> None:
     traces = traces_of([(str(i), letter, i * DAY_US) for i in range(4) for letter in "AB"])
 
@@ -663,7 +664,7 @@ def test_a_public_range_that_does_not_enclose_the_log_is_refused() -> None:
 def test_an_advantage_that_would_move_more_cases_than_memory_holds_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tracecloak.anonymizers.amun.method._MAX_MOVES", 10)
+    monkeypatch.setattr("tracecloak.anonymizers.amun.case_moves._MAX_MOVES", 10)
     traces = traces_of([("1", "A", 0), ("2", "B", 10)])
     with pytest.raises(UsageError, match=r"guessing_advantage=1e-05 asks"):
         anonymise(traces, Amun(), AmunParams(guessing_advantage=1e-5), release_key(), "r", "c")

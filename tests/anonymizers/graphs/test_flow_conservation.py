@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
+from tests.support.tiers import at_night
 from tracecloak.anonymizers.graphs.flow_conservation import _nearest_circulation, _round, conserve
 
 START, END = 6, 7  # of the small graphs; the activities are 0 to 5
@@ -293,7 +294,8 @@ def test_even_an_unbalanced_flow_is_rounded_to_a_circulation(flow):
 
 
 @pytest.mark.parametrize(
-    ("n", "n_edges", "seconds"), [(45, 2_000, 1.0), (230, 50_000, 10.0), (1_500, 50_000, 10.0)]
+    ("n", "n_edges", "seconds"),
+    [(45, 2_000, 1.0), (230, 50_000, 10.0), at_night(1_500, 50_000, 10.0)],
 )
 def test_large_graphs_are_fast_and_come_out_the_same(n, n_edges, seconds):
     sources, targets, values = random_graph(n, n_edges, 3, 20)

@@ -20,6 +20,7 @@ from tests.support.keys import randomness, release_key
 from tests.support.logs import MINUTE, trace_batch
 from tests.support.rounds import run_rounds
 from tests.support.silence import Noting
+from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.gaussian_loss import continuous_deviation
 from tracecloak.anonymizers.contract.in_memory import bound
 from tracecloak.anonymizers.logs.private_log import PrivateLog
@@ -175,7 +176,13 @@ def told_of(monkeypatch: pytest.MonkeyPatch) -> Any:
     return told
 
 
-@pytest.mark.parametrize("name", CONFIGURATIONS)
+# Those that have every kind of block; each takes seconds.
+BY_DAY = ("public", "individuals", "handovers, bought")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in BY_DAY else at_night(name) for name in CONFIGURATIONS]
+)
 def test_a_unit_moves_all_sums_together_no_further_than_the_budget_covers(
     name: str, told_of: Any
 ) -> None:

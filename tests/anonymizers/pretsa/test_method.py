@@ -391,7 +391,7 @@ def test_the_guarantee_says_what_is_left_open() -> None:
     [
         ("--method", "pretsa", "--k", 5, "--t", 0.4),
         at_night(("--method", "pretsa", "--k", 5, "--distance", "embedding", "--epochs", 3)),
-        ("--method", "pretsa-case", "--k", 9, "--starts", "kept"),
+        at_night(("--method", "pretsa-case", "--k", 9, "--starts", "kept")),
     ],
     ids=["levenshtein", "embedding", "pretsa-case"],
 )

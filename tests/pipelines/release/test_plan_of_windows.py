@@ -153,5 +153,5 @@ def test_of_one_window_one_is_said() -> None:
 @pytest.mark.parametrize("horizon", [20_000, 20_001])
 def test_a_long_horizon_is_called_long(horizon: int) -> None:
     section = ScheduleConfig.model_validate({**SECTION, "period": "hour", "horizon": horizon})
-    said = " ".join(window_lines(section, section.made("visits")))
+    said = " ".join(window_lines(section, section.made("visits"), True))
     assert (f"{horizon:,} WINDOWS ARE MANY" in said) == (horizon > 20_000)
