@@ -2,9 +2,9 @@
 
 Times have their shares of one Gaussian budget, as in a release with bought clip and public dates,
 length and names. The true variants are timed anew, so that all of the error is that of the times.
-Medians of 20 releases under fixed keys against bounds about 15 % above what was measured (with
-other keys, such medians differ by a tenth); constants of the mechanisms were chosen on the same
-logs. The logs are not part of the project;
+Medians of 20 releases under fixed keys. With other keys such medians differ by a fifth (Sepsis at
+epsilon 1000: 1.9 to 2.7 days), and the bounds are a fifth above the largest of several;
+constants of the mechanisms were chosen on the same logs. The logs are not part of the project;
 TRACECLOAK_LOGS names the folder that has them.
 """
 
@@ -112,13 +112,13 @@ def errors(traces: TraceBatch, calendar: dict[str, str], epsilon: str) -> Errors
 @pytest.mark.parametrize(
     ("name", "calendar", "epsilon", "days", "hours"),
     [
-        (COSELOG, ALWAYS, "1000", 0.6, 0.23),
-        (COSELOG, ALWAYS, "1", 1.5, 0.32),
-        (COSELOG, OFFICE, "1000", 0.6, 0.12),
+        (COSELOG, ALWAYS, "1000", 0.75, 0.23),
+        (COSELOG, ALWAYS, "1", 1.6, 0.32),
+        (COSELOG, OFFICE, "1000", 0.75, 0.12),
         (COSELOG, OFFICE, "1", 1.3, 0.18),
-        (SEPSIS, ALWAYS, "1000", 2.1, 0.29),
+        (SEPSIS, ALWAYS, "1000", 3.2, 0.29),
         (SEPSIS, ALWAYS, "1", 6.5, 0.3),
-        (SEPSIS, ALWAYS, "4", 2.8, 0.3),
+        (SEPSIS, ALWAYS, "4", 3.2, 0.3),
     ],
 )
 def test_cases_last_as_long_and_fall_into_the_same_hours(
