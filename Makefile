@@ -84,13 +84,13 @@ soak: .venv/pubsub $(CORE)
 # each core, none has threads of its own to multiply matrices with.
 PYTEST := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 # Of the slow tests those that .ci/run asks for: what fast tests have a small twin of.
-CI_SLOW := \
+CI_SLOW := tests/docs tests/test_packaging.py \
   tests/anonymizers/pretsa/test_method.py tests/anonymizers/pripel/test_method.py \
   tests/pipelines/commands/test_methods_of_others.py \
   tests/pipelines/release/test_by_products.py tests/pipelines/release/test_killed.py::test_it_is_the_same_on_beam \
   tests/pipelines/release/test_killed.py::test_a_killed_release_is_all_or_nothing_paid_once_and_completed_by_the_next_run \
   tests/pipelines/attack/test_difference_attack.py::test_reports_say_what_the_difference_tells_and_nothing_of_the_log \
-  tests/pipelines/budget/test_ledger_postgres.py tests/pipelines/demo/test_stream_demo.py \
+  tests/pipelines/budget/test_ledger_postgres.py \
   tests/pipelines/release/test_books.py tests/pipelines/release/test_findings.py \
   tests/pipelines/release/test_release_and_ledger.py::test_a_disk_that_is_full_for_a_worker_of_beam_shows_nothing \
   tests/pipelines/release/test_runs_agree.py::test_worker_processes_and_in_memory_shards_change_nothing \
