@@ -44,11 +44,10 @@ class Foretold:
 
     @property
     def sentence(self) -> str:
-        """What is said of it."""
+        """What is said of it, without the number of cases: it goes to logs of workers, too."""
         return (
-            f"Of the log's {self.n_cases:,} cases a release would make about "
-            f"{_rounded(self.mean):,}, {self.growth:.3g} times as many; 19 of 20 releases have at "
-            f"most {_rounded(self.most):,}."
+            f"A release would have about {self.growth:.3g} times the cases of the log; 19 of 20 "
+            f"releases have at most {self.most / self.n_cases:.3g} times as many."
         )
 
 
@@ -76,9 +75,3 @@ def foretell(dafsa: Dafsa, params: AmunParams) -> Foretold:
     # A further draw is below this in 95 % of the times: Student's quantile, within 2 % of it.
     deviations = 1.645 * (1 + 1.2 / (n_draws - 1)) * math.sqrt(1 + 1 / n_draws)
     return Foretold(n_cases, mean, mean + deviations * spread)
-
-
-def _rounded(value: float) -> int:
-    """To three digits, upwards."""
-    unit = 10 ** max(math.floor(math.log10(max(value, 1))) - 2, 0)
-    return math.ceil(value / unit) * unit

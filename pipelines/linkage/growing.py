@@ -273,14 +273,7 @@ class _Searched:
 def _victims(cases: ElementCases, kind: Kind) -> KnownVictims:
     nothing = np.zeros(len(cases.offsets) - 1, np.int64)
     table, words = cases.in_classes(nothing).canonical(kind)
-    filled = np.diff(table.offsets) > 0
-    own = CaseTable(
-        np.append(table.offsets[:-1][filled], table.offsets[-1]),
-        table.words,
-        table.counts[filled],
-        table.sensitive[filled],
-    )
-    return KnownVictims(own, words, ())
+    return KnownVictims(table.filled(), words, ())
 
 
 def _candidates(drawn: Pieces, sizes: np.ndarray, k: int, alpha: float) -> Candidates:

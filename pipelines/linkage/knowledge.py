@@ -250,13 +250,7 @@ class KnownVictims:
                 "out --resource"
             )
         table, words = _canonical(original, elements, kind, unit)
-        filled = np.diff(table.offsets) > 0
-        own = CaseTable(
-            np.append(table.offsets[:-1][filled], table.offsets[-1]),
-            table.words,
-            table.counts[filled],
-            table.sensitive[filled],
-        )
+        own = table.filled()
         targets = [_target(original, table, words, words, f"{kind} of {_name(perspective)}")]
         for log in releases:
             reduced, useful = _reduced(log, elements, kind)

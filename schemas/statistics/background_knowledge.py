@@ -254,9 +254,17 @@ class CaseTable:
             suppressed: int64[k], words.
         """
         _, offsets, words = suppress(self.offsets, self.words, suppressed)
-        filled = np.diff(offsets) > 0
+        return CaseTable(offsets, words, self.counts, self.sensitive).filled()
+
+    def filled(self) -> CaseTable:
+        """Returns the rows that have a word."""
+        lengths = np.diff(self.offsets)
+        is_filled = lengths > 0
         return CaseTable(
-            offsets_of(np.diff(offsets)[filled]), words, self.counts[filled], self.sensitive[filled]
+            offsets_of(lengths[is_filled]),
+            self.words,
+            self.counts[is_filled],
+            self.sensitive[is_filled],
         )
 
     def canonical(self, kind: Kind, longest: int) -> tuple[CaseTable, np.ndarray]:

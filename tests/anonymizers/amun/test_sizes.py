@@ -78,13 +78,13 @@ def test_most_releases_stay_below_what_is_said_of_19_in_20() -> None:
     assert foretell(dafsa, params) == told
 
 
-def test_the_sentence_rounds_upwards() -> None:
-    told = Foretold(1_143, 34_612.2, 34_911.9)
-    assert told.sentence == (
-        "Of the log's 1,143 cases a release would make about 34,700, 30.3 times as many; 19 of 20 "
-        "releases have at most 35,000."
+def test_the_sentence_says_no_number_of_the_log() -> None:
+    """It is written to logs and is an error's, and the number of cases is exact."""
+    assert Foretold(1_143, 34_612.2, 34_911.9).sentence == (
+        "A release would have about 30.3 times the cases of the log; 19 of 20 releases have at "
+        "most 30.5 times as many."
     )
-    assert "make about 7, 1.4 times as many" in Foretold(5, 6.99, 8).sentence
+    assert "about 1.4 times the cases" in Foretold(5, 6.99, 8).sentence
 
 
 # --- before noise is drawn ------------------------------------------------------------------------
@@ -94,7 +94,7 @@ def test_a_release_that_would_be_too_large_is_refused_before_its_noise_is_drawn(
     """One case, one transition: 1 + 1.2 cases on average; at g = 0.01 some 25."""
     traces = traces_of([("1", "A", 0)])
     wide = {"guessing_advantage": 0.01, "mode": "oversampling"}
-    message = r"^max_growth=10 is exceeded: Of the log's 1 cases a release would make about "
+    message = r"^max_growth=10 is exceeded: A release would have about "
     with pytest.raises(UsageError, match=message):
         run_rounds(traces, Amun(), AmunParams(**wide, max_growth=10), release_key())
     run_rounds(traces, Amun(), AmunParams(**wide), release_key())
