@@ -122,7 +122,8 @@ class PrivateLogParams(ListedParams):
     """IANA time zone of dates, hours and weekdays; public."""
     working_days: Annotated[tuple[Day, ...] | None, pydantic.BeforeValidator(_listed)] = None
     """Days of the week on which work is done, public, such as mon,tue,wed,thu,fri; by default every
-    day. Times are counted in working time, and every released stamp lies in it."""
+    day. Times are counted in working time, and every released stamp lies in it, but those of
+    which only the date is released stand at midnight."""
     working_hours: str | None = None
     """Hours between which it is done, such as 8-18; by default all."""
     holidays: Annotated[tuple[str, ...], pydantic.BeforeValidator(_texts)] = ()

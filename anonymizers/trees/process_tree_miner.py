@@ -5,7 +5,7 @@ Koschmider, "Differentially Private Inductive Miner"), with what its proof lacks
 less changes the cases of all pairs of activities together by a bounded amount, and noise on every
 possible pair covers it. All candidates, the trees of the most frequent pairs for each size of a
 public grid, follow from these same counts and cost nothing more. What begins and ends the parts of
-parallel cuts is asked from one budget for all cuts of all candidates. The choice is by
+parallel and loop cuts is asked from one budget for all cuts of all candidates. The choice is by
 permute-and-flip (McKenna and Sheldon, 2020) on a score of which every case gives between 0 and 1:
 the higher, the more of the case fits and the fewer other activities the tree would have allowed on
 its way. So a tree that allows everything does not win, as it does where fitness alone counts. Last,
@@ -151,8 +151,8 @@ class ProcessTreeMiner(contract.Anonymizer):
         """Returns the promise."""
         noise = "discrete Laplace" if params.is_pure else "discrete Gaussian"
         asked = (
-            " What begins and ends the parts of parallel cuts is counted with noise from one "
-            "budget, of which every question takes half of what is left."
+            " What begins and ends the parts of parallel and loop cuts is counted with noise from "
+            "one budget, of which every question takes half of what is left."
             if params.ends_share
             else ""
         )
@@ -180,7 +180,7 @@ class ProcessTreeMiner(contract.Anonymizer):
             f"noise of a standard deviation of {params.pairs_deviation(known or 1):.1f} cases"
             + ("" if known else ", times the root of the bought number of pairs,")
             + " on every possible pair",
-            "ends": "counts what begins and ends the parts of parallel cuts",
+            "ends": "counts what begins and ends the parts of parallel and loop cuts",
             "selection": f"chooses between the trees of {params.n_sizes} numbers of pairs by "
             f"precision times fitness to the power of {params.fitness_power}",
             "fitness": "says the mean share of a case that fits, out of sums with noise of "

@@ -46,8 +46,8 @@ class ProcessTreeParams(ListedParams):
     selection_share: Exact = Field(Decimal("0.1"), gt=0, lt=Decimal("0.6"))
     """Share of epsilon for the choice of a candidate; the rest is for the pairs."""
     ends_share: Exact = Field(Decimal("0.05"), ge=0, lt=Decimal("0.3"))
-    """Share of epsilon for what begins and ends the parts of parallel cuts, for all cuts together;
-    with 0 the pairs alone say it."""
+    """Share of epsilon for what begins and ends the parts of parallel and loop cuts, for all cuts
+    together; with 0 the pairs alone say it."""
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> ProcessTreeParams:

@@ -13,7 +13,7 @@ from tracecloak.pipelines.screen.results import Result, show
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds those of the logs, the methods and the budgets."""
-    from tracecloak.pipelines.experiments import compare
+    from tracecloak.pipelines.comparison import compare
 
     parser.add_argument(
         "--input", required=True, help="logs, each a path or a glob; separated by commas"
@@ -53,15 +53,15 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
 def run(given: Given) -> int:
     """Compares, and writes a page and its rows."""
-    from tracecloak.pipelines.experiments import compare, compare_report
-    from tracecloak.pipelines.experiments.compare_log import Original
-    from tracecloak.pipelines.experiments.contenders import chosen_methods
+    from tracecloak.pipelines.comparison import compare, report
+    from tracecloak.pipelines.comparison.contenders import chosen_methods
+    from tracecloak.pipelines.comparison.original import Original
     from tracecloak.pipelines.release.config import load_source
     from tracecloak.pipelines.release.source import source_of
     from tracecloak.pipelines.screen.progress import showing_progress
 
     flags = dict(given.flags)
-    command = compare_report.command_line(flags)
+    command = report.command_line(flags)
     page = file_to_write("output", flags.pop("output"))
     rows = page.with_suffix(".jsonl")
     inputs = listed(flags.pop("input"))
@@ -84,7 +84,7 @@ def run(given: Given) -> int:
     comparison = compare.Comparison(originals, chosen, **settings)
     with showing_progress(given.form):
         made = compare.run(comparison, rows)
-        lines = compare_report.markdown_lines(comparison, made, command)
+        lines = report.markdown_lines(comparison, made, command)
         page.write_text("\n".join(lines) + "\n", encoding="utf-8")
     shown = [
         ("page", f"{page} (not private: for the operator only)"),

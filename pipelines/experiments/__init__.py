@@ -1,4 +1,4 @@
-"""The papers' evaluations, and methods compared at the same true epsilon."""
+"""The papers' evaluations: a grid of releases each, run, resumed, judged and shown alike."""
 
 import lazy_loader
 

@@ -1,2 +1,1 @@
-from .compare_log import Original as Original
 from .run import GRIDS as GRIDS

@@ -18,17 +18,13 @@ from tracecloak.anonymizers.amun.guessing_advantage import (
     advantage_of_oversampling,
     epsilon_of_counts,
 )
-from tracecloak.anonymizers.amun.method import Amun
 from tracecloak.anonymizers.amun.params import (
     DAY_US,
     PROFILES,
     AmunParams,
-    ticks_of,
 )
-from tracecloak.anonymizers.amun.release import Released as ReleasedByAmun
-from tracecloak.anonymizers.contract.in_memory import decide
-from tracecloak.anonymizers.noise.randomness import KEY_BYTES, ReleaseKey
-from tracecloak.pipelines.experiments import amun_paper
+from tracecloak.pipelines.comparison.compare import Row
+from tracecloak.pipelines.experiments import amun_epsilons, amun_paper
 from tracecloak.pipelines.experiments.amun_paper import (
     FILTERING,
     OVERSAMPLING,
@@ -38,7 +34,6 @@ from tracecloak.pipelines.experiments.amun_paper import (
     Described,
     described,
 )
-from tracecloak.pipelines.experiments.compare import Row
 from tracecloak.pipelines.experiments.grids import (
     NOTHING,
     Cell,
@@ -61,7 +56,6 @@ from tracecloak.pipelines.measure import measures, utility
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
-from tracecloak.schemas.statistics.durations import DurationTable
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 _MODES = {"sampling": SAMPLING, "filtering": FILTERING, "oversampling": OVERSAMPLING}
@@ -70,8 +64,6 @@ _PROFILES = tuple(PROFILES)
 _HOUR_US = 3_600_000_000
 # Times at which active cases are counted.
 _N_TIMES = 121
-# Releases over which the mean epsilon of the released times is taken.
-_N_EPSILONS = 5
 _DEFAULT_PROFILE = "tables"
 
 
@@ -165,7 +157,7 @@ class AmunGrid(Grid):
         key = log.name, advantage
         if key not in self._epsilons:
             params = self._params(advantage, "sampling")
-            self._epsilons[key] = f"{released_epsilon_of_times(log.traces, params):.2f}"
+            self._epsilons[key] = f"{amun_epsilons.of_releases(log.traces, params):.2f}"
         return self._epsilons[key]
 
     def cells(self, log: Log) -> Iterator[Cell]:
@@ -488,7 +480,7 @@ class AmunGrid(Grid):
         """Returns the mean epsilons of Table 7, and what they are before they are divided."""
         told = []
         for advantage in self._advantages:
-            plain = mean_epsilon_of_times(log.traces, self._params(advantage, "sampling"))
+            plain = amun_epsilons.of_log(log.traces, self._params(advantage, "sampling"))
             printed = None if of_paper is None else amun_paper.epsilon_t(of_paper.name, advantage)
             told.append(
                 (advantage, f"{plain:.2f}", self.epsilon_of_times(log, advantage),
@@ -504,7 +496,7 @@ class AmunGrid(Grid):
                 " In this profile it is smaller than the paper's, as more cases are copied than by "
                 "the authors' code, which leaves variants out that are only copied."
             )
-        header = ("g", "of the log", f"of {_N_EPSILONS} releases", "paper")
+        header = ("g", "of the log", f"of {amun_epsilons.N_RELEASES} releases", "paper")
         return Section("Table 7: mean epsilon_t", text, [Table(header, told)], "epsilon-t")
 
     def _columns(
@@ -580,68 +572,6 @@ class AmunGrid(Grid):
             [chart],
             "figure-3",
         )
-
-
-def mean_epsilon_of_times(traces: TraceBatch, params: AmunParams) -> float:
-    """Returns the mean of the epsilons that Amun estimates for the times of a log, starts included.
-
-    What the paper calls epsilon_t. A time whose group has one value only has the epsilon of the
-    least favourable prior, (1 - g) / 2, which is that of the counts.
-
-    Args:
-        traces: The log; not empty.
-        params: Amun's, in the mode sampling.
-    """
-    key = ReleaseKey.generate()
-    decisions: Mapping[str, Any] = decide([traces], Amun(), params, key, "experiment", "")[1]
-    epsilons, counts = _epsilons_of(traces, decisions, params)
-    return float((epsilons * counts).sum() / counts.sum())
-
-
-def _epsilons_of(
-    traces: TraceBatch, decisions: Mapping[str, Any], params: AmunParams
-) -> tuple[np.ndarray, np.ndarray]:
-    """(float64[n_pairs], int64[n_pairs]): epsilons of the times that were decided, and how many."""
-    n_groups = decisions["dafsa"].dafsa.n_transitions + 1
-    _, groups, ticks = ticks_of(traces, decisions, params)
-    table = DurationTable.from_events(groups, ticks)
-    smallest, largest = table.extremes(n_groups)
-    tick_us = np.where(table.groups == n_groups - 1, DAY_US, params.choices.time_unit_us).astype(
-        np.float64
-    )
-    widths = (largest - smallest)[table.groups] * tick_us
-    scales = decisions["sampling"].scales.astype(np.float64)
-    epsilons = np.full(len(scales), epsilon_of_counts(params.guessing_advantage))
-    spread = scales > 0
-    epsilons[spread] = widths[spread] / scales[spread]
-    return epsilons, table.counts
-
-
-def released_epsilon_of_times(traces: TraceBatch, params: AmunParams) -> float:
-    """Returns the mean epsilon of the times of a released log, starts included.
-
-    What the paper prints as epsilon_t: its authors' code takes the mean after it has divided the
-    epsilon of each step by the copies of its case. The mean of some releases under keys of their
-    own, so that a run that is taken up again finds the same.
-
-    Args:
-        traces: The log; not empty.
-        params: Amun's, in the mode sampling.
-    """
-    found = []
-    for number in range(_N_EPSILONS):
-        key = ReleaseKey(bytes([number]) * KEY_BYTES)
-        randomness, decided = decide([traces], Amun(), params, key, "experiment", "")
-        decisions: Mapping[str, Any] = decided
-        epsilons = _epsilons_of(traces, decisions, params)[0]
-        released = ReleasedByAmun.of(traces, decisions, params, randomness)
-        _, groups, ticks = ticks_of(released.traces, decisions, params)
-        of_events = epsilons[decisions["sampling"].times.find(groups, ticks)]
-        copies = np.repeat(released.copies, released.traces.lengths)
-        if params.choices.divided_epsilons == "steps":
-            copies[released.traces.is_first] = 1
-        found.append(float((of_events / copies).mean()))
-    return float(np.mean(found))
 
 
 def _of_steps(traces: TraceBatch) -> Row:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from tracecloak.anonymizers.trees.counts import cases_with_pair
-from tracecloak.pipelines.experiments.compare import Row
+from tracecloak.pipelines.comparison.compare import Row
 from tracecloak.pipelines.experiments.grids import (
     NOTHING,
     Boxes,

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tracecloak.pipelines.experiments.compare import Row, quartiles
-from tracecloak.pipelines.experiments.compare_log import Original
+from tracecloak.pipelines.comparison.compare import Row, quartiles
+from tracecloak.pipelines.comparison.original import Original
 from tracecloak.pipelines.measure.quality import MinedQuality, NormalBehaviour, PatientMiner
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecloak.pipelines.experiments.compare import Row
+from tracecloak.pipelines.comparison.compare import Row
 from tracecloak.pipelines.experiments.grids import Log, Released
 from tracecloak.pipelines.measure import utility
 from tracecloak.pipelines.measure.behaviour_measures import (

@@ -16,7 +16,7 @@ import numpy as np
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.anonymizers.pretsa.activity_embedding import event_distances
 from tracecloak.anonymizers.variants.distance import PenaltyDirection
-from tracecloak.pipelines.experiments.compare import Row
+from tracecloak.pipelines.comparison.compare import Row
 from tracecloak.pipelines.experiments.grids import (
     Cell,
     Flag,

@@ -17,8 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
-from tracecloak.pipelines.experiments.compare import Row
-from tracecloak.pipelines.experiments.compare_report import INTERNAL
+from tracecloak.pipelines.comparison.compare import Row
+from tracecloak.pipelines.comparison.report import INTERNAL
 from tracecloak.pipelines.experiments.grids import (
     NOTHING,
     THE_LOG,

@@ -25,10 +25,10 @@ from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.pipelines.experiments import compare
+from tracecloak.pipelines.comparison import compare
+from tracecloak.pipelines.comparison.compare import Row
+from tracecloak.pipelines.comparison.report import INTERNAL
 from tracecloak.pipelines.experiments.amun import AmunGrid
-from tracecloak.pipelines.experiments.compare import Row
-from tracecloak.pipelines.experiments.compare_report import INTERNAL
 from tracecloak.pipelines.experiments.dpim import DpimGrid
 from tracecloak.pipelines.experiments.grids import THE_LOG, Cell, Grid, Log, Released
 from tracecloak.pipelines.experiments.pretsa import PretsaGrid

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tracecloak.pipelines.experiments.compare import Row
+from tracecloak.pipelines.comparison.compare import Row
 from tracecloak.pipelines.experiments.grids import (
     Boxes,
     Cell,

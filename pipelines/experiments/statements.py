@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tracecloak.pipelines.experiments.compare import Row
+from tracecloak.pipelines.comparison.compare import Row
 from tracecloak.pipelines.experiments.grids import median_of, shown, values_of
 
 Verdict = Literal["confirmed", "deviates", "untested"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, get_args
 
-from tracecloak.pipelines.experiments.compare import Row
+from tracecloak.pipelines.comparison.compare import Row
 from tracecloak.pipelines.experiments.grids import (
     Boxes,
     Cell,

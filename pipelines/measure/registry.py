@@ -200,7 +200,8 @@ _ALL = (
     ),
     Measure(
         "interval_coverage", "coverage",
-        "share of the published 95 % intervals of pairs that hold the exact count",
+        "share of the published 95 % intervals of pairs that hold the exact count of the whole "
+        "log, of which nothing is promised where lengths or numbers of cases are cut",
         "Neyman 1937", 0, 1, "more", ("intervals",),
     ),
     Measure(

@@ -1,7 +1,7 @@
 """`python -m tests.limits`: measures releases anew, writes table.json, and prints it as Markdown.
 
 `--methods` takes names by commas and `--logs` by semicolons; other rows stay as they are. `--rest`
-measures what nobody measured yet, and `--print` only prints. Public research logs are in the folder
+measures rows that are not there, and `--print` only prints. Public research logs are in the folder
 that TRACECLOAK_LOGS names; without it, rows of them stay as they are.
 """
 
@@ -16,7 +16,6 @@ from tempfile import TemporaryDirectory
 from tests.limits.running import ASKED, try_release, vocabulary_of
 from tests.limits.table import (
     MIB,
-    NOT_MEASURED,
     SECONDS,
     TABLE,
     Stated,
@@ -44,8 +43,7 @@ def main() -> None:
             (method, log)
             for log in given.logs.split(";")
             for method in given.methods.split(",")
-            if _is_known(method, log)
-            and not (given.rest and table.get((method, log), NOT_MEASURED).took_s is not None)
+            if _is_known(method, log) and not (given.rest and (method, log) in table)
         }
         _measure(table, wanted, given.seconds)
     sys.stdout.write(as_text(table, ASKED) + "\n")

@@ -26,18 +26,18 @@ class Stated:
 
     Attributes:
         outcome: How it goes.
-        within_s: Seconds of processor time that it takes at most; None: it was not waited for.
+        within_s: Seconds of processor time that it takes at most; None: it was not seen to end.
         within_mib: Memory that it has at most, in MiB; None: likewise.
-        took_s: What it took where it was measured; None: it was not.
-        took_mib: What it had there; None: likewise.
+        took_s: What it took when it was measured.
+        took_mib: What it had then.
         says: What it is refused with.
     """
 
     outcome: Outcome
+    took_s: float
+    took_mib: int
     within_s: int | None = None
     within_mib: int | None = None
-    took_s: float | None = None
-    took_mib: int | None = None
     says: str = ""
 
 
@@ -46,16 +46,12 @@ def stated(tried: Tried) -> Stated:
     has_ended = tried.outcome in ("ends", "refused")
     return Stated(
         tried.outcome,
-        _bound(tried.cpu_s, SECONDS) if has_ended else None,
-        _bound(tried.peak_mib, MIB) if has_ended else None,
         tried.cpu_s,
         tried.peak_mib,
+        _bound(tried.cpu_s, SECONDS) if has_ended else None,
+        _bound(tried.peak_mib, MIB) if has_ended else None,
         tried.says,
     )
-
-
-NOT_MEASURED = Stated("ends", SECONDS[2], MIB[2])
-"""What is said of a release that nobody measured."""
 
 
 def _bound(measured: float, classes: Sequence[int]) -> int:
@@ -101,6 +97,4 @@ def _cell(own: Stated | None) -> str:
         return ""
     if own.outcome != "ends":
         return own.outcome
-    if own.took_s is None:
-        return f"≤ {own.within_s} s, {own.within_mib} MiB"
     return f"{own.took_s:.1f} s, {own.took_mib} MiB"

@@ -31,7 +31,12 @@ from tracecloak.schemas.models.process_tree import ProcessTree, parallel
 from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
-pytestmark = [pytest.mark.logs, pytest.mark.filterwarnings("ignore")]
+# pm4py judges ten trees of Sepsis in some minutes.
+pytestmark = [
+    pytest.mark.logs,
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.timeout(1800),
+]
 
 COSELOG, SEPSIS, HOSPITAL = (
     "coselog_receipt.xes.gz",

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.support.real_logs import source_of
-from tracecloak.pipelines.experiments.compare_log import Original
+from tracecloak.pipelines.comparison.original import Original
 from tracecloak.pipelines.measure.bootstrap import bootstrap
 from tracecloak.pipelines.measure.chains import CHAINS
 from tracecloak.schemas.statistics.variants import VariantHistogram

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.support.logs import Variant, histogram, variant_counts
 from tests.support.trees import language, random_tree, trees
+from tracecloak.anonymizers.trees import fitness
 from tracecloak.anonymizers.trees.fitness import (
     UNITS,
     fitness_sum,
@@ -62,10 +64,15 @@ def walked(tree: ProcessTree, case: Sequence[str]) -> tuple[int, bool, int]:
 
 
 @settings(max_examples=200, deadline=None)
-@given(trees(NAMES), variant_counts(NAMES, 7, 5))
-def test_replay_is_a_walk_through_the_states(tree: ProcessTree, counts: dict[Variant, int]) -> None:
+@given(trees(NAMES), variant_counts(NAMES, 7, 5), st.integers(0, 5))
+def test_replay_is_a_walk_through_the_states(
+    tree: ProcessTree, counts: dict[Variant, int], few: int
+) -> None:
+    """However many sequences are few enough to be replayed one by one."""
     variants = histogram(counts, NAMES)
-    fit = replay(tree, NAMES, variants, counts_alternatives=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fitness, "_FEW", few)
+        fit = replay(tree, NAMES, variants, counts_alternatives=True)
     expected = [walked(tree, variant) for variant in sorted(counts)]
     found = zip(fit.replayed, fit.is_complete, fit.alternatives, strict=True)
     assert [tuple(row) for row in found] == expected

@@ -9,12 +9,8 @@ import pytest
 
 from tests.support.paper_log import DAY_US, table_1, traces_of
 from tracecloak.pipelines.experiments import amun as of_amun
-from tracecloak.pipelines.experiments import amun_paper
-from tracecloak.pipelines.experiments.amun import (
-    AmunGrid,
-    mean_epsilon_of_times,
-    released_epsilon_of_times,
-)
+from tracecloak.pipelines.experiments import amun_epsilons, amun_paper
+from tracecloak.pipelines.experiments.amun import AmunGrid
 from tracecloak.pipelines.experiments.amun_paper import TABLE_9, described, epsilon_t, printed
 from tracecloak.pipelines.experiments.grids import NOTHING, Log, Section, Table
 from tracecloak.pipelines.experiments.run import grid_named
@@ -139,11 +135,11 @@ def test_the_papers_epsilon_t_is_after_the_division_by_copies(profile: str) -> N
     rows = [(str(i), letter, i * 3 * DAY_US) for i in range(40) for letter in "AB"]
     [traces] = traces_of(rows)
     params = grid(profile)._params("0.2", "sampling")
-    plain = mean_epsilon_of_times(traces, params)
-    found = released_epsilon_of_times(traces, params)
-    assert found == released_epsilon_of_times(traces, params)  # so a run can be taken up again
+    plain = amun_epsilons.of_log(traces, params)
+    found = amun_epsilons.of_releases(traces, params)
+    assert found == amun_epsilons.of_releases(traces, params)  # so a run can be taken up again
     assert found < plain if profile == "reference" else found <= plain
-    none = mean_epsilon_of_times(traces, params.model_copy(update={"mode": "oversampling"}))
+    none = amun_epsilons.of_log(traces, params.model_copy(update={"mode": "oversampling"}))
     assert none == pytest.approx(plain)
 
 
@@ -152,7 +148,7 @@ def test_the_page_has_both_means(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = table(grid()._epsilons_of_times(log, SEPSIS))
     assert [row[0] for row in rows] == ["0.2", "0.3"]
     assert [row[3] for row in rows] == ["1.31", "1.83"]
-    plain = mean_epsilon_of_times(log.traces, grid()._params("0.2", "sampling"))
+    plain = amun_epsilons.of_log(log.traces, grid()._params("0.2", "sampling"))
     assert rows[0][1] == f"{plain:.2f}"
     assert np.isfinite(float(rows[0][2]))
     told = grid("reference")._epsilons_of_times(log, None)

@@ -14,7 +14,7 @@ import pytest
 from tests.support.logs import trace_batch
 from tests.support.pages import drawn_in
 from tests.support.releasing import csv_log, tracecloak
-from tracecloak.pipelines.experiments import compare
+from tracecloak.pipelines.comparison import compare
 from tracecloak.pipelines.experiments import report as experiment_report
 from tracecloak.pipelines.experiments import run as experiment
 from tracecloak.pipelines.experiments.grids import THE_LOG, Boxes, Cell, Grid, Log, values_of

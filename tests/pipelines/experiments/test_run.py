@@ -27,11 +27,11 @@ from tests.support.paper_log import MINUTE_US, table_1, traces_of
 from tests.support.registered import forget
 from tests.support.releasing import ROOT, csv_log, tracecloak
 from tracecloak.anonymizers.amun.params import AmunParams
-from tracecloak.pipelines.experiments import compare
+from tracecloak.pipelines.comparison import compare
+from tracecloak.pipelines.comparison.report import INTERNAL
+from tracecloak.pipelines.experiments import amun_epsilons
 from tracecloak.pipelines.experiments import report as experiment_report
 from tracecloak.pipelines.experiments import run as experiment
-from tracecloak.pipelines.experiments.amun import mean_epsilon_of_times
-from tracecloak.pipelines.experiments.compare_report import INTERNAL
 from tracecloak.pipelines.experiments.grids import (
     THE_LOG,
     Boxes,
@@ -174,9 +174,9 @@ def test_the_mean_epsilon_of_the_times_is_that_of_table_3() -> None:
     [traces] = table_1(without={"1"})
     printed = [1.39, 1.24, 1.24, 1.39, 1.8, 1.24, 1.39, 1.79, 1.24, 1.24, 1.39, 1.79, 1.24, 1.39,
                1.39, 1.24, 1.39]  # fmt: skip
-    assert mean_epsilon_of_times(traces, params) == pytest.approx(sum(printed) / 17, abs=0.009)
+    assert amun_epsilons.of_log(traces, params) == pytest.approx(sum(printed) / 17, abs=0.009)
     wider = params.model_copy(update={"guessing_advantage": 0.4})
-    assert mean_epsilon_of_times(traces, wider) > sum(printed) / 17 + 0.1
+    assert amun_epsilons.of_log(traces, wider) > sum(printed) / 17 + 0.1
 
 
 # --- what is measured -----------------------------------------------------------------------------

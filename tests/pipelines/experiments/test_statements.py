@@ -17,7 +17,7 @@ from tests.pipelines.experiments.test_run import (
     sacofa_sapa,
 )
 from tests.pipelines.experiments.test_run import path as path  # a fixture
-from tracecloak.pipelines.experiments import compare
+from tracecloak.pipelines.comparison import compare
 from tracecloak.pipelines.experiments import run as experiment
 from tracecloak.pipelines.experiments.grids import Cell, Log
 from tracecloak.pipelines.experiments.run import GRIDS, Experiment, grid_named, release_of

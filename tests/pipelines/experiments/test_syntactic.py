@@ -20,7 +20,7 @@ from tests.support.pages import drawn_in
 from tests.support.releasing import tracecloak
 from tests.support.tlkc_logs import HOUR_US, Case, traces_with
 from tracecloak.anonymizers.tlkc.method import Tlkc
-from tracecloak.pipelines.experiments import compare
+from tracecloak.pipelines.comparison import compare
 from tracecloak.pipelines.experiments.grids import THE_LOG, Grid, Log, Released, shown, values_of
 from tracecloak.pipelines.experiments.measures import figures_of
 from tracecloak.pipelines.experiments.pretsa import top_shares

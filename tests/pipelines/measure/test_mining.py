@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.logs import Variant, histogram
 from tests.support.tiers import at_night
-from tracecloak.pipelines.experiments.compare_log import Original
+from tracecloak.pipelines.comparison.original import Original
 from tracecloak.pipelines.measure.mining import MinedProcess, ModelQuality, require_pm4py
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping

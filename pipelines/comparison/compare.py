@@ -24,8 +24,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tracecloak.pipelines.experiments.compare_log import Original
-from tracecloak.pipelines.experiments.contenders import Contender, Outcome
+from tracecloak.pipelines.comparison.contenders import Contender, Outcome
+from tracecloak.pipelines.comparison.original import Original
 from tracecloak.pipelines.measure import measures
 from tracecloak.pipelines.measure.bootstrap import bootstrap
 from tracecloak.pipelines.measure.chains import CHAINS
@@ -225,7 +225,8 @@ def code_version() -> str:
     So no figure of a method that was changed since is taken for one of the method as it is.
     """
     root = Path(__file__).parents[2]
-    places = ("schemas", "anonymizers", "pipelines/experiments", "pipelines/measure")
+    rooms = ("comparison", "experiments", "measure")
+    places = ("schemas", "anonymizers", *(f"pipelines/{room}" for room in rooms))
     files = sorted(path for place in places for path in (root / place).rglob("*.py"))
     digest = hashlib.sha256()
     for path in files:

@@ -17,12 +17,12 @@ from tests.support.logs import Variant, histogram, trace_batch
 from tests.support.releasing import csv_log, tracecloak
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.pipelines.experiments import compare
-from tracecloak.pipelines.experiments.compare import LINES, Comparison, quartiles
-from tracecloak.pipelines.experiments.compare import read_rows as all_rows
-from tracecloak.pipelines.experiments.compare_log import Original
-from tracecloak.pipelines.experiments.compare_report import INTERNAL, command_line
-from tracecloak.pipelines.experiments.contenders import Registered, candidates, chosen_methods
+from tracecloak.pipelines.comparison import compare
+from tracecloak.pipelines.comparison.compare import LINES, Comparison, quartiles
+from tracecloak.pipelines.comparison.compare import read_rows as all_rows
+from tracecloak.pipelines.comparison.contenders import Registered, candidates, chosen_methods
+from tracecloak.pipelines.comparison.original import Original
+from tracecloak.pipelines.comparison.report import INTERNAL, command_line
 from tracecloak.pipelines.measure.registry import MEASURES
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -286,7 +286,7 @@ def test_where_a_distance_is_not_known_none_is_the_best(
 
     The log has 4 variants, of which one comes once; privtree invents others.
     """
-    monkeypatch.setattr("tracecloak.pipelines.experiments.compare_log.MAX_EMD_CELLS", 12)
+    monkeypatch.setattr("tracecloak.pipelines.comparison.original.MAX_EMD_CELLS", 12)
     flags = ["--methods", "laplace-levels,privtree,variant-histogram", "--epsilon", "0.5"]
     assert run(log, *flags, "--repetitions", 1) == 0
     rows = {row["method"]: row["variant_emd"] for row in read_rows(log.parent / "page.jsonl")}

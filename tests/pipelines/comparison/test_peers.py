@@ -14,8 +14,8 @@ from tests.support.keys import randomness
 from tests.support.logs import histogram
 from tracecloak.anonymizers.accounting.calibration import truncated_noise_bound
 from tracecloak.anonymizers.accounting.joint import joint_deviation
-from tracecloak.pipelines.experiments.contenders import Pgm, Registered, chosen_methods
-from tracecloak.pipelines.experiments.peers import (
+from tracecloak.pipelines.comparison.contenders import Pgm, Registered, chosen_methods
+from tracecloak.pipelines.comparison.peers import (
     PrivatePgm,
     chosen_peers,
     require_mbi,

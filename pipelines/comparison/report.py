@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from tracecloak.pipelines.experiments.compare import LINES, Comparison, Row, quartiles
-from tracecloak.pipelines.experiments.compare_log import (
+from tracecloak.pipelines.comparison.compare import LINES, Comparison, Row, quartiles
+from tracecloak.pipelines.comparison.contenders import KINDS, Kind
+from tracecloak.pipelines.comparison.original import (
     LENGTH_SHARE,
     MAX_EMD_CELLS,
     Original,
 )
-from tracecloak.pipelines.experiments.contenders import KINDS, Kind
 from tracecloak.pipelines.measure.registry import MEASURES, Figures, Measure, legend_lines
 
 INTERNAL = (

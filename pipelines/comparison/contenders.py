@@ -1,7 +1,7 @@
 """What can be compared at the same true epsilon, on the same public facts, and released in memory.
 
 A contender releases variants, a log with times, or a graph. Most are methods of the registry;
-peers (`pipelines.experiments.peers`) are compared and not offered.
+peers (`pipelines.comparison.peers`) are compared and not offered.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.anonymizers.registry import METHODS, method_named
-from tracecloak.pipelines.experiments.compare_log import Original
-from tracecloak.pipelines.experiments.peers import (
+from tracecloak.pipelines.comparison.original import Original
+from tracecloak.pipelines.comparison.peers import (
     PEERS,
     PRIVATE_PGM,
     TRAVAS,

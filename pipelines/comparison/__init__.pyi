@@ -1,0 +1,1 @@
+from .original import Original as Original
