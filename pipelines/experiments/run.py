@@ -3,8 +3,9 @@
 A grid (`pipelines.experiments.grids`) says what is run and measured; this module runs it. Every
 release is made in memory under a fresh key, and every figure is a row of JSON lines that is written
 as soon as it is known: a run that was killed goes on where it stopped. All cells are released once,
-then all once more, and so on: whenever a run ends, there is about as much of every cell. The
-figures are exact about private data: for the operator only.
+then all once more, and so on: whenever a run ends, there is about as much of every cell. Models are
+mined by as many processes as there are processors. The figures are exact about private data: for
+the operator only.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent import futures
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +35,7 @@ from tracecloak.pipelines.comparison.report import INTERNAL
 from tracecloak.pipelines.experiments.amun import AmunGrid
 from tracecloak.pipelines.experiments.dpim import DpimGrid
 from tracecloak.pipelines.experiments.grids import THE_LOG, Cell, Grid, Log, Released
+from tracecloak.pipelines.experiments.miners import Miners
 from tracecloak.pipelines.experiments.pretsa import PretsaGrid
 from tracecloak.pipelines.experiments.sacofa_sapa import SacofaSapa
 from tracecloak.pipelines.experiments.statements import Statement
@@ -173,19 +178,16 @@ class Experiment:
     def rows(self, known: Iterable[Row] = ()) -> Iterator[tuple[Row, bool]]:
         """Yields every row, and whether it was computed now or is one of those known.
 
-        Of each log the first row is of the log itself. A release that was refused has `refused` in
-        place of figures, the reason, and its cell has no further rows. Where the time is up, rows
-        are missing; see `missing`.
+        Rows of a log come together, each as soon as it is known. A release that was refused has
+        `refused` in place of figures, the reason, and its cell has no further rows. Where the time
+        is up, rows are missing; see `missing`.
         """
         found = {_key(row): row for row in known if "experiment" in row}
         end = None if self.max_minutes is None else time.monotonic() + 60 * self.max_minutes
         for number, log in enumerate(self.logs):
             left = None if end is None else (end - time.monotonic()) / (len(self.logs) - number)
-            miner = self.grid.miner(log, self.patience)
-            try:
-                yield from self._of_log(log, miner, found, left)
-            finally:
-                miner.close()
+            with Miners(partial(self.grid.miner, log, self.patience)) as miners:
+                yield from self._of_log(log, miners, found, left)
 
     def missing(self, rows: Sequence[Row]) -> int:
         """Returns how many releases are neither among some rows nor of a cell that was refused."""
@@ -197,6 +199,12 @@ class Experiment:
                 is_refused = _key({**step.identity, "repetition": 0}) in refused
                 n += not is_refused and _key(step.identity) not in there
         return n
+
+    def ordered(self, rows: Iterable[Row]) -> list[Row]:
+        """Returns rows in the order in which releases begin, whichever was known first."""
+        steps = (step for log in self.logs for step in self._steps(log))
+        place = {_key(step.identity): number for number, step in enumerate(steps)}
+        return sorted(rows, key=lambda row: place[_key(row)])
 
     def statements(self, rows: Sequence[Row]) -> dict[str, list[Statement]]:
         """Returns what the paper states, beside what all rows tell of each log, by its name."""
@@ -230,7 +238,7 @@ class Experiment:
     def _of_log(
         self,
         log: Log,
-        miner: PatientMiner,
+        miners: Miners,
         found: Mapping[tuple[Any, ...], Row],
         seconds: float | None,
     ) -> Iterator[tuple[Row, bool]]:
@@ -242,6 +250,16 @@ class Experiment:
             if before is not None:
                 pace.note(step.cell, _seconds_of(before))
         refused: set[int] = set()
+        waiting: dict[Future[Row], _Step] = {}
+
+        def done(most: int) -> Iterator[tuple[Row, bool]]:
+            """Waits until so many models are mined at most, and yields rows of the others."""
+            while len(waiting) > most:
+                for future in futures.wait(waiting, return_when=futures.FIRST_COMPLETED).done:
+                    step, row = waiting.pop(future), future.result()
+                    pace.note(step.cell, _seconds_of(row))
+                    yield row, True
+
         for number, step in enumerate(steps):
             if id(step.cell) in refused:
                 continue
@@ -251,54 +269,58 @@ class Experiment:
                 if "refused" in before:
                     refused.add(id(step.cell))
                 continue
+            yield from done(miners.n - 1)
             now = time.monotonic()
             if seconds is not None and number and now - begun + pace.of(step.cell) > seconds:
                 continue
+            to_do = (
+                one
+                for one in steps[number:]
+                if not _is_known(found, one) and id(one.cell) not in refused
+            )
             _tell(
                 log,
                 step,
                 (number, len(steps)),
-                pace.left(
-                    [
-                        s
-                        for s in steps[number:]
-                        if not _is_known(found, s) and id(s.cell) not in refused
-                    ]
-                ),
+                pace.left(to_do, miners.n),
                 None if seconds is None else seconds - (now - begun),
             )
             try:
-                figures = self._figures(log, step.cell, miner, step.patience)
+                released = release_of(log, step.cell) if step.cell.method else _unreleased(log)
+                row = {
+                    **step.identity,
+                    **self.grid.figures(log, released, step.cell),
+                    "seconds": released.seconds,
+                    "read_seconds": log.read_seconds,
+                }
             except TracecloakError as error:
                 refused.add(id(step.cell))
                 yield {**step.identity, "refused": str(error)}, True
                 continue
+            if self.grid.has_models and step.patience:
+                mined = partial(self._with_model, row, step, released)
+                waiting[miners.submit(mined)] = step
+                continue
             pace.note(step.cell, time.monotonic() - now)
-            yield {**step.identity, **figures}, True
+            yield {**row, **self._of_model(None, step, None)} if self.grid.has_models else row, True
+        yield from done(0)
 
-    def _figures(self, log: Log, cell: Cell, miner: PatientMiner, patience: float) -> Row:
-        released = release_of(log, cell) if cell.method else _unreleased(log)
-        figures = {
-            **self.grid.figures(log, released, cell),
-            "seconds": released.seconds,
-            "read_seconds": log.read_seconds,
-        }
-        if not self.grid.has_models:
-            return figures
+    def _with_model(self, row: Row, step: _Step, released: Released, miner: PatientMiner) -> Row:
+        """Returns a row with the figures of the model that is mined from the release."""
         quality = None
         begun = time.perf_counter()
-        if patience:
-            try:
-                quality = self.grid.mined(miner, released, cell)
-            except (TimeoutError, RuntimeError) as error:
-                _LOG.warning("experiment: %s", error)
-        mine_seconds = time.perf_counter() - begun if patience else None
+        try:
+            quality = self.grid.mined(miner, released, step.cell)
+        except (TimeoutError, RuntimeError) as error:
+            _LOG.warning("experiment: %s", error)
+        return {**row, **self._of_model(quality, step, time.perf_counter() - begun)}
+
+    def _of_model(self, quality: MinedQuality | None, step: _Step, seconds: float | None) -> Row:
         return {
-            **figures,
             **_mined_figures(quality),
             **{name: getattr(quality, name, None) for name in self.grid.of_models},
-            "mine_patience": patience,
-            "mine_seconds": mine_seconds,
+            "mine_patience": step.patience,
+            "mine_seconds": seconds,
         }
 
 
@@ -332,9 +354,9 @@ class _Pace:
                 return total / n
         return 0.0
 
-    def left(self, steps: Iterable[_Step]) -> float:
-        """Returns the seconds that some steps take."""
-        return sum(self.of(step.cell) for step in steps)
+    def left(self, steps: Iterable[_Step], n_miners: int) -> float:
+        """Returns the seconds that some steps take, if so many models are mined at once."""
+        return sum(self.of(step.cell) / (n_miners if step.patience else 1) for step in steps)
 
     @staticmethod
     def _keys(cell: Cell) -> tuple[object, ...]:
@@ -444,7 +466,7 @@ def run(experiment: Experiment, path: Path) -> list[Row]:
     Raises:
         UsageError: The file is not one of rows.
     """
-    return compare.run(experiment, path)
+    return experiment.ordered(compare.run(experiment, path))
 
 
 def write_parquet(rows: Sequence[Row], path: Path) -> None:

@@ -149,6 +149,11 @@ class PatientMiner:
             raise RuntimeError(f"mining failed with {found}")
         return found
 
+    def interrupt(self) -> None:
+        """Ends the process from another thread; a question that it works on is a RuntimeError."""
+        if self._worker is not None:
+            self._worker[0].kill()
+
     def close(self) -> None:
         """Ends the process."""
         if self._worker is not None:
