@@ -232,7 +232,13 @@ class EventSource:
                     self._tell(file, stream)
                 joined = own.joined(raw.columns, columns, len(raw.records))
                 yield columns.canonicalise(
-                    joined, raw.records, raw.malformed, file.rank, tally, self.span_us
+                    joined,
+                    raw.records,
+                    raw.malformed,
+                    file.rank,
+                    tally,
+                    self.span_us,
+                    raw.fractional,
                 )
 
     def _raw(
@@ -268,8 +274,7 @@ class EventSource:
     def _resolve(self, file: SourceFile, found: list[str] | None) -> ResolvedColumns:
         if found is not None:
             found = [*found, *(name for name, _ in file.partitions)]
-        xes_names = self.format.has_xes_names(file.path)
-        return self.mapping.resolve(found, xes_names, self.format.goes_on)
+        return self.mapping.resolve(found, self.format.has_xes_names(file.path))
 
 
 def _from_its_begin(stream: BinaryIO, file: SourceFile, opened: contextlib.ExitStack) -> BinaryIO:

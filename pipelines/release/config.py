@@ -107,7 +107,19 @@ class Columns(_Section):
     """strptime format of stamps that are not ISO 8601; by default they are."""
     timestamp_unit: Literal["s", "ms", "us"] | None = None
     """Unit of numeric stamps since 1970; by default stamps are no numbers."""
+    whole_numbers: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] = ()
+    """Columns, such as case_id, in which text like 5.0 is read as the whole number 5, as programs
+    write tables with empty cells so; by default text stays as it is, and 5.0 is not 5."""
 
+    @pydantic.model_serializer(mode="wrap")
+    def _without_later_keys(self, made: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
+        found: dict[str, Any] = made(self)
+        return {key: v for key, v in found.items() if key not in _LATER or v}
+
+
+# Keys that came later are no part of the digest of a configuration without them.
+_LATER = ("whole_numbers",)
+_BOUNDS = {"at_least": ">=", "above": ">", "at_most": "<=", "below": "<"}
 
 # YAML takes 2026-11-01 for a date and 7 for a number; a bound is what stands there.
 _Bound = Annotated[
@@ -115,8 +127,6 @@ _Bound = Annotated[
     pydantic.BeforeValidator(_written),
     pydantic.WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}]}),
 ]
-# Keys that came later are no part of the digest of a configuration without them.
-_BOUNDS = {"at_least": ">=", "above": ">", "at_most": "<=", "below": "<"}
 
 
 class Where(_Section):

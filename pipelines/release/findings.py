@@ -13,6 +13,8 @@ from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.tally import (
     EMPTY_TIME,
+    FRACTION_CASE,
+    FRACTION_INDIVIDUAL,
     NO_ACTIVITY,
     NO_CASE,
     NO_INDIVIDUAL,
@@ -79,6 +81,7 @@ def finding_lines(n_records: int, findings: list[Finding], source: EventSource) 
 
 
 _SOURCE = "mend the source"
+_FRACTION = "that is a number with a fraction, or one above 2^53 that was rounded"
 _REJECTED = {
     NO_CASE: ("no case id", f"{_SOURCE}, or map another column with --case_id"),
     NO_ACTIVITY: ("no activity", f"{_SOURCE}, or map another column with --activity"),
@@ -94,6 +97,14 @@ _REJECTED = {
         "add it to the file of --vocabulary if it is public, or set --closed_vocabulary false",
     ),
     NO_INDIVIDUAL: ("no individual", f"{_SOURCE}, or map another column with --individual_id"),
+    FRACTION_CASE: (
+        f"case id {_FRACTION}",
+        "write case ids as text or whole numbers, or map another column with --case_id",
+    ),
+    FRACTION_INDIVIDUAL: (
+        f"individual {_FRACTION}",
+        "write individuals as text or whole numbers, or map another column with --individual_id",
+    ),
 }
 
 
@@ -117,7 +128,7 @@ def _words(
         others = by_what[WHOLE_KEY].n_records
         return (
             f"case id written like 5.0, while {others:,} are written like 5",
-            "these are different cases; write one form if they are the same",
+            "these are different cases; say --whole_numbers case_id if they are the same",
         )
     assert finding.what == SAME_NAME
     return (

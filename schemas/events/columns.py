@@ -1,10 +1,12 @@
 """From a source's columns to canonical events: names, text, times, row filters, malformed records.
 
 All formats pass through here, so a case id, a time stamp or a broken record means the same in each.
-What the mapping does not name is dropped. Nothing is repaired: a record without case, without
-activity or without a readable time is rejected with its place and a reason, and never with a value;
-so is one without an individual where individuals are the unit of privacy, and one whose activity is
-none of those that are declared to be all.
+A value is its text (`schemas.events.scalars`), whatever the type of its column, and no record has a
+say in what another one becomes. What the mapping does not name is dropped. Nothing is repaired: a
+record without case, without activity or without a readable time is rejected with its place and a
+reason, and never with a value; so is one whose case or individual is a number that can name nobody,
+one without an individual where individuals are the unit of privacy, and one whose activity is none
+of those that are declared to be all.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -32,6 +35,7 @@ from tracecloak.schemas.events.events import (
     event_schema,
 )
 from tracecloak.schemas.events.row_filter import RowFilter
+from tracecloak.schemas.events.scalars import fractions, texts, without_point_zero
 from tracecloak.schemas.events.stamps import (
     UNITS_US,
     WallClock,
@@ -45,6 +49,8 @@ from tracecloak.schemas.events.stamps import (
 )
 from tracecloak.schemas.events.tally import (
     EMPTY_TIME,
+    FRACTION_CASE,
+    FRACTION_INDIVIDUAL,
     NO_ACTIVITY,
     NO_CASE,
     NO_INDIVIDUAL,
@@ -74,6 +80,8 @@ _XES_NAMES = {
     TIMESTAMP: "time:timestamp",
 }
 _XES_OPTIONAL = {"lifecycle": "lifecycle:transition", "resource": "org:resource"}
+# What names a person or a case, and the reason to reject a number that cannot.
+_IDENTITIES = {"individual_id": FRACTION_INDIVIDUAL, CASE_ID: FRACTION_CASE}
 
 
 @dataclass(frozen=True)
@@ -92,6 +100,9 @@ class ColumnMapping:
             between the parts of the date and with or without an offset.
         timestamp_unit: Unit since 1970 of numeric stamps, also of those written as text: `s`, `ms`
             or `us`; None refuses numbers.
+        whole_numbers: Columns in which text of a whole number with nothing behind its point, such
+            as `5.0`, is read as that number; source columns, or names of this mapping. In others
+            text stays as it is, so `5.0` is another value than `5`.
         filters: All of them must pass.
         needs_individual: Whether a record that names no individual is malformed: it is where the
             individual is the unit of privacy.
@@ -110,6 +121,7 @@ class ColumnMapping:
     time_zone: str = "UTC"
     timestamp_format: str | None = None
     timestamp_unit: str | None = None
+    whole_numbers: tuple[str, ...] = ()
     filters: tuple[RowFilter, ...] = ()
     needs_individual: bool = False
     attributes: tuple[tuple[str, str], ...] = ()
@@ -132,12 +144,26 @@ class ColumnMapping:
             raise UsageError(f"time_zone must be an IANA zone, got {self.time_zone!r}") from error
         if self.needs_individual and self.individual_id is None:
             raise UsageError("needs_individual is for a mapping that has an individual_id")
+        for name in self.whole_numbers:
+            if name not in self._readable:
+                raise UsageError(
+                    f"whole_numbers names {name!r}, which is not read as text; it takes case_id, "
+                    "activity, and other columns that are mapped or that a filter has"
+                )
         if len(dict(self.attributes)) < len(self.attributes):
             raise UsageError(f"attributes must differ in their names, got {self.attributes}")
         of_time = {TIMESTAMP, self.timestamp or _XES_NAMES[TIMESTAMP]}
         for row_filter in self.filters:
             if row_filter.column in of_time:
                 row_filter.times_of_bounds(self.time_of)
+
+    @property
+    def _readable(self) -> set[str]:
+        """Names of the columns that can be read as text, in the source and here."""
+        ours = {CASE_ID, ACTIVITY, *(c for c in OPTIONAL_TEXT if getattr(self, c) is not None)}
+        theirs = {getattr(self, c) or _XES_NAMES[c] for c in ours}
+        attributes = {source for _, source in self.attributes}
+        return ours | theirs | attributes | {row_filter.column for row_filter in self.filters}
 
     def time_of(self, text: str) -> int | None:
         """Returns the time that a text stands for, microseconds since 1970 UTC; None: it is none.
@@ -146,7 +172,7 @@ class ColumnMapping:
         stand for their begin.
         """
         clock, written = WallClock(self.time_zone), pa.array([text], pa.string())
-        found = _time_of(_Column("", written, False), 1, self, clock)[0].as_py()
+        found = _time_of(_Column("", written), 1, self, clock)[0].as_py()
         return from_period(written, clock)[0].as_py() if found is None else found
 
     def can_pass(self, known: Mapping[str, str | None], xes_names: bool) -> bool:
@@ -160,7 +186,7 @@ class ColumnMapping:
         for row_filter in self.filters:
             source = self._first_choice(row_filter.column, xes_names)
             if source in known:
-                column = _Column(source, pa.array([known[source]], pa.string()), False)
+                column = _Column(source, pa.array([known[source]], pa.string()))
                 if not self._mask(row_filter, column, source == stamps).any():
                     return False
         return True
@@ -198,19 +224,14 @@ class ColumnMapping:
         try:
             return row_filter.mask_of_times(times, plain.time_of)
         except UsageError as error:
-            if not column.refuses_types:
-                return np.zeros(n, bool)
             raise InputSchemaError(str(error)) from None
 
-    def resolve(
-        self, found: Sequence[str] | None, xes_names: bool, goes_on: bool = False
-    ) -> ResolvedColumns:
+    def resolve(self, found: Sequence[str] | None, xes_names: bool) -> ResolvedColumns:
         """Fixes the source column of each canonical one.
 
         Args:
             found: The columns that the file declares, or None where only its records tell.
             xes_names: Which of the default names holds where `found` cannot decide.
-            goes_on: Whether no record may end the reading.
         """
         names: dict[str, str] = {}
         for canonical, xes_name in _XES_NAMES.items():
@@ -231,7 +252,7 @@ class ColumnMapping:
         names.update({attribute_column(name): source for name, source in self.attributes})
         # Whether some record has a value is the data's, and no error may tell it.
         may_lack = frozenset(names.values()) - needed if found is None else frozenset()
-        return ResolvedColumns(self, names, filtered, may_lack, found is not None or not goes_on)
+        return ResolvedColumns(self, names, filtered, may_lack)
 
 
 @dataclass(frozen=True)
@@ -244,16 +265,12 @@ class ResolvedColumns:
         filtered: A filter's column to source column.
         may_lack: Source columns that no record need have: those of attributes, where only records
             tell the columns.
-        refuses_types: Whether a column of a type that can hold no text, or no time, is an error: it
-            is where the file declares it. Where only records tell, it makes those of a batch
-            malformed, as no record may end the reading.
     """
 
     mapping: ColumnMapping
     names: dict[str, str]
     filtered: dict[str, str]
     may_lack: frozenset[str] = frozenset()
-    refuses_types: bool = True
 
     @property
     def wanted(self) -> tuple[str, ...]:
@@ -273,17 +290,21 @@ class ResolvedColumns:
         file_rank: int,
         tally: TallyOfFile | None = None,
         span_us: tuple[int, int] | None = None,
+        fractional: Mapping[str, np.ndarray] | None = None,
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Makes canonical events of a run of source records.
 
         Args:
-            columns: Source columns; those of `wanted` that the file has.
+            columns: Source columns; those of `wanted` that the file has. Their types are those that
+                the file declares, and text where only records tell them.
             records: int64[n_rows], number of each record in its file.
             malformed: int64[n_malformed], numbers of records that could not be parsed at all.
             file_rank: Rank of the file among the inputs.
             tally: Is told what was found, if anybody asks.
             span_us: The times of the events that are wanted, from the first to the second,
                 exclusive, since 1970 UTC; None: all. Others are dropped as by a filter.
+            fractional: For columns of text, bool[n_rows]: which values are numbers that can name
+                nobody, see `schemas.events.scalars.fractions`; a column may be missing.
 
         Returns:
             The events (EVENT_SCHEMA, the mapped optional columns and the attributes, in the order
@@ -291,10 +312,10 @@ class ResolvedColumns:
             neither.
 
         Raises:
-            InputSchemaError: A column's type can hold no text or no time, and that is an error.
+            InputSchemaError: A column's type can hold no text or no time.
         """
         read = {
-            source: _Column(source, columns.column(i), self.refuses_types)
+            source: _Column(source, columns.column(i), source in self._whole)
             for i, source in enumerate(columns.schema.names)
         }
         keep = np.ones(columns.num_rows, bool)
@@ -322,7 +343,13 @@ class ResolvedColumns:
         if self.mapping.activities is not None:
             known = pc.is_in(text[ACTIVITY], value_set=pa.array(self.mapping.activities))
             reason[~np.asarray(known)] = REJECT_REASONS.index(OTHER_ACTIVITY)
-        for name, values in required.items():  # the case id's absence is named first
+        for column, name in _IDENTITIES.items():  # the last reason stands: the case id comes last
+            source = self.names.get(column)
+            if source in read:
+                marked = (fractional or {}).get(source)
+                unfit = fractions(read[source].values) if marked is None else marked
+                reason[unfit] = REJECT_REASONS.index(name)
+        for name, values in required.items():
             reason[np.asarray(pc.is_null(values))] = REJECT_REASONS.index(name)
         good = keep & (reason < 0)
         bad = keep & (reason >= 0)
@@ -370,6 +397,13 @@ class ResolvedColumns:
         )
         return events, rejects
 
+    @cached_property
+    def _whole(self) -> frozenset[str]:
+        """Source columns in which text such as `5.0` is a whole number."""
+        return frozenset(
+            {**self.filtered, **self.names}.get(name, name) for name in self.mapping.whole_numbers
+        )
+
     def can_hold(self, ends: pa.Array, span_us: tuple[int, int]) -> bool:
         """Returns whether records can have a time in a span, by the ends of their column of times.
 
@@ -385,7 +419,7 @@ class ResolvedColumns:
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
             found = None if self._has_own_times else _dates_between(*ends.to_pylist())
         elif pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_integer(kind):
-            column = _Column(self.names[TIMESTAMP], ends, False)
+            column = _Column(self.names[TIMESTAMP], ends)
             found = _time_of(column, 2, self.mapping, WallClock(self.mapping.time_zone)).to_pylist()
         else:
             found = None
@@ -442,7 +476,7 @@ def _tell_keys(tally: TallyOfFile, case_ids: pa.DictionaryArray, records: np.nda
 class _Column:
     name: str
     values: pa.Array
-    refuses_types: bool
+    has_whole_numbers: bool = False
 
     @property
     def is_of_times(self) -> bool:
@@ -463,38 +497,34 @@ class _Column:
     def text(self, of_attribute: bool = False) -> pa.Array:
         """string[n]: the values as text; null for null, empty text, and bytes that are no UTF-8.
 
-        An attribute may also be a decimal number, or `true` or `false`; so may be any value whose
-        type is told by the records of its batch alone, as beside text it would be.
+        An attribute may also be `true` or `false`.
+
+        Raises:
+            InputSchemaError: The column's type is none of text or numbers.
         """
         kind = self.values.type
-        values = self.values
-        if pa.types.is_dictionary(kind):
-            values, kind = values.dictionary.take(values.indices), kind.value_type
-        if pa.types.is_floating(kind):
-            values = pc.if_else(pc.is_nan(values), None, values)
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         if not (
             pa.types.is_string(kind)
             or pa.types.is_large_string(kind)
             or pa.types.is_string_view(kind)
             or pa.types.is_integer(kind)
             or pa.types.is_floating(kind)
+            or pa.types.is_decimal(kind)
             or pa.types.is_binary(kind)
             or pa.types.is_large_binary(kind)
             or pa.types.is_null(kind)
-            or (
-                (of_attribute or not self.refuses_types)
-                and (pa.types.is_decimal(kind) or pa.types.is_boolean(kind))
-            )
+            or (of_attribute and pa.types.is_boolean(kind))
         ):
-            if not self.refuses_types:
-                return pa.nulls(len(values), pa.string())
             raise InputSchemaError(
                 f"column {self.name!r} has type {kind}, which cannot serve as text; "
                 "convert it to text, or map another column"
             )
-        values = cast_or_null(values, pa.string())
-        empty = pc.equal(values, "")
-        return pc.if_else(empty, None, values) if pc.any(empty).as_py() else values
+        text = texts(self.values)
+        if self.has_whole_numbers:
+            text = without_point_zero(text)
+        empty = pc.equal(text, "")
+        return pc.if_else(empty, None, text) if pc.any(empty).as_py() else text
 
 
 def _text_of(column: _Column | None, n: int, of_attribute: bool) -> pa.Array:
@@ -520,15 +550,17 @@ def _stamps(column: _Column, n: int, mapping: ColumnMapping, clock: WallClock) -
         return local if kind.tz is not None else clock.to_utc(local)
     if pa.types.is_date(kind):
         return clock.to_utc(floor_to_us(values.cast(pa.timestamp("ms"))))
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+    is_decimal = pa.types.is_decimal(kind)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or is_decimal:
         if mapping.timestamp_unit is None:
-            if not column.refuses_types:
-                return pa.nulls(n, pa.int64())
             raise InputSchemaError(
                 f"column {column.name!r} holds numbers; say their unit since 1970 with "
                 "timestamp_unit: s, ms or us"
             )
-        return from_numbers(values, UNITS_US[mapping.timestamp_unit])
+        factor = UNITS_US[mapping.timestamp_unit]
+        return (
+            from_number_text(texts(values), factor) if is_decimal else from_numbers(values, factor)
+        )
     if pa.types.is_null(kind):
         return pa.nulls(n, pa.int64())
     text = column.text()

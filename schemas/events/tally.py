@@ -23,7 +23,18 @@ EMPTY_TIME = "no time"
 NO_RECORD = "malformed record"
 NO_INDIVIDUAL = "no individual"
 OTHER_ACTIVITY = "activity outside the closed vocabulary"
-REJECT_REASONS = (NO_CASE, NO_ACTIVITY, NO_TIME, NO_RECORD, NO_INDIVIDUAL, OTHER_ACTIVITY)
+FRACTION_CASE = "case id that is no whole number"
+FRACTION_INDIVIDUAL = "individual that is no whole number"
+REJECT_REASONS = (
+    NO_CASE,
+    NO_ACTIVITY,
+    NO_TIME,
+    NO_RECORD,
+    NO_INDIVIDUAL,
+    OTHER_ACTIVITY,
+    FRACTION_CASE,
+    FRACTION_INDIVIDUAL,
+)
 # A tally tells apart what one reason stands for, as the mends differ.
 _MALFORMED = (*REJECT_REASONS, EMPTY_TIME)
 

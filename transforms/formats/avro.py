@@ -26,6 +26,7 @@ from fastavro.write import Writer as ContainerWriter
 
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
+from tracecloak.schemas.events.scalars import joined
 from tracecloak.transforms.formats.base import RawBatch, require_columns, sound_rows
 from tracecloak.transforms.formats.registry import SourceFormat
 
@@ -53,7 +54,7 @@ _TYPES = {
     "boolean": pa.bool_(),
     "int": pa.int64(),
     "long": pa.int64(),
-    "float": pa.float64(),
+    "float": pa.float32(),
     "double": pa.float64(),
     "string": pa.string(),
     "enum": pa.string(),
@@ -72,7 +73,13 @@ _TIME_TYPES = {
 # Where a schema keeps its logical time type out of the sight of fastavro, whose datetime objects
 # are slow and end at the year 9999.
 _TIME = "tracecloak.time"
-_PYTHON_TYPES = {pa.bool_(): bool, pa.float64(): float, pa.string(): str, pa.binary(): bytes}
+_PYTHON_TYPES = {
+    pa.bool_(): bool,
+    pa.float32(): float,
+    pa.float64(): float,
+    pa.string(): str,
+    pa.binary(): bytes,
+}
 # fastavro reads a value as the first branch of the reader's union that it can be promoted to, so
 # each type stands before those that it can be promoted to.
 _PROMOTIONS = ["int", "long", "float", "double", "string", "bytes"]
@@ -82,9 +89,10 @@ _PROMOTIONS = ["int", "long", "float", "double", "string", "bytes"]
 class AvroReader:
     """Reads Avro object container files of records.
 
-    A wanted field is a scalar or a union of scalars; a union of unlike ones becomes text. Instants
-    arrive as timestamp('us', 'UTC') and local times as timestamp('us'), but 'ns' where the file has
-    nanoseconds; stamps that overflow are null.
+    A wanted field is a scalar or a union of scalars; a union of unlike ones becomes text, each
+    value by itself (`schemas.events.scalars`). Instants arrive as timestamp('us', 'UTC') and local
+    times as timestamp('us'), but 'ns' where the file has nanoseconds; stamps that overflow are
+    null.
 
     Attributes:
         goes_on: See `SourceFormat`. A record with a value that its type does not allow, such as
@@ -120,7 +128,7 @@ class AvroReader:
         source = _Source(stream, self.goes_on)
         with _damage_reported(source):
             _, _, fields = _fields(source, wanted)
-            return _columns(fields, [])
+            return _columns(fields, [])[0]
 
     def read(
         self, stream: BinaryIO, wanted: Sequence[str], required: Collection[str], batch_rows: int
@@ -139,15 +147,15 @@ class AvroReader:
                 records = np.arange(first, first + len(rows))
                 malformed = np.asarray(passed, np.int64)
                 try:
-                    columns = _columns(fields, rows)
+                    columns, fractional = _columns(fields, rows)
                 except (ValueError, pa.ArrowException):
                     if not self.goes_on:
                         raise
                     sound = _sound(fields, rows)
                     malformed = np.concatenate([records[~sound], malformed])
                     records = records[sound]
-                    columns = _columns(fields, [rows[i] for i in np.flatnonzero(sound)])
-                yield RawBatch(columns, records, malformed)
+                    columns, fractional = _columns(fields, [rows[i] for i in np.flatnonzero(sound)])
+                yield RawBatch(columns, records, malformed, fractional=fractional)
 
 
 class _Source:
@@ -259,6 +267,8 @@ class _Field:
                 )
         self.schema = sorted(branches, key=_promotion) if len(branches) > 1 else branches[0]
         self._types = list(dict.fromkeys(map(_arrow_type, present)))
+        if pa.float64() in self._types and pa.float32() in self._types:
+            self._types.remove(pa.float32())  # its values are doubles, too
         python_types = list(map(_python_type, self._types))
         if len(set(python_types)) < len(python_types):
             raise InputSchemaError(
@@ -266,21 +276,21 @@ class _Field:
                 + ", ".join(map(str, self._types))
             )
 
-    def column(self, values: list[Any]) -> pa.Array:
-        """Returns the values as one column; its type is the same for all batches."""
+    def column(self, values: list[Any]) -> tuple[pa.Array, np.ndarray | None]:
+        """Returns the values as one column, whose type is the same for all batches.
+
+        Beside it are, where it is text of several types, bool[n]: which values are numbers that can
+        name nobody.
+        """
         if not self._types:
-            return pa.nulls(len(values), pa.string())
+            return pa.nulls(len(values), pa.string()), None
         if len(self._types) == 1:
-            return _native(values, self._types[0])
-        if set(self._types) == {pa.int64(), pa.float64()}:
-            return pa.array([None if v is None else float(v) for v in values], pa.float64())
-        return pc.coalesce(
-            *(
-                _native([v if type(v) is _python_type(t) else None for v in values], t).cast(
-                    pa.string()
-                )
+            return _native(values, self._types[0]), None
+        return joined(
+            [
+                _native([v if type(v) is _python_type(t) else None for v in values], t)
                 for t in self._types
-            )
+            ]
         )
 
 
@@ -293,11 +303,12 @@ def _fields(
     return schema, named, [_Field(name, types[name], named) for name in wanted if name in types]
 
 
-def _columns(fields: Sequence[_Field], rows: Sequence[dict[str, Any]]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [field.column([row[field.name] for row in rows]) for field in fields],
-        [field.name for field in fields],
-    )
+def _columns(
+    fields: Sequence[_Field], rows: Sequence[dict[str, Any]]
+) -> tuple[pa.RecordBatch, dict[str, np.ndarray]]:
+    read = {field.name: field.column([row[field.name] for row in rows]) for field in fields}
+    columns = pa.RecordBatch.from_arrays([values for values, _ in read.values()], list(read))
+    return columns, {name: marks for name, (_, marks) in read.items() if marks is not None}
 
 
 def _sound(fields: Sequence[_Field], rows: Sequence[dict[str, Any]]) -> np.ndarray:

@@ -7,8 +7,8 @@ events of them, so all formats share one rule for case ids, times, filters and m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol, runtime_checkable
 
 import numpy as np
@@ -26,20 +26,25 @@ class RawBatch:
     """A run of records as the source has them.
 
     Attributes:
-        columns: One column per requested source column that the file has, in the requested order
-            and with its native Arrow type; a value that a record lacks is null.
+        columns: One column per requested source column that the file has, in the requested order; a
+            value that a record lacks is null. It has the type that the file declares. Where only
+            records tell types, or a column has several, it is text by
+            `schemas.events.scalars`: no record decides the type of another one's value.
         records: int64[n_rows], the number of each record in its file, counted from 0 in document
             order over all records, the malformed ones too.
         malformed: int64[n_malformed], numbers of the records that could not be parsed at all; of
             records that could only be passed over together, the first one's.
         traces: int64[n_rows], ascending: the number of the trace that holds each record, where a
             format has traces; otherwise None.
+        fractional: For columns of text, bool[n_rows]: which values are numbers that can name
+            nobody, see `schemas.events.scalars.fractions`; a column that has none may be missing.
     """
 
     columns: pa.RecordBatch
     records: np.ndarray
     malformed: np.ndarray
     traces: np.ndarray | None = None
+    fractional: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 class Reader(Protocol):

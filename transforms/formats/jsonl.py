@@ -16,10 +16,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
+from tracecloak.schemas.events.scalars import texts_of_scalars
 from tracecloak.transforms.formats.base import RawBatch, missing_columns
 from tracecloak.transforms.formats.csv import iso_utc
 from tracecloak.transforms.formats.registry import SourceFormat
@@ -33,7 +33,6 @@ _CHUNK_BYTES = 1 << 20
 _WRITTEN_ROWS = 1 << 16
 _NAMED_KEYS = 20
 
-_TYPES = {str: pa.string(), bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
 _decoder = json.JSONDecoder()
 _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
@@ -42,9 +41,8 @@ _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 class JsonLinesReader:
     """Reads JSON lines in UTF-8.
 
-    A column has the type of its values in the batch: string, int64, float64 (also for integers
-    beside floats) or bool; other mixtures become strings, as Arrow writes each of the values. An
-    integer beyond 64 bits, a nested value or NaN in a wanted column makes the record malformed.
+    A column is text, each value by itself: see `schemas.events.scalars`. A nested value or one that
+    is not finite in a wanted column makes the record malformed.
 
     Attributes:
         goes_on: See `SourceFormat`: whether a column that no record has is told as a warning.
@@ -153,47 +151,34 @@ def _batch(
     required: Collection[str],
 ) -> RawBatch:
     try:
-        columns = _columns(objects, wanted, required)
-    except (ValueError, OverflowError):
+        columns, fractional = _columns(objects, wanted, required)
+    except (TypeError, ValueError):
         sound = [all(_is_sound(row.get(name)) for name in wanted) for row in objects]
         malformed = sorted(
             [*malformed, *(n for n, good in zip(records, sound, strict=True) if not good)]
         )
         records = [n for n, good in zip(records, sound, strict=True) if good]
         objects = [row for row, good in zip(objects, sound, strict=True) if good]
-        columns = _columns(objects, wanted, required)
-    return RawBatch(columns, np.asarray(records, np.int64), np.asarray(malformed, np.int64))
+        columns, fractional = _columns(objects, wanted, required)
+    return RawBatch(
+        columns,
+        np.asarray(records, np.int64),
+        np.asarray(malformed, np.int64),
+        fractional=fractional,
+    )
 
 
 def _columns(
     objects: list[dict[str, Any]], wanted: Sequence[str], required: Collection[str]
-) -> pa.RecordBatch:
-    columns = {}
+) -> tuple[pa.RecordBatch, dict[str, np.ndarray]]:
+    columns, fractional = {}, {}
     for name in wanted:
         values = [row.get(name) for row in objects]
-        kinds = set(map(type, values)) - {type(None)}
-        if kinds or name in required:
-            columns[name] = _column(values, kinds)
-    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
-
-
-def _column(values: list[Any], kinds: set[type]) -> pa.Array:
-    if not kinds <= _TYPES.keys():
-        raise ValueError("a value is no scalar")
-    if float in kinds and not all(math.isfinite(v) for v in values if type(v) is float):
-        raise ValueError("a value is not finite")
-    if len(kinds) <= 1:
-        return pa.array(values, _TYPES[min(kinds, default=str, key=str)])
-    if kinds == {int, float} and all(abs(v) <= 1 << 53 for v in values if type(v) is int):
-        return pa.array(values, pa.float64())
-    # As text a value is the same as if all of its batch had its type, so that it does not depend
-    # on where batches end.
-    parts = [
-        pa.array([v if type(v) is kind else None for v in values], type_).cast(pa.string())
-        for kind, type_ in _TYPES.items()
-        if kind in kinds
-    ]
-    return pc.coalesce(*parts)
+        if name in required or any(value is not None for value in values):
+            if not all(math.isfinite(value) for value in values if type(value) is float):
+                raise ValueError("a value is not finite")
+            columns[name], fractional[name] = texts_of_scalars(values)
+    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns)), fractional
 
 
 def _is_sound(value: Any) -> bool:
@@ -201,9 +186,7 @@ def _is_sound(value: Any) -> bool:
         return not any("\ud800" <= character <= "\udfff" for character in value)
     if type(value) is float:
         return math.isfinite(value)
-    if type(value) is int:
-        return -(1 << 63) <= value < 1 << 63
-    return value is None or type(value) is bool
+    return value is None or type(value) in (bool, int)
 
 
 class JsonLinesWriter:

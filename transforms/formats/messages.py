@@ -36,6 +36,7 @@ from tracecloak.schemas.events.events import (
     TIMESTAMP,
     event_schema,
 )
+from tracecloak.schemas.events.scalars import text_of, texts_of_scalars
 from tracecloak.schemas.events.tally import NO_RECORD
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID
 
@@ -51,6 +52,13 @@ _UNITS_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 # Set by Pub/Sub on messages of a topic that has an Avro schema and takes them as JSON: such a
 # number is of the schema's unit.
 _ENCODING = "googclient_schemaencoding"
+# How JSON names the branches of an Avro union that hold a scalar, and what a value of them is.
+_BRANCHES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "boolean": (bool,),
+    **dict.fromkeys(("int", "long"), (int,)),
+    **dict.fromkeys(("float", "double"), (int, float)),
+}
 # As many as int64 holds.
 _LAST_DIGITS = re.compile(r"[0-9]{1,18}$")
 
@@ -129,8 +137,19 @@ class MessageFormat:
             individual_id=INDIVIDUAL_ID if self._optional else None,
             time_zone=self.mapping.time_zone,
             timestamp_format=self.mapping.timestamp_format,
+            whole_numbers=self._whole_numbers,
             filters=self.mapping.filters,
             needs_individual=bool(self._optional),
+        )
+
+    @property
+    def _whole_numbers(self) -> tuple[str, ...]:
+        """The mapping's, by the names that `_Rows` gives to columns."""
+        sources = self._sources[0]
+        return tuple(
+            column
+            for column, source in sources.items()
+            if column != TIMESTAMP and not {column, source}.isdisjoint(self.mapping.whole_numbers)
         )
 
     @functools.cached_property
@@ -162,10 +181,12 @@ class MessageFormat:
         for number, message in enumerate(messages):
             rows.read(number, message)
         parts, reasons = [], [(number, NO_RECORD) for number in rows.malformed]
-        for mapping, numbers, columns in rows.groups(self._canonical):
+        for mapping, numbers, columns, fractional in rows.groups(self._canonical):
             resolved = mapping.resolve(columns.schema.names, xes_names=False)
             none = np.zeros(0, np.int64)
-            events, rejects = resolved.canonicalise(columns, numbers, none, 0)
+            events, rejects = resolved.canonicalise(
+                columns, numbers, none, 0, fractional=fractional
+            )
             parts.append(events)
             reasons += [(row["record"], row["reason"]) for row in rejects.to_pylist()]
         table = pa.Table.from_batches(parts, event_schema(self._optional))
@@ -237,13 +258,13 @@ class _Rows:
         else:
             body, sources, time_field, unit = _datum(data), self._datum, self._datum_time, 1
             id_field = EVENT_ID
-        values = [_text(body.get(source)) for source in sources.values()]
-        event_id = _text(body.get(id_field))
+        values = [_scalar(body.get(source)) for source in sources.values()]
+        event_id = text_of(_scalar(body.get(id_field)))
         if layout.id_attribute is not None:
-            event_id = _text(attributes.get(layout.id_attribute)) or event_id
+            event_id = _scalar(attributes.get(layout.id_attribute)) or event_id
         group, time = self._time(body.get(time_field), unit)
         if layout.time_attribute is not None and layout.time_attribute in attributes:
-            group, time = self._attribute_time(_text(attributes[layout.time_attribute]) or "")
+            group, time = self._attribute_time(_scalar(attributes[layout.time_attribute]) or "")
         self.event_ids.append(event_id or None)
         group.add(number, values, time)
 
@@ -251,7 +272,7 @@ class _Rows:
         if type(value) is dict:
             (value,) = value.values()
         if type(value) is str:
-            return self._texts, _text(value)
+            return self._texts, _scalar(value)
         if unit is None or type(value) not in (int, float) or not math.isfinite(value):
             return self._numbers, None
         return self._numbers, _in_range(value * unit)
@@ -263,8 +284,11 @@ class _Rows:
 
     def groups(
         self, mapping: ColumnMapping
-    ) -> Iterable[tuple[ColumnMapping, np.ndarray, pa.RecordBatch]]:
-        """Yields (mapping, message numbers, columns) of the messages whose times are alike."""
+    ) -> Iterable[tuple[ColumnMapping, np.ndarray, pa.RecordBatch, dict[str, np.ndarray]]]:
+        """Yields (mapping, message numbers, columns, fractions) of messages whose times are alike.
+
+        Fractions are as in `transforms.formats.base.RawBatch`.
+        """
         iso = replace(mapping, timestamp_format=None)
         for group, its_mapping, kind in (
             (self._texts, mapping, pa.string()),
@@ -272,53 +296,55 @@ class _Rows:
             (self._numbers, iso, pa.int64()),
         ):
             if group.numbers:
-                yield its_mapping, np.array(group.numbers, np.int64), group.columns(kind)
+                yield its_mapping, np.array(group.numbers, np.int64), *group.columns(kind)
 
 
 class _Group:
     def __init__(self, names: Iterable[str]) -> None:
         self._names = list(names)
         self.numbers: list[int] = []
-        self._values: list[list[str | None]] = []
+        self._values: list[Sequence[Any]] = []
         self._times: list[Any] = []
 
-    def add(self, number: int, values: list[str | None], time: Any) -> None:
+    def add(self, number: int, values: Sequence[Any], time: Any) -> None:
         self.numbers.append(number)
         self._values.append(values)
         self._times.append(time)
 
-    def columns(self, time_type: pa.DataType) -> pa.RecordBatch:
+    def columns(self, time_type: pa.DataType) -> tuple[pa.RecordBatch, dict[str, np.ndarray]]:
         times = pa.array(self._times, time_type)
         if pa.types.is_integer(time_type):
             times = times.cast(pa.timestamp("us", "UTC"))
-        texts = [pa.array(column, pa.string()) for column in zip(*self._values, strict=True)]
-        return pa.RecordBatch.from_arrays([*texts, times], [*self._names, TIMESTAMP])
+        read = [texts_of_scalars(column) for column in zip(*self._values, strict=True)]
+        columns = [*(text for text, _ in read), times]
+        fractional = dict(zip(self._names, (marks for _, marks in read), strict=True))
+        return pa.RecordBatch.from_arrays(columns, [*self._names, TIMESTAMP]), fractional
 
 
 def _in_range(micros: int | float) -> int | None:
     return round(micros) if MIN_TIME_US <= micros <= MAX_TIME_US else None
 
 
-def _text(value: Any) -> str | None:
-    """A field as text; None where there is none.
+def _scalar(value: Any) -> Any:
+    """A field as a scalar of Python; None where there is none.
 
     Raises:
-        ValueError: It is no text and no integer, or no UTF-8.
+        ValueError: It is no scalar, no finite number, or no UTF-8.
     """
     kind = type(value)
     if kind is str:
         if not value.isascii():
             value.encode()
         return value
-    if value is None:
-        return None
-    if kind is int:
-        return str(value)
+    if value is None or kind is int or kind is bool:
+        return value
+    if kind is float and math.isfinite(value):
+        return value
     if kind is dict:  # a branch of an Avro union, as JSON has it
         (branch,) = value.items()
-        if branch[0] == "string" and type(branch[1]) is str:
-            return _text(branch[1])
-    raise ValueError("a field is no text")
+        if type(branch[1]) in _BRANCHES.get(branch[0], ()):
+            return _scalar(branch[1])
+    raise ValueError("a field is no scalar")
 
 
 def _datum(data: bytes) -> dict[str, Any]:

@@ -3,7 +3,9 @@
 An attribute that is a direct child of an `<event>` is a column under its key (`concept:name`), one
 of a `<trace>` a column under `case:` and its key (`case:concept:name`), as pm4py names them. A
 value is handed over exactly as its `value` attribute has it, times too; reading times is the
-mapping's. Where a key comes twice in one element, the last one holds.
+mapping's. An `<int>` or `<float>` is handed over as the text of its number, so 5 and 5.0 are one
+value; what is no number there stays as it is. Where a key comes twice in one element, the last one
+holds.
 
 Not read: nested attributes, lists and containers (they have no value), classifiers, extensions, the
 attributes of the log, and the defaults in `<global>`: an event that lacks a global attribute has
@@ -32,6 +34,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.events.scalars import texts_of_scalars
 from tracecloak.transforms.formats.base import RawBatch, missing_columns
 from tracecloak.transforms.formats.registry import SourceFormat
 
@@ -52,16 +55,25 @@ _HEAD_BYTES = 64 << 10  # a read of what stands before the root, mostly a line o
 _TRACE_TAG = re.compile(rb"<(?:[^\s<>/=:!?]{1,64}:)?trace(?=[\s/>])")
 _TAG_BYTES = 80  # at most of it, with what must follow it
 
-_OTHER, _ATTRIBUTE, _EVENT, _TRACE, _LOG = range(5)
+_OTHER, _ATTRIBUTE, _EVENT, _TRACE, _LOG, _INT, _FLOAT = range(7)
 _KINDS = {
-    **dict.fromkeys(("string", "date", "int", "float", "boolean", "id"), _ATTRIBUTE),
+    **dict.fromkeys(("string", "date", "boolean", "id"), _ATTRIBUTE),
+    "int": _INT,
+    "float": _FLOAT,
     "event": _EVENT,
     "trace": _TRACE,
     "log": _LOG,
 }
 _NOWHERE = -1  # no element has this depth
 
-_Column = list[str | None]
+# What XML Schema takes for a long, as far as Python reads its digits, and for a double.
+_LONG = re.compile(r"[ \t\r\n]*[+-]?[0-9]{1,4000}[ \t\r\n]*")
+_DOUBLE = re.compile(
+    r"[ \t\r\n]*(?:[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|-?INF|NaN)[ \t\r\n]*"
+)
+
+# A float stands for itself, as only together with others of its column it becomes text.
+_Column = list[str | float | None]
 
 
 @dataclass(frozen=True)
@@ -323,6 +335,10 @@ class _Log:
                 pairs = dict(zip(attributes[::2], attributes[1::2], strict=True))
                 if "key" in pairs and "value" in pairs:
                     self._targets[pairs["key"]][-1] = pairs["value"]
+        elif kind >= _INT and depth == self._container:
+            pairs = dict(zip(attributes[::2], attributes[1::2], strict=True))
+            if "key" in pairs and "value" in pairs:
+                self._targets[pairs["key"]][-1] = _number(pairs["value"], kind)
         elif kind == _EVENT:
             if depth == 1:
                 self._begin_trace()  # an event outside traces has one of its own, which is bare
@@ -396,8 +412,10 @@ class _Log:
         numbers = np.array(self._owners[:n], np.int64)
         owners = numbers - self._first_trace
         n_traces = int(owners[-1]) + 1
-        events = {k: pa.array(c[:n], pa.string()) for k, c in self._of_events.items()}
-        traces = {k: pa.array(c[:n_traces], pa.string()) for k, c in self._of_traces.items()}
+        read = {k: texts_of_scalars(c[:n]) for k, c in self._of_events.items()}
+        read_of_traces = {k: texts_of_scalars(c[:n_traces]) for k, c in self._of_traces.items()}
+        events = {k: text for k, (text, _) in read.items()}
+        traces = {k: text for k, (text, _) in read_of_traces.items()}
         # A trace's value is repeated with each of its events, so what was read does not bound what
         # leaves.
         text = np.zeros(n, np.int64)
@@ -409,11 +427,13 @@ class _Log:
 
         arrays = {k: v.slice(0, n) for k, v in events.items()}
         arrays |= {k: v.take(pa.array(owners[:n])) for k, v in traces.items()}
+        fractional = {k: marks[:n] for k, (_, marks) in read.items()}
+        fractional |= {k: marks[owners[:n]] for k, (_, marks) in read_of_traces.items()}
         self.present.update(k for k, v in arrays.items() if v.null_count < n)
         records = np.arange(self.emitted, self.emitted + n, dtype=np.int64)
         self._forget(n)
         columns = pa.RecordBatch.from_arrays([arrays[k] for k in self._wanted], self._wanted)
-        return RawBatch(columns, records, np.empty(0, np.int64), numbers[:n])
+        return RawBatch(columns, records, np.empty(0, np.int64), numbers[:n], fractional)
 
     def _forget(self, n: int) -> None:
         self.emitted += n
@@ -453,6 +473,13 @@ class _Kinds(dict[str, int]):
         kind = _KINDS.get(tag.rpartition(":")[2], _OTHER)
         self[tag] = kind  # at most as many as _NAME_CHARACTERS admits, and one piece's
         return kind
+
+
+def _number(text: str, kind: int) -> str | float:
+    """Returns what a number is held as; what is none stays its text."""
+    if kind == _INT:
+        return str(int(text)) if _LONG.fullmatch(text) else text
+    return float(text) if _DOUBLE.fullmatch(text) else text
 
 
 def _read(stream: BinaryIO, size: int) -> bytes:

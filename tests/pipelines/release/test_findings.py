@@ -91,7 +91,7 @@ def test_they_are_told_of_too_when_the_run_goes_on(
         f"1 of 102: timestamp in an hour that the clocks of Europe/Berlin show twice, read as the "
         f"first, first at record 10 of {second}; {clock}",
         f"1 of 102: case id written like 5.0, while 1 are written like 5, first at record 11 of "
-        f"{second}; these are different cases; write one form if they are the same",
+        f"{second}; these are different cases; say --whole_numbers case_id if they are the same",
         f"malformed records are left out; {dead} says where each one is",
     ]
     internal = operator_folder(tmp_path / "keys") / "statement.md"

@@ -360,7 +360,7 @@ def test_a_missing_value_rejects_no_event_and_a_missing_column_is_named_before_r
     [
         (pa.array([True, None, False]), ["true", None, "false"]),
         (pa.array([1.5, None, float("nan")]), ["1.5", None, None]),
-        (pa.array([1, 20, -3]).cast(pa.decimal128(21, 2)), ["1.00", "20.00", "-3.00"]),
+        (pa.array([1, 20, -3]).cast(pa.decimal128(21, 2)), ["1", "20", "-3"]),
     ],
 )
 def test_attributes_may_be_of_more_types_than_names(values: pa.Array, texts: list[str]) -> None:

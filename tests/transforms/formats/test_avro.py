@@ -90,7 +90,7 @@ TYPES: dict[str, tuple[Any, list[Any], pa.DataType, list[Any]]] = {
     "long": ("long", [2**63 - 1, -(2**63)], pa.int64(), [2**63 - 1, -(2**63)]),
     "int or long": (["int", "null", "long"], [1, 2**40, None], pa.int64(), [1, 2**40, None]),
     "double": (["double", "null"], [1.5, None], pa.float64(), [1.5, None]),
-    "double or int": (["double", "int"], [1, 2.5], pa.float64(), [1.0, 2.5]),
+    "double or int": (["double", "int"], [1, 2.0, 2.5], pa.string(), ["1", "2", "2.5"]),
     "boolean": ("boolean", [True, False], pa.bool_(), [True, False]),
     "bytes": ("bytes", [b"\xff"], pa.binary(), [b"\xff"]),
     "fixed": ({"type": "fixed", "name": "F", "size": 2}, [b"ab"], pa.binary(), [b"ab"]),

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from tests.support.xes_structure import check_xes
 from tracecloak.schemas.events.events import RELEASED_SCHEMA, released_schema
+from tracecloak.schemas.events.scalars import text_of
 from tracecloak.transforms.formats.xes import XesReader
 from tracecloak.transforms.formats.xes_writer import (
     TRACECLOAK_KEYS,
@@ -350,10 +351,7 @@ def test_attributes_are_read_back():
     text = with_attributes([pa.RecordBatch.from_pylist(ATTRIBUTED, schema)], schema)
     names = list(TYPES)
     [batch] = XesReader().read(io.BytesIO(text.encode()), names, [], 1_000)
-    rows = [
-        tuple(None if row.get(name) is None else str(row[name]) for name in names)
-        for row in ATTRIBUTED
-    ]
+    rows = [tuple(text_of(row.get(name)) for name in names) for row in ATTRIBUTED]
     found = list(zip(*batch.columns.to_pydict().values(), strict=True))
     assert found == rows
 

@@ -96,9 +96,11 @@ def test_an_event_is_the_same_however_it_is_written() -> None:
         (Sent(b'{"case_id":' * 100_000), "malformed record"),
         (Sent(None, None), "malformed record"),  # type: ignore[arg-type]
         (as_json({**GOOD, "case_id": ["c"]}), "malformed record"),
-        (as_json({**GOOD, "case_id": 1.5}), "malformed record"),
+        (as_json({**GOOD, "case_id": float("inf")}), "malformed record"),
+        (as_json({**GOOD, "case_id": 1.5}), "case id that is no whole number"),
+        (as_json({**GOOD, "case_id": 2.0**53 + 2}), "case id that is no whole number"),
         (as_json({**GOOD, "activity": "\ud800"}), "malformed record"),
-        (as_json({**GOOD, "event_id": True}), "malformed record"),
+        (as_json({**GOOD, "event_id": []}), "malformed record"),
         (as_json({**GOOD, "timestamp": {}}), "malformed record"),
         (as_json({**GOOD, "case_id": ""}), "no case id"),
         (as_json({**GOOD, "activity": None}), "no activity"),

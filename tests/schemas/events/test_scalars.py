@@ -1,0 +1,142 @@
+"""The text of a scalar: worked examples, a naive reference, and that each is decided alone."""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tracecloak.schemas.events.scalars import (
+    fractions,
+    text_of,
+    texts,
+    texts_of_scalars,
+    without_point_zero,
+)
+
+EXAMPLES: list[tuple[Any, str | None, bool]] = [
+    # value, text, whether it is a number that can name nobody
+    (None, None, False),
+    ("007", "007", False),
+    ("7.0", "7.0", False),
+    ("", "", False),
+    (True, "true", False),
+    (7, "7", False),
+    (7.0, "7", False),
+    (-0.0, "0", False),
+    (202600001000.0, "202600001000", False),
+    (2.0**53, "9007199254740992", False),
+    (-(2.0**53), "-9007199254740992", False),
+    (2.0**53 + 2, "9007199254740994", True),
+    (0.5, "0.5", True),
+    (1e-7, "0.0000001", True),
+    (12345678901.5, "12345678901.5", True),
+    (1e23, "1" + "0" * 23, True),
+    (-1.5e300, "-15" + "0" * 299, True),
+    (math.inf, "inf", True),
+    (math.nan, None, False),
+    (1 << 63, "9223372036854775808", False),
+    (-(10**40), "-1" + "0" * 40, False),
+]
+
+
+@pytest.mark.parametrize(("value", "text", "is_fraction"), EXAMPLES)
+def test_worked_examples(value: Any, text: str | None, is_fraction: bool) -> None:
+    assert text_of(value) == text
+    for others in ([], ["x", 0.5, 3, None, True, 1 << 70]):
+        found, marks = texts_of_scalars([value, *others])
+        assert (found[0].as_py(), bool(marks[0])) == (text, is_fraction)
+
+
+def test_one_number_is_one_text_in_every_type() -> None:
+    numbers = [0, 1, -7, 202600001000, 2**53]
+    types = [
+        pa.int64(), pa.float64(), pa.decimal128(20, 2), pa.decimal256(70, 40), pa.decimal128(20, 0),
+        pa.dictionary(pa.int8(), pa.int64()), pa.dictionary(pa.int32(), pa.float64()),
+    ]  # fmt: skip
+    for kind in types:
+        if pa.types.is_dictionary(kind):
+            column = pa.array(numbers).cast(kind.value_type).dictionary_encode().cast(kind)
+        elif pa.types.is_decimal(kind):
+            column = pa.array([Decimal(number) for number in numbers], kind)
+        else:
+            column = pa.array(numbers, kind)
+        assert texts(column).to_pylist() == list(map(str, numbers)), kind
+        assert not fractions(column).any(), kind
+    for small in (pa.int8(), pa.uint16(), pa.int32(), pa.float16(), pa.float32()):
+        assert texts(pa.array([0, 1, 100]).cast(small)).to_pylist() == ["0", "1", "100"], small
+
+
+def test_decimals_and_dictionaries_with_fractions() -> None:
+    column = pa.array(
+        [Decimal("1.50"), Decimal("-0.00"), None, Decimal("1E-9")], pa.decimal128(30, 9)
+    )
+    assert texts(column).to_pylist() == ["1.5", "0", None, "0.000000001"]
+    assert fractions(column).tolist() == [True, False, False, True]
+    encoded = pa.array([1.5, 2.0, None, 1.5, math.nan]).dictionary_encode()
+    assert texts(encoded).to_pylist() == ["1.5", "2", None, "1.5", None]
+    assert fractions(encoded).tolist() == [True, False, False, True, False]
+
+
+@given(st.lists(st.floats(), max_size=30))
+@example([1e16, 9999999999999998.0, 1e-5, 123456789.125, 5e-324, 1.7976931348623157e308])
+def test_floats_are_their_shortest_decimals(values: list[float]) -> None:
+    column = pa.array(values, pa.float64())
+    for value, text in zip(values, texts(column).to_pylist(), strict=True):
+        assert text == text_of(value)
+        if text is not None and math.isfinite(value):
+            assert re.fullmatch(r"-?(0|[1-9]\d*)(\.\d*[1-9])?", text) and float(text) == value
+            digits = text.replace(".", "").lstrip("-0").rstrip("0")
+            assert len(digits) <= len(repr(abs(value)).partition("e")[0].replace(".", ""))
+    naive = [
+        not math.isnan(v) and not (math.isfinite(v) and v == int(v) and abs(v) <= 2**53)
+        for v in values
+    ]
+    assert fractions(column).tolist() == naive
+
+
+@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), max_size=20))
+def test_floats_of_half_the_width_are_their_shortest_decimals(values: list[float]) -> None:
+    for value, text in zip(values, texts(pa.array(values, pa.float32())).to_pylist(), strict=True):
+        reference = np.format_float_positional(np.float32(value), unique=True, trim="-")
+        assert text == (reference if value else "0")
+
+
+SCALARS = st.none() | st.text() | st.booleans() | st.integers() | st.floats()
+
+
+@given(st.lists(SCALARS, max_size=12), st.integers(0, 12), SCALARS)
+def test_no_value_changes_the_text_of_another(values: list[Any], place: int, intruder: Any) -> None:
+    def each(given: list[Any]) -> list[tuple[str | None, bool]]:
+        text, marks = texts_of_scalars(given)
+        assert text.type == pa.string()
+        return list(zip(text.to_pylist(), marks.tolist(), strict=True))
+
+    alone = [each([value])[0] for value in values]
+    assert each(values) == alone
+    assert each([*values[:place], intruder, *values[place:]]) == [
+        *alone[:place], *each([intruder]), *alone[place:]
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [[1], {}, b"x", 1j])
+def test_what_is_no_scalar_is_refused(value: Any) -> None:
+    with pytest.raises(TypeError):
+        texts_of_scalars(["x", value])
+    with pytest.raises(TypeError):
+        text_of(value)
+
+
+def test_text_of_a_whole_number_with_nothing_behind_its_point() -> None:
+    given = ["5.0", "-5.00", "-0.0", "0.000", "5", "5.", "5.01", "05.0", "+5.0", " 5.0", "x5.0",
+             "5.0\n", "5e0", "", None, "9007199254740993.0"]  # fmt: skip
+    expected = ["5", "-5", "0", "0", "5", "5.", "5.01", "05.0", "+5.0", " 5.0", "x5.0",
+                "5.0\n", "5e0", "", None, "9007199254740993"]  # fmt: skip
+    assert without_point_zero(pa.array(given)).to_pylist() == expected

@@ -1,0 +1,363 @@
+"""An identity is a value, in every format and across batches and files.
+
+Whatever record is put in, anywhere, the canonical events of all others stay the same: no value has
+a say in how another one is read.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import quoteattr
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.row_filter import RowFilter
+from tracecloak.schemas.events.tally import (
+    FRACTION_CASE,
+    FRACTION_INDIVIDUAL,
+    TallyOfFile,
+)
+from tracecloak.transforms import sources
+from tracecloak.transforms.files import SourceFile
+from tracecloak.transforms.formats.messages import MessageFormat
+from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.sources import EventSource
+
+STAMP = "2026-01-05T10:00:00Z"
+COLUMNS = ("case", "activity", "stamp", "who", "kind")
+Record = tuple[Any, ...]  # a value for each of COLUMNS
+Event = tuple[str | None, ...]
+
+MAPPING = ColumnMapping(
+    case_id="case", activity="activity", timestamp="stamp", individual_id="who",
+    attributes=(("kind", "kind"),),
+)  # fmt: skip
+XES_MAPPING = ColumnMapping(
+    case_id="case:concept:name", activity="concept:name", timestamp="time:timestamp",
+    individual_id="case:who", attributes=(("kind", "kind"),),
+)  # fmt: skip
+
+
+def record(case: Any, activity: Any = "A", who: Any = "p", kind: Any = "k") -> Record:
+    return case, activity, STAMP, who, kind
+
+
+def jsonl(records: Sequence[Record]) -> bytes:
+    lines = [json.dumps(dict(zip(COLUMNS, row, strict=True))) + "\n" for row in records]
+    return "".join(lines).encode()
+
+
+def as_csv(records: Sequence[Record]) -> bytes:
+    """As pandas writes columns that hold objects."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(COLUMNS)
+    writer.writerows(records)
+    return text.getvalue().encode()
+
+
+def avro(records: Sequence[Record]) -> bytes:
+    kinds = ["null", "boolean", "long", "double", "string"]
+    fields = [{"name": name, "type": kinds} for name in COLUMNS]
+    made = io.BytesIO()
+    schema = {"type": "record", "name": "R", "fields": fields}
+    fastavro.writer(made, schema, [dict(zip(COLUMNS, row, strict=True)) for row in records])
+    return made.getvalue()
+
+
+def xes_value(key: str, value: Any) -> str:
+    if value is None:
+        return ""
+    tag = {bool: "boolean", int: "int", float: "float"}.get(type(value), "string")
+    text = value if type(value) is str else str(value).lower()
+    return f"<{tag} key={quoteattr(key)} value={quoteattr(text)}/>"
+
+
+def xes(records: Sequence[Record]) -> bytes:
+    """Each event in a trace of its own."""
+    traces = [
+        f"<trace>{xes_value('concept:name', case)}{xes_value('who', who)}<event>"
+        f"{xes_value('concept:name', activity)}{xes_value('kind', kind)}"
+        f'<date key="time:timestamp" value="{stamp}"/></event></trace>'
+        for case, activity, stamp, who, kind in records
+    ]
+    return f"<log>{''.join(traces)}</log>".encode()
+
+
+def parquet(records: Sequence[Record], *kinds: pa.DataType) -> bytes:
+    types = kinds or [pa.string()] * len(COLUMNS)
+    columns = [pa.array([row[i] for row in records], kind) for i, kind in enumerate(types)]
+    made = io.BytesIO()
+    pq.write_table(pa.table(dict(zip(COLUMNS, columns, strict=True))), made)
+    return made.getvalue()
+
+
+WRITERS: dict[str, Callable[[Sequence[Record]], bytes]] = {
+    "jsonl": jsonl, "csv": as_csv, "avro": avro, "xes": xes
+}  # fmt: skip
+
+
+def source_of(folder: Path, files: dict[str, bytes], **mapping: Any) -> EventSource:
+    ranked = []
+    for rank, (name, data) in enumerate(files.items()):
+        (folder / name).write_bytes(data)
+        ranked.append(SourceFile(rank, str(folder / name), len(data)))
+    names = {path.rpartition(".")[2] for path in files}
+    base = XES_MAPPING if names == {"xes"} else MAPPING
+    made = ColumnMapping(**{**base.__dict__, **mapping})
+    return EventSource(tuple(ranked), SourceFormat(goes_on=True), made)
+
+
+def events_of(source: EventSource) -> dict[tuple[int, int], Event]:
+    """The canonical events by file and record; of a reject its reason alone."""
+    found: dict[tuple[int, int], Event] = {}
+    for file in source.files:
+        for events, rejects in source.read(file, TallyOfFile(file.rank)):
+            for row in events.to_pylist():
+                place = divmod(row.pop("event_index"), 1 << 40)
+                found[place] = tuple(row.values())
+            for row in rejects.to_pylist():
+                found[row["file"], row["record"]] = (row["reason"],)
+    return found
+
+
+def in_order(source: EventSource) -> list[Event]:
+    return [event for _, event in sorted(events_of(source).items())]
+
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=5)
+VALUES = (
+    st.sampled_from([5, 5.0, "5", "5.0", "005", 0.5, 202600001000, 1.5e300, -0.0, True, None, ""])
+    | TEXT
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+)
+RECORDS = st.builds(record, VALUES, VALUES, VALUES, VALUES)
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    records=st.lists(RECORDS, max_size=7),
+    intruder=RECORDS,
+    place=st.integers(0, 7),
+    batch_rows=st.integers(1, 8),
+)
+def test_no_record_changes_the_event_of_another(
+    tmp_path_factory: pytest.TempPathFactory,
+    kind: str,
+    records: list[Record],
+    intruder: Record,
+    place: int,
+    batch_rows: int,
+) -> None:
+    folder = tmp_path_factory.mktemp("identities")
+    write = WRITERS[kind]
+    place = min(place, len(records))
+
+    def read(given: Sequence[Record]) -> list[Event]:
+        return in_order(source_of(folder, {f"log.{kind}": write(given)}))
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sources, "_BATCH_ROWS", batch_rows)
+        alone = [event for each in records for event in read([each])]
+        assert read(records) == alone
+        with_it = read([*records[:place], intruder, *records[place:]])
+        assert with_it[:place] == alone[:place] and with_it[place + 1 :] == alone[place:]
+        # In a file of its own, too.
+        files = {f"a.{kind}": write([intruder]), f"b.{kind}": write(records)}
+        found = events_of(source_of(folder, files))
+        assert [event for (file, _), event in sorted(found.items()) if file == 1] == alone
+
+
+def test_one_float_among_many_whole_numbers_makes_one_reject(tmp_path: Path) -> None:
+    ids = [202600001000 + i for i in range(2000)]
+    records = [record(number, 20260000001 + i % 3) for i, number in enumerate(ids)]
+    strange = record(0.5, 1.5)
+    for kind in ("jsonl", "avro", "xes"):
+        found = in_order(source_of(tmp_path, {f"log.{kind}": WRITERS[kind]([*records, strange])}))
+        assert [event[0] for event in found[:-1]] == [str(number) for number in ids], kind
+        assert {event[1] for event in found[:-1]} == {f"2026000000{i}" for i in (1, 2, 3)}
+        assert found[-1] == (FRACTION_CASE,)
+
+
+FLOATS = pa.float64()
+TYPED = {
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float64": FLOATS,
+    "decimal": pa.decimal128(20, 2),
+    "dictionary": pa.dictionary(pa.int8(), pa.int64()),
+    "dictionary of floats": pa.dictionary(pa.int8(), FLOATS),
+}
+
+
+def test_the_same_values_are_the_same_identities_in_every_type(tmp_path: Path) -> None:
+    numbers = [7, 0, -3, 2026000]
+    expected = [(str(n), str(n), 1767607200000000, str(n), str(n)) for n in numbers]
+    found: dict[str, list[Event]] = {}
+    for name, kind in TYPED.items():
+        plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+        values = [Decimal(n) if pa.types.is_decimal(plain) else plain.to_pandas_dtype()(n)
+                  for n in numbers]  # fmt: skip
+        column = pa.array(values, plain)
+        column = column.dictionary_encode().cast(kind) if plain != kind else column
+        made = io.BytesIO()
+        stamps = pa.array([STAMP] * len(numbers))
+        pq.write_table(pa.table([column, column, stamps, column, column], COLUMNS), made)
+        found[f"Parquet, {name}"] = in_order(source_of(tmp_path, {"log.parquet": made.getvalue()}))
+    for kind, write in WRITERS.items():
+        for cast in (int, float, str) if kind != "csv" else (int, str):
+            records = [record(cast(n), cast(n), cast(n), cast(n)) for n in numbers]
+            if cast is str:
+                records = [record(*[str(n)] * 4) for n in numbers]
+            name = f"{kind}, {cast.__name__}"
+            found[name] = in_order(source_of(tmp_path, {f"log.{kind}": write(records)}))
+    for name, events in found.items():
+        assert sorted(e[0] or "" for e in events) == sorted(e[0] for e in expected), name
+        assert {tuple(map(str, e)) for e in events} == {tuple(map(str, e)) for e in expected}, name
+
+
+def test_a_file_in_which_an_id_is_missing_has_the_same_cases(tmp_path: Path) -> None:
+    """Programs like pandas write whole numbers with an empty cell among them as floats."""
+    whole = [pa.int64(), pa.string(), pa.string(), pa.int64(), pa.string()]
+    floats = [FLOATS, pa.string(), pa.string(), FLOATS, pa.string()]
+    ids = [202600001000 + i for i in range(30)]
+    first = parquet([record(number, who=number) for number in ids], *whole)
+    later = [record(float(number), who=float(number)) for number in ids]
+    second = parquet([*later, record(None, who=None)], *floats)
+    found = events_of(source_of(tmp_path, {"a.parquet": first, "b.parquet": second}))
+    cases = [{e[0] for (file, _), e in found.items() if file == rank} for rank in (0, 1)]
+    assert cases[0] == set(map(str, ids)) and cases[1] == cases[0] | {"no case id"}
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "avro", "xes", "parquet"])
+def test_a_number_that_names_nobody_is_a_reject_with_its_place(tmp_path: Path, kind: str) -> None:
+    names = [
+        (1.0, 2.0), (0.5, 2.0), (2.0**53, 2.0), (2.0**53 + 2, 2.0), (1.0, 0.5), (-0.0, -0.0),
+    ]  # fmt: skip
+    records = [record(case, who=who) for case, who in names]
+    typed = [FLOATS, pa.string(), pa.string(), FLOATS, pa.string()]
+    data = parquet(records, *typed) if kind == "parquet" else WRITERS[kind](records)
+    assert [event[0] for event in in_order(source_of(tmp_path, {f"log.{kind}": data}))] == [
+        "1", FRACTION_CASE, "9007199254740992", FRACTION_CASE, FRACTION_INDIVIDUAL, "0",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "avro", "xes", "parquet"])
+def test_an_activity_or_an_attribute_may_be_any_number(tmp_path: Path, kind: str) -> None:
+    numbers = [0.5, 1e-7, 1e22, 2.0**53 + 2, -0.0]
+    records = [record("c", number, kind=number) for number in numbers]
+    typed = [pa.string(), FLOATS, pa.string(), pa.string(), FLOATS]
+    data = parquet(records, *typed) if kind == "parquet" else WRITERS[kind](records)
+    found = in_order(source_of(tmp_path, {f"log.{kind}": data}))
+    expected = ["0.5", "0.0000001", "1" + "0" * 22, "9007199254740994", "0"]
+    assert [(event[1], event[4]) for event in found] == [(text, text) for text in expected]
+
+
+def test_integers_beyond_64_bits_are_their_digits(tmp_path: Path) -> None:
+    huge = 3 * 10**25
+    for kind in ("jsonl", "xes"):
+        found = in_order(source_of(tmp_path, {f"log.{kind}": WRITERS[kind]([record(huge, 7)])}))
+        assert found[0][:2] == (str(huge), "7")
+    decimals = [pa.decimal128(38, 2), pa.string(), pa.string(), pa.string(), pa.string()]
+    data = parquet([record(Decimal(huge)), record(Decimal("0.50"))], *decimals)
+    found = in_order(source_of(tmp_path, {"log.parquet": data}))
+    assert (found[0][0], found[1]) == (str(huge), (FRACTION_CASE,))
+
+
+def test_what_is_no_number_in_a_number_of_xes_is_text(tmp_path: Path) -> None:
+    values = [
+        ("int", "x7"),
+        ("int", " +007 "),
+        ("float", "1e3"),
+        ("float", "7,5"),
+        ("float", "NaN"),
+    ]
+    traces = "".join(
+        f'<trace><{tag} key="concept:name" value="{value}"/><event>'
+        f'<string key="concept:name" value="A"/><date key="time:timestamp" value="{STAMP}"/>'
+        "</event></trace>"
+        for tag, value in values
+    )
+    mapping = {"individual_id": None, "attributes": ()}
+    found = in_order(source_of(tmp_path, {"a.xes": f"<log>{traces}</log>".encode()}, **mapping))
+    assert [event[0] for event in found] == ["x7", "7", "1000", "7,5", "no case id"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "avro", "xes", "parquet"])
+def test_text_is_taken_for_a_whole_number_only_where_that_is_declared(
+    tmp_path: Path, kind: str
+) -> None:
+    records = [record("5.0", "5.0", "5.0", "5.0"), record("5", "5.1", "x.0", "-0.0")]
+    data = parquet(records) if kind == "parquet" else WRITERS[kind](records)
+    given = {f"log.{kind}": data}
+
+    def read(*columns: str) -> list[list[str | None]]:
+        source = source_of(tmp_path, given, whole_numbers=columns)
+        return [[event[i] for i in (0, 1, 3, 4)] for event in in_order(source)]
+
+    assert read() == [["5.0", "5.0", "5.0", "5.0"], ["5", "5.1", "x.0", "-0.0"]]
+    assert read("case_id") == [["5", "5.0", "5.0", "5.0"], ["5", "5.1", "x.0", "-0.0"]]
+    everything = ("case_id", "activity", "individual_id", "kind")
+    assert read(*everything) == [["5", "5", "5", "5"], ["5", "5.1", "x.0", "0"]]
+    theirs = ("case:concept:name", "case:who") if kind == "xes" else ("case", "who")
+    assert read(*theirs) == read("case_id", "individual_id")
+
+
+def test_a_filter_sees_the_same_text(tmp_path: Path) -> None:
+    keeps_five = (RowFilter("kind", equals=("5",)),)
+    for kind in ("jsonl", "avro", "xes"):
+        values = [5, 5.0, "5", "5.0", 5.5]
+        data = WRITERS[kind]([record(str(i), kind=value) for i, value in enumerate(values)])
+        found = in_order(source_of(tmp_path, {f"log.{kind}": data}, filters=keeps_five))
+        assert [event[0] for event in found] == ["0", "1", "2"]
+        declared = {"filters": keeps_five, "whole_numbers": ("kind",)}
+        found = in_order(source_of(tmp_path, {f"log.{kind}": data}, **declared))
+        assert [event[0] for event in found] == ["0", "1", "2", "3"]
+
+
+def test_a_column_that_is_not_read_as_text_cannot_be_declared() -> None:
+    for name in ("stamp", "timestamp", "resource", "x"):
+        with pytest.raises(UsageError, match=f"whole_numbers names '{name}'"):
+            ColumnMapping(case_id="case", timestamp="stamp", whole_numbers=(name,))
+
+
+class Sent:
+    """A message of a stream."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.attributes: dict[str, str] = {}
+
+
+def test_messages_have_the_same_identities() -> None:
+    given = [5, 5.0, "5", {"long": 5}, {"double": 5.0}, {"string": "5"}, "5.0", 0.5, 2.0**60, -0.0]
+    names = ("case_id", "activity", "who")
+    bodies = [dict.fromkeys(names, value) | {"timestamp": STAMP} for value in given]
+    bodies.append({"case_id": "c", "activity": 0.5, "who": 1.5, "timestamp": STAMP})
+    sent = [Sent(json.dumps(body).encode()) for body in bodies]
+    layout = MessageFormat(ColumnMapping(individual_id="who"))
+    events, rejects = layout.decode(sent, range(len(sent)))
+    assert [row["case_id"] for row in events.to_pylist()] == [*["5"] * 6, "5.0", "0"]
+    assert [tuple(row.values()) for row in rejects.to_pylist()] == [
+        (7, FRACTION_CASE), (8, FRACTION_CASE), (10, FRACTION_INDIVIDUAL),
+    ]  # fmt: skip
+    declared = MessageFormat(ColumnMapping(individual_id="who", whole_numbers=("case_id", "who")))
+    rows = declared.decode(sent, range(len(sent)))[0].to_pylist()
+    assert [(row["case_id"], row["activity"], row["individual_id"]) for row in rows[-2:]] == [
+        ("5", "5.0", "5"), ("0", "0", "0"),
+    ]  # fmt: skip
