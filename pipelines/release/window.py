@@ -143,6 +143,12 @@ def known_scope(config: ReleaseConfig, store: KeyStore) -> str | None:
 
 def _scope(config: ReleaseConfig, schedule: Schedule, key: KeyReference) -> str:
     columns = [config.columns.case_id or "", config.columns.individual_id or ""]
+    # Read in another way an identity is another one, which the book does not know.
+    columns += [
+        f"{name} in whole numbers"
+        for name in ("case_id", "individual_id")
+        if config.mapping.has_whole_numbers(name)
+    ]
     cap = method_named(config.method).bounds(config.method_params).max_cases_per_individual
     fingerprint = key.resolve().fingerprint
     unit = config.guarantee.unit

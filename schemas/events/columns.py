@@ -157,13 +157,21 @@ class ColumnMapping:
             if row_filter.column in of_time:
                 row_filter.times_of_bounds(self.time_of)
 
+    def has_whole_numbers(self, column: str) -> bool:
+        """Returns whether text like `5.0` is a whole number in a canonical column."""
+        return not self._names_of(column).isdisjoint(self.whole_numbers)
+
+    def _names_of(self, column: str) -> set[str]:
+        """What a canonical column can be called, here and in the source."""
+        given = getattr(self, column)
+        return {column, _XES_NAMES.get(column, column) if given is None else given}
+
     @property
     def _readable(self) -> set[str]:
         """Names of the columns that can be read as text, in the source and here."""
-        ours = {CASE_ID, ACTIVITY, *(c for c in OPTIONAL_TEXT if getattr(self, c) is not None)}
-        theirs = {getattr(self, c) or _XES_NAMES[c] for c in ours}
-        attributes = {source for _, source in self.attributes}
-        return ours | theirs | attributes | {row_filter.column for row_filter in self.filters}
+        ours = [CASE_ID, ACTIVITY, *(c for c in OPTIONAL_TEXT if getattr(self, c) is not None)]
+        others = {source for _, source in self.attributes} | {f.column for f in self.filters}
+        return others.union(*map(self._names_of, ours))
 
     def time_of(self, text: str) -> int | None:
         """Returns the time that a text stands for, microseconds since 1970 UTC; None: it is none.

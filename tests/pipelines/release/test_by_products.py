@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,10 @@ import pytest
 import yaml
 
 from tests.golden.releases import HEADER, example_config, log_file
-from tests.support.releasing import digests, fix_key, tracecloak
+from tests.support.releasing import digests, tracecloak
+from tests.support.same_decisions import take_the_same_decisions
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.contract.input_digest import InputDigest
-from tracecloak.anonymizers.contract.method import Decision
-from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.transforms.batch.draws import KeptDraws
 from tracecloak.transforms.publish import release_files
 
 RIGOROUS = [
@@ -40,25 +36,9 @@ FIRST = {name: min(n for other, n in RIGOROUS if other == name) for name, _ in R
 OF_EACH_KIND = ("auto-variants", "pripel-rigorous", "private-dfg", "private-log", "process-tree")
 
 
-class Decided:
-    """Takes the decisions of the first release for those of all others."""
-
-    def __init__(self) -> None:
-        self.by_round: dict[str, Decision] = {}
-
-    def once(
-        self, _: KeptDraws, name: str, randomness: Randomness, decide: Callable[[], Decision]
-    ) -> Decision:
-        made = decide()  # also of the second log: it must not fail on it
-        return self.by_round.setdefault(name, made)
-
-
 @pytest.fixture
 def same_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
-    fix_key(monkeypatch)
-    decided = Decided()
-    monkeypatch.setattr(KeptDraws, "once", lambda *given: decided.once(*given))
-    monkeypatch.setattr(InputDigest, "hex", "0" * 64)  # of the log; all randomness depends on it
+    take_the_same_decisions(monkeypatch)
 
 
 def shown(folder: Path, log: Path, method: str, number: int, capsys: Any) -> tuple[object, ...]:

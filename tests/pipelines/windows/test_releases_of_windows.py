@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -186,6 +188,35 @@ def test_what_was_counted_and_moved_is_left_out(
     capsys.readouterr()
     assert lake.release("2026-02") == 0
     assert "1 unit, as they counted in other windows" in capsys.readouterr().out
+
+
+def test_a_case_is_the_same_in_a_file_that_holds_its_id_as_a_float(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a table has it in which one id is missing."""
+    ids = range(202600001000, 202600001040)
+    lake.write(1, [(str(number), "A", "2026-01-10T08:00Z") for number in ids])
+    assert lake.release("2026-01") == 0
+    lake.write(1, [])
+    (lake.folder / "lake" / "month-2.csv").unlink()
+    later = pa.table({
+        "case_id": pa.array([*ids, None], pa.float64()),
+        "activity": ["A"] * 41, "timestamp": ["2026-02-10T08:00Z"] * 41,
+    })  # fmt: skip
+    pq.write_table(later, lake.folder / "lake" / "month-2.parquet")
+    capsys.readouterr()
+    assert lake.release("2026-02") == 0
+    assert "40 units, as they counted in other windows" in capsys.readouterr().out
+    assert lake.spent == "3"
+
+
+def test_cases_that_are_read_by_another_rule_are_another_population(lake: Lake) -> None:
+    """The book does not know them again, so both are paid for."""
+    assert lake.release("2026-01") == 0
+    assert lake.release("2026-02", "--whole_numbers", "activity") == 0
+    assert lake.spent == "3"
+    assert lake.release("2026-03", "--whole_numbers", "case_id,activity") == 0
+    assert lake.spent == "6"
 
 
 def test_a_window_that_is_not_over_is_tried_later(
