@@ -46,7 +46,14 @@ _TOKEN_BYTES = 16 << 20  # 16 MiB: far beyond any tag of a log; expat holds a to
 _BATCH_BYTES = 64 << 20  # 64 MiB of XML, or of text, to a batch, however few rows that makes
 _TRACE_BYTES = 512 << 20  # 512 MiB: a trace is held to its end, where its attributes may stand
 _DEPTH = 256  # open elements
-_NAME_CHARACTERS = 64 << 10  # of all different XML names together, which expat never forgets
+# Of all different XML names together, which expat never forgets. Where reading goes on, those of a
+# trace are counted alone: a trace that has others than XES has leaves none of them behind.
+_NAME_CHARACTERS = 64 << 10
+_XES_TAGS = (
+    "log", "trace", "event", "string", "date", "int", "float", "boolean", "id", "list", "values",
+    "container", "global", "extension", "classifier",
+)  # fmt: skip
+_XES_ATTRIBUTES = ("key", "value", "name", "prefix", "uri", "keys", "scope")
 _KEYS = 1_000  # keys remembered, of up to 200 characters, for the message about a missing column
 _KEY_CHARACTERS = 200
 
@@ -64,6 +71,7 @@ _KINDS = {
     "trace": _TRACE,
     "log": _LOG,
 }
+_LONG_TRACE = "a trace takes more than 512 MiB of XML"
 _NOWHERE = -1  # no element has this depth
 
 # What XML Schema takes for a long, as far as Python reads its digits, and for a double.
@@ -130,7 +138,7 @@ class XesReader:
         """
         log = _Log(wanted)
         encoding, source = _searchable(stream) if self.goes_on else (None, stream)
-        feed = _Feed(log, encoding)
+        feed = _Feed(log, encoding, forgets=self.goes_on)
         left = 0  # how many bytes the parser had been given when events last left
         is_sound = True
         is_end = False
@@ -146,9 +154,15 @@ class XesReader:
                     left = feed.fed
                 elif not log.holds_events:
                     left = feed.fed
-                elif feed.fed - left > _TRACE_BYTES:
-                    raise feed.fault("a trace takes more than 512 MiB of XML")
+                else:
+                    feed.check_open_trace()
                 piece = b""
+            except _OtherNames as trace:
+                piece, is_end = feed.rest(trace.place), False
+                log.begin_anew()
+                left -= trace.place
+                feed = feed.anew()
+                left += feed.fed
             except _Fault as fault:
                 if not self.goes_on or not log.has_begun:
                     raise _refusal(fault) from None
@@ -188,25 +202,47 @@ class _Fault(Exception):  # noqa: N818 - becomes an InputSchemaError, or a malfo
         self.place = parser.CurrentByteIndex
 
 
+class _OtherNames(Exception):  # noqa: N818 - no error
+    """A trace begins, and what was before it has names that XES does not have.
+
+    Attributes:
+        place: The byte at which it begins.
+    """
+
+    def __init__(self, place: int) -> None:
+        super().__init__()
+        self.place = place
+
+
 class _Feed:
     """An expat parser, and how much it was given."""
 
-    def __init__(self, log: _Log, encoding: str | None = None, root: str = "") -> None:
+    def __init__(
+        self, log: _Log, encoding: str | None = None, root: str = "", forgets: bool = False
+    ) -> None:
         """Makes a parser of a file, or of what follows a fault in it.
 
         Args:
             log: Gets what is parsed.
             encoding: In place of the one that the file declares; None: that one.
             root: The tag of the root, where what is parsed begins behind its start; else none.
+            forgets: Whether a trace that begins behind names which XES does not have is told by
+                `_OtherNames`, and what follows is given to another parser.
         """
         self.fed = 0  # bytes
         self._log = log
         self._encoding = encoding
-        self._piece = 0  # how many were given before the last piece
-        self._token = 0  # how many of them are of a token whose end is yet to come
+        self._forgets = forgets
+        self._held = b""  # what was given of a token whose end is yet to come
+        self._piece = b""
+        self._token = 0  # how many bytes were given of it
         self._names = 0
+        self._names_of_xes = 0  # as many of them were seen to be of XES
+        self._trace = 0  # where the last trace began
         parser = self._parser = expat.ParserCreate(encoding)
         log.fault = self.fault
+        log.begins_trace = self._trace_begins
+        log.ends_trace = self._trace_ends
         parser.ordered_attributes = True  # a list costs less than a dict
         parser.StartElementHandler = log.start_element
         parser.EndElementHandler = log.end_element
@@ -234,7 +270,8 @@ class _Feed:
             _Fault: It is no XML, no XES, or exceeds a bound.
             InputSchemaError: It is the end, and nothing came before it.
         """
-        self._piece = self.fed
+        self._held = (self._held + self._piece)[-self._token :] if self._token else b""
+        self._piece = piece
         self.fed += len(piece)
         parser = self._parser
         if not self.fed:
@@ -250,20 +287,53 @@ class _Feed:
         self._token = self.fed - parser.CurrentByteIndex
         if self._token > _TOKEN_BYTES:
             raise self.fault("an XML token is longer than 16 MiB")
-        if len(parser.intern) > self._names:
-            self._names = len(parser.intern)
-            if sum(map(len, parser.intern)) > _NAME_CHARACTERS:
+        self._check_names()
+
+    def _check_names(self) -> None:
+        names = self._parser.intern
+        if len(names) > self._names:
+            self._names = len(names)
+            if sum(map(len, names)) > _NAME_CHARACTERS:
                 raise self.fault("its different XML names take more than 64 KiB")
+
+    def _trace_begins(self) -> None:
+        self._trace = self._parser.CurrentByteIndex
+        names = self._parser.intern
+        if self._forgets and len(names) > self._names_of_xes:
+            if self._log.names_of_xes.issuperset(names):
+                self._names_of_xes = len(names)
+            elif self._trace > self._begin:
+                raise _OtherNames(self._trace)
+
+    def _trace_ends(self) -> None:
+        self._check_names()
+        if self._parser.CurrentByteIndex - self._trace > _TRACE_BYTES:
+            raise self.fault(_LONG_TRACE)
+
+    def check_open_trace(self) -> None:
+        """Makes sure that the trace which began last is not too long so far.
+
+        Raises:
+            _Fault: It is.
+        """
+        if self.fed - self._trace > _TRACE_BYTES:
+            raise self.fault(_LONG_TRACE)
+
+    def rest(self, place: int) -> bytes:
+        """Returns what was given from a place on, which is in the last piece or its first token."""
+        given = self._held + self._piece
+        return given[place - self.fed :]
 
     def next_place(self, fault: _Fault) -> int:
         """Returns from where in the last piece a trace may begin that is not the one at fault."""
         # Of what follows a fault the first piece begins with the trace that is at fault now.
-        is_begun_anew = 0 < self._begin == self._piece
-        return max(fault.place - self._piece, int(is_begun_anew))
+        before = self.fed - len(self._piece)
+        is_begun_anew = 0 < self._begin == before
+        return max(fault.place - before, int(is_begun_anew))
 
     def anew(self) -> _Feed:
         """Returns what parses what follows a fault."""
-        return _Feed(self._log, self._encoding, self._log.root)
+        return _Feed(self._log, self._encoding, self._log.root, self._forgets)
 
     def _note_encoding(self, _version: str, encoding: str | None, _standalone: int) -> None:
         self._encoding = self._encoding or encoding
@@ -282,16 +352,23 @@ class _Log:
         emitted: How many events have left in batches.
         present: The wanted columns that some event which has left had.
         root: The tag of the root; empty before it.
+        names_of_xes: The names of elements and attributes that XES has, tags also with the root's
+            prefix.
         fault: Makes what is raised where an element is wrong.
+        begins_trace: Is called where a trace begins, before anything of it is noted.
+        ends_trace: Is called where one ends.
     """
 
     fault: Callable[[str], _Fault]
+    begins_trace: Callable[[], None]
+    ends_trace: Callable[[], None]
 
     def __init__(self, wanted: Sequence[str]) -> None:
         self.closed = 0
         self.emitted = 0
         self.present: set[str] = set()
         self.root = ""
+        self.names_of_xes = frozenset[str]()
         self._wanted = list(wanted)
         # By wanted column: a value for each event held, or for each trace from _first_trace on.
         self._of_events: dict[str, _Column] = {}
@@ -353,6 +430,9 @@ class _Log:
             if kind != _LOG:
                 raise self.fault("it is no XES log, as its root element is not <log>")
             self.root = name
+            prefix = name.removesuffix("log")
+            tags = (prefix + tag for tag in _XES_TAGS)
+            self.names_of_xes = frozenset((*_XES_TAGS, *tags, *_XES_ATTRIBUTES))
         elif depth >= _DEPTH:
             raise self.fault(f"its elements are nested more than {_DEPTH} deep")
 
@@ -362,6 +442,7 @@ class _Log:
         self._depth = depth - 1
         if depth == self._container:
             if depth == 2:
+                self.ends_trace()
                 self._container = _NOWHERE
                 self.closed = len(self._owners)
             else:
@@ -369,6 +450,7 @@ class _Log:
                 self._targets = self._trace_keys
 
     def _begin_trace(self) -> None:
+        self.begins_trace()
         if not self._owners:  # nobody asks for the values of earlier traces
             self._first_trace = self._traces
             for column in self._of_traces.values():
@@ -391,16 +473,20 @@ class _Log:
         while self.closed >= at_least:
             yield self._take(min(self.closed, batch_rows))
 
+    def begin_anew(self) -> None:
+        """Gets ready for another parser of what follows; keeps what was read."""
+        self._depth = 0
+        self._container = _NOWHERE
+        self._kinds = _Kinds(_KINDS)  # as the parser's names, which are forgotten, too
+
     def leave_out(self) -> RawBatch:
         """Forgets the trace that is open, whose events are all that is held, as one record."""
         record = self.emitted
         self.emitted += 1
-        self._depth = 0
-        self._container = _NOWHERE
+        self.begin_anew()
         del self._owners[:]
         for column in self._of_events.values():
             column.clear()
-        self._kinds = _Kinds(_KINDS)  # as the parser's names, which it forgets, too
         columns = pa.RecordBatch.from_arrays(
             [pa.array([], pa.string()) for _ in self._wanted], self._wanted
         )

@@ -229,6 +229,37 @@ def test_a_column_that_no_event_has_is_told_and_does_not_end_the_reading(
         assert "no column 'step'" in caplog.text
 
 
+@pytest.mark.usefixtures("small_bounds")
+@pytest.mark.parametrize("size", [1, 97, 1 << 20])
+@pytest.mark.parametrize("prefix", ["", "x:"])
+def test_names_and_length_of_a_trace_count_for_that_trace_alone(size: int, prefix: str) -> None:
+    def named(case: str, n: int) -> str:
+        return trace(case, "A", prefix=prefix).replace(
+            f"<{prefix}event>",
+            "".join(f"<{case}{'n' * 90}{i}/>" for i in range(n)) + f"<{prefix}event>",
+        )
+
+    def long(case: str, n: int) -> str:
+        return trace(case, *["A"] * n, prefix=prefix)
+
+    few, many = named("a", 15), named("b", 30)
+    assert len(long("l", 100)) < 10_000 < len(long("m", 300))
+    parts = [
+        few, named("c", 15), many, trace("d", "B", prefix=prefix), named("e", 15), many,
+        long("l", 100), long("l", 100), long("m", 300), trace("f", "B", prefix=prefix),
+    ]  # fmt: skip
+    whole = f"<{prefix}log><odd{'n' * 500}/>{''.join(parts)}</{prefix}log>".encode()
+    rows, _, malformed = read(XesReader(goes_on=True), whole, KEYS, size)
+    assert [case for case, _ in rows if case != "l"] == ["a", "c", "d", "e", "f"]
+    assert len(rows) == 205 and len(malformed) == 3
+    # Each is read, or not, as it is alone.
+    for part in parts:
+        alone = read(
+            XesReader(goes_on=True), f"<{prefix}log>{part}</{prefix}log>".encode(), KEYS, size
+        )
+        assert len(alone[2]) == (part == many or '"m"' in part)
+
+
 # --- CSV ------------------------------------------------------------------------------------------
 
 FIELDS = ("case", "step")
