@@ -27,26 +27,15 @@ from tracecloak.schemas.events.events import (
     CASE_ID,
     EVENT_INDEX,
     FILE_STRIDE,
-    MAX_TIME_US,
-    MIN_TIME_US,
     OPTIONAL_TEXT,
     TIMESTAMP,
     attribute_column,
     event_schema,
 )
 from tracecloak.schemas.events.row_filter import RowFilter
-from tracecloak.schemas.events.scalars import fractions, texts, without_point_zero
-from tracecloak.schemas.events.stamps import (
-    UNITS_US,
-    WallClock,
-    cast_or_null,
-    floor_to_us,
-    from_format,
-    from_iso,
-    from_number_text,
-    from_numbers,
-    from_period,
-)
+from tracecloak.schemas.events.scalars import fractions
+from tracecloak.schemas.events.source_column import SourceColumn
+from tracecloak.schemas.events.stamps import UNITS_US, WallClock, cast_or_null, from_period
 from tracecloak.schemas.events.tally import (
     EMPTY_TIME,
     FRACTION_CASE,
@@ -180,7 +169,7 @@ class ColumnMapping:
         stand for their begin.
         """
         clock, written = WallClock(self.time_zone), pa.array([text], pa.string())
-        found = _time_of(_Column("", written), 1, self, clock)[0].as_py()
+        found = _time_of(SourceColumn("", written), 1, self, clock)[0].as_py()
         return from_period(written, clock)[0].as_py() if found is None else found
 
     def can_pass(self, known: Mapping[str, str | None], xes_names: bool) -> bool:
@@ -194,7 +183,7 @@ class ColumnMapping:
         for row_filter in self.filters:
             source = self._first_choice(row_filter.column, xes_names)
             if source in known:
-                column = _Column(source, pa.array([known[source]], pa.string()))
+                column = SourceColumn(source, pa.array([known[source]], pa.string()))
                 if not self._mask(row_filter, column, source == stamps).any():
                     return False
         return True
@@ -217,7 +206,7 @@ class ColumnMapping:
             return str(given)
         return {**_XES_NAMES, **_XES_OPTIONAL}.get(column, column) if xes_names else column
 
-    def _mask(self, row_filter: RowFilter, column: _Column, is_time: bool) -> np.ndarray:
+    def _mask(self, row_filter: RowFilter, column: SourceColumn, is_time: bool) -> np.ndarray:
         """bool[n]: which values of a column a filter lets pass."""
         if not row_filter.bounds:
             return row_filter.mask(column.text())
@@ -323,7 +312,7 @@ class ResolvedColumns:
             InputSchemaError: A column's type can hold no text or no time.
         """
         read = {
-            source: _Column(source, columns.column(i), source in self._whole)
+            source: SourceColumn(source, columns.column(i), source in self._whole)
             for i, source in enumerate(columns.schema.names)
         }
         keep = np.ones(columns.num_rows, bool)
@@ -344,66 +333,64 @@ class ResolvedColumns:
         clock = WallClock(self.mapping.time_zone, None if tally is None else np.zeros(n, np.int8))
         time = _time_of(stamps, n, self.mapping, clock)
 
-        required = {NO_TIME: time, NO_ACTIVITY: text[ACTIVITY], NO_CASE: text[CASE_ID]}
-        if self.mapping.needs_individual:
-            required = {NO_INDIVIDUAL: text["individual_id"], **required}
-        reason = np.full(n, -1, np.int8)
-        if self.mapping.activities is not None:
-            known = pc.is_in(text[ACTIVITY], value_set=pa.array(self.mapping.activities))
-            reason[~np.asarray(known)] = REJECT_REASONS.index(OTHER_ACTIVITY)
-        for column, name in _IDENTITIES.items():  # the last reason stands: the case id comes last
-            source = self.names.get(column)
-            if source in read:
-                marked = (fractional or {}).get(source)
-                unfit = fractions(read[source].values) if marked is None else marked
-                reason[unfit] = REJECT_REASONS.index(name)
-        for name, values in required.items():
-            reason[np.asarray(pc.is_null(values))] = REJECT_REASONS.index(name)
+        reason = self._reasons(read, text, time, fractional or {})
         good = keep & (reason < 0)
         bad = keep & (reason >= 0)
         if span_us is not None:
             good &= _is_within(time, span_us)
 
+        of = np.asarray(records, np.int64)
         if tally is not None:
             tally.add_events(int(good.sum()))
             tally.add(NO_RECORD, malformed)
-            of = np.asarray(records)
-            for code, name in enumerate(REJECT_REASONS):
-                told = bad & (reason == code)
-                if name == NO_TIME and told.any():
-                    empty = told if stamps is None else told & stamps.is_empty()
-                    tally.add(EMPTY_TIME, of[empty])
-                    told &= ~empty
-                tally.add(name, of[told])
+            _tell_rejects(tally, of, np.where(bad, reason, -1), stamps)
             if clock.hours is not None:
                 tally.add(SKIPPED_HOUR, of[good & (clock.hours < 0)])
                 tally.add(REPEATED_HOUR, of[good & (clock.hours > 0)])
-        index = file_rank * FILE_STRIDE + np.asarray(records, np.int64)
         rows = pa.array(np.flatnonzero(good))
         if len(rows) < n:
             text = {c: values.take(rows) for c, values in text.items()}
             time = time.take(rows)
         arrays: dict[str, pa.Array] = {c: v.dictionary_encode() for c, v in text.items()}
         if tally is not None:
-            _tell_keys(tally, arrays[CASE_ID], np.asarray(records)[good])
+            _tell_keys(tally, arrays[CASE_ID], of[good])
         arrays[TIMESTAMP] = time
-        arrays[EVENT_INDEX] = pa.array(index[good])
+        arrays[EVENT_INDEX] = pa.array(file_rank * FILE_STRIDE + of[good])
         schema = event_schema(
             (c for c in self.names if c in OPTIONAL_TEXT), dict(self.mapping.attributes)
         )
         events = pa.RecordBatch.from_arrays([arrays[f.name] for f in schema], schema=schema)
 
-        reasons = [REJECT_REASONS[code] for code in reason[bad]] + [NO_RECORD] * len(malformed)
-        places = np.concatenate([np.asarray(records, np.int64)[bad], malformed])
-        rejects = pa.RecordBatch.from_arrays(
-            [
-                pa.array(np.full(len(places), file_rank, np.int64)),
-                pa.array(places.astype(np.int64)),
-                pa.array(reasons, pa.string()),
-            ],
-            schema=REJECT_SCHEMA,
-        )
-        return events, rejects
+        codes = [*reason[bad], *[REJECT_REASONS.index(NO_RECORD)] * len(malformed)]
+        return events, _rejects(file_rank, np.concatenate([of[bad], malformed]), codes)
+
+    def _reasons(
+        self,
+        read: Mapping[str, SourceColumn],
+        text: Mapping[str, pa.Array],
+        time: pa.Array,
+        fractional: Mapping[str, np.ndarray],
+    ) -> np.ndarray:
+        """int8[n]: the place in REJECT_REASONS of why a record is none; -1 where nothing is wrong.
+
+        Of several reasons the last one here stands: that there is no case id is told first of all.
+        """
+        reason = np.full(len(time), -1, np.int8)
+        if self.mapping.activities is not None:
+            known = pc.is_in(text[ACTIVITY], value_set=pa.array(self.mapping.activities))
+            reason[~np.asarray(known)] = REJECT_REASONS.index(OTHER_ACTIVITY)
+        for name, why in _IDENTITIES.items():
+            column = read.get(self.names.get(name, ""))
+            if column is not None:
+                marked = fractional.get(column.name)
+                unfit = fractions(column.values) if marked is None else marked
+                reason[unfit] = REJECT_REASONS.index(why)
+        required = {NO_TIME: time, NO_ACTIVITY: text[ACTIVITY], NO_CASE: text[CASE_ID]}
+        if self.mapping.needs_individual:
+            required = {NO_INDIVIDUAL: text["individual_id"], **required}
+        for why, values in required.items():
+            reason[np.asarray(pc.is_null(values))] = REJECT_REASONS.index(why)
+        return reason
 
     @cached_property
     def _whole(self) -> frozenset[str]:
@@ -427,7 +414,7 @@ class ResolvedColumns:
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
             found = None if self._has_own_times else _dates_between(*ends.to_pylist())
         elif pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_integer(kind):
-            column = _Column(self.names[TIMESTAMP], ends)
+            column = SourceColumn(self.names[TIMESTAMP], ends)
             found = _time_of(column, 2, self.mapping, WallClock(self.mapping.time_zone)).to_pylist()
         else:
             found = None
@@ -469,6 +456,31 @@ def _dates_between(smallest: str | None, largest: str | None) -> tuple[int, int]
     return (days[0] - 1) * _DAY_US, (days[1] + 2) * _DAY_US
 
 
+def _tell_rejects(
+    tally: TallyOfFile, records: np.ndarray, reason: np.ndarray, stamps: SourceColumn | None
+) -> None:
+    """Tells a tally of rejects by reason; a time that is missing apart from one that is none."""
+    for code, name in enumerate(REJECT_REASONS):
+        told = reason == code
+        if name == NO_TIME and told.any():
+            empty = told if stamps is None else told & stamps.is_empty()
+            tally.add(EMPTY_TIME, records[empty])
+            told &= ~empty
+        tally.add(name, records[told])
+
+
+def _rejects(file_rank: int, records: np.ndarray, codes: Sequence[int]) -> pa.RecordBatch:
+    """Returns rejects as REJECT_SCHEMA has them, each with its place in REJECT_REASONS."""
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(np.full(len(records), file_rank, np.int64)),
+            pa.array(records.astype(np.int64)),
+            pa.array([REJECT_REASONS[code] for code in codes], pa.string()),
+        ],
+        schema=REJECT_SCHEMA,
+    )
+
+
 def _tell_keys(tally: TallyOfFile, case_ids: pa.DictionaryArray, records: np.ndarray) -> None:
     """Tells a tally which case ids are whole numbers, and which have nothing behind their point.
 
@@ -480,101 +492,13 @@ def _tell_keys(tally: TallyOfFile, case_ids: pa.DictionaryArray, records: np.nda
             tally.add(name, records[is_so[np.asarray(case_ids.indices)]])
 
 
-@dataclass(frozen=True)
-class _Column:
-    name: str
-    values: pa.Array
-    has_whole_numbers: bool = False
-
-    @property
-    def is_of_times(self) -> bool:
-        """Whether its type is one of dates or of times on dates."""
-        kind = self.values.type
-        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-        return pa.types.is_timestamp(kind) or pa.types.is_date(kind)
-
-    def is_empty(self) -> np.ndarray:
-        """bool[n]: where nothing is written; empty text is nothing, too."""
-        values = self.values
-        if pa.types.is_dictionary(values.type):
-            values = values.dictionary.take(values.indices)
-        if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-            values = pc.if_else(pc.equal(values, ""), None, values)
-        return np.asarray(pc.is_null(values, nan_is_null=True))
-
-    def text(self, of_attribute: bool = False) -> pa.Array:
-        """string[n]: the values as text; null for null, empty text, and bytes that are no UTF-8.
-
-        An attribute may also be `true` or `false`.
-
-        Raises:
-            InputSchemaError: The column's type is none of text or numbers.
-        """
-        kind = self.values.type
-        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-        if not (
-            pa.types.is_string(kind)
-            or pa.types.is_large_string(kind)
-            or pa.types.is_string_view(kind)
-            or pa.types.is_integer(kind)
-            or pa.types.is_floating(kind)
-            or pa.types.is_decimal(kind)
-            or pa.types.is_binary(kind)
-            or pa.types.is_large_binary(kind)
-            or pa.types.is_null(kind)
-            or (of_attribute and pa.types.is_boolean(kind))
-        ):
-            raise InputSchemaError(
-                f"column {self.name!r} has type {kind}, which cannot serve as text; "
-                "convert it to text, or map another column"
-            )
-        text = texts(self.values)
-        if self.has_whole_numbers:
-            text = without_point_zero(text)
-        empty = pc.equal(text, "")
-        return pc.if_else(empty, None, text) if pc.any(empty).as_py() else text
-
-
-def _text_of(column: _Column | None, n: int, of_attribute: bool) -> pa.Array:
+def _text_of(column: SourceColumn | None, n: int, of_attribute: bool) -> pa.Array:
     return pa.nulls(n, pa.string()) if column is None else column.text(of_attribute)
 
 
-def _time_of(column: _Column | None, n: int, mapping: ColumnMapping, clock: WallClock) -> pa.Array:
-    """int64[n]: microseconds since 1970-01-01 UTC; null for what is no time of years 1 to 9999."""
+def _time_of(
+    column: SourceColumn | None, n: int, mapping: ColumnMapping, clock: WallClock
+) -> pa.Array:
     if column is None:
         return pa.nulls(n, pa.int64())
-    stamps = _stamps(column, n, mapping, clock)
-    inside = pc.and_(pc.greater_equal(stamps, MIN_TIME_US), pc.less_equal(stamps, MAX_TIME_US))
-    return stamps if pc.all(inside).as_py() else pc.if_else(inside, stamps, None)
-
-
-def _stamps(column: _Column, n: int, mapping: ColumnMapping, clock: WallClock) -> pa.Array:
-    values = column.values
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary.take(values.indices)
-    kind = values.type
-    if pa.types.is_timestamp(kind):
-        local = floor_to_us(values)
-        return local if kind.tz is not None else clock.to_utc(local)
-    if pa.types.is_date(kind):
-        return clock.to_utc(floor_to_us(values.cast(pa.timestamp("ms"))))
-    is_decimal = pa.types.is_decimal(kind)
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or is_decimal:
-        if mapping.timestamp_unit is None:
-            raise InputSchemaError(
-                f"column {column.name!r} holds numbers; say their unit since 1970 with "
-                "timestamp_unit: s, ms or us"
-            )
-        factor = UNITS_US[mapping.timestamp_unit]
-        return (
-            from_number_text(texts(values), factor) if is_decimal else from_numbers(values, factor)
-        )
-    if pa.types.is_null(kind):
-        return pa.nulls(n, pa.int64())
-    text = column.text()
-    if mapping.timestamp_format is not None:
-        return from_format(text, mapping.timestamp_format, clock)
-    if mapping.timestamp_unit is not None:
-        numbers = from_number_text(text, UNITS_US[mapping.timestamp_unit])
-        return pc.coalesce(numbers, from_iso(text, clock)) if numbers.null_count else numbers
-    return from_iso(text, clock)
+    return column.times(clock, mapping.timestamp_format, mapping.timestamp_unit)
