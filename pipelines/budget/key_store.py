@@ -17,10 +17,11 @@ import json
 import logging
 import os
 import secrets
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import IO, BinaryIO, Literal
 
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.pipelines.budget.entries import today
@@ -44,6 +45,9 @@ STREAM_STATE = "state.sqlite"
 _LOG = logging.getLogger("tracecloak")
 
 _KEYS_LOCK = "keys.lock"
+# Many releases that begin at once wait for each other; one that is stopped stops no other for ever.
+_LOCK_SECONDS = 600
+_LOCK_PAUSE_SECONDS = 0.01
 # So many bytes are looked through at a time for the end of a line.
 _N_LOOKED_AT = 1 << 16
 
@@ -681,13 +685,32 @@ class KeyStore:
 
     @contextlib.contextmanager
     def locked(self, name: str) -> Iterator[None]:
-        """Keeps other processes of this machine waiting, which ask for the same lock."""
+        """Keeps other processes of this machine waiting, which ask for the same lock.
+
+        Raises:
+            RetryLater: Another one has had it all the time, for ten minutes.
+        """
         with self._in_use():
             descriptor = self._descriptor(name)
         with os.fdopen(descriptor, "w") as stream:
-            with self._in_use():
-                fcntl.flock(stream, fcntl.LOCK_EX)
+            gives_up_s = time.monotonic() + _LOCK_SECONDS
+            while not self._is_locked(stream):
+                if time.monotonic() >= gives_up_s:
+                    raise RetryLater(
+                        f"another process holds {self._folder.absolute() / name}, and has not let "
+                        f"it go for {_LOCK_SECONDS} seconds; run the same command again, or end "
+                        "that process if it hangs"
+                    )
+                time.sleep(_LOCK_PAUSE_SECONDS)
             yield
+
+    def _is_locked(self, stream: IO[str]) -> bool:
+        try:
+            with self._in_use():
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     @contextlib.contextmanager
     def _in_use(self) -> Iterator[None]:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tracecloak.pipelines.budget import key_store
 from tracecloak.pipelines.budget.key_store import KeyStore, snapshot_of
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.transforms.files import match_files
 from tracecloak.transforms.keys import KeyReference
 
@@ -96,3 +97,14 @@ def test_workers_elsewhere_find_the_key_in_use_and_no_other(tmp_path: Path) -> N
     assert [f"file:{path}" for path in shared.iterdir()] == [other.text]
     store.forget("out", "s")
     assert list(shared.iterdir()) == []
+
+
+def test_a_lock_that_nobody_lets_go_is_waited_for_and_then_told(
+    store: KeyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_store, "_LOCK_SECONDS", 0.1)
+    with store.locked("keys.lock"):
+        with pytest.raises(RetryLater, match=r"another process holds .*/store/keys\.lock") as told:
+            store.reserve("out", "r", "in", "conf")
+        assert told.value.exit_code == 75
+    store.reserve("out", "r", "in", "conf")
