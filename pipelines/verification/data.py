@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 from xml.parsers import expat
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tracecloak.pipelines.verification.findings import NotApplicable, Wrong, shown
+from tracecloak.pipelines.verification.findings import NotApplicable, Unsure, Wrong, shown
+from tracecloak.pipelines.verification.folder import ReceivedFolder
 from tracecloak.pipelines.verification.log_forms import LogForm, check_same, forms_of
 from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.arrays.merging import Pieces
@@ -20,16 +21,18 @@ from tracecloak.schemas.errors import GuaranteeError, TracecloakError
 from tracecloak.schemas.events.events import ACTIVITY, RELEASED_SCHEMA
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.models.process_tree import parse_tree
-from tracecloak.schemas.published.counted import yield_of_log
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
+from tracecloak.schemas.published.product import ReleasedProduct
 from tracecloak.schemas.published.rows import traces_of_rows
 from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.published.yields import Yield
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.publish.names import DFG_NAME
+from tracecloak.transforms.publish.products import PRODUCTS
+from tracecloak.transforms.publish.report import LogCounts
 
 _XML = (".svg", ".pnml", ".bpmn", ".ptml", ".html.xml")
 _PART = re.compile(r"log/part-([0-9]{5,})\.parquet")
@@ -59,12 +62,12 @@ class Contents:
 
         Raises:
             Wrong: They are not those that the method's parameters declare.
-            NotApplicable: There is no Parquet, and the method is not known.
+            Unsure: There is no Parquet, and the method is not known.
         """
         found = self.logs[0].schema()
         try:
             declared = self._declared()
-        except NotApplicable:
+        except Unsure:
             if found is None:
                 raise
             return found
@@ -96,13 +99,20 @@ class Contents:
             yield traces_of_rows(rows).recode(self.vocabulary)
 
     @cached_property
-    def counted(self) -> tuple[DirectlyFollows, int]:
-        """The graph of the log, and its number of variants."""
-        graph, variants = Pieces(DirectlyFollows), Pieces(VariantHistogram)
+    def counted(self) -> LogCounts:
+        """What is counted on the log."""
+        graph, variants, times = Pieces(DirectlyFollows), Pieces(VariantHistogram), Pieces(LogTimes)
         for batch in self.traces():
             graph.add(DirectlyFollows.from_traces(batch))
             variants.add(VariantHistogram.from_traces(batch))
-        return graph.result(), variants.result().n_variants
+            times.add(LogTimes.from_traces(batch))
+        return LogCounts(graph.result(), variants.result(), times.result(), self.vocabulary)
+
+    @cached_property
+    def products(self) -> dict[str, ReleasedProduct | None]:
+        """The products by name; None: this installation has no kind that has such JSON values."""
+        folder = self.received.folder
+        return {name: _read_back(folder, f"{name}.json") for name in self.received.products}
 
     # --- the checks -------------------------------------------------------------------------------
 
@@ -139,7 +149,7 @@ class Contents:
             check_same(self.logs[0], form, self.schema)
         if len(self.logs) > 1:
             told.append(f"the log in {' and '.join(form.kind for form in self.logs)}")
-        for name in self._products():
+        for name in self.received.products:
             _check_product(self.received, name)
             told.append(f"{name} in Parquet and JSON")
         if self.logs and DFG_NAME in self.received.paths:
@@ -189,13 +199,8 @@ class Contents:
 
     # --- what they need ---------------------------------------------------------------------------
 
-    def _products(self) -> list[str]:
-        paths = set(self.received.paths)
-        stems = (p.removesuffix(".parquet") for p in paths if "/" not in p and p != "log.parquet")
-        return sorted(stem for stem in stems if {f"{stem}.parquet", f"{stem}.json"} <= paths)
-
     def _check_graph_of_log(self) -> None:
-        graph, _ = self.counted
+        graph = self.counted.graph
         labels = self.vocabulary.labels
         ends = (graph.sources.tolist(), graph.targets.tolist())
         rows = zip(*ends, graph.counts.tolist(), strict=True)
@@ -212,20 +217,32 @@ class Contents:
 
     def _came_out(self) -> Yield:
         if self.logs:
-            graph, n_variants = self.counted
-            return yield_of_log(graph, n_variants, self.vocabulary)
+            return self.counted.came_out
         found = Yield()
-        products = self._products()
+        products = self.received.products
         try:
             if "dfg" in products:
                 edges = self.received.folder.json(DFG_NAME)["edges"]
                 if edges:
                     found = ReleasedGraph.of_edges(edges).came_out()
             if "tree" in products:
-                found = found.beside(_tree(self.received.folder.json("tree.json")).came_out())
+                tree = ReleasedTree.from_json(self.received.folder.json("tree.json"))
+                found = found.beside(tree.came_out())
         except (TypeError, KeyError, ValueError, TracecloakError, pa.ArrowException):
             raise Wrong("A graph or a tree is not as releases have it.") from None
         return found
+
+
+def _read_back(folder: ReceivedFolder, path: str) -> ReleasedProduct | None:
+    try:
+        body = folder.json(path)
+    except Wrong:  # which the checks of the data say
+        return None
+    for name in PRODUCTS:
+        # Whatever values of another kind, or of none, make a kind raise.
+        with contextlib.suppress(Exception):
+            return PRODUCTS[name].read(body)
+    return None
 
 
 def _check_readable(received: Received, path: str) -> None:
@@ -281,7 +298,7 @@ def _check_product(received: Received, name: str) -> None:
     body = received.folder.json(f"{name}.json")
     if name == "tree":
         try:
-            is_same = _tree(body).to_table().to_pylist() == body["nodes"]
+            is_same = ReleasedTree.from_json(body).to_table().to_pylist() == body["nodes"]
         except (TypeError, KeyError, ValueError, TracecloakError):
             is_same = False
         if not is_same:
@@ -290,12 +307,6 @@ def _check_product(received: Received, name: str) -> None:
     lists = [v for v in body.values() if isinstance(v, list)] if isinstance(body, dict) else []
     if rows not in lists:
         raise Wrong(f"{name}.json says something else than {name}.parquet.")
-
-
-def _tree(body: dict[str, Any]) -> ReleasedTree:
-    parse_tree(body["tree"])
-    names = pa.array(body["activities"], pa.string())
-    return ReleasedTree(names, body["tree"], body["is_found"], body["fitness"])
 
 
 def _is_close(found: float, stated: float | None) -> bool:
