@@ -21,7 +21,6 @@ from tracecloak.schemas.errors import GuaranteeError, TracecloakError
 from tracecloak.schemas.events.events import ACTIVITY, RELEASED_SCHEMA
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
 from tracecloak.schemas.published.product import ReleasedProduct
 from tracecloak.schemas.published.rows import traces_of_rows
@@ -164,6 +163,7 @@ class Contents:
 
         Raises:
             Wrong: It is not.
+            Unsure: A graph or a tree is not as this version has it.
             NotApplicable: There is neither a log nor a graph nor a tree.
         """
         found = self._came_out()
@@ -219,17 +219,12 @@ class Contents:
         if self.logs:
             return self.counted.came_out
         found = Yield()
-        products = self.received.products
-        try:
-            if "dfg" in products:
-                edges = self.received.folder.json(DFG_NAME)["edges"]
-                if edges:
-                    found = ReleasedGraph.of_edges(edges).came_out()
-            if "tree" in products:
-                tree = ReleasedTree.from_json(self.received.folder.json("tree.json"))
-                found = found.beside(tree.came_out())
-        except (TypeError, KeyError, ValueError, TracecloakError, pa.ArrowException):
-            raise Wrong("A graph or a tree is not as releases have it.") from None
+        for name in ("dfg", "tree"):
+            if name in self.received.products:
+                product = self.products[name]
+                if product is None:
+                    raise Unsure(f"This installation cannot read {name}.json back.")
+                found = found.beside(product.came_out())
         return found
 
 

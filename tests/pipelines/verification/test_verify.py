@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 import os
 import shutil
@@ -17,18 +16,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.golden.releases import EXIT_CODE, example_config, log_file, recorded
+from tests.golden.releases import EXIT_CODE, recorded
 from tests.support.object_store import ObjectStore
-from tests.support.releasing import as_typed, tracecloak
+from tests.support.received import copied, digest_of, edited, failed, made, rewritten, states
+from tests.support.releasing import as_typed
 from tests.support.stream_runs import in_time, random_messages, run, stream_config
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.verification.findings import Finding
-from tracecloak.pipelines.verification.verify import Verification, verify
+from tracecloak.pipelines.verification.verify import verify
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.transforms.keys.signing import new_pair
 
@@ -37,14 +36,6 @@ CHECKS = (
     "manifest", "signature", "files", "leftovers", "statement", "copies", "method", "budget",
     "data", "forms", "numbers", "property", "pictures", "page",
 )  # fmt: skip
-
-
-def made(folder: Path, method: str, number: int, **changes: Any) -> Path:
-    """A release of an example of a method."""
-    body = example_config(folder, method, METHODS[method].examples[number], log_file(folder))
-    (folder / "release.yaml").write_text(yaml.safe_dump({**body, **changes}), encoding="utf-8")
-    assert tracecloak("release", folder / "release.yaml") == 0
-    return folder / "out" / "run_id=golden"
 
 
 @pytest.fixture(scope="module")
@@ -67,18 +58,6 @@ def stream_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("stream")
     run(stream_config(folder), in_time(random_messages(40), 80))
     return folder / "out" / "run_id=ward" / "epoch=1"
-
-
-def states(found: Verification) -> dict[str, str]:
-    return {finding.check: finding.state for finding in found.findings}
-
-
-def failed(found: Verification) -> dict[str, str]:
-    return {f.check: f.sentence for f in found.findings if f.state == "failed"}
-
-
-def copied(release: Path, folder: Path) -> Path:
-    return Path(shutil.copytree(release, folder / "copy"))
 
 
 # --- What was released holds ----------------------------------------------------------------------
@@ -150,33 +129,6 @@ def test_folders_of_this_machine_are_read_without_beam(log_release: Path) -> Non
 # --- What was changed is found --------------------------------------------------------------------
 
 
-def rewritten(release: Path, name: str, data: bytes) -> None:
-    """Writes a file, and the manifest and the page as if it had been released so."""
-    before = digest_of(release / name)
-    (release / name).write_bytes(data)
-    page = (release / "report.html").read_bytes()
-    (release / "report.html").write_bytes(page.replace(before, digest_of(release / name)))
-    edited(
-        release,
-        lambda body: [
-            output.update(
-                sha256=digest_of(release / output["path"]).decode(),
-                n_bytes=(release / output["path"]).stat().st_size,
-            )
-            for output in body["outputs"]
-            if output["path"] in (name, "report.html")
-        ],
-    )
-
-
-def edited(release: Path, edit: Callable[[Any], object]) -> None:
-    """Changes the manifest."""
-    path = release / "manifest.json"
-    body = json.loads(path.read_text())
-    edit(body)
-    path.write_text(json.dumps(body))
-
-
 def xes(release: Path, old: bytes, new: bytes) -> None:
     data = gzip.decompress((release / "log.xes.gz").read_bytes())
     assert old in data
@@ -209,10 +161,6 @@ def in_page(release: Path, old: bytes, new: bytes) -> None:
     data = (release / "report.html").read_bytes()
     assert old in data
     rewritten(release, "report.html", data.replace(old, new))
-
-
-def digest_of(path: Path) -> bytes:
-    return hashlib.sha256(path.read_bytes()).hexdigest().encode()
 
 
 PART = "log/part-00000.parquet"
