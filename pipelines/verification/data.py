@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 from xml.parsers import expat
 
 import pyarrow as pa
@@ -17,18 +18,18 @@ from tracecloak.pipelines.verification.folder import ReceivedFolder
 from tracecloak.pipelines.verification.log_forms import LogForm, check_same, forms_of
 from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.arrays.merging import Pieces
-from tracecloak.schemas.errors import GuaranteeError, TracecloakError
+from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.events import ACTIVITY, RELEASED_SCHEMA
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
 from tracecloak.schemas.published.product import ReleasedProduct
 from tracecloak.schemas.published.rows import traces_of_rows
-from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.published.yields import Yield
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.transforms.formats.xes_writer import sanitise
 from tracecloak.transforms.publish.names import DFG_NAME
 from tracecloak.transforms.publish.products import PRODUCTS
 from tracecloak.transforms.publish.report import LogCounts
@@ -52,7 +53,7 @@ class Contents:
 
     @cached_property
     def logs(self) -> list[LogForm]:
-        """The forms of its log, Parquet first; none of a release without a log."""
+        """The forms of its log, see `forms_of`; none of a release without a log."""
         return forms_of(self.received.folder, self.received.paths)
 
     @cached_property
@@ -113,6 +114,21 @@ class Contents:
         folder = self.received.folder
         return {name: _read_back(folder, f"{name}.json") for name in self.received.products}
 
+    def require_names(self) -> None:
+        """Looks whether the log has the names that were released.
+
+        Raises:
+            Unsure: It is there as XES alone, and its graph has a name that XML cannot hold.
+        """
+        if not self.logs or self.logs[0].kind != "xes":
+            return
+        names = _texts_in(self.received.folder.json(DFG_NAME))
+        if any(sanitise(name) != name for name in names):
+            raise Unsure(
+                f"{DFG_NAME} has a name that XML cannot hold, and {self.logs[0].name} is the only "
+                "form of the log, so that it cannot be compared."
+            )
+
     # --- the checks -------------------------------------------------------------------------------
 
     def check_readable(self) -> str:
@@ -141,6 +157,7 @@ class Contents:
 
         Raises:
             Wrong: Two do not.
+            Unsure: They are of a product or have a name that cannot be compared here.
             NotApplicable: There is nothing in two forms.
         """
         told = []
@@ -148,8 +165,9 @@ class Contents:
             check_same(self.logs[0], form, self.schema)
         if len(self.logs) > 1:
             told.append(f"the log in {' and '.join(form.kind for form in self.logs)}")
-        for name in self.received.products:
-            _check_product(self.received, name)
+        # What cannot be compared comes last: it hides nothing that is wrong.
+        for name in sorted(self.products, key=lambda name: self.products[name] is None):
+            self._check_product(name)
             told.append(f"{name} in Parquet and JSON")
         if self.logs and DFG_NAME in self.received.paths:
             self._check_graph_of_log()
@@ -199,6 +217,21 @@ class Contents:
 
     # --- what they need ---------------------------------------------------------------------------
 
+    def _check_product(self, name: str) -> None:
+        """Makes sure that the Parquet and the JSON file of a product have the same rows."""
+        product = self.products[name]
+        if product is None:
+            raise Unsure(
+                f"{shown([f'{name}.json'])} is of no kind of product that this installation can "
+                "read back."
+            )
+        table = _table(self.received, f"{name}.parquet")
+        assert table is not None
+        if table.to_pylist() != product.to_table().to_pylist():
+            raise Wrong(
+                f"{shown([f'{name}.json'])} says something else than {shown([f'{name}.parquet'])}."
+            )
+
     def _check_graph_of_log(self) -> None:
         graph = self.counted.graph
         labels = self.vocabulary.labels
@@ -213,6 +246,7 @@ class Contents:
         except (TypeError, KeyError):
             is_same = False
         if not is_same:
+            self.require_names()
             raise Wrong(f"{DFG_NAME} is not the graph of {self.logs[0].name}.")
 
     def _came_out(self) -> Yield:
@@ -226,6 +260,15 @@ class Contents:
                     raise Unsure(f"This installation cannot read {name}.json back.")
                 found = found.beside(product.came_out())
         return found
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    """Yields the texts among JSON values, without the keys."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts_in(inner)
 
 
 def _read_back(folder: ReceivedFolder, path: str) -> ReleasedProduct | None:
@@ -284,24 +327,6 @@ def _table(received: Received, path: str, is_kept: bool = True) -> pa.Table | No
     except (pa.ArrowException, OSError, ValueError):
         raise Wrong(f"{shown([path])} is no Parquet file that can be read.") from None
     return pa.Table.from_batches([r.cast(schema) for r in kept], schema) if is_kept else None
-
-
-def _check_product(received: Received, name: str) -> None:
-    """Makes sure that the Parquet and the JSON file of a product have the same rows."""
-    table = _table(received, f"{name}.parquet")
-    assert table is not None
-    body = received.folder.json(f"{name}.json")
-    if name == "tree":
-        try:
-            is_same = ReleasedTree.from_json(body).to_table().to_pylist() == body["nodes"]
-        except (TypeError, KeyError, ValueError, TracecloakError):
-            is_same = False
-        if not is_same:
-            raise Wrong("The nodes in tree.json are not those of the tree in it.")
-    rows = table.to_pylist()
-    lists = [v for v in body.values() if isinstance(v, list)] if isinstance(body, dict) else []
-    if rows not in lists:
-        raise Wrong(f"{name}.json says something else than {name}.parquet.")
 
 
 def _is_close(found: float, stated: float | None) -> bool:

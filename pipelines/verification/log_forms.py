@@ -247,7 +247,9 @@ def _joined(*batches: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def forms_of(folder: ReceivedFolder, paths: Sequence[str], under: str = "") -> list[LogForm]:
-    """Returns the forms of a log among some files, Parquet first.
+    """Returns the forms of a log among some files: Parquet first, and XES last.
+
+    The first one stands for the log, and XML cannot hold every text.
 
     Args:
         folder: Where the files are.
@@ -262,4 +264,4 @@ def forms_of(folder: ReceivedFolder, paths: Sequence[str], under: str = "") -> l
         path = f"{under}log{form.log_ending}"
         if path in paths and form.is_of_releases:
             found.append(LogForm(folder, kind, (path,)))
-    return sorted(found, key=lambda form: form.kind != "parquet")
+    return sorted(found, key=lambda form: (form.kind != "parquet", form.kind == "xes"))

@@ -17,35 +17,29 @@ def check_page(contents: Contents) -> str:
 
     Raises:
         Wrong: It has other bytes, or cannot be made again, as the data cannot be read.
-        Unsure: It has, and is by another version, or of products that this installation lacks.
+        Unsure: It has, and is by another version, or of what this installation cannot read back.
         NotApplicable: There is none.
     """
     received = contents.received
     if REPORT_NAME not in received.paths:
         raise NotApplicable(f"There is no {REPORT_NAME}.")
     try:
-        made = _page_of(contents)
-    except (Wrong, Unsure) as reason:
-        raise type(reason)(f"{REPORT_NAME} cannot be made again. {reason}") from None
-    if received.folder.read(REPORT_NAME) == made:
-        return (
-            f"{REPORT_NAME} was made again of {MANIFEST_NAME} and the data: it is the same bytes. "
-            "It runs no script but tracecloak's own, asks no server, and shows what the files hold."
-        )
-    if not received.is_by_this_version:
+        if received.folder.read(REPORT_NAME) == _page_of(contents):
+            return (
+                f"{REPORT_NAME} was made again of {MANIFEST_NAME} and the data: it is the same "
+                "bytes. It runs no script but tracecloak's own, asks no server, and shows what the "
+                "files hold."
+            )
+        _require_judgeable(contents)
+    except Unsure as reason:
         raise Unsure(
-            f"{REPORT_NAME} is not shown to be confined: it is by tracecloak {received.version}, "
-            f"as {MANIFEST_NAME} says, and this version cannot make it again. It may run scripts "
-            "and ask servers. Open it only where there is no network and nothing to lose, or "
-            "verify the release with that version."
-        )
-    lacking = [name for name, product in contents.products.items() if product is None]
-    if lacking:
-        raise Unsure(
-            f"{REPORT_NAME} is not shown to be confined: this installation cannot read back what "
-            "it was made of. It may run scripts and ask servers. Open it only where there is no "
-            "network and nothing to lose."
-        )
+            f"{REPORT_NAME} is not shown to be confined. {reason} The page may run scripts and ask "
+            "servers: open it only where there is no network and nothing to lose."
+        ) from None
+    except Wrong as wrong:
+        raise Wrong(
+            f"{REPORT_NAME} cannot be made again, do not open it in a browser. {wrong}"
+        ) from None
     raise Wrong(
         f"{REPORT_NAME} is not the page of these files: it may run scripts, ask servers and show "
         "what they do not hold. Do not open it in a browser."
@@ -58,3 +52,20 @@ def _page_of(contents: Contents) -> bytes:
     products = [product for product in contents.products.values() if product is not None]
     log = contents.counted if contents.logs else None
     return report_html(received.manifest, files, products, log)
+
+
+def _require_judgeable(contents: Contents) -> None:
+    """Looks whether a genuine page could have other bytes than the one that was made here.
+
+    Raises:
+        Unsure: It could.
+    """
+    received = contents.received
+    if not received.is_by_this_version:
+        raise Unsure(
+            f"It is by tracecloak {received.version}, as {MANIFEST_NAME} says, so that version "
+            "alone can make it again."
+        )
+    if None in contents.products.values():
+        raise Unsure("This installation cannot read back all that the page was made of.")
+    contents.require_names()

@@ -231,7 +231,7 @@ def test_the_senders_word_on_the_version_makes_no_page_safe(
     assert as_typed("verify", release) == 8
     printed = capsys.readouterr().out
     assert "Nothing speaks against" not in printed
-    assert ("Open it only where there is no network" in printed) == (page is not None)
+    assert ("open it only where there is no network" in printed) == (page is not None)
     assert "\x1b" not in printed
 
 
@@ -372,6 +372,23 @@ def test_an_activity_that_is_called_as_the_start_is_leaves_the_page_unsure(tmp_p
     found = verify(str(tmp_path / "out"))
     assert failed(found) == {}
     assert {states(found)[check] for check in ("page", "pictures")} == {"unsure"}
+
+
+def test_a_name_that_xml_cannot_hold_leaves_a_log_in_xes_alone_unsure(tmp_path: Path) -> None:
+    rows = [(f"c{case}", name, "2026-01-01T00:00:00Z") for case in range(9) for name in "A\x01"]
+    for formats, verdict in (("xes", "unsure"), ("xes,csv", "ok")):
+        folder = tmp_path / verdict
+        folder.mkdir()
+        assert tracecloak(
+            "release", "--input", csv_log(folder / "log.csv", rows), "--output", folder / "out",
+            "--key_store", folder / "keys", "--method", "k-anonymous-variants", "--k", 3,
+            "--formats", formats, "--runner", "InMemory",
+        ) == 0  # fmt: skip
+        found = verify(str(folder / "out"))
+        assert failed(found) == {} and found.verdict == verdict
+        assert ("unsure" in {states(found)[check] for check in ("forms", "page")}) == (
+            verdict == "unsure"
+        )
 
 
 # --- Epochs of streams ----------------------------------------------------------------------------

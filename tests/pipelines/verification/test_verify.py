@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import os
@@ -22,7 +23,7 @@ from hypothesis import strategies as st
 from tests.golden.releases import EXIT_CODE, recorded
 from tests.support.object_store import ObjectStore
 from tests.support.received import copied, digest_of, edited, failed, made, rewritten, states
-from tests.support.releasing import as_typed
+from tests.support.releasing import as_typed, tracecloak
 from tests.support.stream_runs import in_time, random_messages, run, stream_config
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.registry import METHODS
@@ -95,6 +96,21 @@ def test_a_log_in_one_form_alone_is_looked_at_as_closely(tmp_path: Path, form: s
     found = verify(str(made(tmp_path, "pretsa", 2, formats=[form])))
     assert failed(found) == {}
     assert {states(found)[c] for c in ("data", "forms", "numbers", "property")} == {"ok"}
+
+
+def test_names_and_titles_of_any_kind_are_on_the_page_as_they_were(tmp_path: Path) -> None:
+    names = ['<b> & "x"', "</script><script>", "\u2028\u202e", "e\u0301", "\U0001f600", "y" * 300]
+    rows = [(case, name, "2026-01-01T00:00:00.000001Z") for case in range(9) for name in names]
+    with (tmp_path / "log.csv").open("w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream).writerows([("case_id", "activity", "timestamp"), *rows])
+    for form in ("parquet", "csv", "xes"):
+        assert tracecloak(
+            "release", "--input", tmp_path / "log.csv", "--output", tmp_path / form,
+            "--key_store", tmp_path / "keys", "--method", "k-anonymous-variants", "--k", 3,
+            "--formats", form, "--release_id", form, "--runner", "InMemory",
+            "--title", "A <b>&\u2028 title", "--contact", "</script>",
+        ) == 0  # fmt: skip
+        assert states(verify(str(tmp_path / form)))["page"] == "ok"
 
 
 def test_an_epoch_of_a_stream_holds(stream_release: Path) -> None:
