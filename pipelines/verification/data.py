@@ -30,6 +30,7 @@ from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.formats.xes_writer import sanitise
+from tracecloak.transforms.publish.log_graph import log_graph_json
 from tracecloak.transforms.publish.names import DFG_NAME
 from tracecloak.transforms.publish.products import PRODUCTS
 from tracecloak.transforms.publish.report import LogCounts
@@ -233,19 +234,8 @@ class Contents:
             )
 
     def _check_graph_of_log(self) -> None:
-        graph = self.counted.graph
-        labels = self.vocabulary.labels
-        ends = (graph.sources.tolist(), graph.targets.tolist())
-        rows = zip(*ends, graph.counts.tolist(), strict=True)
-        expected = {(labels[s], labels[t]): n for s, t, n in rows}
-        body = self.received.folder.json(DFG_NAME)
-        try:
-            edges = body["edges"]
-            found = {(e["source"], e["target"]): e["count"] for e in edges}
-            is_same = found == expected and len(edges) == len(expected)
-        except (TypeError, KeyError):
-            is_same = False
-        if not is_same:
+        expected = log_graph_json(self.counted.graph, self.vocabulary)
+        if self.received.folder.json(DFG_NAME) != expected:
             self.require_names()
             raise Wrong(f"{DFG_NAME} is not the graph of {self.logs[0].name}.")
 

@@ -262,6 +262,10 @@ LOG_CHANGES: dict[str, tuple[Change, set[str]]] = {
         lambda r: in_json(r, "dfg.json", lambda b: b["edges"][0].update(count=10**6)),
         {"forms", "page"},
     ),
+    "an activity of no edge": (
+        lambda r: in_json(r, "dfg.json", lambda b: b["activities"].append("Z")),
+        {"forms", "page"},
+    ),
     "a graph of another kind": (lambda r: rewritten(r, "dfg.json", b"[[[]]]"), {"forms", "page"}),
     "no JSON": (lambda r: rewritten(r, "dfg.json", b"[" * 100_000), {"data", "forms", "page"}),
     "a number of cases": (
@@ -346,6 +350,12 @@ GRAPH_CHANGES: dict[str, tuple[Change, set[str]]] = {
         {"signature"},
     ),
     "a signature of no key": (lambda r: (r / "manifest.json.pub").unlink(), {"signature"}),
+    "a key in PEM and more": (
+        lambda r: (r / "manifest.json.pub").write_bytes(
+            b"<script src=//x></script>\n" + (r / "manifest.json.pub").read_bytes()
+        ),
+        {"signature"},
+    ),
     "no key in PEM": (lambda r: (r / "manifest.json.pub").write_text("mine"), {"signature"}),
 }
 
@@ -417,7 +427,13 @@ def test_only_the_trusted_key_will_do(
         f for f in verify(str(graph_release), str(own)).findings if f.check == "signature"
     )
     assert trusted.state == "ok" and "by the key that you trust" in trusted.sentence
-    for release, key in ((graph_release, tmp_path / "other.pub"), (log_release, own)):
+    with_another = copied(graph_release, tmp_path)
+    shutil.copy(tmp_path / "other.pub", with_another / "manifest.json.pub")
+    for release, key in (
+        (graph_release, tmp_path / "other.pub"),
+        (log_release, own),
+        (with_another, own),
+    ):
         assert set(failed(verify(str(release), str(key)))) == {"signature"}
 
 
