@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from tests.support.received import copied, edited, failed, made, rewritten, states
 from tests.support.releasing import as_typed, csv_log, tracecloak
 from tests.support.stream_runs import in_time, random_messages, run, stream_config
+from tests.support.tiers import at_night
 from tracecloak.pipelines.verification.data import Contents
 from tracecloak.pipelines.verification.folder import ReceivedFolder
 from tracecloak.pipelines.verification.received import Received
@@ -485,7 +486,22 @@ def asks(browser: Any, server: _Server, path: Path) -> bool:
     return server.was_asked.is_set()
 
 
-@pytest.mark.parametrize("name", [*BESIDE_THE_POLICY, *WITHOUT_THE_POLICY])
+_QUICK = (
+    "a script",
+    "a handler of a picture",
+    "an animated address",
+    "a frame of a text",
+    "a font",
+)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *BESIDE_THE_POLICY,
+        *(name if name in _QUICK else at_night(name) for name in WITHOUT_THE_POLICY),
+    ],
+)
 def test_a_browser_that_opens_such_a_page_asks_a_server(
     graph_release: Path, tmp_path: Path, browser: Any, server: _Server, name: str
 ) -> None:
