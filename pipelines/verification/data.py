@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +14,7 @@ import pyarrow.parquet as pq
 
 from tracecloak.pipelines.verification.findings import NotApplicable, Unsure, Wrong, shown
 from tracecloak.pipelines.verification.folder import ReceivedFolder
-from tracecloak.pipelines.verification.log_forms import LogForm, check_same, forms_of
+from tracecloak.pipelines.verification.log_forms import PART, LogForm, check_same, forms_of
 from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.arrays.merging import Pieces
 from tracecloak.schemas.errors import GuaranteeError
@@ -36,7 +35,6 @@ from tracecloak.transforms.publish.products import PRODUCTS
 from tracecloak.transforms.publish.report import LogCounts
 
 _XML = (".svg", ".pnml", ".bpmn", ".ptml", ".html.xml")
-_PART = re.compile(r"log/part-([0-9]{5,})\.parquet")
 _ROUNDING = 1e-4  # of the shares in a manifest, which have four decimals
 _PIECE_BYTES = 1 << 18
 _BATCH_ROWS = 1 << 16
@@ -139,7 +137,7 @@ class Contents:
             Wrong: One cannot.
         """
         paths = self.received.paths
-        numbers = sorted(int(match[1]) for p in paths if (match := _PART.fullmatch(p)))
+        numbers = sorted(int(match[1]) for p in paths if (match := PART.fullmatch(p)))
         if numbers != list(range(len(numbers))):
             raise Wrong("The parts of the log are not numbered from 0 on: one is missing.")
         if self.logs:

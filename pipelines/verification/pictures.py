@@ -23,25 +23,18 @@ def check_pictures(contents: Contents) -> str:
     others = [path for path in received.paths if path not in _known(contents)]
     if not others:
         raise NotApplicable("There is no picture of a graph or tree, and no model.")
-    manifest = received.manifest
-    made: dict[str, bytes] = {}
-    for name, product in contents.products.items():
-        if product is not None:
-            title = f"{manifest.release_id}: {name}"
-            files = kind_of(product).further_files(product, title, manifest.guarantee.sentence)
-            made |= {f"{name}.{ending}": data for ending, data in files.items()}
-    found = {path: received.folder.read(path) for path in others if path in made}
+    made = _made(contents)
+    unlike = [path for path in others if path in made and received.folder.read(path) != made[path]]
     strange = [path for path in others if path not in made]
-    unlike = [path for path in found if found[path] != made[path]]
-    of_others = {name for name, product in contents.products.items() if product is None} | {"log"}
-    if strange and received.is_by_this_version:
-        lost = [path for path in strange if path.partition(".")[0] not in of_others]
-        if lost:
+    if received.is_by_this_version:
+        # A format or a product can be of another distribution, which is not here.
+        open_names = {"log", *(name for name, of in contents.products.items() if of is None)}
+        if lost := [path for path in strange if path.partition(".")[0] not in open_names]:
             raise Wrong(f"No release has such a file, do not open it: {shown(lost)}.")
-    if unlike and received.is_by_this_version:
-        raise Wrong(
-            f"Not what follows from the data, do not open it in a browser: {shown(unlike)}."
-        )
+        if unlike:
+            raise Wrong(
+                f"Not what follows from the data, do not open it in a browser: {shown(unlike)}."
+            )
     if strange or unlike:
         raise Unsure(
             f"Not known to this installation, do not open it in a browser: "
@@ -49,8 +42,20 @@ def check_pictures(contents: Contents) -> str:
             f"{received.version} made it."
         )
     return (
-        f"{len(others):,} pictures and models were made again of the data: they are the same bytes."
+        f"Pictures and models were made again of the data: {len(others):,} files, the same bytes."
     )
+
+
+def _made(contents: Contents) -> dict[str, bytes]:
+    """The pictures and models of the products that can be read back, by path."""
+    manifest = contents.received.manifest
+    made = {}
+    for name, product in contents.products.items():
+        if product is not None:
+            title = f"{manifest.release_id}: {name}"
+            files = kind_of(product).further_files(product, title, manifest.guarantee.sentence)
+            made |= {f"{name}.{ending}": data for ending, data in files.items()}
+    return made
 
 
 def _known(contents: Contents) -> set[str]:

@@ -471,7 +471,8 @@ def test_the_command_prints_a_line_a_check_and_its_exit_code_says_whether_all_ho
     assert capsys.readouterr().out == ""
     assert as_typed("verify", release, "--json") == 5
     printed = json.loads(capsys.readouterr().out)
-    assert printed["holds"] is False and printed["release"] == str(release)
+    assert (printed["holds"], printed["verdict"]) == (False, "failed")
+    assert printed["release"] == str(release)
     assert [check["check"] for check in printed["checks"] if check["state"] == "failed"] == [
         "files"
     ]
