@@ -49,7 +49,7 @@ def check_pictures(contents: Contents) -> str:
 def _made(contents: Contents) -> dict[str, bytes]:
     """The pictures and models of the products that can be read back, by path."""
     manifest = contents.received.manifest
-    made = {}
+    made: dict[str, bytes] = {}
     for name, product in contents.products.items():
         if product is not None:
             title = f"{manifest.release_id}: {name}"
