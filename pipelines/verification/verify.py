@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
-from tracecloak.pipelines.verification.findings import Finding, NotApplicable, State, Wrong
+from tracecloak.pipelines.verification.findings import (
+    Finding,
+    NotApplicable,
+    State,
+    Unsure,
+    Wrong,
+)
 from tracecloak.pipelines.verification.folder import ReceivedFolder
 from tracecloak.pipelines.verification.listed import check_files, check_leftovers
 from tracecloak.pipelines.verification.received import Received
@@ -25,8 +31,11 @@ _OF_MANIFEST = (
     "forms",
     "numbers",
     "property",
+    "pictures",
     "page",
 )
+
+Verdict = Literal["ok", "failed", "unsure"]
 
 
 @dataclass(frozen=True)
@@ -44,15 +53,22 @@ class Verification:
     sentence: str | None
 
     @property
+    def verdict(self) -> Verdict:
+        """`failed` if a check failed, else `unsure` if one could not be decided here, else `ok`."""
+        states = {finding.state for finding in self.findings}
+        return "failed" if "failed" in states else "unsure" if "unsure" in states else "ok"
+
+    @property
     def holds(self) -> bool:
-        """Whether no check failed."""
-        return all(finding.state != "failed" for finding in self.findings)
+        """Whether every check that applies was decided, and none failed."""
+        return self.verdict == "ok"
 
     def to_json(self) -> dict[str, Any]:
         """Returns it as JSON values."""
         return {
             "release": self.folder,
             "holds": self.holds,
+            "verdict": self.verdict,
             "promise": self.sentence,
             "checks": [asdict(finding) for finding in self.findings],
         }
@@ -110,6 +126,7 @@ def _checks_of_files(release: Received) -> dict[str, Callable[[], str]]:
     from tracecloak.pipelines.verification import promise
     from tracecloak.pipelines.verification.data import Contents
     from tracecloak.pipelines.verification.page import check_page
+    from tracecloak.pipelines.verification.pictures import check_pictures
     from tracecloak.pipelines.verification.steps import check_steps
 
     of_promise: dict[str, Callable[[], str]] = {
@@ -127,7 +144,8 @@ def _checks_of_files(release: Received) -> dict[str, Callable[[], str]]:
         "forms": contents.check_forms,
         "numbers": contents.check_numbers,
         "property": contents.check_property,
-        "page": lambda: check_page(release),
+        "pictures": lambda: check_pictures(contents),
+        "page": lambda: check_page(contents),
     }
 
 
@@ -136,6 +154,8 @@ def _found(check: str, does: Callable[[], str]) -> Finding:
         return Finding(check, "ok", does())
     except Wrong as wrong:
         return Finding(check, "failed", _sentence(str(wrong)))
+    except Unsure as reason:
+        return Finding(check, "unsure", str(reason))
     except NotApplicable as reason:
         return Finding(check, "not applicable", str(reason))
     except Exception as error:  # of a file that was made to break readers; its text may quote it

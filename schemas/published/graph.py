@@ -98,6 +98,19 @@ class ReleasedGraph:
         }
 
     @classmethod
+    def from_json(cls, body: Any) -> ReleasedGraph:
+        """Returns the graph that `to_json` gave.
+
+        Raises:
+            ValueError: An activity is called as the start or the end is, so that it cannot be told
+                from it; or it is no such graph, for which other errors are raised as well.
+        """
+        vocabulary = ActivityVocabulary.of(body["activities"])
+        if len(set(vocabulary.labels)) < len(vocabulary.labels):
+            raise ValueError("an activity is called as the start or the end is")
+        return cls._of_rows(vocabulary, body["edges"])
+
+    @classmethod
     def of_edges(cls, rows: Sequence[Mapping[str, Any]]) -> ReleasedGraph:
         """Returns the graph of edges as a file has them, in their order.
 
@@ -107,7 +120,12 @@ class ReleasedGraph:
         """
         artificial = set(ActivityVocabulary.of([]).labels)
         ends = {row[end] for row in rows for end in ("source", "target")}
-        vocabulary = ActivityVocabulary.of(sorted(ends - artificial))
+        return cls._of_rows(ActivityVocabulary.of(sorted(ends - artificial)), rows)
+
+    @classmethod
+    def _of_rows(
+        cls, vocabulary: ActivityVocabulary, rows: Sequence[Mapping[str, Any]]
+    ) -> ReleasedGraph:
         labels = pa.array(vocabulary.labels)
 
         def codes(end: str) -> np.ndarray:

@@ -33,6 +33,7 @@ from tracecloak.transforms.publish.file_words import openings_of, what_is
 from tracecloak.transforms.publish.promise import Bound, Promise, exact, posterior
 from tracecloak.transforms.publish.references import references_beside
 from tracecloak.transforms.publish.report_data import (
+    Medians,
     graph_of_log,
     graph_of_variants,
     map_data,
@@ -83,7 +84,7 @@ def report_html(
     products: Iterable[ReleasedProduct],
     log: LogCounts | None,
 ) -> bytes:
-    """Returns the page.
+    """Returns the page, which depends on what it is given alone, so that `verify` makes it again.
 
     Args:
         manifest: The release's, with what came out.
@@ -92,6 +93,7 @@ def report_html(
         log: What was counted on the released log; None where there is none.
     """
     shown = _Shown.of(list(products), log)
+    files = sorted(files, key=lambda file: file.path)
     guarantee = manifest.guarantee
     about = manifest.about
     sections = [
@@ -158,7 +160,7 @@ def report_html(
                 "n_bytes": file.n_bytes,
                 "sha256": file.sha256,
             }
-            for file in sorted(files, key=lambda file: file.path)
+            for file in files
         ],
         "openings": openings_of([file.path for file in files]),
     }
@@ -226,8 +228,9 @@ class _Shown:
         variants = next((p for p in products if isinstance(p, ReleasedVariants)), None)
         tree = next((p for p in products if isinstance(p, ReleasedTree)), None)
         durations = next((p for p in products if isinstance(p, ReleasedDurations)), None)
-        medians = {} if durations is None else medians_of(durations)
+        medians: Medians = {}
         if graph is not None:
+            medians = {} if durations is None else medians_of(durations, graph)
             shown.map_told = (
                 "The numbers carry noise. A dashed path is doubtful: noise alone could have made "
                 "it."

@@ -103,6 +103,12 @@ def test_windows_cost_what_the_dearest_costs(
     assert (said["begin"], said["end"]) == ("2026-02-01 00:00:00Z", "2026-03-01 00:00:00Z")
 
 
+def test_the_page_of_a_window_is_made_again(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    assert lake.release("2026-02") == 0
+    assert tracecloak("verify", lake.released("2026-02")) == 0
+    assert "report.html was made again" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("shards", [pytest.param(1, marks=pytest.mark.slow), 5])
 def test_on_beam_a_window_has_the_bytes_of_the_in_memory_driver(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int
