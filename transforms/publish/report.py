@@ -330,7 +330,7 @@ def _cards(manifest: ReleaseManifest) -> list[tuple[str, str]]:
         cards.append((f"epsilon for each {guarantee.unit}", epsilon))
     if came_out is not None:
         counted = {
-            "cases": came_out.n_cases,
+            "cases": None if came_out.lacks_starts else came_out.n_cases,
             "activities": came_out.n_activities,
             "variants": came_out.n_variants,
             "paths": came_out.n_edges,
