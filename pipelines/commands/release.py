@@ -161,6 +161,7 @@ def _data_of_window(one: Ended) -> dict[str, Any]:
 def _rows(config: ReleaseConfig, outcome: Outcome, elapsed_s: float) -> Iterator[tuple[str, str]]:
     """What the operator is told, who alone reads the screen."""
     from tracecloak.schemas.published.manifest import SIGNATURE_NAMES
+    from tracecloak.transforms.publish.promise import caution
 
     is_new, held = not outcome.was_released_before, outcome.came_out
     folder = outcome.folder.final
@@ -171,6 +172,8 @@ def _rows(config: ReleaseConfig, outcome: Outcome, elapsed_s: float) -> Iterator
     if is_new and (held.is_empty or held.is_poor):
         yield "advice", _WORTH_LITTLE
     yield "promise", config.guarantee.short
+    if told := caution(config.guarantee):
+        yield "caution", told
     epsilon, delta = _spent(config)
     if not is_new:
         yield "cost", "nothing, as it was released before"

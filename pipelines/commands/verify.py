@@ -35,6 +35,8 @@ def run(given: Given) -> int:
     ]
     if found.sentence is not None:
         rows.append(("promise", found.sentence))
+    if found.caution:
+        rows.append(("caution", found.caution))
     show(Result(rows, found.to_json(), below=[_VERDICT[found.holds]]), given.form)
     return 0 if found.holds else GuaranteeError.exit_code
 

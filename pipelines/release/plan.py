@@ -26,6 +26,7 @@ from tracecloak.pipelines.release.worth import SIZES
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.files import SourceFile
 from tracecloak.transforms.publish.names import DFG_NAME, PARTS, STATEMENT_NAME, log_name, part_name
+from tracecloak.transforms.publish.promise import caution
 from tracecloak.transforms.sources import EventSource
 
 # Records that are tried, and files that are opened for it at most.
@@ -154,6 +155,8 @@ def _done(config: ReleaseConfig, found: Sequence[Verdict]) -> Iterator[str]:
     guarantee = config.guarantee
     yield f"Promises ({guarantee.kind}, per {guarantee.unit}, {guarantee.adjacency})"
     yield f"  {guarantee.sentence}"
+    if told := caution(guarantee):
+        yield f"  {told}"
     yield f"  {guarantee.reality}"
     for sentence in guarantee.not_covered:
         yield f"  Not covered: {sentence}"

@@ -30,7 +30,7 @@ from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.pages import Page, rendered
 from tracecloak.transforms.publish.file_words import openings_of, what_is
-from tracecloak.transforms.publish.promise import Bound, Promise, exact, posterior
+from tracecloak.transforms.publish.promise import Bound, Promise, caution, exact, posterior
 from tracecloak.transforms.publish.references import references_beside
 from tracecloak.transforms.publish.report_data import (
     graph_of_log,
@@ -113,6 +113,7 @@ def report_html(
         "released_on": manifest.released_on,
         "kind": guarantee.kind,
         "sentence": guarantee.sentence,
+        "caution": caution(guarantee),
         "came_out": "" if manifest.came_out is None else manifest.came_out.sentence,
         "cards": _cards(manifest),
         "is_compared": False,

@@ -22,7 +22,7 @@ import jinja2
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.schemas.published.manifest import ReleaseManifest
-from tracecloak.transforms.publish.promise import PRIORS, Promise
+from tracecloak.transforms.publish.promise import PRIORS, Promise, caution
 from tracecloak.transforms.publish.wording import (
     STEERING,
     operations_in_words,
@@ -147,6 +147,7 @@ def publishable_statement(manifest: ReleaseManifest, has_error_bars: bool) -> st
             "reality": guarantee.reality,
             "not_covered": guarantee.not_covered,
             "promise": Promise.of(guarantee),
+            "caution": caution(guarantee),
             "priors": [f"{decimal_text(prior * 100)} %" for prior in PRIORS],
             "parts": [{**part, "mechanism": protected_by(part)} for part in manifest.spends],
             "parts_sum": {name: sum_of(manifest.spends, name) for name in ("epsilon", "delta")},
