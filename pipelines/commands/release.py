@@ -169,6 +169,8 @@ def _rows(config: ReleaseConfig, outcome: Outcome, elapsed_s: float) -> Iterator
     yield "method", config.method
     if held.sentence:
         yield "holds", held.sentence
+    for warning in outcome.warnings:
+        yield "watch out", f"the release may be of little use: {warning}"
     if is_new and (held.is_empty or held.is_poor):
         yield "advice", _WORTH_LITTLE
     yield "promise", config.guarantee.short

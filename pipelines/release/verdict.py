@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -56,12 +56,18 @@ class Verdict:
         noise_share: Deviation of the noise of the pairs of a tree to the number of cases; None:
             what is released has counts to compare, or nobody can tell.
         mends: What would make it better, in sentences.
+        obstacle: What makes it worth nothing whatever its size, or empty.
     """
 
     worth: Worth
     grade: Grade
     noise_share: float | None
     mends: tuple[str, ...] = ()
+    obstacle: str = ""
+
+    def in_spite_of(self, obstacle: str) -> Verdict:
+        """Returns the verdict on an input that something else speaks against; empty: nothing."""
+        return replace(self, grade="no", mends=(), obstacle=obstacle) if obstacle else self
 
     @property
     def sentence(self) -> str:
@@ -93,6 +99,8 @@ class Verdict:
 
     def _why(self) -> str:
         worth = self.worth
+        if self.obstacle:
+            return self.obstacle
         if worth.refusal:
             return f"the method refuses, {worth.refusal}"
         if worth.held.is_empty:

@@ -83,9 +83,10 @@ class Yield:
                 "with which activities they begin and end, is not in it."
             )
         if self.is_empty:
-            sentences.append(
-                "Nothing of it is of use: the noise is larger than what there was to count."
-            )
+            why = "the noise is larger than what there was to count"
+            if self.n_cases:
+                why = "no activity has its name in it, so nobody can tell what happened"
+            sentences.append(f"Nothing of it is of use: {why}.")
         return " ".join(sentences)
 
     def to_json(self) -> dict[str, Any]:

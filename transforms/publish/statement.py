@@ -51,6 +51,7 @@ class InternalFacts:
         config_digest: Digest of all that determines the released bytes beside input and key.
         key_fingerprint: Tells release keys apart.
         dead_letter: Where malformed records are listed, or None: there were none.
+        warnings: What the first records of the input say of the release, in sentences.
         configuration: The whole configuration, as JSON values.
     """
 
@@ -63,6 +64,7 @@ class InternalFacts:
     config_digest: str
     key_fingerprint: str
     dead_letter: str | None
+    warnings: tuple[str, ...]
     configuration: dict[str, Any]
 
 

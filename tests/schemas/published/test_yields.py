@@ -41,7 +41,7 @@ def test_what_nobody_can_name_is_said() -> None:
         names, np.array([0, 1]), np.array([0], np.int32), np.array([7])
     )
     assert only_other.came_out().is_empty
-    assert "Nothing of it is of use" in only_other.came_out().sentence
+    assert "Nothing of it is of use: no activity has its name" in only_other.came_out().sentence
 
 
 def test_a_graph_counts_the_cases_that_begin() -> None:
