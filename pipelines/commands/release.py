@@ -160,6 +160,7 @@ def _data_of_window(one: Ended) -> dict[str, Any]:
 
 def _rows(config: ReleaseConfig, outcome: Outcome, elapsed_s: float) -> Iterator[tuple[str, str]]:
     """What the operator is told, who alone reads the screen."""
+    from tracecloak.anonymizers.registry import method_named
     from tracecloak.schemas.published.manifest import SIGNATURE_NAMES
     from tracecloak.transforms.publish.promise import caution
 
@@ -169,6 +170,9 @@ def _rows(config: ReleaseConfig, outcome: Outcome, elapsed_s: float) -> Iterator
     yield "method", config.method
     if held.sentence:
         yield "holds", held.sentence
+    if is_new:
+        for caveat in method_named(config.method).time_caveats(config.method_params):
+            yield "times", caveat
     for warning in outcome.warnings:
         yield "watch out", f"the release may be of little use: {warning}"
     if is_new and (held.is_empty or held.is_poor):

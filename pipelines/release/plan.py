@@ -151,6 +151,8 @@ def _done(config: ReleaseConfig, found: Sequence[Verdict]) -> Iterator[str]:
         yield from shown(name, value, "  ")
     for sentence in method.explain(params):
         yield f"  {sentence}"
+    for sentence in method.time_caveats(params):
+        yield f"  {sentence}"
     costs = method.costs(params)
     if costs:
         yield ""

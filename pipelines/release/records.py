@@ -62,6 +62,7 @@ def manifest_of(
         about=config.about.model_dump(exclude_none=True),
         released_on=released_on or None,
         window=_window_of(config),
+        time_caveats=method.time_caveats(params),
     )
 
 

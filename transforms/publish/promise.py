@@ -53,8 +53,8 @@ def posterior(prior: Fraction, epsilon: Fraction) -> str:
 _GUESSES = {
     ("case", "add_remove"): "that one case is in the input",
     ("case", "replace_one"): "which of two courses one case took",
-    ("individual", "add_remove"): "that one individual is in the input",
-    ("individual", "replace_one"): "which of two courses the cases of one individual took",
+    ("individual", "add_remove"): "that a person is in the input",
+    ("individual", "replace_one"): "which of two courses a person's cases took",
     ("event", "add_remove"): "that one event is in the input",
     ("event", "replace_one"): "which of two events one event was",
 }
@@ -73,7 +73,7 @@ def caution(guarantee: Guarantee) -> str:
     if most == "100 %":  # as it is rounded up
         most = "more than 99.9 %"
     guess = _GUESSES[guarantee.unit, guarantee.adjacency]
-    return f"An epsilon of {epsilon:g} promises little: a guess of 50 % {guess} may become {most}."
+    return f"Epsilon {epsilon:g} promises little: a guess of 50 % {guess} may become {most}."
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,7 @@ def report_html(
         "variants_told": shown.variants_told,
         "first_variants": _first_variants(shown.variants),
         "has_times": shown.times is not None,
-        "times_told": shown.times_told,
+        "times_told": " ".join([shown.times_told, *manifest.time_caveats]),
         "has_week": shown.times is not None and shown.times["week"] is not None,
         "claim": _claim(manifest),
         "reality": guarantee.reality,

@@ -137,6 +137,7 @@ def publishable_statement(manifest: ReleaseManifest, has_error_bars: bool) -> st
             "release_id": manifest.release_id,
             "method": manifest.method,
             "came_out": "" if manifest.came_out is None else manifest.came_out.sentence,
+            "time_caveats": manifest.time_caveats,
             "window": manifest.window,
             "operations": operations_in_words(manifest.operations),
             "given": "; ".join(

@@ -99,6 +99,42 @@ def test_an_input_without_records_has_nothing_against_it(
     assert "no record was tried" in plan and verdicts == ["worth_it"]
 
 
+def test_a_range_that_was_bought_is_marked_wherever_times_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Days that the log does not have are in it, and nobody could tell them from the others."""
+    bought = "dates at its ends may be made up"
+    kept = "the durations of shorter steps are not kept"
+    given = flags(tmp_path, SOUND, "private-log")
+    assert bought in planned(capsys, given)[0]
+    assert tracecloak("release", *given) == 0
+    told = capsys.readouterr().out
+    assert bought in told and kept in told
+    folder = tmp_path / "out/run_id=r"
+    for name in ("report.html", "statement.md", "manifest.json"):
+        text = (folder / name).read_text(encoding="utf-8")
+        assert bought in text and kept in text
+    assert tracecloak("verify", folder) == 0
+    public = ["--first_date", "2026-01-01", "--last_date", "2026-01-31", "--release_id", "s"]
+    assert tracecloak("release", *given, *public) == 0
+    for name in ("report.html", "statement.md", "manifest.json"):
+        text = (tmp_path / "out/run_id=s" / name).read_text(encoding="utf-8")
+        assert bought not in text and kept in text
+
+
+def test_a_manifest_that_hides_what_times_do_not_show_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tracecloak("release", *flags(tmp_path, SOUND, "private-log")) == 0
+    path = tmp_path / "out/run_id=r/manifest.json"
+    body = json.loads(path.read_text())
+    del body["time_caveats"]
+    path.write_text(json.dumps(body))
+    capsys.readouterr()
+    assert tracecloak("verify", path.parent) == 5
+    assert "time_caveats in manifest.json are not those" in capsys.readouterr().out
+
+
 def test_steps_within_a_second_are_warned_of_where_times_are_released(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

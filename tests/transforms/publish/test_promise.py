@@ -44,7 +44,7 @@ def test_small_epsilons_and_promises_without_one_need_no_caution() -> None:
 
 
 def test_it_is_about_the_unit_and_the_change_that_epsilon_holds_for() -> None:
-    assert "that one individual is in the input" in promising(5.0, unit="individual")
+    assert "that a person is in the input" in promising(5.0, unit="individual")
     assert "which of two courses one case took" in promising(5.0, adjacency="replace_one")
 
 
@@ -59,7 +59,7 @@ def test_every_place_that_shows_the_promise_says_it(
              "2", "--release_id", "r", "--key_store", tmp_path / "keys", "--runner",
              "InMemory"]  # fmt: skip
     sentence = (
-        f"An epsilon of {epsilon} promises little: a guess of 50 % that one case is in the input "
+        f"Epsilon {epsilon} promises little: a guess of 50 % that one case is in the input "
         f"may become {most}."
     )
     folder = tmp_path / "out/run_id=r"

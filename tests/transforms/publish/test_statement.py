@@ -733,6 +733,7 @@ def test_every_method_fits_a_page(name, number):
         exact_noise=method.exact_noise,
         unsafe_barrier=True,
         beam_version=None,
+        time_caveats=method.time_caveats(params),
     )
     text = publishable_statement(manifest, method.has_error_bars)
     assert n_lines(text) <= PAGE_LINES
