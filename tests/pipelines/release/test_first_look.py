@@ -71,6 +71,16 @@ def test_what_makes_a_release_worthless_is_said_before_and_after(
         assert path.is_dir() or told[:30].encode() not in path.read_bytes()
 
 
+def test_a_published_method_is_told_of_it_without_a_price(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = flags(tmp_path, IDS, "tlkc", "--buy_vocabulary")
+    without = [flag for flag in given if flag not in ("--epsilon", "50", "--buy_vocabulary")]
+    plan, verdicts = planned(capsys, without)
+    assert f"A RELEASE WOULD BE WORTH NOTHING: {ALL_DIFFERENT}" in plan
+    assert f"No: {ALL_DIFFERENT}" in plan and verdicts == []
+
+
 def test_programs_are_not_told_what_the_records_say(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
