@@ -133,6 +133,8 @@ def _told_of_window(one: Ended) -> str:
         told += f", {cost}, {duration(one.elapsed_s)}, {one.outcome.folder.final}"
         if one.outcome.n_left_out:
             told += f"; left out {_left_out(one.outcome.n_left_out)}"
+        if one.outcome.warnings:
+            told += f"; watch out: {' and '.join(one.outcome.warnings)}"
     elif one.reason:
         told += f" with exit code {one.exit_code}"
     return told

@@ -48,7 +48,7 @@ _TRIED_RECORDS = 1_000
 _TRIED_FILES = 5
 # Activities repeat. A column of so many values or more, of which so large a share are different, is
 # one of ids, times or free texts.
-_MANY_NAMES, _DIFFERENT = 20, 0.9
+_MANY_NAMES, _DIFFERENT = 50, 0.9
 # Steps that a log of whole seconds does not keep, and from which share of the steps on it is said.
 _SECOND_US, _MANY_SHORT = 1_000_000, 0.1
 
@@ -183,7 +183,7 @@ class FirstLook:
         source: Where they were read.
         records: What was read.
         declared: The declared activities; None: none are.
-        has_grid: Whether the method releases times, on a grid of seconds or coarser.
+        has_grid: Whether the method releases times on a grid, which is of seconds at the finest.
     """
 
     source: EventSource
@@ -203,12 +203,11 @@ class FirstLook:
             source,
             source.first_records(_TRIED_RECORDS, _TRIED_FILES),
             method.bounds(params).vocabulary,
-            "granularity" in type(params).model_fields and method.log != "none",
+            bool(method.time_caveats(params)),
         )
 
-    @property
     def lines(self) -> Iterator[str]:
-        """How many records were read, why others were not, and when they are; has numbers."""
+        """Yields how many records can be read, why others cannot, and when they are; numbers."""
         tally, n_records = self.records.tally, self.records.tally.n_records
         if not n_records:
             if self.source.files:

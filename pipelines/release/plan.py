@@ -97,7 +97,7 @@ def _read(config: ReleaseConfig, source: EventSource, look: FirstLook) -> Iterat
     if not source.files:
         yield f"  {', '.join(config.input)}: no file, so a log without cases"
     yield from _files(source)
-    yield from (f"  {line}" for line in look.lines)
+    yield from (f"  {line}" for line in look.lines())
     if look.obstacle:
         comes = "BE PAID FOR AND HOLD NOISE ALONE"
         if config.guarantee.kind != "rigorous":
