@@ -39,6 +39,19 @@ _TRIED_BATCHES = 20
 
 
 @dataclass(frozen=True)
+class FirstRecords:
+    """Some records at the beginning of a source.
+
+    Attributes:
+        tally: What was found of them.
+        events: Those that can be read, as canonical events, file by file.
+    """
+
+    tally: ReadTally
+    events: tuple[pa.RecordBatch, ...]
+
+
+@dataclass(frozen=True)
 class EventSource:
     """Everything that tells how to read an event log.
 
@@ -167,8 +180,8 @@ class EventSource:
                     checked.add(same)
         return [*own.of(found), *own.partitions]
 
-    def first_records(self, n_records: int, n_files: int) -> ReadTally:
-        """Reads some records at the beginning, and returns what was found of them.
+    def first_records(self, n_records: int, n_files: int) -> FirstRecords:
+        """Reads some records at the beginning, and returns them with what was found of them.
 
         Those that a filter drops are not among them, and not all of a file are looked through for
         some that pass.
@@ -181,11 +194,13 @@ class EventSource:
             InputSchemaError: As `read`.
         """
         tallies: list[ReadTally] = []
+        found: list[pa.RecordBatch] = []
         left = n_records
         for file in self.files[:n_files]:
             tally = TallyOfFile(file.rank)
             n_read = 0
-            for _ in islice(self._read(file, tally, left), _TRIED_BATCHES):
+            for events, _ in islice(self._read(file, tally, left), _TRIED_BATCHES):
+                found.append(events)
                 n_read = tally.result().n_records
                 if n_read >= left:
                     break
@@ -193,7 +208,7 @@ class EventSource:
             left -= n_read
             if left <= 0:
                 break
-        return ReadTally.merge(tallies)
+        return FirstRecords(ReadTally.merge(tallies), tuple(found))
 
     def read(
         self, file: SourceFile, tally: TallyOfFile | None = None

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tracecloak.pipelines.release.config import ReleaseConfig
     from tracecloak.pipelines.release.run import Outcome
     from tracecloak.pipelines.windows.several import Ended
+    from tracecloak.schemas.published.yields import Yield
 
 _WORTH_LITTLE = (
     "`tracecloak plan` with the same flags says beforehand what a release will be worth; "
@@ -85,8 +86,8 @@ def _released(config: ReleaseConfig, given: Given, lineage: str | None) -> int:
         outcome = run_release(config, given.of_beam)
         made(outcome.folder.final)
     elapsed_s = time.monotonic() - began
-    data = _data(config, outcome, elapsed_s)
-    show(Result(list(_rows(config, outcome, elapsed_s)), data), given.form)
+    rows = list(_rows(config, outcome, elapsed_s)) if given.form == "table" else []
+    show(Result(rows, _data(config, outcome, elapsed_s)), given.form)
     return 0
 
 
@@ -132,6 +133,8 @@ def _told_of_window(one: Ended) -> str:
         told += f", {cost}, {duration(one.elapsed_s)}, {one.outcome.folder.final}"
         if one.outcome.n_left_out:
             told += f"; left out {_left_out(one.outcome.n_left_out)}"
+        if one.outcome.warnings:
+            told += f"; watch out: {' and '.join(one.outcome.warnings)}"
     elif one.reason:
         told += f" with exit code {one.exit_code}"
     return told
@@ -160,7 +163,9 @@ def _data_of_window(one: Ended) -> dict[str, Any]:
 
 def _rows(config: ReleaseConfig, outcome: Outcome, elapsed_s: float) -> Iterator[tuple[str, str]]:
     """What the operator is told, who alone reads the screen."""
+    from tracecloak.anonymizers.registry import method_named
     from tracecloak.schemas.published.manifest import SIGNATURE_NAMES
+    from tracecloak.transforms.publish.promise import caution
 
     is_new, held = not outcome.was_released_before, outcome.came_out
     folder = outcome.folder.final
@@ -168,9 +173,15 @@ def _rows(config: ReleaseConfig, outcome: Outcome, elapsed_s: float) -> Iterator
     yield "method", config.method
     if held.sentence:
         yield "holds", held.sentence
-    if is_new and (held.is_empty or held.is_poor):
-        yield "advice", _WORTH_LITTLE
+    if is_new and (caveats := method_named(config.method).time_caveats(config.method_params)):
+        yield "times", " ".join(caveats)
+    for warning in outcome.warnings:
+        yield "watch out", f"the release may be of little use: {warning}"
+    if is_new and (told := _advice(config, held)):
+        yield "advice", told
     yield "promise", config.guarantee.short
+    if told := caution(config.guarantee):
+        yield "caution", told
     epsilon, delta = _spent(config)
     if not is_new:
         yield "cost", "nothing, as it was released before"
@@ -202,6 +213,18 @@ def _rows(config: ReleaseConfig, outcome: Outcome, elapsed_s: float) -> Iterator
         yield "signature", "missing: the release was made without sign, and stays as it is"
     yield "open first", f"{folder}/{open_first(outcome.outputs)}"
     yield "took", duration(elapsed_s)
+
+
+def _advice(config: ReleaseConfig, held: Yield) -> str:
+    """What would make a release better that is of little use, by its own and public numbers."""
+    from tracecloak.anonymizers.registry import method_named
+    from tracecloak.pipelines.release.verdict import advice_on
+
+    if held.is_empty or held.is_poor or held.lacks_starts:
+        return _WORTH_LITTLE
+    if config.guarantee.kind != "rigorous" or not held.n_cases:
+        return ""
+    return advice_on(method_named(config.method), config.method_params, held.n_cases)
 
 
 def _spent(config: ReleaseConfig) -> tuple[str | None, str | None]:

@@ -38,6 +38,8 @@ def run(given: Given) -> int:
     ]
     if found.sentence is not None:
         rows.append(("promise", found.sentence))
+    if found.caution:
+        rows.append(("caution", found.caution))
     show(Result(rows, found.to_json(), below=[_VERDICTS[found.verdict]]), given.form)
     return _EXIT_CODES[found.verdict]
 

@@ -28,7 +28,7 @@ from tracecloak.pipelines.budget.gate import Unchanged
 from tracecloak.pipelines.budget.key_store import InputFile, KeyStore, Receipt, snapshot_of
 from tracecloak.pipelines.budget.ledger import MadeElsewhere
 from tracecloak.pipelines.release.config import ReleaseConfig
-from tracecloak.pipelines.release.findings import log_findings
+from tracecloak.pipelines.release.findings import FirstLook, log_findings
 from tracecloak.pipelines.release.pipeline import build_release
 from tracecloak.pipelines.release.records import (
     internal_statement_path,
@@ -106,6 +106,7 @@ class Outcome:
         signature: Whether it is signed: `none`, `there`, or `by another key` than that of `sign`.
         n_left_out: For the operator: units of a window that are left out, as they counted in other
             windows; None: it is no release of a window, or was made before.
+        warnings: For the operator: what the first records of its input say of it, see `FirstLook`.
     """
 
     folder: ReleaseFolder
@@ -117,6 +118,7 @@ class Outcome:
     balance: Balance | None
     signature: Signature
     n_left_out: int | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def run_release(config: ReleaseConfig, beam_arguments: Sequence[str] = ()) -> Outcome:
@@ -268,10 +270,18 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
         books.finish(key.fingerprint)
         if part is not None:
             remove_folder(part.frozen)
-        write_internal_statement(config, source, books, dead_letter, reserved)
+        warnings = _warnings_of(config, source)
+        write_internal_statement(config, source, books, dead_letter, reserved, warnings)
     signature: Signature = "none" if config.sign is None else "there"
     made = _outcome(config, books, dead_letter, signature, was_released_before=False)
-    return replace(made, n_left_out=n_left_out)
+    return replace(made, n_left_out=n_left_out, warnings=warnings)
+
+
+def _warnings_of(config: ReleaseConfig, source: EventSource) -> tuple[str, ...]:
+    """Looks at the first records once the release is there, which does not fail for it."""
+    with contextlib.suppress(Exception):  # whatever a file system does
+        return FirstLook.at(config, source).warnings
+    return ()
 
 
 def _there_already(
@@ -306,7 +316,8 @@ def _there_already(
     found = receipt.input_fingerprint if is_window else _fingerprint(config, books.store, files)
     receipt.check_same(found, config.digest)
     if not FileSystems.exists(internal_statement_path(books.store, folder)):
-        write_internal_statement(config, source, books, dead_letter, receipt)
+        warnings = _warnings_of(config, source)
+        write_internal_statement(config, source, books, dead_letter, receipt, warnings)
     signature = signature_of(config, folder)
     return _outcome(config, books, dead_letter, signature, was_released_before=True)
 

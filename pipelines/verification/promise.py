@@ -121,6 +121,8 @@ def check_method(received: Received) -> str:
     spends = json.loads(json.dumps([part.to_json() for part in method.spends(params)]))
     if spends != received.body["spends"]:
         raise Wrong(f"The parts of the budget are not those of {method.name}.")
+    if received.body.get("time_caveats", []) != list(method.time_caveats(params)):
+        raise Wrong(f"time_caveats in {MANIFEST_NAME} are not those of {method.name}.")
     if received.body["verified"] != method.verifies:
         raise Wrong(f"verified in {MANIFEST_NAME} is not as {method.name} does it.")
     return f"The promise is what {method.name} promises with the parameters of {MANIFEST_NAME}."

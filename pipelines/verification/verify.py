@@ -19,6 +19,7 @@ from tracecloak.pipelines.verification.received import Received
 from tracecloak.pipelines.verification.signature import check_signature
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
 from tracecloak.transforms.keys.signing import PublicKey
+from tracecloak.transforms.publish.promise import caution
 
 _OF_MANIFEST = (
     "files",
@@ -46,11 +47,13 @@ class Verification:
         folder: Where it is.
         findings: Of each check, in their order.
         sentence: The promise of the release, as its manifest has it; None: that is not valid.
+        caution: How little its epsilon promises; empty where that is small, or there is none.
     """
 
     folder: str
     findings: tuple[Finding, ...]
     sentence: str | None
+    caution: str = ""
 
     @property
     def verdict(self) -> Verdict:
@@ -70,6 +73,7 @@ class Verification:
             "holds": self.holds,
             "verdict": self.verdict,
             "promise": self.sentence,
+            "caution": self.caution,
             "checks": [asdict(finding) for finding in self.findings],
         }
 
@@ -119,7 +123,15 @@ def verify(path: str, key: str | None = None) -> Verification:
             )
         else:
             look(check, does)
-    return Verification(folder.path, tuple(found), release.body["guarantee"]["sentence"])
+    sentence = release.body["guarantee"]["sentence"]
+    return Verification(folder.path, tuple(found), sentence, _caution(release))
+
+
+def _caution(release: Received) -> str:
+    try:
+        return caution(release.manifest.guarantee)
+    except Exception:  # of a manifest that was made to break readers, which checks have found
+        return ""
 
 
 def _checks_of_files(release: Received) -> dict[str, Callable[[], str]]:

@@ -30,7 +30,7 @@ from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.pages import Page, rendered
 from tracecloak.transforms.publish.file_words import openings_of, what_is
-from tracecloak.transforms.publish.promise import Bound, Promise, exact, posterior
+from tracecloak.transforms.publish.promise import Bound, Promise, caution, exact, posterior
 from tracecloak.transforms.publish.references import references_beside
 from tracecloak.transforms.publish.report_data import (
     Medians,
@@ -115,6 +115,7 @@ def report_html(
         "released_on": manifest.released_on,
         "kind": guarantee.kind,
         "sentence": guarantee.sentence,
+        "caution": caution(guarantee),
         "came_out": "" if manifest.came_out is None else manifest.came_out.sentence,
         "cards": _cards(manifest),
         "is_compared": False,
@@ -128,7 +129,7 @@ def report_html(
         "variants_told": shown.variants_told,
         "first_variants": _first_variants(shown.variants),
         "has_times": shown.times is not None,
-        "times_told": shown.times_told,
+        "times_told": " ".join([shown.times_told, *manifest.time_caveats]),
         "has_week": shown.times is not None and shown.times["week"] is not None,
         "claim": _claim(manifest),
         "reality": guarantee.reality,
@@ -333,7 +334,7 @@ def _cards(manifest: ReleaseManifest) -> list[tuple[str, str]]:
         cards.append((f"epsilon for each {guarantee.unit}", epsilon))
     if came_out is not None:
         counted = {
-            "cases": came_out.n_cases,
+            "cases": None if came_out.lacks_starts else came_out.n_cases,
             "activities": came_out.n_activities,
             "variants": came_out.n_variants,
             "paths": came_out.n_edges,

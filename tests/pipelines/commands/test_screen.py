@@ -103,7 +103,10 @@ def test_the_two_forms_exclude_each_other(folder: Path, capsys: pytest.CaptureFi
 # What the JSON of a command has: keys are added, and never removed or renamed.
 KEYS: Mapping[str, tuple[list[str], set[str]]] = {
     "sample": (["--cases", "20", "--output", "s.csv"], {"sample", "cases", "vocabulary"}),
-    "vocabulary": (["--input", "log.csv"], {"names", "names_left_out"}),
+    "vocabulary": (
+        ["--input", "log.csv"],
+        {"names", "names_left_out", "records", "records_left_out", "reasons"},
+    ),
     "plan": ([*RELEASE[1:]], {"plan", "verdicts"}),
     "release": (
         [*RELEASE[1:]],

@@ -184,7 +184,8 @@ _SAID = [
         r"made a new ledger, in which nothing is spent: ledger \S+", r"read input 1 of 1",
         r"next: [a-z_]+", r"decided: [a-z-]+", r"wrote log\.(?:xes|csv)\.gz",
         r"committed release r",
-        r"released    \S+", r"(?:method|holds|advice|promise|cost|remains|open first|took)  +.*",
+        r"released    \S+", r"watch out   \D+",
+        r"(?:method|holds|times|advice|promise|caution|cost|remains|open first|took)  +.*",
     )
 ]  # fmt: skip
 

@@ -328,6 +328,10 @@ GRAPH_CHANGES: dict[str, tuple[Change, set[str]]] = {
         lambda r: edited(r, lambda b: b["guarantee"].update(epsilon=0.5)),
         {"signature", "statement", "copies", "method", "budget", "pictures", "page"},
     ),
+    "an epsilon beyond every float": (
+        lambda r: edited(r, lambda b: b["guarantee"].update(epsilon=10**400)),
+        {"signature", "statement", "copies", "method", "budget"},
+    ),
     "less noise": (
         lambda r: edited(r, less_noise),
         {"signature", "statement", "copies", "method", "budget", "page"},

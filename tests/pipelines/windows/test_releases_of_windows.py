@@ -148,6 +148,16 @@ def test_several_windows_at_once_are_those_one_by_one(
         assert manifest(lake.released(window))["window"]["label"] == window
 
 
+def test_what_the_records_of_several_windows_say_is_said_of_each(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake = Lake(tmp_path, columns={"timestamp_format": "%d.%m.%Y"})
+    assert lake.release("2026-01..2026-02") == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("2026-0")]
+    assert len(lines) == 2
+    assert all("watch out: none of the first records can be read" in line for line in lines)
+
+
 def test_windows_of_a_syntactic_method_share_no_case_and_one_released_twice_does(
     lake: Lake, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -90,6 +90,7 @@ FACTS = InternalFacts(
     config_digest="c0f1" * 8,
     key_fingerprint="f19e" * 4,
     dead_letter="/lake/_internal/run_id=2026-01.a",
+    warnings=("many of the first records follow within a second",),
     configuration={"output": "/open/claims", "shards": 64},
 )
 
@@ -474,13 +475,20 @@ CANARIES = st.builds(
     config_digest=CANARY,
     key_fingerprint=CANARY,
     dead_letter=st.none() | CANARY,
+    warnings=st.lists(CANARY, max_size=2).map(tuple),
     configuration=st.dictionaries(CANARY, CANARY, max_size=3),
 )
 
 
 def secrets_of(facts: InternalFacts) -> list[str]:
     texts = [facts.account, facts.ledger, facts.spent_after, facts.cap, facts.runner]
-    texts += [facts.config_digest, facts.key_fingerprint, facts.dead_letter, *facts.inputs]
+    texts += [
+        facts.config_digest,
+        facts.key_fingerprint,
+        facts.dead_letter,
+        *facts.inputs,
+        *facts.warnings,
+    ]
     texts += [text for pair in facts.configuration.items() for text in pair]
     return [text for text in texts if text is not None]
 
@@ -530,6 +538,7 @@ def test_the_internal_page_says_what_is_missing():
         "Configuration digest": "c0f1" * 8,
         "Key fingerprint": "f19e" * 4,
         "Malformed records": "/lake/_internal/run_id=2026-01.a",
+        "Watch out": "many of the first records follow within a second",
     }
     assert known["Inputs"] == list(FACTS.inputs)
     bare = replace(FACTS, spent_after=None, cap=None, dead_letter=None, inputs=())
@@ -724,6 +733,7 @@ def test_every_method_fits_a_page(name, number):
         exact_noise=method.exact_noise,
         unsafe_barrier=True,
         beam_version=None,
+        time_caveats=method.time_caveats(params),
     )
     text = publishable_statement(manifest, method.has_error_bars)
     assert n_lines(text) <= PAGE_LINES
