@@ -42,7 +42,6 @@ DEVELOPMENT = [
     "mypy>=1.10",
     "nbformat>=5.10",
     "opendp>=0.12",
-    "packaging>=24",
     "pandas>=2.2",
     "playwright>=1.49",
     'pgserver>=0.1.4; python_version < "3.13"',  # has no wheels of later ones
@@ -109,6 +108,7 @@ setup(
         "lazy-loader>=0.4",
         "markdown-it-py>=3",
         "numpy>=1.26,<2.5",
+        "packaging>=24",
         "pyarrow>=17,<26",
         "pydantic>=2.7,<3",
         "PyYAML>=6",
