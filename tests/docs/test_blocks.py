@@ -17,6 +17,7 @@ import jsonschema
 import pytest
 import yaml
 
+from tests.engines.__main__ import NAMES
 from tests.support.documents import (
     DOCUMENTS,
     JSON,
@@ -152,6 +153,17 @@ def test_no_page_says_to_install_it_from_an_index() -> None:
     """Tracecloak is on no package index, so its extras are installed from a checkout."""
     for document in DOCUMENTS:
         assert not re.search(r"pip install '?tracecloak", (ROOT / document).read_text()), document
+
+
+def test_engines_that_are_brought_up_exist() -> None:
+    """Blocks that need Java or Go are not run, so the names in them are read."""
+    n_found = 0
+    for document in DOCUMENTS:
+        text = (ROOT / document).read_text()
+        for names in re.findall(r"python -m tests\.engines up ((?:[a-z-]+ ?)+)", text):
+            n_found += 1
+            assert set(names.split()) <= set(NAMES), document
+    assert n_found >= 2
 
 
 def test_a_command_that_is_wrong_is_noticed(place: Path) -> None:
