@@ -158,7 +158,8 @@ def test_no_page_says_to_install_it_from_an_index() -> None:
 def test_delta_is_nowhere_the_probability_that_epsilon_fails() -> None:
     """Gaussian noise of epsilon 1 and delta 1e-6 exceeds epsilon in 20 of a million releases."""
     wrong = re.compile(
-        r"probability (that|with which|of releases for which) (the )?(epsilon|bound)"
+        r"probability (that|with which|of releases for which) (the )?(epsilon|bound)",
+        re.IGNORECASE,
     )
     told = {document: (ROOT / document).read_text() for document in DOCUMENTS}
     told["schema of a release"] = json.dumps(json_schema())
