@@ -167,8 +167,8 @@ class StreamConfig(pydantic.BaseModel):
     epsilon: Exact
     """Privacy loss of all steps of the horizon together, a decimal above 0."""
     delta: Exact = RigorousParams.model_fields["delta"].default
-    """Probability with which epsilon may not hold, for all steps together; at most 1e-5, and at
-    most 1 / max_cases where that is declared."""
+    """It is as if, with this probability, all steps together told everything, and kept to epsilon
+    otherwise; at most 1e-5, and at most 1 / max_cases where that is declared."""
     allow_large_delta: bool = False
     """Permit a delta above 1e-5, up to 1 / max_cases, which must be declared. The statement says
     what such a delta allows."""

@@ -27,7 +27,8 @@ class ReleasedDurations:
         targets: int32[n_rows], code of the later activity, or END.
         bins: int32[n_rows], number of the bin.
         counts: int64[n_rows], all positive.
-        lows: int64[n_rows], lower end of a 95 % interval for what the log has.
+        lows: int64[n_rows], lower end of a 95 % interval for what was counted of the log after any
+            cut of its cases at a length.
         highs: int64[n_rows], its upper end.
     """
 

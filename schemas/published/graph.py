@@ -31,8 +31,9 @@ class ReleasedGraph:
         sources: int32[n_edges], code of the earlier activity, or `start`.
         targets: int32[n_edges], code of the later activity, or `end`.
         counts: int64[n_edges], post-processed noisy counts, all positive.
-        lows: int64[n_edges], lower ends of 95 % intervals for what the log has, around the counts,
-            from noisy numbers and the public scale of their noise; none is negative.
+        lows: int64[n_edges], lower ends of 95 % intervals for what was counted of the log after
+            any cut of its cases at a length, around the counts, from noisy numbers and the public
+            scale of their noise; none is negative.
         highs: int64[n_edges], upper ends of these intervals.
     """
 

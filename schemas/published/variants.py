@@ -26,9 +26,9 @@ class ReleasedVariants:
         offsets: int64[n_variants+1], CSR offsets into `codes`.
         codes: int32[n_positions], activities of the variants one after the other.
         counts: int64[n_variants], cases, all positive.
-        lows: int64[n_variants], lower end of the interval that holds the input's number of cases
-            with probability 0.95, as the noise is known to be; not negative. None where the cases
-            were drawn from a model, which has no such interval.
+        lows: int64[n_variants], lower end of the interval that holds the input's number of cases,
+            after any cut of them at a length, with probability 0.95, as the noise is known to be;
+            not negative. None where the cases were drawn from a model, which has no such interval.
         highs: int64[n_variants], its upper end, or None.
     """
 

@@ -234,7 +234,8 @@ class _Shown:
             medians = {} if durations is None else medians_of(durations, graph)
             shown.map_told = (
                 "The numbers carry noise. A dashed path is doubtful: noise alone could have made "
-                "it."
+                "it. What the method counted on the original, after any cut of long cases, lies in "
+                "the interval of a path with a probability of about 95 %."
             )
         elif log is not None:
             graph = graph_of_log(log.graph, log.names)
@@ -276,7 +277,8 @@ class _Shown:
             told += f" This page has the first {n_shown}."
         if variants.lows is not None:
             told += (
-                " The number that the original has lies in the interval with a probability of 95 %."
+                " What the method counted on the original, after any cut of long cases, lies in "
+                "the interval with a probability of about 95 %."
             )
         self.variants_told = told
 

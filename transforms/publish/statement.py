@@ -156,6 +156,7 @@ def publishable_statement(manifest: ReleaseManifest, has_error_bars: bool) -> st
             "parts_sum": {name: sum_of(manifest.spends, name) for name in ("epsilon", "delta")},
             "exact_noise": manifest.exact_noise,
             "has_error_bars": has_error_bars,
+            "cut": _cut_in_words(manifest),
             "has_clipped_sums": any(
                 block["what"].endswith(" beyond")
                 for part in manifest.spends
@@ -163,6 +164,16 @@ def publishable_statement(manifest: ReleaseManifest, has_error_bars: bool) -> st
             ),
         },
     )
+
+
+def _cut_in_words(manifest: ReleaseManifest) -> str:
+    """Returns where cases were cut before they were counted; empty: they were not."""
+    declared = manifest.params.get("max_trace_length")
+    if declared is not None:
+        return f"after event {declared}"
+    blocks = (block for part in manifest.spends for block in part.get("blocks", ()))
+    is_bought = any(block["what"] == "length" for block in blocks)
+    return "at the length that was chosen with noise" if is_bought else ""
 
 
 # --- the internal edition -------------------------------------------------------------------------

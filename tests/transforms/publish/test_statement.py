@@ -244,6 +244,23 @@ def test_error_bars_are_explained_where_there_are_some():
     assert "what was counted on the input lies between them" in of_paper
 
 
+def test_error_bars_are_said_to_be_of_the_cases_as_they_were_cut():
+    """Where cases are cut at their median length, half of the intervals miss the uncut log."""
+    length = {"what": "length", "scale": "3", "units": 1, "is_per_clip": False}
+    part = {"what": "all", "mechanism": "joint", "epsilon": "1", "delta": "0"}
+    part |= {"blocks": [length], "choices": [], "instead": []}
+    whole = replace(MANIFEST, params={}, spends=())
+    for change, words in (
+        ({"params": {"max_trace_length": 13}}, "Cases were cut after event 13 before"),
+        ({"spends": (part,)}, "Cases were cut at the length that was chosen with noise before"),
+    ):
+        said = publishable_statement(replace(whole, **change), has_error_bars=True)
+        assert words in sections(said)[BARS][0]
+        assert "the numbers of whole cases can lie outside" in sections(said)[BARS][0]
+    (said,) = sections(publishable_statement(whole, has_error_bars=True))[BARS]
+    assert "were cut" not in said
+
+
 def test_nothing_is_said_of_noise_and_keys_where_nothing_rests_on_them():
     text = publishable_statement(CHECKED)
     assert re.search(r"noise|random|\bkey\b|AES", text) is None
