@@ -358,7 +358,10 @@ def _told_by_beam(
         limits = None if limit is None else [limit] * len(listed)
         results = FileSystems.match(list(listed), limits)
     except (BeamIOError, ValueError) as error:
-        raise UsageError(f"input {pattern!r} cannot be listed: {type(error).__name__}") from error
+        raise UsageError(
+            f"input {pattern!r} cannot be listed: {_reason(error)}; correct the path, or mend this "
+            "machine's rights and credentials there"
+        ) from error
     for found in results:
         yield from ((file.path, file.size_in_bytes) for file in found.metadata_list)
 
@@ -368,6 +371,12 @@ _FILE_SYSTEMS = {
     "gs": ("google.cloud.storage", "google-cloud-storage", "gcp"),
     "s3": ("boto3", "boto3", "aws"),
 }
+# Those that Beam can open with an extra of its own, which tracecloak has not been tried with.
+_OF_BEAM = {
+    "azfs": ("azure.storage.blob", "azure-storage-blob", "azure"),
+    "hdfs": ("hdfs", "hdfs", "hadoop"),
+}
+_OFFERED = "name one on this machine, such as where it is mounted, or one of gs:// and s3://"
 
 
 def require_file_system(name: str, path: str) -> None:
@@ -392,16 +401,34 @@ def require_file_system(name: str, path: str) -> None:
             importlib.import_module(module)
         except ImportError:
             raise missing_extra(f"{name} {path!r}", library, extra) from None
+    if scheme in _OF_BEAM:
+        module, library, extra = _OF_BEAM[scheme]
+        try:
+            importlib.import_module(module)
+        except ImportError:
+            raise UsageError(
+                f"{name} {path!r} needs {library}, which is not installed, and tracecloak is not "
+                f"tested with {scheme}://; {_OFFERED}, or try Beam's own extra with "
+                f"pip install 'apache-beam[{extra}]'"
+            ) from None
     try:
         FileSystems.get_filesystem(path)
     except (ValueError, OSError, ImportError):
+        flags = ", or give --hdfs_host, --hdfs_port and --hdfs_user" if scheme == "hdfs" else ""
         raise UsageError(
             f"{name} {path!r} is on a file system that Beam does not know or cannot open here; "
-            "name one on this machine, or one of gs:// and s3://"
+            f"{_OFFERED}{flags}"
         ) from None
     if FileSystems._pipeline_options is None:
         # Without any, some file systems cannot be asked before there is a pipeline.
         FileSystems.set_options(PipelineOptions([]))
+
+
+def _reason(error: BaseException) -> str:
+    """Returns the class of an error of a file system, which Beam wraps: its text could be data."""
+    while details := getattr(error, "exception_details", None):
+        error = next(iter(details.values()))
+    return type(error).__name__
 
 
 def require_writable(name: str, folder: str) -> None:
@@ -437,7 +464,7 @@ def require_writable(name: str, folder: str) -> None:
             FileSystems.delete([path])
             return
         except Exception as error:  # each file system has its own
-            reason = type(error).__name__
+            reason = _reason(error)
     raise UsageError(
         f"{name} {folder!r} cannot be written: {reason}; mend that, or name another folder with "
         f"--{name}"

@@ -95,6 +95,21 @@ def test_windows_of_a_table_are_refused_before_anything_is_paid(
     assert not ledger_entries(lake.folder / "keys") and not (lake.folder / "out").exists()
 
 
+def test_a_name_that_no_file_system_takes_is_refused_before_anything_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With what is added to it: run_id=, the window, and digests, in the output and beside keys."""
+    for n_characters in (201, 300):
+        wrong = Lake(tmp_path / str(n_characters), release_id="r" * n_characters)
+        assert wrong.release("2026-01") == 2
+        assert "release_id: must have at most 200 characters, got 'rr" in capsys.readouterr().err
+        assert not (wrong.folder / "keys").exists() and not (wrong.folder / "out").exists()
+    longest = Lake(tmp_path / "200", release_id="r" * 200)
+    assert longest.release("2026-01") == 0
+    names = [path.name for path in longest.folder.rglob("*")]
+    assert 200 < max(len(name) for name in names) <= 240
+
+
 def test_windows_cost_what_the_dearest_costs(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
