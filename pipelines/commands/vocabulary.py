@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 from tracecloak.pipelines.commands.flags import add_reading_flags, file_to_write
@@ -30,12 +29,7 @@ def run(given: Given) -> int:
     output = flags.pop("output", None)
     path = None if output is None else file_to_write("output", output)
     found = names_of(source_of(load_source(flags)))
-    text = vocabulary_file(found.names)
-    if found.n_broken:
-        sys.stderr.write(
-            f"{found.n_broken} names of activities hold a line break and cannot be in a list of "
-            "one name a line; they are left out\n"
-        )
+    text = vocabulary_file(found)
     names = list(found.names)
     if path is None:
         data = {"names": names, "names_left_out": found.n_broken}

@@ -7,10 +7,17 @@ from pathlib import Path
 import pytest
 
 from tests.support.releasing import tracecloak
+from tests.support.terminal import watch
 from tests.support.tiers import at_night
 from tracecloak.pipelines.release import plan as plans
 
 SAID = "A release would have about "
+
+
+@pytest.fixture(autouse=True)
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator looks: elsewhere none of this is shown (`test_what_others_read.py`)."""
+    watch(monkeypatch)
 
 
 @pytest.fixture
