@@ -292,6 +292,7 @@ def _data(config: ReleaseConfig, outcome: Outcome, elapsed_s: float) -> dict[str
             "sentence": guarantee.sentence,
         },
         "came_out": outcome.came_out.to_json(),
+        "operator_folder": outcome.dead_letter,
         "account": config.account,
         "charged": {"epsilon": epsilon, "delta": delta},
         "remaining": None

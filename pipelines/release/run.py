@@ -99,7 +99,8 @@ class Outcome:
     Attributes:
         folder: The release's folder.
         was_released_before: Whether this run found the release there and did nothing.
-        dead_letter: Where malformed records are listed, if there were any.
+        dead_letter: Where the operator reads what was found in the records, such as a list of those
+            that are malformed.
         came_out: What the release holds, by its own numbers.
         outputs: Paths of its files in the folder, without the manifest.
         malformed: For the operator: records that were left out as malformed, and all that were
@@ -239,20 +240,20 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
                     check_workers_write(folder.workplace, options)
                 elif config.runner != "DataflowRunner":
                     check_workers_answer(options)  # Dataflow starts its workers itself
-            if window is not None:
-                part = window.part(store.operator_folder(output, release_id))
-                n_left_out = window.freeze(part, folder, key.fingerprint)
-                if n_left_out is None:
-                    units = find_units(config, options, source, dead_letter, part)
-                    n_left_out = window.claim(units, part, folder, key.fingerprint)
-            if not is_local(config.runner):
-                gate()
-                draws = KeptDraws(kept, key)
             sketch = None
             if deployment is not None:
                 place = books.sketch_path(key.fingerprint)
                 sketch = SketchFile(place, deployment, _kept_until(config))
             try:
+                if window is not None:
+                    part = window.part(store.operator_folder(output, release_id))
+                    n_left_out = window.freeze(part, folder, key.fingerprint)
+                    if n_left_out is None:
+                        units = find_units(config, options, source, dead_letter, part)
+                        n_left_out = window.claim(units, part, folder, key.fingerprint)
+                if not is_local(config.runner):
+                    gate()
+                    draws = KeptDraws(kept, key)
                 manifest = manifest_of(config, folder, key.fingerprint, reserved.reserved_on)
                 _run(
                     config, options, source, dead_letter, folder, manifest, key, draws, sketch, part

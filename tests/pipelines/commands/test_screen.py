@@ -110,7 +110,7 @@ KEYS: Mapping[str, tuple[list[str], set[str]]] = {
         [*RELEASE[1:]],
         {
             "status", "release_id", "folder", "manifest", "open_first", "method", "guarantee",
-            "came_out", "account", "charged", "remaining", "elapsed_s",
+            "came_out", "operator_folder", "account", "charged", "remaining", "elapsed_s",
         },
     ),
     "evaluate": (

@@ -19,6 +19,7 @@ from tests.support.releasing import (
     manifest,
     tracecloak,
 )
+from tests.support.tiers import at_night
 from tracecloak.pipelines.budget.books import Books
 from tracecloak.pipelines.budget.ledger import Ledger
 
@@ -108,6 +109,20 @@ def test_a_name_that_no_file_system_takes_is_refused_before_anything_is_made(
     assert longest.release("2026-01") == 0
     names = [path.name for path in longest.folder.rglob("*")]
     assert 200 < max(len(name) for name in names) <= 240
+
+
+@pytest.mark.parametrize("runner", ["InMemory", at_night("FnApiRunner")])
+def test_why_a_window_has_too_many_malformed_records_is_for_its_operator(
+    lake: Lake, runner: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its units are found first, in a reading of its own."""
+    lake.write(2, [("", "A", "2026-01-05T08:00Z")] * 7)
+    lake.configure(max_error_ratio=0.1, runner=runner)
+    assert lake.release("2026-01") == 3
+    [own] = [path for path in (lake.folder / "keys" / "operator").iterdir() if path.is_dir()]
+    assert f"{own} says why, and where each one is" in capsys.readouterr().err
+    assert "7 of 11: no case id" in (own / "operator.log").read_text()
+    assert len((own / "file-00001.jsonl").read_text().splitlines()) == 7
 
 
 def test_windows_cost_what_the_dearest_costs(
