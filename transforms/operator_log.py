@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import logging
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,10 +26,12 @@ _NAME = "operator.log"
 class _InFolder(logging.Handler):
     """Adds lines to a file at once, as the process can be killed; progress is none of them."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, thread: int | None = None) -> None:
         super().__init__(logging.INFO)
         self.setFormatter(logging.Formatter(_FORMAT))
         self.addFilter(lambda record: not hasattr(record, "stage"))
+        self.addFilter(lambda record: thread is None or record.thread == thread)
+        self.thread = thread  # whose lines it takes; None: those of all
         self._folder = folder
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -41,6 +44,17 @@ class _InFolder(logging.Handler):
                 write_anew(f"{self._folder.rstrip('/')}/operator-{name}.log", line)
         except Exception as error:  # whatever a file system does: no run fails for it
             _LOG.warning("%s cannot be written: %s", self._folder, type(error).__name__)
+
+
+class _AtWork:
+    """How many threads of a worker keep their lines now."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.n_threads = 0
+
+
+_AT_WORK = _AtWork()
 
 
 def _add(path: Path, line: bytes) -> None:
@@ -66,11 +80,29 @@ def operator_log(folder: str) -> Iterator[None]:
         _OPERATOR.removeHandler(handler)
 
 
-def keep_on_worker(folder: str) -> None:
-    """Keeps what is told of the data in a worker from now on, and off the worker's own log.
+@contextlib.contextmanager
+def kept_on_worker(folder: str | None) -> Iterator[None]:
+    """Keeps what this thread of a worker tells of the data, and keeps it off the worker's own log.
 
     Where the command itself runs and keeps it already, nothing changes.
+
+    Args:
+        folder: See `operator_log`; None: nothing is kept, and nothing changes.
     """
-    if not any(isinstance(handler, _InFolder) for handler in _OPERATOR.handlers):
+    if folder is None or any(
+        isinstance(handler, _InFolder) and handler.thread is None for handler in _OPERATOR.handlers
+    ):
+        yield
+        return
+    handler = _InFolder(folder, threading.get_ident())
+    with _AT_WORK.lock:
+        _AT_WORK.n_threads += 1
         _OPERATOR.propagate = False
-        _OPERATOR.addHandler(_InFolder(folder))
+        _OPERATOR.addHandler(handler)
+    try:
+        yield
+    finally:
+        with _AT_WORK.lock:
+            _AT_WORK.n_threads -= 1
+            _OPERATOR.propagate = _AT_WORK.n_threads == 0
+            _OPERATOR.removeHandler(handler)

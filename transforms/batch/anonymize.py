@@ -32,7 +32,7 @@ from tracecloak.transforms.batch.count import CountBatches, MergeStatistics
 from tracecloak.transforms.batch.shards import BATCH_BYTES, DEFAULT_SHARDS
 from tracecloak.transforms.batch.traces import GroupIntoTraces
 from tracecloak.transforms.keys import KeyReference, SigningReference
-from tracecloak.transforms.operator_log import keep_on_worker
+from tracecloak.transforms.operator_log import kept_on_worker
 
 _LOG = logging.getLogger("tracecloak")
 _OPERATOR = logging.getLogger("tracecloak.operator")
@@ -326,17 +326,13 @@ class _Decide(_Keyed):
         super().__init__(run, known)
         self._round = round_name
 
-    def setup(self) -> None:
-        super().setup()
-        if self._run.operator_folder is not None:
-            keep_on_worker(self._run.operator_folder)
-
     def process(self, once: None, totals: Iterable[Chunk], *known: Any) -> Iterator[Chunk]:
         randomness, decisions = self._split(known)
         statistics, params = only(totals).by_name, self._run.params
         if not decisions and self._method.foretells(params):
-            for sentence in self._method.foretold(statistics["variants"], params):
-                _OPERATOR.warning("%s: %s", self._method.name, sentence)
+            with kept_on_worker(self._run.operator_folder):
+                for sentence in self._method.foretold(statistics["variants"], params):
+                    _OPERATOR.warning("%s: %s", self._method.name, sentence)
         own = partial(
             self._method.decide,
             self._round,

@@ -13,7 +13,7 @@ from apache_beam import pvalue
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
 from tracecloak.transforms.files import SourceFile
-from tracecloak.transforms.operator_log import keep_on_worker
+from tracecloak.transforms.operator_log import kept_on_worker
 from tracecloak.transforms.sources import EventSource
 
 _OPERATOR = logging.getLogger("tracecloak.operator")
@@ -80,11 +80,11 @@ class _ReadFiles(beam.DoFn):
         self._source = source
         self._operator_folder = operator_folder
 
-    def setup(self) -> None:
-        if self._operator_folder is not None:
-            keep_on_worker(self._operator_folder)
-
     def process(self, files: tuple[SourceFile, ...]) -> Iterable[pa.RecordBatch]:
+        with kept_on_worker(self._operator_folder):
+            yield from self._read(files)
+
+    def _read(self, files: tuple[SourceFile, ...]) -> Iterable[pa.RecordBatch]:
         tallies: list[ReadTally] = []
         small: list[pa.RecordBatch] = []
         n_rows = 0

@@ -30,7 +30,7 @@ from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.schemas.published.step import Step
 from tracecloak.transforms.files import is_on_this_machine, write_anew
 from tracecloak.transforms.formats.registry import FORMATS, Format, formats_of_releases
-from tracecloak.transforms.operator_log import keep_on_worker
+from tracecloak.transforms.operator_log import kept_on_worker
 from tracecloak.transforms.publish.release_files import packed_for
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.stream.now_and_then import NowAndThen
@@ -241,12 +241,11 @@ class _WriteRejects(beam.DoFn):
         self._folder = folder
         self._counted = Metrics.counter(_METRICS, "messages that cannot be read")
 
-    def setup(self) -> None:
-        keep_on_worker(self._folder)
-
     def process(self, rejects: pa.RecordBatch) -> Iterable[str]:
         self._counted.inc(rejects.num_rows)
-        yield from write_rejects(rejects, self._folder)
+        with kept_on_worker(self._folder):
+            lines = write_rejects(rejects, self._folder)
+        yield from lines
 
 
 def write_rejects(rejects: pa.RecordBatch, folder: str) -> list[str]:

@@ -13,8 +13,10 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -23,7 +25,7 @@ from tests.support.object_store import ObjectStore
 from tests.support.releasing import csv_log, operator_folder, small_rows
 from tests.support.terminal import shown_on_a_terminal
 from tests.support.tiers import at_night
-from tracecloak.transforms.operator_log import keep_on_worker, operator_log
+from tracecloak.transforms.operator_log import kept_on_worker, operator_log
 
 STAMP = "2026-01-01T00:00:00Z"
 OPERATOR = logging.getLogger("tracecloak.operator")
@@ -303,22 +305,32 @@ def test_a_worker_keeps_them_off_its_own_log(
 ) -> None:
     """There the folder of the operator is one that workers can reach."""
     monkeypatch.setattr(ObjectStore, "root", tmp_path)
-    for _ in range(2):  # once for every stage that a worker has
-        keep_on_worker("objects://own" if place == "objects" else str(tmp_path / "own"))
-    logger.warning("found 3")
-    logger.warning("found 4")
+    folder = "objects://own" if place == "objects" else str(tmp_path / "own")
+    together = Barrier(2)
+
+    def work(number: int) -> None:
+        with kept_on_worker(folder):
+            together.wait()  # both keep their own lines now
+            logger.warning("found %d", number)
+            together.wait()
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(work, (3, 4)))
     text = "".join(path.read_text() for path in (tmp_path / "own").iterdir())
     assert sorted(line.split(" WARNING ")[1] for line in text.splitlines()) == [
         "found 3",
         "found 4",
     ]
     assert "found" not in caplog.text
+    logger.warning("after that")
+    assert "after that" in caplog.text
 
 
 def test_a_worker_within_the_command_changes_nothing(
     tmp_path: Path, logger: logging.Logger
 ) -> None:
     with operator_log(str(tmp_path / "own")):
-        keep_on_worker(str(tmp_path / "other"))
-        logger.warning("found 3")
-    assert logger.propagate and not (tmp_path / "other").exists()
+        with kept_on_worker(str(tmp_path / "other")):
+            assert logger.propagate
+            logger.warning("found 3")
+    assert NAME in os.listdir(tmp_path / "own") and not (tmp_path / "other").exists()
