@@ -251,6 +251,11 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
                     if n_left_out is None:
                         units = find_units(config, options, source, dead_letter, part)
                         n_left_out = window.claim(units, part, folder, key.fingerprint)
+                    if n_left_out:
+                        _OPERATOR.info(
+                            "units that are left out, as they counted in other windows: %d",
+                            n_left_out,
+                        )
                 if not is_local(config.runner):
                     gate()
                     draws = KeptDraws(kept, key)

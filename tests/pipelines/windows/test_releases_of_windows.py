@@ -19,6 +19,7 @@ from tests.support.releasing import (
     manifest,
     tracecloak,
 )
+from tests.support.terminal import watch
 from tests.support.tiers import at_night
 from tracecloak.pipelines.budget.books import Books
 from tracecloak.pipelines.budget.ledger import Ledger
@@ -215,16 +216,27 @@ def test_late_data_of_a_released_window_changes_nothing(lake: Lake) -> None:
     assert digests(lake.released("2026-01")) == before
 
 
+@pytest.mark.parametrize("is_watched", [False, True])
 def test_what_was_counted_and_moved_is_left_out(
-    lake: Lake, capsys: pytest.CaptureFixture[str]
+    lake: Lake,
+    is_watched: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """How many is told to the operator alone."""
+    if is_watched:
+        watch(monkeypatch)
     assert lake.release("2026-01") == 0
     # A correction moves a case of January into February.
     lake.write(1, [row for row in ROWS[1] if row[0] != "b"])
     lake.write(2, [*ROWS[2], ("b", "A", "2026-02-09T08:00Z")])
     capsys.readouterr()
     assert lake.release("2026-02") == 0
-    assert "1 unit, as they counted in other windows" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert ("1 unit, as they counted in other windows" in printed.out) == is_watched
+    assert ("left out" in printed.out + printed.err) == is_watched
+    [kept] = (lake.folder / "keys" / "operator").glob("ward-2026-02-*/operator.log")
+    assert "units that are left out, as they counted in other windows: 1\n" in kept.read_text()
 
 
 def test_a_window_that_is_not_over_is_tried_later(
