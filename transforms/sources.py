@@ -28,7 +28,7 @@ from tracecloak.transforms.formats.base import (
 )
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat
 
-_LOG = logging.getLogger("tracecloak")
+_OPERATOR = logging.getLogger("tracecloak.operator")
 
 # Rows to a batch: a shuffle of many shards pays for every piece of every batch.
 _BATCH_ROWS = 1 << 16
@@ -284,7 +284,7 @@ class EventSource:
             return
         with contextlib.suppress(OSError, ValueError):  # no place, or read and closed already
             told = self.progress_of(file, position_in(stream))
-            _LOG.info("reading input %d of %d", file.rank + 1, len(self.files), extra=told)
+            _OPERATOR.info("reading input %d of %d", file.rank + 1, len(self.files), extra=told)
 
     def _resolve(self, file: SourceFile, found: list[str] | None) -> ResolvedColumns:
         if found is not None:

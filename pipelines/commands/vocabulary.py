@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 from tracecloak.pipelines.commands.flags import add_reading_flags, file_to_write
@@ -53,12 +52,7 @@ def run(given: Given) -> int:
         show(Result((), data, reasons), given.form)
         cause = cause_of(malformed, source.mapping) if malformed else _NO_RECORD
         raise InputSchemaError(f"no activity can be listed, as no record can be read: {cause}")
-    text = vocabulary_file(found.names)
-    if found.n_broken:
-        sys.stderr.write(
-            f"{found.n_broken} names of activities hold a line break and cannot be in a list of "
-            "one name a line; they are left out\n"
-        )
+    text = vocabulary_file(found)
     if path is None:
         # As comments of the list, which may be written to a file.
         comments = [f"# {line}" for line in reasons]

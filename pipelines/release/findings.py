@@ -1,7 +1,7 @@
 """What the operator is told of the records that were read: counts, first places, mends.
 
-For the operator's screen and log, which are private. Never a value of the data. What the first
-records say of a release is told before it by its plan, and afterwards on the screen and in the
+For the operator's terminal and folder, which are private. Never a value of the data. What the first
+records say of a release is told before it by its plan, and afterwards on a terminal and in the
 operator's record. Nobody is refused for it: a release with a true epsilon is, by public numbers.
 """
 
@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # `plan` tells findings, too, and needs no Beam
     from tracecloak.transforms.batch.validate import DeadLetter
 
 _LOG = logging.getLogger("tracecloak")
+_OPERATOR = logging.getLogger("tracecloak.operator")
 # Records that are tried, and files that are opened for it at most.
 _TRIED_RECORDS = 1_000
 _TRIED_FILES = 5
@@ -56,21 +57,21 @@ _SECOND_US, _MANY_SHORT = 1_000_000, 0.1
 
 
 def log_findings(source: EventSource, dead_letter: DeadLetter) -> None:
-    """Writes what a run noted of its records to the log, a line each; never fails for it."""
+    """Tells the operator what a run noted of its records, a line each; never fails for it."""
     try:
         n_records, findings = dead_letter.told()
     except Exception as error:  # whatever a file system does: the run's own end counts
         _LOG.warning("%s cannot be read: %s", dead_letter.folder, reason_of(error))
         return
     for line in finding_lines(n_records, findings, source):
-        _LOG.warning("%s", line)
+        _OPERATOR.warning("%s", line)
     if any(finding.is_malformed for finding in findings):
-        _LOG.warning(
+        _OPERATOR.warning(
             "malformed records are left out; %s says where each one is", dead_letter.folder
         )
     n_malformed = sum(finding.n_records for finding in findings if finding.is_malformed)
     if n_records and n_malformed == n_records and dead_letter.max_error_ratio == 1:
-        _LOG.warning("%s", NOTHING_READ)
+        _OPERATOR.warning("%s", NOTHING_READ)
 
 
 # What the operator is told where a release was paid for, and nothing of its input could be read.

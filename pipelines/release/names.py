@@ -5,7 +5,6 @@ Nothing is counted and nothing is private here: the names are the log's own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow.compute as pc
@@ -56,6 +55,12 @@ def names_of(source: EventSource) -> LogNames:
     return LogNames(kept, len(broken), ReadTally.merge(tallies))
 
 
-def vocabulary_file(names: Sequence[str]) -> str:
+def vocabulary_file(found: LogNames) -> str:
     """Returns a file as `schemas.events.vocabulary.read_vocabulary` reads it, with what to know."""
-    return _HEADER + "\n" + "".join(f"{name}\n" for name in names)
+    broken = ""
+    if found.n_broken:
+        broken = (
+            f"# {found.n_broken} names hold a line break and cannot be in a list of one name a "
+            "line; they are left out.\n"
+        )
+    return _HEADER + broken + "\n" + "".join(f"{name}\n" for name in found.names)

@@ -73,6 +73,7 @@ from tracecloak.transforms.files import (
     require_writable,
 )
 from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.operator_log import operator_log
 from tracecloak.transforms.publish.names import PARTS
 from tracecloak.transforms.publish.places import check_places
 from tracecloak.transforms.publish.release_files import (
@@ -86,6 +87,7 @@ from tracecloak.transforms.publish.report import LogCounts
 from tracecloak.transforms.sources import EventSource
 
 _LOG = logging.getLogger("tracecloak")
+_OPERATOR = logging.getLogger("tracecloak.operator")
 # Of cases that are counted at once when a log is written from memory.
 _COUNTED_BYTES = 64 << 20
 
@@ -97,7 +99,8 @@ class Outcome:
     Attributes:
         folder: The release's folder.
         was_released_before: Whether this run found the release there and did nothing.
-        dead_letter: Where malformed records are listed, if there were any.
+        dead_letter: Where the operator reads what was found in the records, such as a list of those
+            that are malformed.
         came_out: What the release holds, by its own numbers.
         outputs: Paths of its files in the folder, without the manifest.
         malformed: For the operator: records that were left out as malformed, and all that were
@@ -170,7 +173,7 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
         check_ready(options)
     deployment = _deployment_key(config, store)
     check_signer(config)
-    with store.alone(output, release_id):
+    with store.alone(output, release_id), operator_log(dead_letter.folder):
         books = Books(store, ledger, folder)
         if folder.committed() is not None:
             return _there_already(config, source, files, books, dead_letter)
@@ -228,6 +231,10 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
             gate = store.gate(output, release_id, key.fingerprint, ledger.url, unchanged)
             folder.discard()
             dead_letter.begin()
+            _LOG.info(
+                "reading; what is found in the records is for the operator alone, in %s",
+                dead_letter.folder,
+            )
             kept = books.decisions(key.fingerprint)
             draws = KeptDraws(kept, key, gate)
             if options is not None and not is_local(config.runner):
@@ -235,20 +242,25 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
                     check_workers_write(folder.workplace, options)
                 elif config.runner != "DataflowRunner":
                     check_workers_answer(options)  # Dataflow starts its workers itself
-            if window is not None:
-                part = window.part(store.operator_folder(output, release_id))
-                n_left_out = window.freeze(part, folder, key.fingerprint)
-                if n_left_out is None:
-                    units = find_units(config, options, source, dead_letter, part)
-                    n_left_out = window.claim(units, part, folder, key.fingerprint)
-            if not is_local(config.runner):
-                gate()
-                draws = KeptDraws(kept, key)
             sketch = None
             if deployment is not None:
                 place = books.sketch_path(key.fingerprint)
                 sketch = SketchFile(place, deployment, _kept_until(config))
             try:
+                if window is not None:
+                    part = window.part(store.operator_folder(output, release_id))
+                    n_left_out = window.freeze(part, folder, key.fingerprint)
+                    if n_left_out is None:
+                        units = find_units(config, options, source, dead_letter, part)
+                        n_left_out = window.claim(units, part, folder, key.fingerprint)
+                    if n_left_out:
+                        _OPERATOR.info(
+                            "units that are left out, as they counted in other windows: %d",
+                            n_left_out,
+                        )
+                if not is_local(config.runner):
+                    gate()
+                    draws = KeptDraws(kept, key)
                 manifest = manifest_of(config, folder, key.fingerprint, reserved.reserved_on)
                 _run(
                     config, options, source, dead_letter, folder, manifest, key, draws, sketch, part
@@ -378,7 +390,7 @@ def _as_it_was(
     kept = receipt.same_files(files)
     n_later = len(files) - len(kept)
     if n_later:
-        _LOG.warning("files that came after the release was begun are not read: %d", n_later)
+        _OPERATOR.warning("files that came after the release was begun are not read: %d", n_later)
     # In the order in which it read them, which is that of the paths as they were written then.
     there = {absolute(file.path): file for file in source.files}
     read = [there[file.path] for file in kept]
@@ -480,6 +492,7 @@ def _run(
         sketch,
         draws.before and draws.before.check_open,
         config.signer,
+        dead_letter.folder,
     )
     if options is None:
         _run_in_memory(config, source, dead_letter, run, folder, manifest, part)
@@ -518,7 +531,7 @@ def _run_in_memory(
         if rejects:
             dead_letter.write(file.rank, rejects)
         tallies.append(tally.result())
-        _LOG.info(
+        _OPERATOR.info(
             "read input %d of %d", file.rank + 1, len(source.files), extra=source.progress_of(file)
         )
     dead_letter.check(ReadTally.merge(tallies))
@@ -534,7 +547,7 @@ def _run_in_memory(
     if method.foretells(run.params):
         variants = VariantHistogram.merge([VariantHistogram.from_traces(one) for one in traces])
         for sentence in method.foretold(variants, run.params):
-            _LOG.warning("%s: %s", method.name, sentence)
+            _OPERATOR.warning("%s: %s", method.name, sentence)
     made = in_memory.anonymise(
         traces,
         method,

@@ -55,7 +55,7 @@ def _raises(error: BaseException) -> Callable[..., object]:
         (["--epsilon", "-1"], 2, "epsilon"),
         (["--input", "nowhere.csv"], 3, "'nowhere.csv' is not there"),
         (["--case_id", "claim"], 3, "no column 'claim'"),
-        (["--timestamp_format", "%d.%m.%Y"], 0, "malformed records are left out"),
+        (["--timestamp_format", "%d.%m.%Y"], 0, "is for the operator alone"),
         (["--timestamp_format", "%d.%m.%Y", "--max_error_ratio", "0.5"], 3, "max_error_ratio"),
         (["--epsilon", "2"], 4, "account"),
         (["--method", "tlkc", "--k", "1000", "--account", "b"], 5, "k"),

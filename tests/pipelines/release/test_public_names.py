@@ -120,7 +120,7 @@ def test_a_name_with_a_line_break_cannot_be_listed_and_is_counted(
     assert tracecloak("vocabulary", "--input", path) == 0
     told = capsys.readouterr()
     assert "\nC\n" in told.out and "B" not in told.out.partition("\n\n")[2]
-    assert "1 names of activities hold a line break" in told.err
+    assert "# 1 names hold a line break" in told.out and not told.err
 
 
 def test_a_log_of_which_nothing_can_be_read_has_a_reason_and_an_exit_code(
