@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.releasing import csv_log, operator_folder, tracecloak
+from tests.support.terminal import watch
 
 Row = tuple[str, str, str]
 
@@ -54,17 +55,19 @@ def planned(capsys: pytest.CaptureFixture[str], given: list[object]) -> tuple[st
 )
 def test_what_makes_a_release_worthless_is_said_before_and_after(
     rows: list[Row], more: list[object], told: str, tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     given = flags(tmp_path, rows, "private-dfg", *more)
     plan, verdicts = planned(capsys, given)
     assert f"PAID FOR AND HOLD NOISE ALONE: {told}" in plan
     assert f"No, with 1,000 cases: {told}" in plan and "Worth it" not in plan
     assert verdicts == ["no"]
+    watch(monkeypatch)
     assert tracecloak("release", *given) == 0
     shown = capsys.readouterr()
-    assert f"watch out   the release may be of little use: {told}" in shown.out
-    assert told not in shown.err
+    said = " ".join(shown.out.split())
+    assert f"watch out the release may be of little use: {told}" in said
+    assert told not in " ".join(shown.err.split())
     internal = operator_folder(tmp_path / "keys") / "statement.md"
     assert told[:30] in internal.read_text()
     for path in (tmp_path / "out").rglob("*.*"):
@@ -81,22 +84,24 @@ def test_a_published_method_is_told_of_it_without_a_price(
     assert f"No: {ALL_DIFFERENT}" in plan and verdicts == []
 
 
+@pytest.mark.parametrize("form", [["--json"], []], ids=["json", "no terminal"])
 def test_programs_are_not_told_what_the_records_say(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, form: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = flags(tmp_path, IDS, "private-dfg", "--buy_vocabulary")
-    assert tracecloak("release", *given, "--json") == 0
+    assert tracecloak("release", *given, *form) == 0
     shown = capsys.readouterr()
-    assert ALL_DIFFERENT not in shown.out + shown.err
+    assert ALL_DIFFERENT not in shown.out + shown.err and "watch out" not in shown.out
 
 
 def test_a_sound_log_has_nothing_against_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = flags(tmp_path, SOUND, "private-log")
     plan, verdicts = planned(capsys, given)
     assert "their times lie from 2026-01-01 to 2026-01-28" in plan
     assert verdicts == ["worth_it"] and "watch out" not in plan.lower()
+    watch(monkeypatch)
     assert tracecloak("release", *given) == 0
     assert "watch out" not in capsys.readouterr().out
 
@@ -146,13 +151,15 @@ def test_a_manifest_that_hides_what_times_do_not_show_is_found(
 
 
 def test_steps_within_a_second_are_warned_of_where_times_are_released(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the steps of cases: of the same stamps in cases of their own nothing is lost."""
     warning = "stamps are released as whole seconds"
     assert warning in planned(capsys, flags(tmp_path, QUICK, "private-log"))[0]
-    assert tracecloak("release", *flags(tmp_path, QUICK, "private-log")) == 0
-    assert warning in capsys.readouterr().out
+    with monkeypatch.context() as terminal:
+        watch(terminal)
+        assert tracecloak("release", *flags(tmp_path, QUICK, "private-log")) == 0
+    assert warning in " ".join(capsys.readouterr().out.split())
     assert warning not in planned(capsys, flags(tmp_path, QUICK, "private-dfg"))[0]
     apart = [(f"{case} {name}", name, stamp) for case, name, stamp in QUICK]
     assert warning not in planned(capsys, flags(tmp_path, apart, "private-log"))[0]

@@ -185,7 +185,7 @@ _SAID = [
         r"reading; what is found in the records is for the operator alone, in \S+",
         r"next: [a-z_]+", r"decided: [a-z-]+", r"wrote log\.(?:xes|csv)\.gz",
         r"committed release r",
-        r"released    \S+", r"watch out   \D+",
+        r"released    \S+",
         r"(?:method|holds|times|advice|promise|caution|cost|remains|open first|took)  +.*",
     )
 ]  # fmt: skip
