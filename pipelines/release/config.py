@@ -546,7 +546,7 @@ def read_yaml(path: str) -> dict[str, Any]:
 
 
 _SIGNS = {"=": "equals", "^=": "begins_with", **{sign: name for name, sign in _BOUNDS.items()}}
-_WHERE = re.compile(r"^\s*(?P<column>.+?)\s*(?P<sign>\^=|>=|<=|=|>|<)\s*(?P<value>.*?)\s*$")
+_SIGN = re.compile(r"\^=|>=|<=|=|>|<")
 
 
 def parse_where(text: str) -> dict[str, Any]:
@@ -555,13 +555,17 @@ def parse_where(text: str) -> dict[str, Any]:
     Raises:
         UsageError: The text is none of these.
     """
-    match = _WHERE.match(text)
-    if match is None:
+    whole = text.strip()
+    sign = _SIGN.search(whole, 1)  # a column has at least one character
+    column, value = "", ""
+    if sign is not None:
+        column, value = whole[: sign.start()].rstrip(), whole[sign.end() :].lstrip()
+    if sign is None or "\n" in column or "\n" in value:
         raise UsageError(
             "where must be 'column = value', 'column ^= prefix', or 'column >= bound' or the same "
-            f"with >, <= or <, got {text!r}"
+            f"with >, <= or <, got {whole[:80]!r}"
         )
-    return {"column": match["column"], _SIGNS[match["sign"]]: match["value"]}
+    return {"column": column, _SIGNS[sign[0]]: value}
 
 
 # What a JSON Schema says of a value whatever it is.
