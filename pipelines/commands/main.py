@@ -15,6 +15,8 @@ from tracecloak.pipelines.commands.flags import add_form_flags, form_of
 from tracecloak.pipelines.commands.table import COMMANDS, Given, command_named
 from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.pipelines.runners.memory import without_collections
+from tracecloak.pipelines.screen.progress import EscapingFormatter
+from tracecloak.pipelines.screen.results import tell
 from tracecloak.schemas.errors import TracecloakError, UsageError
 
 _OF_THE_IMPORT = ("apitools not found", "Failed to import GCSFileSystem")
@@ -35,23 +37,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(argv, wants_traceback)
     except TracecloakError as error:
         if wants_traceback:
-            traceback.print_exc()
-        print(f"tracecloak: {error}", file=sys.stderr)
+            tell(traceback.format_exc())
+        tell(f"tracecloak: {error}")
         return error.exit_code
     except BrokenPipeError:  # whoever reads what is printed, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still buffered
         return 0
     except Exception as error:  # its own text could quote data
         if wants_traceback:
-            traceback.print_exc()
-        print(
+            tell(traceback.format_exc())
+        tell(
             f"tracecloak: failed with {reason_of(error)}; --traceback shows where, in an output "
-            "that can hold private data",
-            file=sys.stderr,
+            "that can hold private data"
         )
         return TracecloakError.exit_code
     except KeyboardInterrupt:
-        print("tracecloak: interrupted; nothing was released", file=sys.stderr)
+        tell("tracecloak: interrupted; nothing was released")
         return TracecloakError.exit_code
 
 
@@ -97,6 +98,7 @@ def _run(argv: list[str], wants_traceback: bool) -> int:
 def _quiet_beam_import() -> None:
     """Drops what Beam logs when it is imported without all libraries of Google Cloud."""
     handler = logging.StreamHandler()
+    handler.setFormatter(EscapingFormatter())
     handler.addFilter(lambda record: not record.getMessage().startswith(_OF_THE_IMPORT))
     logging.getLogger().addHandler(handler)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracecloak.pipelines.commands.flags import add_release_flags
 from tracecloak.pipelines.commands.table import Given
-from tracecloak.pipelines.screen.results import Result, duration, quantity, show
+from tracecloak.pipelines.screen.results import Result, duration, quantity, show, tell
 from tracecloak.schemas.errors import TracecloakError
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ def _run_windows(config: ReleaseConfig, given: Given, lineage: str | None) -> in
         for one in release_windows(config, windows, given.of_beam, lineage):
             ended.append(one)
             if one.reason:
-                print(f"tracecloak: window {one.window.label}: {one.reason}", file=sys.stderr)
+                tell(f"tracecloak: window {one.window.label}: {one.reason}")
     if given.form == "json":
         data = {
             "windows": [_data_of_window(one) for one in ended],

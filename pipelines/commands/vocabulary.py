@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 from tracecloak.pipelines.commands.flags import add_reading_flags, file_to_write
 from tracecloak.pipelines.commands.table import Given
-from tracecloak.pipelines.screen.results import Result, quantity, show
+from tracecloak.pipelines.screen.results import Result, quantity, show, tell
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
@@ -25,6 +24,7 @@ def run(given: Given) -> int:
     from tracecloak.pipelines.release.config import load_source
     from tracecloak.pipelines.release.names import names_of, vocabulary_file
     from tracecloak.pipelines.release.source import source_of
+    from tracecloak.schemas.texts.formulas import formulas
 
     flags = dict(given.flags)
     output = flags.pop("output", None)
@@ -32,14 +32,18 @@ def run(given: Given) -> int:
     found = names_of(source_of(load_source(flags)))
     text = vocabulary_file(found.names)
     if found.n_broken:
-        sys.stderr.write(
+        tell(
             f"{found.n_broken} names of activities hold a line break and cannot be in a list of "
-            "one name a line; they are left out\n"
+            "one name a line; they are left out"
         )
-    names = list(found.names)
+    names, like_formulas = list(found.names), formulas(found.names)
+    data = {
+        "names": names,
+        "names_left_out": found.n_broken,
+        "names_like_formulas": like_formulas,
+    }
     if path is None:
-        data = {"names": names, "names_left_out": found.n_broken}
-        show(Result((), data, text.splitlines()), given.form)
+        show(Result((), data, text.split("\n")[:-1]), given.form)
         return 0
     path.touch(mode=0o600)
     path.chmod(0o600)  # one that was there may have been open to others
@@ -49,6 +53,8 @@ def run(given: Given) -> int:
         ("private", "until you have read them: a name can tell of a person"),
         ("next", f"strike out what is not public, then release with --vocabulary {path}"),
     ]
-    data = {"names": names, "names_left_out": found.n_broken, "file": str(path)}
-    show(Result(rows, data), given.form)
+    if like_formulas:
+        told = quantity(len(like_formulas), "name begins", "names begin")
+        rows.append(("formulas", f"{told} as those of a spreadsheet do: the file lists them"))
+    show(Result(rows, {**data, "file": str(path)}), given.form)
     return 0

@@ -3,3 +3,4 @@ from .bounded_yaml import bounded_yaml as bounded_yaml
 from .escapes import escaped as escaped
 from .escapes import escaped_exactly as escaped_exactly
 from .escapes import unescaped as unescaped
+from .formulas import formulas as formulas

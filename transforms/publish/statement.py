@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -22,9 +21,9 @@ import jinja2
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.schemas.published.manifest import ReleaseManifest
+from tracecloak.schemas.texts.escapes import escaped, in_json
 from tracecloak.transforms.publish.promise import PRIORS, Promise
 from tracecloak.transforms.publish.wording import (
-    STEERING,
     operations_in_words,
     printable,
     protected_by,
@@ -187,13 +186,9 @@ def _configuration_lines(configuration: Mapping[str, Any]) -> list[_Markdown]:
     lines = []
     for name, value in _without_secrets(configuration).items():
         text = f"{name}: {json.dumps(value, ensure_ascii=False)}"
-        line = "".join(_in_json(c) if unicodedata.category(c) in STEERING else c for c in text)
+        line = escaped(text, escape=in_json)
         lines.append(_Markdown(shortened(line, _LONGEST_LINE)))
     return lines
-
-
-def _in_json(character: str) -> str:
-    return json.dumps(character)[1:-1]
 
 
 def internal_statement(manifest: ReleaseManifest, facts: InternalFacts) -> str:

@@ -64,7 +64,7 @@ def test_what_is_within_the_bounds_is_read_as_yaml_reads_it(value: object) -> No
             return True
 
     text = yaml.dump(value, Dumper=NoAliases, allow_unicode=True)
-    assert bounded_yaml(text) == yaml.safe_load(text) == value
+    assert bounded_yaml(text) == yaml.safe_load(text)
 
 
 @settings(deadline=None)
