@@ -414,6 +414,27 @@ def write_anew(path: str, data: bytes) -> None:
         stream.write(data)
 
 
+def make_private_folder(folder: Path) -> None:
+    """Makes a folder of this machine, and those on the way to it, for the owner only.
+
+    What is there already keeps its rights.
+    """
+    # Of a mode that is given with `parents`, only the last folder would have it.
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(exist_ok=True)  # which tells what is in the way
+
+
+def keep_private(path: Path) -> None:
+    """Makes an empty file for its owner only, or takes the rights of others from one that is there.
+
+    What is written into it afterwards was never open to others.
+    """
+    path.touch(mode=0o600)
+    path.chmod(0o600)
+
+
 def write_private(path: Path, data: bytes, replaces: bool = True) -> None:
     """Writes a file of this machine that only its owner reads: it appears whole, or not at all.
 
@@ -422,7 +443,7 @@ def write_private(path: Path, data: bytes, replaces: bool = True) -> None:
         data: All of it.
         replaces: Whether what is there gives way; else it stays, whoever wrote it.
     """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private_folder(path.parent)
     descriptor, fresh = tempfile.mkstemp(dir=path.parent)  # mode 0600
     try:
         with os.fdopen(descriptor, "wb") as stream:

@@ -56,7 +56,7 @@ def run(given: Given) -> int:
     from tracecloak.pipelines.release.source import source_of
     from tracecloak.pipelines.report.internal import Asked, attack_of, internal_report
     from tracecloak.pipelines.screen.progress import showing_progress
-    from tracecloak.transforms.files import absolute
+    from tracecloak.transforms.files import absolute, keep_private
 
     flags = dict(given.flags)
     store = store_at(flags.pop("key_store", None))
@@ -95,8 +95,7 @@ def run(given: Given) -> int:
     )
     with showing_progress(given.form):
         page = internal_report(asked)
-    path.touch(mode=0o600)
-    path.chmod(0o600)  # one that was there may have been open to others
+    keep_private(path)
     path.write_bytes(page)
     rows = [
         ("report", f"{path}, to open in a browser"),

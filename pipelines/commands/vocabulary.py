@@ -25,6 +25,7 @@ def run(given: Given) -> int:
     from tracecloak.pipelines.release.names import names_of, vocabulary_file
     from tracecloak.pipelines.release.source import source_of
     from tracecloak.schemas.texts.formulas import formulas
+    from tracecloak.transforms.files import keep_private
 
     flags = dict(given.flags)
     output = flags.pop("output", None)
@@ -45,8 +46,7 @@ def run(given: Given) -> int:
     if path is None:
         show(Result((), data, text.split("\n")[:-1]), given.form)
         return 0
-    path.touch(mode=0o600)
-    path.chmod(0o600)  # one that was there may have been open to others
+    keep_private(path)
     path.write_text(text, encoding="utf-8")
     rows = [
         ("names", f"{path} ({quantity(len(names), 'activity', 'activities')} of the log)"),
