@@ -19,6 +19,8 @@ from urllib.parse import unquote_to_bytes
 
 from tracecloak.schemas.errors import InputSchemaError, UsageError, missing_extra
 
+# As long as a path of Linux may be; the expressions below are slow on texts without an end.
+_LONGEST_PATTERN = 4096
 _SCHEME = re.compile(r"\s*[a-zA-Z][-a-zA-Z0-9+.]*://")
 # A folder for the records of one value, as Hive and Spark name them.
 _PARTITION = re.compile(r"(?<=/)[^/=]+=[^/]*|^[^/=]+=[^/]*")
@@ -107,6 +109,11 @@ def match_files(patterns: Sequence[str], may_be_none: bool = False) -> list[Sour
     """
     sizes: dict[str, int] = {}
     for pattern in patterns:
+        if len(pattern) > _LONGEST_PATTERN:
+            raise UsageError(
+                f"input {pattern[:80]!r}… has {len(pattern):,} characters; a path or a glob has "
+                f"{_LONGEST_PATTERN:,} at most, and several are a list"
+            )
         is_here = is_on_this_machine(pattern)
         matched = dict((_matched_here if is_here else _matched_elsewhere)(pattern))
         if not matched and not (may_be_none and _may_be_empty(pattern)):
