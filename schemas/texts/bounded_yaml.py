@@ -31,7 +31,7 @@ class StrictLoader(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """Returns the next node, if it is within the bounds."""
-        event = self.peek_event()
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
             self._refuse("anchors (&) and aliases (*) are not read: write the value out", event)
         self._depth += 1
@@ -66,7 +66,7 @@ class StrictLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
     @staticmethod
-    def _refuse(problem: str, at: yaml.Node | yaml.Event) -> Any:
+    def _refuse(problem: str, at: Any) -> Any:
         raise yaml.constructor.ConstructorError(None, None, problem, at.start_mark)
 
 
