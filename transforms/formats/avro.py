@@ -26,7 +26,6 @@ from fastavro.write import Writer as ContainerWriter
 
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
-from tracecloak.schemas.texts.bounded_json import bounded_json
 from tracecloak.transforms.formats.base import RawBatch, require_columns, sound_rows
 from tracecloak.transforms.formats.registry import SourceFormat
 
@@ -357,7 +356,7 @@ def _read_header(source: _Source) -> tuple[dict[str, Any], dict[str, Any]]:
     _require_codec(header["meta"].get("avro.codec"))
     named: dict[str, Any] = {}
     schema: Any = fastavro.parse_schema(
-        _structure(bounded_json(header["meta"]["avro.schema"])), named, _write_hint=False
+        _structure(json.loads(header["meta"]["avro.schema"])), named, _write_hint=False
     )
     if not isinstance(schema, dict) or schema["type"] != "record":
         raise InputSchemaError("the input is an Avro file, but not one of records")
