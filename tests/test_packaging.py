@@ -229,11 +229,12 @@ def test_the_image_is_pinned_to_the_tested_beam_and_runs_without_privileges() ->
     assert {name for name, _ in steps} <= {
         *("FROM", "ARG", "WORKDIR", "COPY", "RUN", "USER", "ENTRYPOINT")
     }
-    (extras,) = (rest.removeprefix("EXTRAS=") for name, rest in steps if name == "ARG")
+    assert steps[0] == ("ARG", "BEAM_DIGEST")  # without a default: it must be given
+    (extras,) = (rest.removeprefix("EXTRAS=") for name, rest in steps[1:] if name == "ARG")
     assert set(extras.split(",")) <= set(SETUP.extras_require)
     (beam,) = (need for need in SETUP.install_requires if need.startswith("apache-beam"))
     (version,) = re.findall(r">=([\d.]+)", beam)
-    assert steps[0] == ("FROM", f"apache/beam_python3.11_sdk:{version}.0")
+    assert steps[1] == ("FROM", f"apache/beam_python3.11_sdk:{version}.0@${{BEAM_DIGEST}}")
     sources = [word for name, rest in steps if name == "COPY" for word in rest.split()[:-1]]
     assert all((ROOT / source).exists() for source in sources)
     assert {*FOLDERS.values(), "setup.py", "pyproject.toml", "README.md"} <= set(sources)

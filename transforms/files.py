@@ -30,6 +30,8 @@ from tracecloak.transforms.tables import (
 
 _LOG = logging.getLogger("tracecloak")
 
+# As long as a path of Linux may be; the expressions below are slow on texts without an end.
+_LONGEST_PATTERN = 4096
 _SCHEME = re.compile(r"\s*[a-zA-Z][-a-zA-Z0-9+.]*://")
 # A folder for the records of one value, as Hive and Spark name them.
 _PARTITION = re.compile(r"(?<=/)[^/=]+=[^/]*|^[^/=]+=[^/]*")
@@ -120,6 +122,11 @@ def match_files(patterns: Sequence[str], may_be_none: bool = False) -> list[Sour
     sizes: dict[str, int] = {}
     looked_into: dict[str, Table | None] = {}  # as many patterns can lie in one folder
     for pattern in patterns:
+        if len(pattern) > _LONGEST_PATTERN:
+            raise UsageError(
+                f"input {pattern[:80]!r}… has {len(pattern):,} characters; a path or a glob has "
+                f"{_LONGEST_PATTERN:,} at most, and several are a list"
+            )
         listing = (_listed_here if is_on_this_machine(pattern) else _listed_elsewhere)(pattern)
         if not listing.sizes and not (may_be_none and _may_be_empty(pattern)):
             raise InputSchemaError(_nothing_at(pattern, may_be_none))
@@ -565,6 +572,27 @@ def write_anew(path: str, data: bytes) -> None:
         stream.write(data)
 
 
+def make_private_folder(folder: Path) -> None:
+    """Makes a folder of this machine, and those on the way to it, for the owner only.
+
+    What is there already keeps its rights.
+    """
+    # Of a mode that is given with `parents`, only the last folder would have it.
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(exist_ok=True)  # which tells what is in the way
+
+
+def keep_private(path: Path) -> None:
+    """Makes an empty file for its owner only, or takes the rights of others from one that is there.
+
+    What is written into it afterwards was never open to others.
+    """
+    path.touch(mode=0o600)
+    path.chmod(0o600)
+
+
 def write_private(path: Path, data: bytes, replaces: bool = True) -> None:
     """Writes a file of this machine that only its owner reads: it appears whole, or not at all.
 
@@ -573,7 +601,7 @@ def write_private(path: Path, data: bytes, replaces: bool = True) -> None:
         data: All of it.
         replaces: Whether what is there gives way; else it stays, whoever wrote it.
     """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private_folder(path.parent)
     descriptor, fresh = tempfile.mkstemp(dir=path.parent)  # mode 0600
     try:
         with os.fdopen(descriptor, "wb") as stream:

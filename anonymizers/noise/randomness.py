@@ -25,11 +25,10 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tracecloak.anonymizers.noise.drawing import EXACT, Noise
-from tracecloak.schemas.arrays.hashing import text_words
+from tracecloak.schemas.arrays.hashing import shortened, text_words
 from tracecloak.schemas.errors import UsageError
 
 KEY_BYTES = 32
-_LONG_TEXT_BYTES = 4096
 
 
 class ReleaseKey:
@@ -185,29 +184,16 @@ class KeyedBlocks:
     def of_text(self, names: pa.Array) -> np.ndarray:
         """Returns uint64[n, 2], the CBC-MAC of each text's length and UTF-8 bytes.
 
-        Of a text of more than 4,096 bytes it is that of the length and the SHA-256 of the bytes:
-        each 8 bytes of the longest text are a step, and one text shall not take minutes.
+        Of a text of more than 4,096 bytes it is that of the length and the SHA-256 of the bytes.
         """
         state = np.zeros((len(names), 2), np.uint64)
         lengths = np.asarray(pc.binary_length(names), np.uint64)
         state[:, 1] = lengths
         state = self.encrypt(state).copy()
-        for rows, words in text_words(_shortened(names, lengths > _LONG_TEXT_BYTES)):
+        for rows, words in text_words(shortened(names)):
             state[rows, 0] ^= words
             state[rows] = self.encrypt(state[rows])
         return state
-
-
-def _shortened(names: pa.Array, is_long: np.ndarray) -> pa.Array:
-    """The texts as bytes, with the digest of each long one in its place."""
-    if not is_long.any():
-        return names
-    digests = [
-        hashlib.sha256(text.as_buffer()).digest() for text in names.filter(pa.array(is_long))
-    ]
-    return pc.replace_with_mask(
-        names.cast(pa.large_binary()), pa.array(is_long), pa.array(digests, pa.large_binary())
-    )
 
 
 def uniform(words: np.ndarray) -> np.ndarray:

@@ -31,6 +31,7 @@ import yaml
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.guarantee import Unit
+from tracecloak.schemas.texts.bounded_yaml import MAX_BYTES, StrictLoader, bounded_yaml
 
 # Short enough that no text stands for a number that fills the memory, like 1e999999999.
 _DECIMAL = re.compile(r"(?:\d{1,400}(?:\.\d{0,1200})?|\.\d{1,1200})(?:[eE][+-]?\d{1,3})?", re.ASCII)
@@ -100,12 +101,14 @@ def load_accounts(path: str | Path) -> dict[str, Account]:
         UsageError: The file cannot be read, a key is unknown, missing, given twice or wrong.
     """
     try:
-        with open(path, encoding="utf-8") as stream:
-            body = yaml.load(stream, Loader=_TextLoader)
+        with open(path, "rb") as stream:
+            body = bounded_yaml(stream.read(MAX_BYTES + 1), _TextLoader)
     except OSError as error:
         raise UsageError(f"accounts file {str(path)!r} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"accounts file {str(path)!r} is no YAML: {error}") from None
+    except ValueError as error:
+        raise UsageError(
+            f"accounts file {str(path)!r} is no YAML that can be read: {error}"
+        ) from None
     try:
         return _accounts(body)
     except UsageError as error:
@@ -165,7 +168,7 @@ def _max_cases(where: str, keys: Mapping[str, str | None]) -> int | None:
     return int(text)
 
 
-class _TextLoader(yaml.SafeLoader):
+class _TextLoader(StrictLoader):
     """Every scalar is the text that stands in the file, but for an unquoted null, which is None.
 
     A key that is given twice is refused: YAML would silently take the last.
@@ -186,7 +189,3 @@ class _TextLoader(yaml.SafeLoader):
                 self._refuse(f"key given twice: {key}", key_node)
             body[key] = self.construct_object(value_node, deep=True)
         return body
-
-    @staticmethod
-    def _refuse(problem: str, node: yaml.Node) -> None:
-        raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)

@@ -17,6 +17,7 @@ import json
 import logging
 import os
 import secrets
+import stat
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -33,6 +34,7 @@ from tracecloak.transforms.files import (
     SourceFile,
     absolute,
     is_on_this_machine,
+    make_private_folder,
     read_if_there,
     write_anew,
     write_private,
@@ -48,6 +50,8 @@ _KEYS_LOCK = "keys.lock"
 # Many releases that begin at once wait for each other; one that is stopped stops no other for ever.
 _LOCK_SECONDS = 600
 _LOCK_PAUSE_SECONDS = 0.01
+# The folders of a store, which others have no business in.
+_FOLDERS = ("ledgers", "operator", "releases")
 # So many bytes are looked through at a time for the end of a line.
 _N_LOOKED_AT = 1 << 16
 
@@ -246,6 +250,7 @@ class KeyStore:
         self._folder = folder
         self._worker_keys = worker_keys
         self._secrets = KeptSecrets(folder, key_encryption_key)
+        self._is_closed = False
 
     @classmethod
     def default_folder(cls) -> Path:
@@ -730,14 +735,43 @@ class KeyStore:
         return self._folder / "releases" / (_place(output, release_id) + ending)
 
     def _make_folder(self) -> None:
-        # Of folders that are made on the way to another, the mode would be the usual one.
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(self._folder)
+        if not self._is_closed:
+            self._is_closed = True
+            self._close_to_others()
+
+    def _close_to_others(self) -> None:
+        """Takes the rights of others from folders that somebody, or an earlier version, made.
+
+        Nobody who uses the store needs them, as its files are for their owner only; so nothing
+        stops, and the operator is told. On a volume that belongs to somebody else, as those of
+        Kubernetes do, rights cannot be taken: what is made in it is closed all the same.
+        """
+        for folder in (self._folder, *(self._folder / name for name in _FOLDERS)):
+            if not folder.exists():
+                continue
+            found = folder.stat()
+            mode = stat.S_IMODE(found.st_mode)
+            if found.st_uid == os.geteuid() and mode & 0o077:
+                folder.chmod(mode & ~0o077)
+                _LOG.warning(
+                    "others could look into %s of the key store (mode %o); they no longer can",
+                    folder,
+                    mode,
+                )
+            elif found.st_uid != os.geteuid() and mode & stat.S_IWOTH:
+                _LOG.warning(
+                    "anybody can replace what is in %s, which belongs to somebody else (mode %o); "
+                    "let its owner run chmod o-rwx, or name another key_store",
+                    folder,
+                    mode,
+                )
 
     def _descriptor(self, name: str) -> int:
         """Opens a file of this store for reading and writing, and makes it if it is not there."""
         path = self._folder / name
         self._make_folder()
-        path.parent.mkdir(exist_ok=True, mode=0o700)
+        make_private_folder(path.parent)
         return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
     def _write_new(self, path: Path, key: ReleaseKey, replaces: bool = True) -> None:

@@ -59,6 +59,7 @@ def run(given: Given) -> int:
     from tracecloak.pipelines.release.config import load_source
     from tracecloak.pipelines.release.source import source_of
     from tracecloak.pipelines.screen.progress import showing_progress
+    from tracecloak.transforms.files import keep_private
 
     flags = dict(given.flags)
     command = report.command_line(flags)
@@ -85,6 +86,7 @@ def run(given: Given) -> int:
     with showing_progress(given.form):
         made = compare.run(comparison, rows)
         lines = report.markdown_lines(comparison, made, command)
+        keep_private(page)
         page.write_text("\n".join(lines) + "\n", encoding="utf-8")
     shown = [
         ("page", f"{page} (not private: for the operator only)"),

@@ -15,8 +15,12 @@ from tracecloak.pipelines.commands.flags import add_form_flags, form_of
 from tracecloak.pipelines.commands.table import COMMANDS, Given, command_named
 from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.pipelines.runners.memory import without_collections
-from tracecloak.pipelines.screen.progress import NothingOfData, is_of_operator
-from tracecloak.pipelines.screen.results import Form
+from tracecloak.pipelines.screen.progress import (
+    EscapingFormatter,
+    NothingOfData,
+    is_of_operator,
+)
+from tracecloak.pipelines.screen.results import Form, tell
 from tracecloak.schemas.errors import TracecloakError, UsageError
 
 _OF_THE_IMPORT = ("apitools not found", "Failed to import GCSFileSystem")
@@ -37,23 +41,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(argv, wants_traceback)
     except TracecloakError as error:
         if wants_traceback:
-            traceback.print_exc()
-        print(f"tracecloak: {error}", file=sys.stderr)
+            tell(traceback.format_exc())
+        tell(f"tracecloak: {error}")
         return error.exit_code
     except BrokenPipeError:  # whoever reads what is printed, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still buffered
         return 0
     except Exception as error:  # its own text could quote data
         if wants_traceback:
-            traceback.print_exc()
-        print(
+            tell(traceback.format_exc())
+        tell(
             f"tracecloak: failed with {reason_of(error)}; --traceback shows where, in an output "
-            "that can hold private data",
-            file=sys.stderr,
+            "that can hold private data"
         )
         return TracecloakError.exit_code
     except KeyboardInterrupt:
-        print("tracecloak: interrupted; nothing was released", file=sys.stderr)
+        tell("tracecloak: interrupted; nothing was released")
         return TracecloakError.exit_code
 
 
@@ -102,6 +105,7 @@ def _keep_off_screen(form: Form) -> None:
     And what is for the operator alone, unless the operator looks.
     """
     handler = logging.StreamHandler()
+    handler.setFormatter(EscapingFormatter())
     handler.addFilter(lambda record: not record.getMessage().startswith(_OF_THE_IMPORT))
     if not is_of_operator(form):
         handler.addFilter(NothingOfData())

@@ -56,7 +56,7 @@ def run(given: Given) -> int:
     from tracecloak.pipelines.release.source import source_of
     from tracecloak.pipelines.report.internal import Asked, attack_of, internal_report
     from tracecloak.pipelines.screen.progress import showing_progress
-    from tracecloak.transforms.files import absolute
+    from tracecloak.transforms.files import absolute, keep_private, make_private_folder
 
     flags = dict(given.flags)
     store = store_at(flags.pop("key_store", None))
@@ -67,13 +67,14 @@ def run(given: Given) -> int:
     if output is None:
         home = str(Path(absolute(released)).parent)
         own = store.operator_folder(home, read_manifest(released)["release_id"])
+        make_private_folder(Path(own))
         output = str(Path(own) / "report.html")
     path = file_to_write("output", output)
     attack = flags.pop("attack", None)
     curve, no_linkage = listed(flags.pop("curve", "")), flags.pop("no_linkage", False)
     try:
         found = None if attack is None else attack_of(attack)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(
             f"attack {attack!r} is no report of `tracecloak attack --report`: name its JSON file"
         ) from error
@@ -96,8 +97,7 @@ def run(given: Given) -> int:
     )
     with showing_progress(given.form):
         page = internal_report(asked)
-    path.touch(mode=0o600)
-    path.chmod(0o600)  # one that was there may have been open to others
+    keep_private(path)
     path.write_bytes(page)
     rows = [
         ("report", f"{path}, to open in a browser"),

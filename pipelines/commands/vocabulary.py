@@ -30,6 +30,8 @@ def run(given: Given) -> int:
     from tracecloak.pipelines.release.findings import cause_of, finding_lines
     from tracecloak.pipelines.release.names import names_of, vocabulary_file
     from tracecloak.pipelines.release.source import source_of
+    from tracecloak.schemas.texts.formulas import formulas
+    from tracecloak.transforms.files import keep_private
 
     flags = dict(given.flags)
     output = flags.pop("output", None)
@@ -39,10 +41,11 @@ def run(given: Given) -> int:
     tally = found.tally
     malformed = [finding for finding in tally.found() if finding.is_malformed]
     reasons = list(finding_lines(tally.n_records, malformed, source))
-    names = list(found.names)
+    names, like_formulas = list(found.names), formulas(found.names)
     data = {
         "names": names,
         "names_left_out": found.n_broken,
+        "names_like_formulas": like_formulas,
         "records": tally.n_records,
         "records_left_out": tally.n_rejects,
         "reasons": reasons,
@@ -56,10 +59,9 @@ def run(given: Given) -> int:
     if path is None:
         # As comments of the list, which may be written to a file.
         comments = [f"# {line}" for line in reasons]
-        show(Result((), data, [*comments, *text.splitlines()]), given.form)
+        show(Result((), data, [*comments, *text.split("\n")[:-1]]), given.form)
         return 0
-    path.touch(mode=0o600)
-    path.chmod(0o600)  # one that was there may have been open to others
+    keep_private(path)
     path.write_text(text, encoding="utf-8")
     rows = [
         ("names", f"{path} ({quantity(len(names), 'activity', 'activities')} of the log)"),
@@ -67,6 +69,9 @@ def run(given: Given) -> int:
         *(("look at", line) for line in reasons),
         ("next", f"strike out what is not public, then release with --vocabulary {path}"),
     ]
+    if like_formulas:
+        told = quantity(len(like_formulas), "name begins", "names begin")
+        rows.append(("formulas", f"{told} as those of a spreadsheet do: the file lists them"))
     show(Result(rows, {**data, "file": str(path)}), given.form)
     return 0
 

@@ -34,6 +34,7 @@ from tracecloak.pipelines.measure.registry import Figures, checked
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.manifest import TOOL_VERSION
 from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.transforms.files import keep_private
 
 _LOG = logging.getLogger("tracecloak")
 DEFAULT_EPSILONS = ("0.1", "0.5", "1", "2", "4")
@@ -312,8 +313,9 @@ def run(comparison: Rows, path: Path) -> list[Row]:
         path: JSON lines. Rows of other comparisons stay in it.
     """
     known = read_rows(path)
-    if known or path.exists():  # without what was cut off
-        path.write_text("".join(json.dumps(row) + "\n" for row in known), encoding="utf-8")
+    keep_private(path)  # of logs that are not public, either
+    # Without what was cut off.
+    path.write_text("".join(json.dumps(row) + "\n" for row in known), encoding="utf-8")
     rows = []
     with path.open("a", encoding="utf-8") as stream:
         for row, is_new in comparison.rows(known):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, cast
 
 from apache_beam.io.filesystems import FileSystems
 
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
+from tracecloak.schemas.texts.bounded_json import bounded_json
 from tracecloak.transforms.files import match_files
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.publish.names import DFG_NAME
@@ -17,6 +17,7 @@ from tracecloak.transforms.publish.release_folder import LATEST_NAME
 from tracecloak.transforms.sources import EventSource
 
 _TREE_NAME = "tree.json"
+_MAX_BYTES = 64 << 20
 
 
 def has_times(manifest: dict[str, Any]) -> bool:
@@ -38,14 +39,16 @@ def release_folder(path: str) -> str:
     latest = FileSystems.join(path, LATEST_NAME)
     if not FileSystems.exists(latest):
         raise UsageError(f"released {path!r} holds neither {MANIFEST_NAME} nor {LATEST_NAME}")
-    with FileSystems.open(latest) as stream:
-        return FileSystems.join(path, json.loads(stream.read())["path"])
+    return FileSystems.join(path, _json_of(latest)["path"])
 
 
 def read_manifest(folder: str) -> dict[str, Any]:
-    """Returns the manifest of a release's folder."""
-    with FileSystems.open(FileSystems.join(folder, MANIFEST_NAME)) as stream:
-        return cast(dict[str, Any], json.loads(stream.read()))
+    """Returns the manifest of a release's folder.
+
+    Raises:
+        InputSchemaError: It is no JSON of a release.
+    """
+    return _json_of(FileSystems.join(folder, MANIFEST_NAME))
 
 
 def released_graph(folder: str, manifest: dict[str, Any]) -> dict[str, Any]:
@@ -78,8 +81,22 @@ def _listed_json(folder: str, manifest: dict[str, Any], name: str) -> dict[str, 
     """What one of the files says that the manifest lists."""
     if name not in [output["path"] for output in manifest["outputs"]]:
         return None
-    with FileSystems.open(FileSystems.join(folder, name)) as stream:
-        return cast(dict[str, Any], json.loads(stream.read()))
+    return _json_of(FileSystems.join(folder, name))
+
+
+def _json_of(path: str) -> dict[str, Any]:
+    """What a file says, which may have come from somebody else."""
+    with FileSystems.open(path) as stream:
+        data = stream.read(_MAX_BYTES + 1)
+    try:
+        found = bounded_json(data) if len(data) <= _MAX_BYTES else None
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise InputSchemaError(
+            f"{path!r} is no JSON of a release: `tracecloak verify` says what is wrong with it"
+        )
+    return found
 
 
 def released_source(folder: str, manifest: dict[str, Any]) -> EventSource | None:

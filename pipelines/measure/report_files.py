@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tracecloak.transforms.files import keep_private
 from tracecloak.transforms.pages import Chart, document
 
 INTERNAL = "INTERNAL: computed on raw data, not for publication"
@@ -16,7 +17,7 @@ _ENDINGS = (".json", ".md", ".html")
 def write_all(
     path: Path, body: Mapping[str, Any], lines: Iterable[str], charts: Sequence[Chart] = ()
 ) -> list[Path]:
-    """Writes FILE.json, FILE.md and FILE.html; returns their paths.
+    """Writes FILE.json, FILE.md and FILE.html, for their owner only; returns their paths.
 
     Args:
         path: FILE, with or without one of these endings.
@@ -27,6 +28,8 @@ def write_all(
     stem = path.with_suffix("") if path.suffix in _ENDINGS else path
     numbers, text, page = (stem.parent / f"{stem.name}{ending}" for ending in _ENDINGS)
     told = list(lines)
+    for path in (numbers, text, page):
+        keep_private(path)
     numbers.write_text(json.dumps(body, indent=2) + "\n", encoding="utf-8")
     text.write_text("\n".join(told) + "\n", encoding="utf-8")
     page.write_bytes(document(told, charts))

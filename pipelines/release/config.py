@@ -10,19 +10,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import pydantic
-import yaml
 from pydantic import Field
 
 from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.pipelines.release.flag_texts import kinds_of
-from tracecloak.pipelines.release.flag_values import StrictLoader, given_value
+from tracecloak.pipelines.release.flag_values import given_value
 from tracecloak.pipelines.release.schedule_config import (
     ScheduleConfig,
     check_composes,
     check_ends_are_read,
 )
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.texts.bounded_yaml import MAX_BYTES, bounded_yaml
 from tracecloak.transforms.batch.shards import DEFAULT_SHARDS
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, formats_of_releases
 
@@ -547,19 +547,19 @@ def read_yaml(path: str) -> dict[str, Any]:
         UsageError: It cannot be read, or is no mapping with each key once.
     """
     try:
-        with open(path, encoding="utf-8") as stream:
-            body = yaml.load(stream, Loader=StrictLoader)
+        with open(path, "rb") as stream:
+            body = bounded_yaml(stream.read(MAX_BYTES + 1))
     except OSError as error:
         raise UsageError(f"configuration {path!r} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"configuration {path!r} is no YAML: {error}") from None
+    except ValueError as error:
+        raise UsageError(f"configuration {path!r} is no YAML that can be read: {error}") from None
     if not isinstance(body, dict) or not all(isinstance(key, str) for key in body):
         raise UsageError(f"configuration {path!r} must be a mapping of keys to values")
     return body
 
 
 _SIGNS = {"=": "equals", "^=": "begins_with", **{sign: name for name, sign in _BOUNDS.items()}}
-_WHERE = re.compile(r"^\s*(?P<column>.+?)\s*(?P<sign>\^=|>=|<=|=|>|<)\s*(?P<value>.*?)\s*$")
+_SIGN = re.compile(r"\^=|>=|<=|=|>|<")
 
 
 def parse_where(text: str) -> dict[str, Any]:
@@ -568,13 +568,17 @@ def parse_where(text: str) -> dict[str, Any]:
     Raises:
         UsageError: The text is none of these.
     """
-    match = _WHERE.match(text)
-    if match is None:
+    whole = text.strip()
+    sign = _SIGN.search(whole, 1)  # a column has at least one character
+    column, value = "", ""
+    if sign is not None:
+        column, value = whole[: sign.start()].rstrip(), whole[sign.end() :].lstrip()
+    if sign is None or "\n" in column or "\n" in value:
         raise UsageError(
             "where must be 'column = value', 'column ^= prefix', or 'column >= bound' or the same "
-            f"with >, <= or <, got {text!r}"
+            f"with >, <= or <, got {whole[:80]!r}"
         )
-    return {"column": match["column"], _SIGNS[match["sign"]]: match["value"]}
+    return {"column": column, _SIGNS[sign[0]]: value}
 
 
 # What a JSON Schema says of a value whatever it is.

@@ -5,25 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import yaml
 from pydantic.fields import FieldInfo
 
 from tracecloak.pipelines.release.flag_texts import NAMES_OF_FILES, kinds_of
 from tracecloak.schemas.errors import UsageError
-
-
-class StrictLoader(yaml.SafeLoader):
-    """Refuses a key that is given twice, of which YAML would silently take the last."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Returns the mapping of a node."""
-        keys = [self.construct_object(key, deep=deep) for key, _ in node.value]
-        twice = {str(key) for key in keys if keys.count(key) > 1}
-        if twice:
-            raise yaml.constructor.ConstructorError(
-                None, None, f"key given twice: {', '.join(sorted(twice))}", node.start_mark
-            )
-        return super().construct_mapping(node, deep=deep)
+from tracecloak.schemas.texts.bounded_json import bounded_json
+from tracecloak.schemas.texts.bounded_yaml import MAX_BYTES, bounded_yaml
 
 
 def given_value(name: str, text: Any, field: FieldInfo) -> Any:
@@ -52,32 +39,26 @@ def given_value(name: str, text: Any, field: FieldInfo) -> Any:
 
 def _of_file(name: str, path: str) -> Any:
     try:
-        with open(path, encoding="utf-8") as stream:
-            return yaml.load(stream, Loader=StrictLoader)
+        with open(path, "rb") as stream:
+            return bounded_yaml(stream.read(MAX_BYTES + 1))
     except OSError as error:
         raise UsageError(f"{name}: file {path!r} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"{name}: file {path!r} is no YAML: {error}") from None
+    except ValueError as error:
+        raise UsageError(f"{name}: file {path!r} is no YAML that can be read: {error}") from None
 
 
 def _in_line(name: str, text: str) -> Any:
     """JSON first: not every character of its texts is one of YAML's."""
     try:
-        return json.loads(text, object_pairs_hook=lambda pairs: _without_repetition(name, pairs))
+        return bounded_json(text)
     except json.JSONDecodeError:
         pass
+    except ValueError as error:
+        raise UsageError(f"{name}: {error}") from None
     try:
-        return yaml.load(text, Loader=StrictLoader)
-    except yaml.YAMLError as error:
-        what = getattr(error, "problem", None) or error
+        return bounded_yaml(text)
+    except ValueError as error:
         raise UsageError(
             f"{name}: what begins with {text.lstrip()[0]} must be JSON, or YAML as in a "
-            f"configuration file: {what}; got {text!r}"
+            f"configuration file: {error}; got {text[:80]!r}"
         ) from None
-
-
-def _without_repetition(name: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    keys = [key for key, _ in pairs]
-    if twice := {key for key in keys if keys.count(key) > 1}:
-        raise UsageError(f"{name}: key given twice: {', '.join(sorted(twice))}")
-    return dict(pairs)

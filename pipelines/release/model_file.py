@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from xml.etree import ElementTree
 
 import pydantic
-import yaml
 
 from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.queries.model_rules import rules_of_model
@@ -30,6 +29,8 @@ from tracecloak.schemas.models.process_tree import (
     parse_tree,
     sequence,
 )
+from tracecloak.schemas.texts.bounded_json import bounded_json
+from tracecloak.schemas.texts.bounded_yaml import bounded_yaml
 
 _MAX_BYTES = 16 << 20
 
@@ -275,9 +276,12 @@ def _bpmn(data: bytes) -> PetriNet:
 
 def _rules(data: bytes) -> NamedRules:
     try:
-        body = yaml.safe_load(data)  # every JSON file is a YAML file
-    except yaml.YAMLError as error:
-        raise UsageError(f"no YAML: {error}") from None
+        body = bounded_json(data)  # much faster than as YAML, and of any length
+    except ValueError:
+        try:
+            body = bounded_yaml(data)
+        except ValueError as error:
+            raise UsageError(f"no YAML that can be read: {error}") from None
     try:
         return NamedRules.model_validate(body)
     except pydantic.ValidationError as error:

@@ -5,13 +5,16 @@ Nothing is counted and nothing is private here: the names are the log's own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
 from tracecloak.schemas.events.events import ACTIVITY
 from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
-from tracecloak.schemas.events.vocabulary import OTHER
+from tracecloak.schemas.events.vocabulary import ESCAPES_REMARK, OTHER
+from tracecloak.schemas.texts.escapes import escaped, escaped_exactly
+from tracecloak.schemas.texts.formulas import FORMULA_BEGINNINGS, formulas
 from tracecloak.transforms.sources import EventSource
 
 _HEADER = """\
@@ -19,6 +22,8 @@ _HEADER = """\
 # them: a name can say who a case is about. Read them, strike out what the world must not know,
 # and declare what is left with --vocabulary. No epsilon covers a name in such a list.
 """
+# So many names that begin as formulas do are listed one by one.
+_LISTED_FORMULAS = 50
 
 
 @dataclass(frozen=True)
@@ -55,12 +60,29 @@ def names_of(source: EventSource) -> LogNames:
     return LogNames(kept, len(broken), ReadTally.merge(tallies))
 
 
-def vocabulary_file(found: LogNames) -> str:
-    """Returns a file as `schemas.events.vocabulary.read_vocabulary` reads it, with what to know."""
-    broken = ""
-    if found.n_broken:
-        broken = (
-            f"# {found.n_broken} names hold a line break and cannot be in a list of one name a "
-            "line; they are left out.\n"
+def vocabulary_file(log: LogNames) -> str:
+    """Returns a file as `schemas.events.vocabulary.read_vocabulary` reads it, with what to know.
+
+    It is to be read by a person, so characters that steer a terminal or an editor are written as
+    escapes, and names that a spreadsheet would compute are listed.
+    """
+    header = [_HEADER]
+    if log.n_broken:
+        header.append(
+            f"# {log.n_broken} names hold a line break and cannot be in a list of one name a line; "
+            "they are left out.\n"
         )
-    return _HEADER + broken + "\n" + "".join(f"{name}\n" for name in found.names)
+    names: Sequence[str] = log.names
+    found = formulas(names)
+    if found:
+        header.append(
+            f"# Names that begin as formulas of a spreadsheet do ({FORMULA_BEGINNINGS}),\n"
+            f"# which computes them when it opens a released log as CSV:\n"
+        )
+        header += [f"#   {escaped_exactly(name)}\n" for name in found[:_LISTED_FORMULAS]]
+        if len(found) > _LISTED_FORMULAS:
+            header.append(f"#   and {len(found) - _LISTED_FORMULAS:,} more\n")
+    if any(escaped(name) != name for name in names):
+        header.append(f"{ESCAPES_REMARK}\n")
+        names = [escaped_exactly(name) for name in names]
+    return "".join([*header, "\n", *(f"{name}\n" for name in names)])

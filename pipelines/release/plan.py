@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tracecloak.anonymizers.accounting.composition import decimal_text, joint_sentence
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
+from tracecloak.anonymizers.contract.method import Params
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.release.findings import FirstLook
@@ -24,6 +25,7 @@ from tracecloak.pipelines.release.source import source_of
 from tracecloak.pipelines.release.verdict import Verdict, verdicts
 from tracecloak.pipelines.release.worth import SIZES
 from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.schemas.texts.formulas import FORMULA_BEGINNINGS, formulas
 from tracecloak.transforms.files import SourceFile
 from tracecloak.transforms.publish.names import DFG_NAME, PARTS, STATEMENT_NAME, log_name, part_name
 from tracecloak.transforms.publish.promise import caution
@@ -34,6 +36,8 @@ _LISTED_FILES = 20
 _FIRST_FILES = 3
 # Up to so many bytes a plan reads the whole log, if the method can foretell something of it.
 _FORETOLD_BYTES = 64_000_000
+# Names that begin as formulas do, as far as they are listed.
+_LISTED_FORMULAS = 20
 
 
 @dataclass(frozen=True)
@@ -211,6 +215,8 @@ def _done(config: ReleaseConfig, found: Sequence[Verdict]) -> Iterator[str]:
         for kind in config.formats:
             if kind != PARTS:
                 yield f"  {log_name(kind)}"
+                if kind == "csv":
+                    yield from _formulas(params)
         yield f"  {DFG_NAME}"
     if method.writes(params):
         products = ", ".join(method.writes(params))
@@ -218,6 +224,19 @@ def _done(config: ReleaseConfig, found: Sequence[Verdict]) -> Iterator[str]:
     yield f"  {STATEMENT_NAME}, the promise in words"
     yield "  manifest.json, after all others"
     yield f"  and points {config.output}/latest.json at it"
+
+
+def _formulas(params: Params) -> Iterator[str]:
+    """Yields what a spreadsheet makes of some names in CSV."""
+    yield (
+        f"    A spreadsheet computes what begins with {FORMULA_BEGINNINGS}: names stand there as "
+        "they are, so let it import every column as text."
+    )
+    found = formulas(getattr(params, "vocabulary", None) or ())
+    if found:
+        listed = ", ".join(repr(name) for name in found[:_LISTED_FORMULAS])
+        more = len(found) - _LISTED_FORMULAS
+        yield f"    Of the vocabulary so begin {listed}{f' and {more:,} more' if more > 0 else ''}."
 
 
 def _foretold(config: ReleaseConfig) -> Iterator[str]:

@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
 from tracecloak.pipelines.screen.results import Form, duration
+from tracecloak.schemas.texts.escapes import escaped
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -87,6 +88,14 @@ class Estimate:
         return self._stage is None or self._done in (self._first, self._total, self._total - 1)
 
 
+class EscapingFormatter(logging.Formatter):
+    """Shows characters of a message that steer a terminal as escapes."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Returns the lines of a record."""
+        return escaped(super().format(record), kept="\n\t")
+
+
 class _LineHandler(logging.Handler):
     """Shows the stage, the time that went by and the time that is left, on a terminal."""
 
@@ -121,7 +130,7 @@ class _LineHandler(logging.Handler):
         if record.levelno > logging.INFO:
             self._console.print(self.format(record), markup=False, soft_wrap=True)
             return
-        self._stage = record.getMessage()
+        self._stage = escaped(record.getMessage())
         self._estimate.note(record, time.monotonic())
 
     def close(self) -> None:
@@ -179,10 +188,10 @@ class NothingOfData(logging.Filter):
 def _handler_of(stream: TextIO) -> logging.Handler:
     if stream.isatty() and os.environ.get("TERM") != "dumb":
         handler: logging.Handler = _LineHandler(stream)
-        handler.setFormatter(logging.Formatter("%(message)s"))
+        handler.setFormatter(EscapingFormatter("%(message)s"))
     else:
         handler = _LogHandler(stream)
-        handler.setFormatter(logging.Formatter(_FORMAT))
+        handler.setFormatter(EscapingFormatter(_FORMAT))
     return handler
 
 
@@ -226,6 +235,7 @@ def showing_progress(form: Form = "table", with_runner: bool = False) -> Iterato
         if form == "quiet":
             handler: logging.Handler = logging.StreamHandler(stream)
             handler.setLevel(logging.ERROR)
+            handler.setFormatter(EscapingFormatter())
         else:
             handler = _handler_of(stream)
         if not _is_of_operator(stream, form):

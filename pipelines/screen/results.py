@@ -2,7 +2,8 @@
 
 On a terminal the table is drawn by `rich`, which is loaded only then; it takes no colour where
 NO_COLOR is set. Elsewhere, and where TERM is `dumb`, it is aligned text. Results go to standard
-output, and progress, warnings and errors to standard error.
+output, and progress, warnings and errors to standard error. Whatever is shown may hold names of
+data or of somebody else's release, so characters that steer a terminal are shown as escapes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from tracecloak.schemas.texts.escapes import escaped, in_json
 
 Form = Literal["table", "json", "quiet"]
 """How a result is shown: for people, for programs, or not at all."""
@@ -40,18 +43,25 @@ def show(result: Result, form: Form) -> None:
     if form == "quiet":
         return
     if form == "json":
-        print(json.dumps(result.data, indent=2, ensure_ascii=False))
+        # Outside its texts JSON has no other such character than the ends of its lines.
+        print(escaped(json.dumps(result.data, indent=2, ensure_ascii=False), "\n", in_json))
         return
     for line in result.above:
-        print(line)
-    if result.rows and is_terminal():
-        _draw(result.rows)
+        print(escaped(line))
+    rows = [(escaped(label), escaped(text)) for label, text in result.rows]
+    if rows and is_terminal():
+        _draw(rows)
     else:
-        width = max((len(label) for label, _ in result.rows), default=0)
-        for label, text in result.rows:
+        width = max((len(label) for label, _ in rows), default=0)
+        for label, text in rows:
             print(f"{label:<{width}}  {text}")
     for line in result.below:
-        print(line)
+        print(escaped(line))
+
+
+def tell(text: str) -> None:
+    """Writes lines to standard error, beside the result."""
+    print(escaped(text, kept="\n\t"), file=sys.stderr)
 
 
 def is_terminal() -> bool:

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from tracecloak.schemas.texts.escapes import escaped
+
 State = Literal["ok", "failed", "unsure", "not applicable"]
 
 _SHOWN_NAMES = 3
@@ -48,5 +50,5 @@ def shown(names: Iterable[str]) -> str:
 
 
 def _printable(name: str) -> str:
-    plain = "".join(c if c.isprintable() else "\ufffd" for c in name)
+    plain = escaped(name)
     return plain if len(plain) <= _SHOWN_CHARACTERS else f"{plain[:_SHOWN_CHARACTERS]}…"

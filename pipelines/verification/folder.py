@@ -6,7 +6,6 @@ Folders of this machine are read without Beam.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import stat
@@ -18,6 +17,7 @@ from typing import Any, BinaryIO
 from tracecloak.pipelines.verification.findings import Wrong, shown
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
+from tracecloak.schemas.texts.bounded_json import bounded_json
 from tracecloak.transforms.files import is_on_this_machine, open_raw, require_file_system
 
 _LATEST_NAME = "latest.json"
@@ -140,18 +140,9 @@ def strict_json(data: bytes) -> Any:
     Raises:
         Wrong: It is none.
     """
-
-    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len({name for name, _ in items}) < len(items):
-            raise ValueError("a key stands there twice")
-        return dict(items)
-
-    def constant(_: str) -> Any:
-        raise ValueError("a number is not finite")
-
     try:
-        return json.loads(data, object_pairs_hook=pairs, parse_constant=constant)
-    except (ValueError, RecursionError):
+        return bounded_json(data)
+    except ValueError:
         raise Wrong("is no JSON in which every key stands once.") from None
 
 

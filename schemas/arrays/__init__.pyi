@@ -2,6 +2,7 @@ from .columnar import decode as decode
 from .columnar import encode as encode
 from .hashing import hash_text as hash_text
 from .hashing import mix as mix
+from .hashing import shortened as shortened
 from .hashing import text_words as text_words
 from .merging import Mergeable as Mergeable
 from .merging import Pieces as Pieces

@@ -7,12 +7,36 @@ which takes its words from `text_words` here.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 _WORD_BYTES = 8
+_LONG_TEXT_BYTES = 4096
+
+
+def shortened(values: pa.Array) -> pa.Array:
+    """Returns the texts, with the SHA-256 in the place of each of more than 4,096 bytes.
+
+    Every word of the longest text is a step of `text_words`, and one text shall not take minutes. A
+    caller that must tell a long text from one that is its digest adds the length of the text.
+
+    Args:
+        values: string[n] or binary[n] without nulls.
+
+    Returns:
+        `values` themselves if none is long, else large_binary[n].
+    """
+    is_long = pc.greater(pc.binary_length(values), _LONG_TEXT_BYTES)
+    if not is_long.true_count:
+        return values
+    digests = [hashlib.sha256(text.as_buffer()).digest() for text in values.filter(is_long)]
+    return pc.replace_with_mask(
+        values.cast(pa.large_binary()), is_long, pa.array(digests, pa.large_binary())
+    )
 
 
 def text_words(values: pa.Array) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -58,9 +82,12 @@ def mix(words: np.ndarray) -> np.ndarray:
 
 
 def hash_text(values: pa.Array) -> np.ndarray:
-    """Returns uint64[n], a stable hash of each text; not keyed and not collision resistant."""
-    lengths = np.asarray(pa.compute.binary_length(values), np.uint64)
+    """Returns uint64[n], a stable hash of each text; not keyed and not collision resistant.
+
+    Of a text of more than 4,096 bytes it is that of the length and the SHA-256 of the bytes.
+    """
+    lengths = np.asarray(pc.binary_length(values), np.uint64)
     state = mix(lengths + np.uint64(0x9E3779B97F4A7C15))
-    for rows, words in text_words(values):
+    for rows, words in text_words(shortened(values)):
         state[rows] = mix(state[rows] ^ words) + np.uint64(0x9E3779B97F4A7C15)
     return mix(state)

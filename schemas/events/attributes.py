@@ -23,6 +23,7 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.schemas.events.events import is_case_attribute
+from tracecloak.schemas.texts.bounded_json import bounded_json
 
 MAX_ATTRIBUTES = 100
 MAX_VALUES = 1000
@@ -137,18 +138,11 @@ def _parsed(declared: Any) -> Any:
     if not isinstance(declared, str):
         return declared
     try:
-        return json.loads(declared, object_pairs_hook=_without_repetition)
+        return bounded_json(declared)
     except json.JSONDecodeError:
         raise ValueError(
             'must be JSON if it is text, such as {"org:resource": {"values": ["R1", "R2"]}}'
         ) from None
-
-
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key is given twice")
-    return found
 
 
 _Declared = TypeVar("_Declared", bound=Mapping[str, Declaration])

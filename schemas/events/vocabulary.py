@@ -18,9 +18,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.texts.escapes import unescaped
 
 # The name of all activities that a public vocabulary does not have.
 OTHER = "__other__"
+
+ESCAPES_REMARK = (
+    r"# A backslash begins an escape here: \\ is a backslash, \x1b, \u202e and \U000e0001 are "
+    "characters by their number."
+)
+"""The remark with which the names of a file are read with escapes; without it they have none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,16 +113,18 @@ def read_vocabulary(data: bytes) -> tuple[str, ...]:
 
     A byte order mark in front and line ends of Windows are passed over, and so are lines of nothing
     but white space, and those before all others that begin with #: they are remarks. Otherwise a
-    name is the line as it stands, spaces at its ends included.
+    name is the line as it stands, spaces at its ends included. Only after the remark
+    `ESCAPES_REMARK` a backslash begins an escape.
 
     Returns:
         The names in the order of their lines.
 
     Raises:
-        UsageError: A line is no UTF-8, repeats a name or has OTHER, or there is no name at all.
+        UsageError: A line is no UTF-8, repeats a name, has OTHER or a wrong escape, or there is no
+            name at all.
     """
     line_of: dict[str, int] = {}
-    in_remarks = True
+    in_remarks, has_escapes = True, False
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         try:
             name = line.removesuffix(b"\r").decode()
@@ -124,8 +133,17 @@ def read_vocabulary(data: bytes) -> tuple[str, ...]:
                 f"line {number} of the activity vocabulary is not UTF-8; save the file as UTF-8"
             ) from error
         in_remarks = in_remarks and name.startswith("#")
+        has_escapes = has_escapes or (in_remarks and name == ESCAPES_REMARK)
         if in_remarks or not name.strip():
             continue
+        if has_escapes:
+            try:
+                name = unescaped(name)
+            except ValueError as error:
+                raise UsageError(
+                    f"line {number} of the activity vocabulary: {error}; write \\\\ for a "
+                    "backslash, as a remark of the file says"
+                ) from None
         if name == OTHER:
             raise UsageError(
                 f"line {number} of the activity vocabulary is {OTHER}, the name of the activities "

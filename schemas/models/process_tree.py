@@ -10,6 +10,7 @@ The text form is the usual one: `->( 'A', X( tau, 'B' ), *( 'C', tau ) )`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +23,8 @@ Operator = Literal["sequence", "exclusive", "parallel", "loop"]
 SIGNS: dict[Operator, str] = {"sequence": "->", "exclusive": "X", "parallel": "+", "loop": "*"}
 # Beyond so many operators within one another a tree is not read: recursion has its limits.
 MAX_DEPTH = 200
+# What of a quoted activity stands for itself.
+_PLAIN = re.compile(r"[^'\\]++")
 
 
 @dataclass(frozen=True)
@@ -248,16 +251,20 @@ class _Reader:
             raise self.error(", or )")
 
     def quoted(self) -> str:
-        characters: list[str] = []
+        parts: list[str] = []
         while self.place < len(self.text):
+            plain = _PLAIN.match(self.text, self.place)
+            if plain is not None:
+                parts.append(plain[0])
+                self.place = plain.end()
+                continue
             character = self.text[self.place]
             self.place += 1
             if character == "'":
-                return "".join(characters)
-            if character == "\\":
-                if self.text[self.place : self.place + 1] not in ("'", "\\"):
-                    raise self.error("a quote or a backslash after a backslash")
-                character = self.text[self.place]
-                self.place += 1
-            characters.append(character)
+                return "".join(parts)
+            escaped = self.text[self.place : self.place + 1]  # after a backslash
+            if escaped not in ("'", "\\"):
+                raise self.error("a quote or a backslash after a backslash")
+            parts.append(escaped)
+            self.place += 1
         raise self.error("a quote that ends the activity")

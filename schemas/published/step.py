@@ -17,6 +17,7 @@ from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.rows import part_rows
+from tracecloak.schemas.texts.bounded_json import bounded_json
 
 View = Literal["window", "total", "sliding"]
 
@@ -171,7 +172,7 @@ class StepRelease:
             UsageError: It is none.
         """
         try:
-            body = json.loads(data)
+            body = bounded_json(data)
             rows = body.pop("cells")
             return cls(
                 cells=tuple(tuple(row["cell"]) for row in rows),

@@ -403,6 +403,83 @@ def test_the_launcher_of_dataflow_reads_the_file_and_the_secret_and_starts_a_str
     assert others == ["--project=p", "--template_location=gs://b/t"]
 
 
+# --- Images by their digests -------------------------------------------------------------------
+
+_BY_DIGEST = re.compile(r"\S+@(CHANGE_ME_DIGEST|sha256:[0-9a-f]{64})")
+
+
+def unpinned_bases(dockerfile: str) -> list[str]:
+    """Images that a Dockerfile takes from a registry without a digest that it must be given."""
+    must_be_given = set(re.findall(r"^ARG (\w+_DIGEST)$", dockerfile, re.MULTILINE))
+    taken = re.findall(r"^FROM (\S+)(?: AS (\w+))?$", dockerfile, re.MULTILINE)
+    taken += [(name, "") for name in re.findall(r"--from=(\S+)", dockerfile)]
+    stages = {stage for _, stage in taken}
+    return [
+        image
+        for image, _ in taken
+        if image not in stages
+        and not ((digest := re.search(r"@\$\{(\w+)\}$", image)) and digest[1] in must_be_given)
+    ]
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: str(path.relative_to(DEPLOY)))
+def test_no_image_is_built_without_the_digests_of_its_bases(path: Path) -> None:
+    text = path.read_text()
+    assert text.count("\nFROM ") and unpinned_bases(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "unpinned"),
+    [
+        ("FROM python:3.12-slim\n", ["python:3.12-slim"]),
+        ("ARG A_DIGEST=sha256:0\nFROM a:1@${A_DIGEST}\n", ["a:1@${A_DIGEST}"]),
+        ("ARG A_DIGEST\nFROM a:1@${A_DIGEST} AS a\nCOPY --from=a /x /x\n", []),
+        ("ARG A_DIGEST\nFROM a:1@${A_DIGEST}\nCOPY --from=b:1 /x /x\n", ["b:1"]),
+    ],
+)
+def test_a_base_without_a_digest_that_must_be_given_is_found(
+    text: str, unpinned: list[str]
+) -> None:
+    assert unpinned_bases(text) == unpinned
+
+
+def test_the_composition_starts_nothing_without_its_digest() -> None:
+    """What it builds itself is of bases by digests; all else is named by one."""
+    for name, service in compose()["services"].items():
+        if "build" in service:
+            context = COMPOSE.parent / service["build"]["context"]
+            text = (context / service["build"].get("dockerfile", "Dockerfile")).read_text()
+            wanted = set(re.findall(r"^ARG (\w+_DIGEST)$", text, re.MULTILINE))
+            given = service["build"]["args"]
+            assert set(given) == wanted, name
+            assert all(given[arg].startswith(f"${{{arg}:?") for arg in wanted), name
+        else:
+            assert re.fullmatch(r"[\w./-]+:[\w.-]+@\$\{\w+_DIGEST:\?[^}]+\}", service["image"]), (
+                name
+            )
+
+
+def test_every_pod_names_its_images_by_digests() -> None:
+    pods = [pod_template(m) for m in manifests() if m["kind"] in ("CronJob", "Job", "Deployment")]
+    containers = [
+        container
+        for pod in [*pods, *pods_of_flink()]
+        for container in [*pod["spec"]["containers"], *pod["spec"].get("initContainers", ())]
+    ]
+    images = [container["image"] for container in containers if "image" in container]
+    images.append(manifest("FlinkDeployment", "tracecloak-flink")["spec"]["image"])
+    assert len(images) >= 6
+    assert [image for image in images if _BY_DIGEST.fullmatch(image) is None] == []
+
+
+def test_the_page_looks_up_every_image_that_is_taken_from_a_registry() -> None:
+    page = PAGE.read_text()
+    texts = [COMPOSE.read_text(), *(p.read_text() for p in DOCKERFILES if "dataflow" not in str(p))]
+    found = re.findall(r"(?:FROM|image:) ([\w./-]+:[\w.-]+)@\$\{(\w+)", "\n".join(texts))
+    assert len(found) == 7
+    assert all(image in page and f"`{digest}`" in page for image, digest in found)
+
+
 # --- What is to be filled in, and what is secret ----------------------------------------------
 
 PLACEHOLDER = re.compile(r"CHANGE_ME_\w+|CHANGE_ME")

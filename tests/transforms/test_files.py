@@ -249,3 +249,9 @@ def test_paths_of_other_file_systems_are_those_that_beam_takes_for_them(path: st
 def test_and_those_of_this_machine_too(path: str) -> None:
     assert FileSystems.get_scheme(path) is None
     assert is_on_this_machine(path)
+
+
+def test_a_pattern_longer_than_any_path_is_refused_before_it_is_looked_at() -> None:
+    with pytest.raises(UsageError, match=r"has 1,000,000 characters.*4,096 at most") as raised:
+        match_files(["[" * 1_000_000])
+    assert len(str(raised.value)) < 300

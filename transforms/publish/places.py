@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
+from tracecloak.schemas.texts.bounded_json import bounded_json
 from tracecloak.transforms.files import absolute, is_on_this_machine
 
 _OF_RELEASE = "run_id="
@@ -89,7 +89,7 @@ def _has_manifest(folder: str) -> bool:
     if not is_on_this_machine(folder):
         return False
     try:
-        body = json.loads((Path(folder) / MANIFEST_NAME).read_bytes())
+        body = bounded_json((Path(folder) / MANIFEST_NAME).read_bytes())
         return bool(body["tool"]["name"] == "tracecloak")
     except (OSError, ValueError, TypeError, KeyError):
         return False

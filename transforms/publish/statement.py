@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -22,9 +21,9 @@ import jinja2
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.schemas.published.manifest import ReleaseManifest
+from tracecloak.schemas.texts.escapes import escaped, in_json
 from tracecloak.transforms.publish.promise import PRIORS, Promise, caution
 from tracecloak.transforms.publish.wording import (
-    STEERING,
     operations_in_words,
     printable,
     protected_by,
@@ -178,8 +177,11 @@ def _cut_in_words(manifest: ReleaseManifest) -> str:
 
 # --- the internal edition -------------------------------------------------------------------------
 
-_SECRET_IN_URL = re.compile(r"(://[^:/@\s]*):\S*@")
-_SECRET_IN_OPTION = re.compile(r"(?i)((?:password|passwd|pwd|secret|token|api_?key)\w*=)[^&;\s]+")
+# Each of these passes over a text once, however often it begins to match.
+_USER = re.compile(r"://[^:/@\s]*:")
+_OPTION = re.compile(r"(?<!\w)(\w++)=")
+_OPTION_VALUE = re.compile(r"[^&;\s]+")
+_SECRET_OPTION = re.compile(r"(?i)password|passwd|pwd|secret|token|api_?key")
 _SECRET_NAME = re.compile(r"(?i)password|passwd|secret|token|api_?key|credential")
 
 
@@ -194,7 +196,27 @@ def _without_secrets(value: Any) -> Any:
         return [_without_secrets(item) for item in value]
     if value is None or isinstance(value, bool | int | float):
         return value
-    return _SECRET_IN_OPTION.sub(r"\1***", _SECRET_IN_URL.sub(r"\1:***@", str(value)))
+    return _without_options(re.sub(r"\S+", _without_password, str(value)))
+
+
+def _without_password(word: re.Match[str]) -> str:
+    """A word; if it is an address with a password, without that."""
+    before, at, after = word[0].rpartition("@")
+    user = _USER.search(before) if at else None
+    return word[0] if user is None else f"{before[: user.end()]}***@{after}"
+
+
+def _without_options(text: str) -> str:
+    """A text without the values of options whose names say that they are secret."""
+    made, at = [], 0
+    while (option := _OPTION.search(text, at)) is not None:
+        made.append(text[at : option.end()])
+        at = option.end()
+        value = _OPTION_VALUE.match(text, at) if _SECRET_OPTION.search(option[1]) else None
+        if value is not None:
+            made.append("***")
+            at = value.end()
+    return "".join([*made, text[at:]])
 
 
 def _configuration_lines(configuration: Mapping[str, Any]) -> list[_Markdown]:
@@ -202,13 +224,9 @@ def _configuration_lines(configuration: Mapping[str, Any]) -> list[_Markdown]:
     lines = []
     for name, value in _without_secrets(configuration).items():
         text = f"{name}: {json.dumps(value, ensure_ascii=False)}"
-        line = "".join(_in_json(c) if unicodedata.category(c) in STEERING else c for c in text)
+        line = escaped(text, escape=in_json)
         lines.append(_Markdown(shortened(line, _LONGEST_LINE)))
     return lines
-
-
-def _in_json(character: str) -> str:
-    return json.dumps(character)[1:-1]
 
 
 def internal_statement(manifest: ReleaseManifest, facts: InternalFacts) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -10,18 +9,16 @@ from typing import Any
 
 from tracecloak.anonymizers.accounting.composition import decimal_text, joint_sentence
 from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.texts.escapes import escaped
 from tracecloak.transforms.publish.promise import exact
 
 _LONGEST_VALUE = 60
-
-STEERING = ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp")
-"""Categories of characters that steer instead of being seen, such as overrides of direction."""
 
 
 def printable(text: str) -> str:
     """One line; characters that steer become U+FFFD."""
     line = " ".join(text.split())
-    return "".join("\ufffd" if unicodedata.category(c) in STEERING else c for c in line)
+    return escaped(line, escape=lambda _: "\ufffd")
 
 
 _DOES = {

@@ -36,6 +36,7 @@ from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.schemas.published.step import Step
 from tracecloak.schemas.streams.open_cases import CaseEvents
+from tracecloak.transforms.files import make_private_folder
 
 _VERSION = 1
 _N_DIGEST = 32
@@ -91,7 +92,7 @@ class LocalState:
             state: The first one.
             source: Name of what the positions are of.
         """
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(self._path.parent)
         fresh = self._path.with_suffix(".new")
         for ending in ("", "-wal", "-shm"):  # of a process that died here
             Path(f"{fresh}{ending}").unlink(missing_ok=True)

@@ -1,5 +1,9 @@
 """The key store: one key a release, found again after a crash, gone after the commit."""
 
+import logging
+import os
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -7,7 +11,7 @@ import pytest
 from tracecloak.pipelines.budget import key_store
 from tracecloak.pipelines.budget.key_store import KeyStore, snapshot_of
 from tracecloak.schemas.errors import RetryLater, UsageError
-from tracecloak.transforms.files import match_files
+from tracecloak.transforms.files import match_files, write_private
 from tracecloak.transforms.keys import KeyReference
 
 
@@ -108,3 +112,71 @@ def test_a_lock_that_nobody_lets_go_is_waited_for_and_then_told(
             store.reserve("out", "r", "in", "conf")
         assert told.value.exit_code == 75
     store.reserve("out", "r", "in", "conf")
+
+
+# --- who may look into it -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    """A session in which everybody may read and write what is made."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_every_folder_and_file_is_for_the_owner_only_whatever_the_umask(
+    open_umask: None, tmp_path: Path
+) -> None:
+    store = KeyStore(tmp_path / "state" / "tracecloak" / "store")
+    store.reserve("out", "r", "in", "conf").resolve()
+    write_private(Path(store.operator_folder("out", "r")) / "statement.md", b"")
+    made = [tmp_path / "state", *(tmp_path / "state").rglob("*")]
+    assert {path.name for path in made} >= {"state", "tracecloak", "operator", "statement.md"}
+    assert {mode_of(path) for path in made if path.is_dir()} == {0o700}
+    assert {mode_of(path) for path in made if path.is_file()} == {0o600}
+
+
+def test_a_store_that_others_may_look_into_is_closed_and_the_operator_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "store"
+    (folder / "operator").mkdir(parents=True)
+    folder.chmod(0o755)
+    (folder / "operator").chmod(0o775)
+    with caplog.at_level(logging.WARNING, "tracecloak"):
+        KeyStore(folder).reserve("out", "r", "in", "conf")
+    assert mode_of(folder) == mode_of(folder / "operator") == 0o700
+    told = [record.getMessage() for record in caplog.records]
+    assert [("mode 755" in line, "mode 775" in line) for line in told] == [
+        (True, False),
+        (False, True),
+    ]
+    caplog.clear()
+    KeyStore(folder).reserve("out", "s", "in", "conf")
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(("mode", "is_told"), [(0o2775, False), (0o2777, True)])
+def test_a_volume_of_somebody_else_is_used_and_what_anybody_can_replace_is_told(
+    mode: int,
+    is_told: bool,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = tmp_path / "store"
+    folder.mkdir()
+    folder.chmod(mode)
+    other = os.geteuid() + 1
+    monkeypatch.setattr("os.geteuid", lambda: other)
+    with caplog.at_level(logging.WARNING, "tracecloak"):
+        KeyStore(folder).reserve("out", "r", "in", "conf")
+    assert mode_of(folder) == mode and mode_of(folder / "releases") & 0o777 == 0o700
+    assert ["anybody can replace" in record.getMessage() for record in caplog.records] == (
+        [True] if is_told else []
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 from tests.support.releasing import csv_log, small_rows, tracecloak
 from tests.support.terminal import shown_on_a_terminal, watch
+from tracecloak.pipelines.screen.progress import showing_progress
 from tracecloak.pipelines.screen.results import Result, duration, quantity, show
 
 
@@ -106,7 +108,14 @@ KEYS: Mapping[str, tuple[list[str], set[str]]] = {
     "sample": (["--cases", "20", "--output", "s.csv"], {"sample", "cases", "vocabulary"}),
     "vocabulary": (
         ["--input", "log.csv"],
-        {"names", "names_left_out", "records", "records_left_out", "reasons"},
+        {
+            "names",
+            "names_left_out",
+            "names_like_formulas",
+            "records",
+            "records_left_out",
+            "reasons",
+        },
     ),
     "plan": ([*RELEASE[1:]], {"plan", "verdicts"}),
     "release": (
@@ -163,6 +172,7 @@ def check_release(found: dict[str, Any], folder: Path) -> None:
 
 
 _SHOW = """
+from tracecloak.pipelines.screen.progress import showing_progress
 from tracecloak.pipelines.screen.results import Result, show
 show(Result([("label", "text [red]of[/red] /a/path"), ("longer label", "x")], {}), "table")
 """
@@ -201,3 +211,59 @@ def test_every_key_of_the_json_is_documented() -> None:
     for command, (_, keys) in KEYS.items():
         [row] = [line for line in rows if f"`{command}`" in line.split("|")[1]]
         assert keys <= set(re.findall(r"`(\w+)`", row.partition("|")[2].partition("|")[2])), command
+
+
+# --- characters that steer a terminal ---------------------------------------------------------
+
+
+HARMFUL = "a\x1b[2J\u202eb\x9b\udc80c"
+SHOWN = "a\\x1b[2J\\u202eb\\x9b\\udc80c"
+
+
+def test_no_part_of_a_result_steers_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    show(Result([(HARMFUL, f"{HARMFUL}\n")], {}, [HARMFUL], [f"{HARMFUL}\n"]), "table")
+    assert capsys.readouterr().out == (f"{SHOWN}\n{SHOWN}  {SHOWN}\\x0a\n{SHOWN}\\x0a\n")
+
+
+def test_a_result_as_json_steers_none_and_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    show(Result((), {HARMFUL: [HARMFUL, "\n\U000e0001"]}), "json")
+    printed = capsys.readouterr().out
+    assert printed.replace("\n", "").isprintable()
+    assert json.loads(printed) == {HARMFUL: [HARMFUL, "\n\U000e0001"]}
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_nothing_steers_a_terminal_that_somebody_watches(stream: Any) -> None:
+    code = {
+        "stdout": f"show(Result([('label', {HARMFUL!r})]), 'table')",
+        "stderr": "with showing_progress():\n"
+        f"    logging.getLogger('tracecloak').warning({HARMFUL!r})\n"
+        f"    logging.getLogger('tracecloak').info({HARMFUL!r}, extra={{'stage': 'x'}})\n"
+        f"tell({HARMFUL!r})",
+    }[stream]
+    given = (
+        "import logging\n"
+        "from tracecloak.pipelines.screen.results import Result, show, tell\n"
+        "from tracecloak.pipelines.screen.progress import showing_progress\n"
+    )
+    environment = {**os.environ, "TERM": "xterm", "NO_COLOR": "1", "COLUMNS": "200"}
+    shown = shown_on_a_terminal(given + code, stream, environment)
+    assert SHOWN in shown
+    assert "\x1b[2J" not in shown and not {"\u202e", "\x9b"} & set(shown)
+
+
+def test_an_error_that_quotes_a_configuration_steers_no_terminal(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "c.yaml").write_text('"\\e[2J\\u202e": 1\ninput: log.csv\nmethod: "\\e[31m"\n')
+    assert tracecloak("plan", folder / "c.yaml") == 2
+    told = capsys.readouterr().err
+    assert told.replace("\n", "").isprintable()
+
+
+def test_a_log_of_lines_steers_no_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with showing_progress():
+        logging.getLogger("tracecloak").warning(HARMFUL)
+    assert SHOWN in capsys.readouterr().err

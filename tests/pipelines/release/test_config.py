@@ -1,12 +1,15 @@
 """The configuration: its schema and the code agree; what changes bytes changes the digest."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 import yaml
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.release.config import (
@@ -173,6 +176,44 @@ def test_filters_are_read_from_text(
         equals,
         begins_with,
     )
+
+
+# The same rule as one expression, which takes cubic time in the number of blanks.
+_FILTER = re.compile(r"^\s*(?P<column>.+?)\s*(?P<sign>\^=|>=|<=|=|>|<)\s*(?P<value>.*?)\s*$")
+
+
+@settings(deadline=None)
+@given(st.text(st.sampled_from("ab^=<> \t\u2003"), max_size=9))
+@example(" = b")
+def test_a_filter_is_a_column_a_sign_and_a_value(text: str) -> None:
+    match = _FILTER.match(text)
+    if match is None or not match["column"].strip():
+        with pytest.raises(UsageError, match="where must be"):
+            parse_where(text)
+    else:
+        meaning = {"=": "equals", "^=": "begins_with", ">=": "at_least", ">": "above"}
+        meaning |= {"<=": "at_most", "<": "below"}
+        assert parse_where(text) == {
+            "column": match["column"],
+            meaning[match["sign"]]: match["value"],
+        }
+
+
+@pytest.mark.parametrize("text", ["a\nb = c", "a = b\nc", "<<<\n<", "\n", ""])
+def test_a_filter_is_one_line(text: str) -> None:
+    with pytest.raises(UsageError, match="where must be"):
+        parse_where(text)
+    assert parse_where("\n a \n=\n b \n") == {"column": "a", "equals": "b"}
+
+
+@pytest.mark.parametrize("text", ["{}", "a{}", "a{}b", "a = {}b", "a{}= b", "a = b{}\nc"])
+def test_a_filter_with_a_million_blanks_is_read_at_all(text: str) -> None:
+    blanks = " " * 1_000_000
+    if "=" in text and "\n" not in text:
+        assert parse_where(text.format(blanks)) == {"column": "a", "equals": "b"}
+    else:
+        with pytest.raises(UsageError, match="where must be"):
+            parse_where(text.format(blanks))
 
 
 @pytest.mark.parametrize("name", sorted(METHODS))

@@ -158,6 +158,62 @@ def test_records_that_name_nothing_are_told_beside_the_list(
     assert reason in capsys.readouterr().out
 
 
+HARMFUL = ["\x1b[2J\x1b[31mred", "\u202egnihton", "no\u200bwidth", "C1\x9b31m", "a\\b", "tab\there"]
+FORMULAS = ["=HYPERLINK(0)", "+1", "-1", "@SUM(A1)"]
+
+
+def harmful_log(tmp_path: Path) -> Path:
+    path = tmp_path / "harmful.jsonl"
+    events = [
+        {"case_id": "1", "activity": name, "timestamp": f"2026-01-01T00:00:{i:02}Z"}
+        for i, name in enumerate([*HARMFUL, *FORMULAS, "A"])
+    ]
+    path.write_text("".join(f"{json.dumps(event)}\n" for event in events))
+    return path
+
+
+@pytest.mark.parametrize("is_file", [False, True])
+def test_a_list_steers_no_terminal_tells_of_formulas_and_is_read_as_the_same_names(
+    is_file: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "names.txt"
+    output = ["--output", path] if is_file else []
+    assert tracecloak("vocabulary", "--input", harmful_log(tmp_path), *output) == 0
+    printed = capsys.readouterr().out
+    text = path.read_text() if is_file else printed
+    assert text.replace("\n", "").isprintable() and printed.replace("\n", "").isprintable()
+    assert sorted(read_vocabulary(text.encode())) == sorted([*HARMFUL, *FORMULAS, "A"])
+    head = text.partition("\n\n")[0]
+    assert "formulas of a spreadsheet" in head
+    assert [line[4:] for line in head.splitlines() if line.startswith("#   ")] == sorted(FORMULAS)
+    assert not is_file or "4 names begin as those of a spreadsheet do" in printed
+    # Each name by its first line alone, so that none is struck out in the place of another.
+    assert len(text.partition("\n\n")[2].splitlines()) == len([*HARMFUL, *FORMULAS, "A"])
+
+
+def test_a_list_as_json_has_the_names_and_no_character_that_steers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tracecloak("vocabulary", "--input", harmful_log(tmp_path), "--json") == 0
+    printed = capsys.readouterr().out
+    assert printed.replace("\n", "").isprintable()
+    found = json.loads(printed)
+    assert sorted(found["names"]) == sorted([*HARMFUL, *FORMULAS, "A"])
+    assert found["names_like_formulas"] == sorted(FORMULAS)
+
+
+@pytest.mark.parametrize("formats", ["csv", "parquet"])
+def test_a_plan_tells_of_formulas_where_the_log_is_released_as_csv(
+    formats: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--input", harmful_log(tmp_path), "--output", tmp_path / "out", "--formats", formats]
+    names = ["--vocabulary", json.dumps([*FORMULAS, *HARMFUL])]
+    assert tracecloak("plan", *given, "--method", "private-log", "--epsilon", "1", *names) == 0
+    printed = capsys.readouterr().out
+    assert printed.replace("\n", "").isprintable()
+    assert ("so begin '=HYPERLINK(0)', '+1', '-1', '@SUM(A1)'." in printed) == (formats == "csv")
+
+
 # --- a closed list ----------------------------------------------------------------------------
 
 

@@ -163,10 +163,12 @@ def test_what_an_attack_measured_is_shown(place: Path) -> None:
     (place / "none.json").write_text("{}")
     with pytest.raises(ValueError, match="no report"):
         attack_of(str(place / "none.json"))
-    assert tracecloak(
-        "report", place / "out" / "run_id=graph", "--original", place / "log.csv",
-        "--key_store", place / "keys", "--attack", place / "none.json",
-    ) == 2  # fmt: skip
+    for text in ("{}", "[" * 100_000, "9" * 10_000):
+        (place / "none.json").write_text(text)
+        assert tracecloak(
+            "report", place / "out" / "run_id=graph", "--original", place / "log.csv",
+            "--key_store", place / "keys", "--attack", place / "none.json",
+        ) == 2  # fmt: skip
 
 
 def test_it_lies_with_the_keys_and_only_its_owner_reads_it(place: Path) -> None:

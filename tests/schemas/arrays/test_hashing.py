@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -26,6 +29,8 @@ def naive_words(data: bytes) -> list[int]:
 def naive_hash(text: str) -> int:
     data = text.encode()
     state = naive_mix(len(data) + 0x9E3779B97F4A7C15 & MASK)
+    if len(data) > 4096:
+        data = hashlib.sha256(data).digest()
     for word in naive_words(data):
         state = naive_mix(state ^ word) + 0x9E3779B97F4A7C15 & MASK
     return naive_mix(state)
@@ -147,3 +152,31 @@ def test_ids_of_every_pattern_spread_evenly(pattern, n_shards):
 def test_hashes_do_not_collide_on_many_ids():
     hashes = hash_text(pa.array([f"case {i}" for i in range(200_000)]))
     assert len(np.unique(hashes)) == 200_000
+
+
+def test_of_a_long_text_the_digest_is_hashed():
+    values = ["a" * 4096, "a" * 4097, "b", "a" * 4096 + "b", "ä" * 600_000, "ä" * 599_999 + "bb"]
+    assert hash_text(pa.array(values)).tolist() == [naive_hash(value) for value in values]
+
+
+def calls_while_hashing(column: pa.Array) -> int:
+    """How many functions are called, of Python and of C: the steps of the work."""
+    n_calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal n_calls
+        n_calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        hash_text(column)
+    finally:
+        sys.setprofile(None)
+    return n_calls
+
+
+def test_one_long_text_among_short_ones_takes_no_more_steps_than_a_kibibyte():
+    ids = [f"case {i}" for i in range(1000)]
+    assert calls_while_hashing(pa.array([*ids, "x" * 3_000_000])) < calls_while_hashing(
+        pa.array([*ids, "x" * 1024])
+    )

@@ -8,7 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary, read_vocabulary
+from tracecloak.schemas.events.vocabulary import (
+    ESCAPES_REMARK,
+    OTHER,
+    ActivityVocabulary,
+    read_vocabulary,
+)
 
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
 
@@ -124,3 +129,27 @@ def test_a_file_that_is_no_vocabulary_is_refused_with_its_line(data, message):
     with pytest.raises(UsageError, match=message) as caught:
         read_vocabulary(data)
     assert "canary" not in str(caught.value)
+
+
+def test_escapes_are_read_where_a_remark_says_so_and_nowhere_else():
+    lines = "A\\\\B\n\\x1b[2J\n\\u202egnihton\nplain\n"
+    assert read_vocabulary(f"# names\n{ESCAPES_REMARK}\n\n{lines}".encode()) == (
+        "A\\B",
+        "\x1b[2J",
+        "\u202egnihton",
+        "plain",
+    )
+    assert read_vocabulary(lines.encode()) == ("A\\\\B", "\\x1b[2J", "\\u202egnihton", "plain")
+    # A name that is called like the remark is none.
+    assert read_vocabulary(f"a\n{ESCAPES_REMARK}\n\\x1b\n".encode())[2] == "\\x1b"
+
+
+@pytest.mark.parametrize("line", ["A\\B", "\\", "\\ud800", "\\x1B"])
+def test_a_wrong_escape_is_told_with_its_line(line):
+    with pytest.raises(UsageError, match=r"line 3 of the activity vocabulary.*write .* for a back"):
+        read_vocabulary(f"{ESCAPES_REMARK}\n\n{line}\n".encode())
+
+
+def test_two_lines_may_be_the_same_name_by_an_escape():
+    with pytest.raises(UsageError, match="line 3 of the activity vocabulary repeats line 2"):
+        read_vocabulary(f"{ESCAPES_REMARK}\nA\n\\x41\n".encode())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -122,3 +124,20 @@ def test_a_released_tree_lists_its_nodes() -> None:
     assert body["activities"] == ["A", "B", "C"] and body["fitness"] == 0.5
     assert released == ReleasedTree(pa.array(["A", "B", "C"]), str(tree), True, 0.5)
     assert released != ReleasedTree(pa.array(["A", "B", "C"]), str(tree), False, 0.5)
+
+
+def test_a_long_name_is_not_read_character_by_character() -> None:
+    text = f"->( '{'x' * 100_000}\\\\{'y' * 100_000}\\'', 'B' )"
+    n_calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal n_calls
+        n_calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        tree = parse_tree(text)
+    finally:
+        sys.setprofile(None)
+    assert tree.labels == ("x" * 100_000 + "\\" + "y" * 100_000 + "'", "B")
+    assert n_calls < 1000

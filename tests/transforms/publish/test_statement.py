@@ -29,6 +29,7 @@ from tracecloak.schemas.published.yields import Yield
 from tracecloak.transforms.publish.names import STATEMENT_NAME
 from tracecloak.transforms.publish.statement import (
     InternalFacts,
+    _without_secrets,
     internal_statement,
 )
 from tracecloak.transforms.publish.statement import publishable_statement as statement_with
@@ -773,3 +774,25 @@ def test_long_parameters_and_many_inputs_still_fit_a_page():
         configuration={f"key_{i}": "value" for i in range(25)},
     )
     assert n_lines(internal_statement(MANIFEST, facts)) <= PAGE_LINES
+
+
+# What is left out, as expressions whose time is quadratic in the length of a text.
+_IN_ADDRESS = re.compile(r"(://[^:/@\s]*):\S*@")
+_IN_OPTION = re.compile(r"(?i)((?:password|passwd|pwd|secret|token|api_?key)\w*=)[^&;\s]+")
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(["://", ":", "@", "/", " ", "a", "=", "&", ";", "_", "pwd", "token", "ä"]),
+        max_size=14,
+    ).map("".join)
+)
+def test_passwords_of_addresses_and_options_are_left_out(text):
+    assert _without_secrets(text) == _IN_OPTION.sub(r"\1***", _IN_ADDRESS.sub(r"\1:***@", text))
+
+
+@pytest.mark.parametrize("part", ["://a:", "token", "token=", "://", "a:@", "secret=a,"])
+def test_a_megabyte_of_what_looks_like_secrets_is_passed_over_once(part):
+    text = part * (1_000_000 // len(part))
+    assert len(_without_secrets(text)) <= len(text)

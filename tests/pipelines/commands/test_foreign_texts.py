@@ -1,0 +1,94 @@
+"""Texts that somebody else may have written: configurations and releases that are made to harm."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.releasing import csv_log, small_rows, tracecloak
+
+HARMFUL = {
+    "aliases": "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n",
+    "brackets": "x: " + "[" * 100_000,
+    "braces": "{x: " * 100_000,
+    "digits": "x: " + "9" * 900_000,
+    "length": "x: " + "9" * 2_000_000,
+    "date": "x: 2026-99-99",
+}
+
+
+def as_configuration(folder: Path, text: str) -> list[object]:
+    (folder / "c.yaml").write_text(text)
+    return ["plan", folder / "c.yaml"]
+
+
+def as_a_parameter(folder: Path, text: str) -> list[object]:
+    (folder / "names.yaml").write_text(text)
+    return [*_plan(folder), "--vocabulary", f"@{folder / 'names.yaml'}"]
+
+
+def as_a_flag(folder: Path, text: str) -> list[object]:
+    return [*_plan(folder), "--vocabulary", f"[{text}"]
+
+
+def as_accounts(folder: Path, text: str) -> list[object]:
+    (folder / "accounts.yaml").write_text(text)
+    given = ["--release_id", "r", "--key_store", folder / "keys", "--new_ledger"]
+    own = ["--buy_vocabulary", "--accounts", folder / "accounts.yaml"]
+    return ["release", *_rigorous(folder), *given, *own]
+
+
+def as_rules(folder: Path, text: str) -> list[object]:
+    (folder / "rules.json").write_text(text)
+    given = ["--input", folder / "log.csv", "--output", folder / "out", "--method", "sacofa"]
+    return ["plan", *given, "--model", folder / "rules.json"]
+
+
+def _plan(folder: Path) -> list[object]:
+    return ["plan", *_rigorous(folder), "--cases", 100]
+
+
+def _rigorous(folder: Path) -> list[object]:
+    given = ["--input", folder / "log.csv", "--output", folder / "out"]
+    return [*given, "--method", "private-dfg", "--epsilon", 1]
+
+
+@pytest.mark.parametrize("text", HARMFUL.values(), ids=HARMFUL)
+@pytest.mark.parametrize(
+    "place", [as_configuration, as_a_parameter, as_a_flag, as_accounts, as_rules]
+)
+def test_a_text_that_is_made_to_harm_is_a_usage_error_in_few_words(
+    place: Callable[[Path, str], list[object]],
+    text: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    csv_log(tmp_path / "log.csv", list(small_rows()))
+    assert tracecloak(*place(tmp_path, text)) == 2
+    told = capsys.readouterr().err
+    assert len(told) < 2000
+
+
+@pytest.mark.parametrize(
+    "manifest", ["[" * 100_000, "9" * 10_000, "[]", '{"outputs": [], "outputs": []}']
+)
+@pytest.mark.parametrize("command", ["evaluate", "report", "verify"])
+def test_a_release_whose_manifest_is_no_manifest_is_told(
+    command: str, manifest: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = csv_log(tmp_path / "log.csv", list(small_rows()))
+    release = tmp_path / "run_id=r"
+    release.mkdir()
+    (release / "manifest.json").write_text(manifest)
+    (release / "latest.json").write_text(json.dumps({"path": "run_id=r"}))
+    given = {
+        "evaluate": ["--original", log, "--released", release, "--output", tmp_path],
+        "report": ["--original", log, release],
+        "verify": [release],
+    }[command]
+    assert tracecloak(command, *given) in ([3] if command != "verify" else [5])
+    printed = capsys.readouterr()
+    assert "manifest.json" in printed.out + printed.err

@@ -1,0 +1,80 @@
+"""YAML within bounds: what no configuration has is refused, and whatever the text, it ends."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tracecloak.schemas.texts.bounded_yaml import MAX_BYTES, bounded_yaml
+
+LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 12)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (LAUGHS, "anchors"),
+        ("a: &x {b: 1}\nc: *x", "anchors"),
+        ("a: *x", "aliases"),
+        ("[" * 100_000, "100 deep"),
+        ("{a: " * 100_000, "100 deep"),
+        ("- " * 100_000, "100 deep"),
+        ("? " * 100_000, "100 deep"),
+        ("a: " + "9" * 1_000_000, "more than 400 characters"),
+        ("a: 1" + ":1" * 200_000, "more than 400 characters"),
+        ("a: 1." + "9" * 1_000_000, "more than 400 characters"),
+        ("9" * 2_000_000, "more than 1 MiB"),
+        ("[" + "1," * 150_000 + "]", "more than 100,000 values"),
+        ("a: 2026-99-99", "not what its form"),
+        ("a: !!bool perhaps", "not what its form"),
+        ("a: !!int ''", "not what its form"),
+        ("a: !!timestamp soon", "not what its form"),
+        ('a: "\\UFFFFFFFF"', "no character has"),
+        ("a: 1\nb: 2\na: 3", "key given twice: a"),
+        ("a: [", "expected"),
+        (b"a: \xff", "utf-8"),
+    ],
+)
+def test_what_no_configuration_has_is_refused(text: str | bytes, told: str) -> None:
+    with pytest.raises(ValueError, match=told) as raised:
+        bounded_yaml(text)
+    assert len(str(raised.value)) < 1000
+
+
+def test_the_bound_of_the_length_is_of_whole_texts() -> None:
+    assert bounded_yaml("a" * MAX_BYTES) == "a" * MAX_BYTES
+    with pytest.raises(ValueError, match="MiB"):
+        bounded_yaml("a" * (MAX_BYTES + 1))
+
+
+@settings(deadline=None)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=9),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=9), inner),
+    )
+)
+def test_what_is_within_the_bounds_is_read_as_yaml_reads_it(value: object) -> None:
+    class NoAliases(yaml.SafeDumper):
+        def ignore_aliases(self, _: object) -> bool:
+            return True
+
+    text = yaml.dump(value, Dumper=NoAliases, allow_unicode=True)
+    assert bounded_yaml(text) == yaml.safe_load(text)
+
+
+@settings(deadline=None)
+@given(
+    st.text(st.sampled_from("ab:-{}[]&*!<>|%@\"'\\#?, \n\t0159.eE+_xoUTZ~"), max_size=30)
+    | st.from_regex(r"!!(int|float|bool|timestamp|set|omap|pairs|binary|null|str|map) .{0,12}")
+    | st.from_regex(r"[-+]?[0-9_:.T Z-]{0,25}")
+)
+def test_every_text_is_read_or_refused(text: str) -> None:
+    try:
+        bounded_yaml(text)
+    except ValueError as refused:
+        assert str(refused)
