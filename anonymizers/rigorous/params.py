@@ -61,8 +61,9 @@ class RigorousParams(NamesParams):
     epsilon: Exact = Field(gt=0, le=1000)
     """Privacy loss of the whole release, a decimal above 0; smaller protects more and errs more."""
     delta: Exact = Field(Decimal("1e-6"), ge=0, le=0.5)
-    """Probability with which epsilon may not hold, a decimal from 0; at most 1e-5, and at most
-    1 / max_cases where that is declared."""
+    """What comes on top of epsilon: the release tells no more than one that keeps epsilon, but with
+    this probability tells all. A decimal from 0; at most 1e-5, and at most 1 / max_cases where that
+    is declared."""
     allow_large_delta: bool = False
     """Permit a delta above 1e-5, up to 1 / max_cases, which must be declared. The statement says
     what such a delta allows."""
@@ -153,13 +154,17 @@ def large_delta(delta: Fraction) -> str:
     """Returns what a delta above MAX_DELTA allows, in a sentence."""
     text = decimal_text(delta)
     return (
-        f"Delta {text} is above 1e-5: with probability up to {text} epsilon does not hold, and the "
-        "release may show a whole case."
+        f"Delta {text} is above 1e-5: such a promise is kept even by a release that shows a whole "
+        f"case with probability {text}."
     )
 
 
 def guarantee_of(
-    params: RigorousParams, spends: tuple[Spend, ...], reality: str, *not_covered: str
+    params: RigorousParams,
+    spends: tuple[Spend, ...],
+    reality: str,
+    *not_covered: str,
+    in_each: str = "",
 ) -> Guarantee:
     """Returns the promise of a release whose parts spend what adds up to epsilon and delta.
 
@@ -168,11 +173,20 @@ def guarantee_of(
         spends: Every part of the release.
         reality: Why it holds, in sentences.
         not_covered: What the release shows or allows beyond it.
+        in_each: Where so many cases of an individual count, such as " in each step"; empty: in all.
     """
     epsilon, delta = total(spends)
     if delta > Fraction(MAX_DELTA):
         not_covered = (large_delta(delta), *not_covered)
-    unit = "case" if params.max_cases_per_individual is None else "individual"
+    n_cases = params.max_cases_per_individual
+    unit = "case" if n_cases is None else "individual"
+    if n_cases == 1:
+        reality += f" Of an individual one case counts{in_each}."
+    elif n_cases is not None:
+        reality += (
+            f" Of an individual at most {n_cases:,} cases count{in_each}; the noise covers all of "
+            "them."
+        )
     always = [
         "Cases of different individuals that depend on each other are protected one by one, not as "
         "a group.",

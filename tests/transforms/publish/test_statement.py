@@ -21,12 +21,14 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from tests.anonymizers.contract.test_promises import AS_FAILURE
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, Operation, ReleaseManifest
 from tracecloak.schemas.published.yields import Yield
 from tracecloak.transforms.publish.names import STATEMENT_NAME
+from tracecloak.transforms.publish.report import report_html
 from tracecloak.transforms.publish.statement import (
     InternalFacts,
     internal_statement,
@@ -275,6 +277,27 @@ def test_the_unit_is_named_in_the_first_sentence_and_in_the_question(unit, words
     text = publishable_statement(replace(MANIFEST, guarantee=replace(RIGOROUS, unit=unit)))
     assert words[0] in paragraphs(text)[1]
     assert words[1] in text
+
+
+def test_delta_is_said_to_come_on_top_and_not_to_be_the_chance_that_epsilon_fails():
+    """Gaussian noise passes e^epsilon twenty times as often as with probability delta."""
+    text = publishable_statement(MANIFEST)
+    page = report_html(MANIFEST, [], [], None).decode()
+    for shown in (text, page, MANIFEST.guarantee.sentence):
+        assert not AS_FAILURE.search(shown)
+    flat = " ".join(paragraphs(text))
+    assert "kept to epsilon otherwise" in flat
+    assert "twice the factor with a probability of at most 0.000002" in flat
+    assert "The delta of each question comes on top" in flat
+    assert "Delta comes on top" in page
+    exact = publishable_statement(with_numbers(1.0, 0.0))
+    assert "this holds without exception" in exact and "comes on top" not in exact
+
+
+def test_only_repetitions_of_this_release_are_said_to_have_its_noise():
+    text = " ".join(paragraphs(publishable_statement(MANIFEST)))
+    assert "This release, made again on the same input, has the same noise" in text
+    assert "other releases have noise of their own" in text
 
 
 def test_the_parts_of_the_budget_and_their_sum():
