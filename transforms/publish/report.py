@@ -274,6 +274,7 @@ class _Shown:
         if variants.lows is not None:
             told += (
                 " The number that the original has lies in the interval with a probability of 95 %."
+                " Of numbers just above a threshold, which noise may have raised, fewer do."
             )
         self.variants_told = told
 

@@ -5,6 +5,7 @@ The pages are read by a parser of Markdown, markdown-it, which did not make them
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -22,6 +23,9 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from tests.anonymizers.contract.test_promises import AS_FAILURE
+from tests.support.logs import trace_batch
+from tracecloak.anonymizers.contract.in_memory import anonymise
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.guarantee import Guarantee
@@ -243,6 +247,23 @@ def test_error_bars_are_explained_where_there_are_some():
     assert "within the limits on what one case may count, lies between them" in said
     (of_paper,) = sections(publishable_statement(OF_PAPER, has_error_bars=True))[BARS]
     assert "what was counted on the input lies between them" in of_paper
+
+
+def test_fewer_numbers_near_a_threshold_are_said_to_lie_in_their_interval():
+    """Of 600 variants with 12 cases each, those that reach a threshold of 15 are noise's choice."""
+    [told] = sections(publishable_statement(MANIFEST, True))["How to read error bars"]
+    assert "of numbers just above a threshold, which noise may have raised, fewer lie" in told
+    method = METHODS["variant-histogram"]
+    params = method.Params(epsilon="1")
+    assert params.threshold == 15
+    sequences = itertools.islice(itertools.product("ABCDEFGHIJ", repeat=3), 600)
+    log = trace_batch({f"{i}-{j}": " ".join(s) for i, s in enumerate(sequences) for j in range(12)})
+    key = ReleaseKey(b"k" * 32)
+    made = [anonymise([log], method, params, key, f"r{i}", "ab").products for i in range(10)]
+    rows = [row for one in made for row in one.by_name["variants"].to_table().to_pylist()]
+    within = sum(row["low"] <= 12 <= row["high"] for row in rows)
+    assert len(rows) > 100
+    assert within < 0.75 * len(rows)  # 0.63: noise of 3 and more, of which 3 is within
 
 
 def test_nothing_is_said_of_noise_and_keys_where_nothing_rests_on_them():
