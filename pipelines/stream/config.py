@@ -165,10 +165,12 @@ class StreamConfig(pydantic.BaseModel):
     sliding_steps: int | None = None
     """Steps of a sliding sum, needed with view sliding; by default not set."""
     epsilon: Exact
-    """Privacy loss of all steps of the horizon together, a decimal above 0."""
+    """Privacy loss of all steps of the horizon together, or with guarantee w_event of any
+    w_event_steps of them, a decimal above 0."""
     delta: Exact = RigorousParams.model_fields["delta"].default
-    """Probability with which epsilon may not hold, for all steps together; at most 1e-5, and at
-    most 1 / max_cases where that is declared."""
+    """What comes on top of epsilon, for as many steps: they tell no more than if they kept epsilon,
+    but with this probability told all. At most 1e-5, and at most 1 / max_cases where that is
+    declared."""
     allow_large_delta: bool = False
     """Permit a delta above 1e-5, up to 1 / max_cases, which must be declared. The statement says
     what such a delta allows."""
