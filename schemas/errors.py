@@ -55,9 +55,28 @@ def missing_extra(what: str, library: str, extra: str, instead: str = "") -> Usa
         extra: The name under which setup.py has it.
         instead: What does without it, in the imperative; empty if nothing does.
     """
-    # A name alone would make pip look for it on the package index, where tracecloak is not.
+    # The extra's libraries are named, since tracecloak[extra] would make pip look for tracecloak on
+    # the package index, where it is not, and .[extra] serves in a checkout only.
+    needs = " ".join(f"'{need}'" for need in _needs_of(extra)) or library
     return UsageError(
         f"{what} needs {library}, which is not installed: "
-        f"run pip install '.[{extra}]' in a checkout of tracecloak"
-        + (f", or {instead}" if instead else "")
+        f"run pip install {needs} (the extra {extra})" + (f", or {instead}" if instead else "")
     )
+
+
+def _needs_of(extra: str) -> list[str]:
+    """Returns what an extra of the installed tracecloak needs, as pip is to be given it."""
+    import importlib.metadata  # these two are for errors only
+
+    from packaging.requirements import Requirement
+
+    try:
+        needs = map(Requirement, importlib.metadata.requires("tracecloak") or ())
+    except importlib.metadata.PackageNotFoundError:  # run from a checkout that is not installed
+        return []
+    found = []
+    for need in needs:
+        if need.marker is not None and need.marker.evaluate({"extra": extra}):
+            need.marker = None
+            found.append(str(need))
+    return found

@@ -116,6 +116,8 @@ def test_a_release_reads_the_format_writes_it_and_has_the_product(
     assert promise == manifest(folder)["guarantee"]["sentence"]
     log = gzip.decompress((folder / "log.toy.gz").read_bytes()).decode().splitlines()
     assert len({line.partition("|")[0] for line in log[1:]}) == sum(counts)
+    # Who received it and has the toys, too, makes their files again.
+    assert tracecloak("verify", folder) == 0
     # The release is read again, in the only format that its log is written in.
     assert tracecloak("mine", "--released", folder, "--output", tmp_path / "tree") == 0
     assert tracecloak(

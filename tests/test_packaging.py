@@ -141,6 +141,46 @@ def test_every_extra_serves_a_module(extra: str) -> None:
     assert needed <= named
 
 
+def version_of(package: str) -> str | None:
+    """The version that is installed, or None."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def unmet_needs(requirement: Requirement) -> list[str]:
+    """What an installed requirement needs and lacks; `pip check` passes over needs of extras."""
+    found = []
+    for text in metadata.requires(requirement.name) or ():
+        need = Requirement(text)
+        asked = need.marker is None or any(
+            need.marker.evaluate({"extra": extra}) for extra in ("", *requirement.extras)
+        )
+        version = version_of(need.name) or "none"
+        if asked and (version == "none" or version not in need.specifier):
+            found.append(f"{requirement} needs {need.name}{need.specifier} and has {version}")
+    return found
+
+
+@pytest.mark.parametrize("need", sorted(SETUP.extras_require["dev"]))
+def test_libraries_of_the_tests_take_each_other(need: str) -> None:
+    """Catches an opendp beside a polars that it refuses: each of its versions takes one."""
+    requirement = Requirement(need)
+    if version_of(requirement.name) is None:
+        pytest.skip(f"{requirement.name} is not installed")
+    assert not unmet_needs(requirement)
+
+
+def test_a_library_beside_one_that_it_refuses_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    needs = ["numpy>=1", "pytest==0.1; extra == 'a'", "no-such==1; extra == 'b'"]
+    monkeypatch.setattr(metadata, "requires", lambda name: needs)
+    has = metadata.version("pytest")
+    assert unmet_needs(Requirement("x")) == []
+    assert unmet_needs(Requirement("x[a]")) == [f"x[a] needs pytest==0.1 and has {has}"]
+    assert unmet_needs(Requirement("x[b]")) == ["x[b] needs no-such==1 and has none"]
+
+
 def test_errors_name_extras_that_exist() -> None:
     named = set()
     for folder in FOLDERS.values():

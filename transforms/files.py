@@ -6,18 +6,29 @@ import contextlib
 import gzip
 import importlib
 import io
+import logging
 import os
 import re
 import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote_to_bytes
 
 from tracecloak.schemas.errors import InputSchemaError, UsageError, missing_extra
+from tracecloak.transforms.tables import (
+    FOLDERS,
+    Table,
+    folders_above,
+    patterns_of_markers,
+    refuse_tables,
+    table_told_by,
+)
+
+_LOG = logging.getLogger("tracecloak")
 
 _SCHEME = re.compile(r"\s*[a-zA-Z][-a-zA-Z0-9+.]*://")
 # A folder for the records of one value, as Hive and Spark name them.
@@ -102,16 +113,19 @@ def match_files(patterns: Sequence[str], may_be_none: bool = False) -> list[Sour
             `column=value`, must be there all the same.
 
     Raises:
-        InputSchemaError: A file is not there, or a folder or a glob holds none and must hold one.
+        InputSchemaError: A file is not there, or a folder or a glob holds none and must hold one,
+            or what is there is a table of a lake (`tables.py`).
         UsageError: A pattern cannot be listed.
     """
     sizes: dict[str, int] = {}
+    looked_into: dict[str, Table | None] = {}  # as many patterns can lie in one folder
     for pattern in patterns:
-        is_here = is_on_this_machine(pattern)
-        matched = dict((_matched_here if is_here else _matched_elsewhere)(pattern))
-        if not matched and not (may_be_none and _may_be_empty(pattern)):
+        listing = (_listed_here if is_on_this_machine(pattern) else _listed_elsewhere)(pattern)
+        if not listing.sizes and not (may_be_none and _may_be_empty(pattern)):
             raise InputSchemaError(_nothing_at(pattern, may_be_none))
-        sizes.update(matched)
+        around = _tables_around(pattern, listing, looked_into)
+        refuse_tables(pattern, listing.root, listing.sizes, listing.tables, around)
+        sizes.update(listing.sizes)
     paths = enumerate(sorted(sizes))
     return [SourceFile(i, path, sizes[path], partitions_of(path)) for i, path in paths]
 
@@ -145,7 +159,7 @@ def _may_be_empty(pattern: str) -> bool:
         # In a pattern such as *.csv the folder is that at work; before /*.csv it is the root.
         return os.path.isdir(folder or ("/" if pattern.startswith("/") else os.curdir))
     # There, folders are but the beginnings of names: one is there if anything is in it.
-    return any(_listed_elsewhere(pattern, f"{folder.rstrip('/')}/**", 1))
+    return any(_told_by_beam(pattern, [f"{folder.rstrip('/')}/**"], 1))
 
 
 def _first_wildcard(pattern: str) -> int | None:
@@ -159,15 +173,38 @@ def _is_passed_over(path: str, folder: str, pattern: str) -> bool:
     return hidden and _HIDDEN.search(pattern[len(folder) :]) is None
 
 
-def _matched_here(pattern: str) -> Iterator[tuple[str, int]]:
-    """Yields the paths and sizes that Beam would find, whose wildcards are not those of a shell."""
+@dataclass
+class _Listing:
+    """What one look at a pattern finds.
+
+    Attributes:
+        root: The folder that was listed with all below it; of a single file the one it lies in.
+        sizes: The size of each file that matches, by its path.
+        tables: What tells of tables, wherever it lies.
+        is_root_seen: Whether a table that is the root would be among them.
+    """
+
+    root: str
+    sizes: dict[str, int] = field(default_factory=dict)
+    tables: list[Table] = field(default_factory=list)
+    is_root_seen: bool = True
+
+    def note(self, path: str) -> None:
+        """Takes in the path of a file, or of a folder with a slash at its end."""
+        table = table_told_by(path)
+        if table is not None:
+            self.tables.append(table)
+
+
+def _listed_here(pattern: str) -> _Listing:
+    """Lists the files that Beam would find, whose wildcards are not those of a shell."""
     first = _first_wildcard(pattern)
     if first is None:
         if os.path.isdir(pattern):
-            yield from _below(pattern)
-        elif os.path.exists(pattern):
-            yield pattern, os.path.getsize(pattern)
-        return
+            return _below(pattern)
+        is_there = os.path.exists(pattern)
+        sizes = {pattern: os.path.getsize(pattern)} if is_there else {}
+        return _Listing(os.path.dirname(pattern), sizes, is_root_seen=False)
     if pattern.endswith(("/", "\\")):  # what lies in the folders that match
         pattern += "*"
     try:
@@ -175,25 +212,87 @@ def _matched_here(pattern: str) -> Iterator[tuple[str, int]]:
     except re.error as error:  # such as [z-a]
         raise UsageError(f"input {pattern!r} cannot be listed: {error}") from None
     folder = os.path.dirname(pattern[:first])
-    for parent, _, names in os.walk(folder or os.curdir):
+    listing = _Listing(folder.rstrip("/"))
+
+    def path_of(parent: str, name: str) -> str:
+        return os.path.join(parent, name) if folder else os.path.relpath(f"{parent}/{name}")
+
+    for parent, folders, names in os.walk(folder or os.curdir):
+        for name in folders:
+            if name in FOLDERS:
+                listing.note(f"{path_of(parent, name)}/")
         for name in names:
-            path = os.path.join(parent, name) if folder else os.path.relpath(f"{parent}/{name}")
+            path = path_of(parent, name)
+            listing.note(path)
             if (
                 test.fullmatch(path)
                 and os.path.isfile(path)
                 and not _is_passed_over(path, folder, pattern)
             ):
-                yield path, os.path.getsize(path)
+                listing.sizes[path] = os.path.getsize(path)
+    return listing
 
 
-def _below(folder: str) -> Iterator[tuple[str, int]]:
-    """Yields the paths and sizes of all files in a folder, those that are hidden aside."""
+def _below(folder: str) -> _Listing:
+    """Lists all files in a folder, those that are hidden aside."""
+    listing = _Listing(folder.rstrip("/"))
     for parent, folders, names in os.walk(folder):
+        for name in folders:
+            if name in FOLDERS:
+                listing.note(os.path.join(parent, name, ""))
         folders[:] = [name for name in folders if not name.startswith((".", "_"))]
         for name in names:
             path = os.path.join(parent, name)
+            listing.note(path)
             if not name.startswith((".", "_")) and os.path.isfile(path):
-                yield path, os.path.getsize(path)
+                listing.sizes[path] = os.path.getsize(path)
+    return listing
+
+
+def _tables_around(
+    pattern: str, listing: _Listing, looked_into: dict[str, Table | None]
+) -> list[Table]:
+    """Returns the tables that hold the root of a listing, as far as the listing did not see them.
+
+    Args:
+        pattern: The input, for what is said of it.
+        listing: What was found of it.
+        looked_into: What is known of folders from other patterns; what is found is added.
+    """
+    is_here = is_on_this_machine(pattern)
+    root = listing.root
+    if is_here:  # of links and of `..` the folder that they lead to
+        root = os.path.realpath(root or ("/" if pattern.startswith("/") else os.curdir))
+    folders = [*([] if listing.is_root_seen else [root]), *folders_above(root)]
+    new = [folder for folder in folders if folder not in looked_into]
+    looked_into.update((_tables_here if is_here else _tables_elsewhere)(pattern, new))
+    return [table for folder in folders if (table := looked_into[folder]) is not None]
+
+
+def _tables_here(pattern: str, folders: Sequence[str]) -> dict[str, Table | None]:
+    found: dict[str, Table | None] = {}
+    for folder in folders:
+        marks = [f"{folder}/{name}/" for name in FOLDERS if os.path.isdir(f"{folder}/{name}")]
+        with contextlib.suppress(OSError):  # it is not there, or not for this user to see
+            marks += [f"{folder}/metadata/{name}" for name in os.listdir(f"{folder}/metadata")]
+        found[folder] = next(filter(None, map(table_told_by, marks)), None)
+    return found
+
+
+def _tables_elsewhere(pattern: str, folders: Sequence[str]) -> dict[str, Table | None]:
+    """Asks for one file of each kind of marker: above an input can lie a whole lake."""
+    marks = [mark for folder in folders for mark in patterns_of_markers(folder)]
+    try:
+        paths = [path for path, _ in _told_by_beam(pattern, marks, 1)]
+    except UsageError:  # who may read an input need not be allowed to list what is around it
+        _LOG.warning(
+            "the folders around input %r cannot be listed, so it is not known whether it is a part "
+            "of a table of Delta, Iceberg or Hudi, whose files hold deleted rows",
+            pattern,
+        )
+        paths = []
+    tables = {table.folder: table for table in map(table_told_by, paths) if table is not None}
+    return {folder: tables.get(folder) for folder in folders}
 
 
 def _expression(pattern: str) -> str:
@@ -211,32 +310,60 @@ def _expression(pattern: str) -> str:
     return made + re.escape(pattern[end:])
 
 
-def _matched_elsewhere(pattern: str) -> Iterator[tuple[str, int]]:
+def _listed_elsewhere(pattern: str) -> _Listing:
+    """Lists what Beam would for a pattern, by one question of its file system.
+
+    What is left out by the pattern, or hidden, is looked at, too: it can tell of a table.
+    """
     require_file_system("input", pattern)
     first = _first_wildcard(pattern)
     if first is None and not pattern.endswith("/"):
-        found = list(_listed_elsewhere(pattern, pattern))
+        found = dict(_told_by_beam(pattern, [pattern]))
         if found:
-            yield from found
-            return
+            return _Listing(pattern.rpartition("/")[0], found, is_root_seen=False)
     folder = (pattern if first is None else pattern[:first].rpartition("/")[0]).rstrip("/")
     whole = f"{folder}/**" if first is None else pattern
-    for path, n_bytes in _listed_elsewhere(pattern, whole):
-        if not path.endswith("/") and not _is_passed_over(path, folder, whole):
-            yield path, n_bytes
+    if whole.endswith("/"):  # what lies in the folders that match
+        whole += "*"
+    listed = whole if first is None else f"{pattern[:first]}**"
+    test = _expression_of_beam(pattern, whole)
+    listing = _Listing(folder, is_root_seen=listed == f"{folder}/**")
+    for path, n_bytes in _told_by_beam(pattern, [listed]):
+        listing.note(path)
+        is_file = test.match(path) and not path.endswith("/")
+        if is_file and not _is_passed_over(path, folder, whole):
+            listing.sizes[path] = n_bytes
+    return listing
 
 
-def _listed_elsewhere(
-    pattern: str, listed: str, limit: int | None = None
+def _expression_of_beam(pattern: str, whole: str) -> re.Pattern[str]:
+    from apache_beam.io.filesystem import FileSystem
+
+    try:
+        return re.compile(FileSystem.translate_pattern(whole))
+    except re.error as error:  # such as [z-a]
+        raise UsageError(f"input {pattern!r} cannot be listed: {error}") from None
+
+
+def _told_by_beam(
+    pattern: str, listed: Sequence[str], limit: int | None = None
 ) -> Iterator[tuple[str, int]]:
+    """Yields the paths and sizes of the files that match one of the patterns in `listed`."""
     from apache_beam.io.filesystem import BeamIOError
     from apache_beam.io.filesystems import FileSystems
 
+    if not listed:
+        return
     try:
-        found = FileSystems.match([listed], None if limit is None else [limit])[0].metadata_list
+        limits = None if limit is None else [limit] * len(listed)
+        results = FileSystems.match(list(listed), limits)
     except (BeamIOError, ValueError) as error:
-        raise UsageError(f"input {pattern!r} cannot be listed: {type(error).__name__}") from error
-    yield from ((file.path, file.size_in_bytes) for file in found)
+        raise UsageError(
+            f"input {pattern!r} cannot be listed: {_reason(error)}; correct the path, or mend this "
+            "machine's rights and credentials there"
+        ) from error
+    for found in results:
+        yield from ((file.path, file.size_in_bytes) for file in found.metadata_list)
 
 
 # The module that a file system of Beam's needs, and what installs it, by the scheme of its paths.
@@ -244,6 +371,12 @@ _FILE_SYSTEMS = {
     "gs": ("google.cloud.storage", "google-cloud-storage", "gcp"),
     "s3": ("boto3", "boto3", "aws"),
 }
+# Those that Beam can open with an extra of its own, which tracecloak has not been tried with.
+_OF_BEAM = {
+    "azfs": ("azure.storage.blob", "azure-storage-blob", "azure"),
+    "hdfs": ("hdfs", "hdfs", "hadoop"),
+}
+_OFFERED = "name one on this machine, such as where it is mounted, or one of gs:// and s3://"
 
 
 def require_file_system(name: str, path: str) -> None:
@@ -268,16 +401,34 @@ def require_file_system(name: str, path: str) -> None:
             importlib.import_module(module)
         except ImportError:
             raise missing_extra(f"{name} {path!r}", library, extra) from None
+    if scheme in _OF_BEAM:
+        module, library, extra = _OF_BEAM[scheme]
+        try:
+            importlib.import_module(module)
+        except ImportError:
+            raise UsageError(
+                f"{name} {path!r} needs {library}, which is not installed, and tracecloak is not "
+                f"tested with {scheme}://; {_OFFERED}, or try Beam's own extra with "
+                f"pip install 'apache-beam[{extra}]'"
+            ) from None
     try:
         FileSystems.get_filesystem(path)
     except (ValueError, OSError, ImportError):
+        flags = ", or give --hdfs_host, --hdfs_port and --hdfs_user" if scheme == "hdfs" else ""
         raise UsageError(
             f"{name} {path!r} is on a file system that Beam does not know or cannot open here; "
-            "name one on this machine, or one of gs:// and s3://"
+            f"{_OFFERED}{flags}"
         ) from None
     if FileSystems._pipeline_options is None:
         # Without any, some file systems cannot be asked before there is a pipeline.
         FileSystems.set_options(PipelineOptions([]))
+
+
+def _reason(error: BaseException) -> str:
+    """Returns the class of an error of a file system, which Beam wraps: its text could be data."""
+    while details := getattr(error, "exception_details", None):
+        error = next(iter(details.values()))
+    return type(error).__name__
 
 
 def require_writable(name: str, folder: str) -> None:
@@ -313,7 +464,7 @@ def require_writable(name: str, folder: str) -> None:
             FileSystems.delete([path])
             return
         except Exception as error:  # each file system has its own
-            reason = type(error).__name__
+            reason = _reason(error)
     raise UsageError(
         f"{name} {folder!r} cannot be written: {reason}; mend that, or name another folder with "
         f"--{name}"

@@ -28,7 +28,7 @@ from tracecloak.transforms.formats.base import (
 )
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat
 
-_LOG = logging.getLogger("tracecloak")
+_OPERATOR = logging.getLogger("tracecloak.operator")
 
 # Rows to a batch: a shuffle of many shards pays for every piece of every batch.
 _BATCH_ROWS = 1 << 16
@@ -36,6 +36,19 @@ _BATCH_ROWS = 1 << 16
 _TOLD_APART_S = 5.0
 # Batches of a file in which records are looked for to be tried.
 _TRIED_BATCHES = 20
+
+
+@dataclass(frozen=True)
+class FirstRecords:
+    """Some records at the beginning of a source.
+
+    Attributes:
+        tally: What was found of them.
+        events: Those that can be read, as canonical events, file by file.
+    """
+
+    tally: ReadTally
+    events: tuple[pa.RecordBatch, ...]
 
 
 @dataclass(frozen=True)
@@ -167,8 +180,8 @@ class EventSource:
                     checked.add(same)
         return [*own.of(found), *own.partitions]
 
-    def first_records(self, n_records: int, n_files: int) -> ReadTally:
-        """Reads some records at the beginning, and returns what was found of them.
+    def first_records(self, n_records: int, n_files: int) -> FirstRecords:
+        """Reads some records at the beginning, and returns them with what was found of them.
 
         Those that a filter drops are not among them, and not all of a file are looked through for
         some that pass.
@@ -181,11 +194,13 @@ class EventSource:
             InputSchemaError: As `read`.
         """
         tallies: list[ReadTally] = []
+        found: list[pa.RecordBatch] = []
         left = n_records
         for file in self.files[:n_files]:
             tally = TallyOfFile(file.rank)
             n_read = 0
-            for _ in islice(self._read(file, tally, left), _TRIED_BATCHES):
+            for events, _ in islice(self._read(file, tally, left), _TRIED_BATCHES):
+                found.append(events)
                 n_read = tally.result().n_records
                 if n_read >= left:
                     break
@@ -193,7 +208,7 @@ class EventSource:
             left -= n_read
             if left <= 0:
                 break
-        return ReadTally.merge(tallies)
+        return FirstRecords(ReadTally.merge(tallies), tuple(found))
 
     def read(
         self, file: SourceFile, tally: TallyOfFile | None = None
@@ -269,7 +284,7 @@ class EventSource:
             return
         with contextlib.suppress(OSError, ValueError):  # no place, or read and closed already
             told = self.progress_of(file, position_in(stream))
-            _LOG.info("reading input %d of %d", file.rank + 1, len(self.files), extra=told)
+            _OPERATOR.info("reading input %d of %d", file.rank + 1, len(self.files), extra=told)
 
     def _resolve(self, file: SourceFile, found: list[str] | None) -> ResolvedColumns:
         if found is not None:

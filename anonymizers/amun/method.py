@@ -280,11 +280,12 @@ def _decide_dafsa(
         )
     dafsa = Dafsa.from_variants(variants)
     if params.mode == "oversampling" and params.max_growth is not None:
-        told = foretell(dafsa, params)
-        if told.growth > params.max_growth:
+        # By how much is a number of the data, which `foretold` tells the operator alone.
+        if foretell(dafsa, params).growth > params.max_growth:
             raise UsageError(
-                f"max_growth={params.max_growth:g} is exceeded: {told.sentence} Use mode sampling, "
-                "a larger guessing_advantage or oversampling_epsilon epsilon_d, or raise max_growth"
+                f"max_growth={params.max_growth:g} is exceeded: the release would have more cases "
+                "for each one of the log. Use mode sampling, a larger guessing_advantage or "
+                "oversampling_epsilon epsilon_d, or raise max_growth"
             )
     return DafsaDecision(dafsa, first_us, last_us)
 

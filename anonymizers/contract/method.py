@@ -180,6 +180,13 @@ class Anonymizer(Protocol):
         """Returns sentences on what the parameters cost in utility, from public numbers alone."""
         return ()
 
+    def time_caveats(self, params: Any) -> tuple[str, ...]:
+        """Returns what a reader of the released times must know that they do not show.
+
+        Sentences for everybody, by the parameters alone; none where no times are released.
+        """
+        return ()
+
     def foretells(self, params: Any) -> bool:
         """Returns whether `foretold` has something to say of a log; of a rigorous release, no.
 

@@ -33,6 +33,7 @@ _SAID = {
     "timezone_aware": "must say its offset from UTC, such as the Z of 2026-01-31T12:00:00Z",
     "string_type": "must be text; in a file, write it in quotes",
     "string_unicode": "must be text",
+    "string_too_long": "must have at most {max_length} characters",
     "too_short": "must have {min_length} or more members",
     "too_long": "must have {max_length} or fewer members",
     "frozen_instance": "cannot be changed",

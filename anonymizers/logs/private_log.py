@@ -173,6 +173,21 @@ class PrivateLog(contract.Anonymizer):
             DECLARED,
         )
 
+    def time_caveats(self, params: PrivateLogParams) -> tuple[str, ...]:
+        """Returns that a bought range is made up at its ends, and which steps are too short."""
+        if not params.is_timed:
+            return ()
+        stamps = f"Its stamps are whole {params.granularity}s"
+        if params.granularity is None:
+            stamps = "Its stamps are whole seconds or coarser"
+        short = f"{stamps}: the durations of shorter steps are not kept."
+        if params.first_date is not None:
+            return (short,)
+        return (
+            "Its range of dates was bought with noise: dates at its ends may be made up.",
+            short,
+        )
+
     def explain(self, params: PrivateLogParams) -> tuple[str, ...]:
         """Returns a sentence for each part, and the error to expect."""
         return sentences_of(params.parts, params.spending)

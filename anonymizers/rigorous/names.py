@@ -49,13 +49,13 @@ class ListedParams(RigorousParams, ABC):
         if self.vocabulary is not None or self.buy_vocabulary:
             return
         try:
-            own = self.for_names
-            found = f"{own.text}, finds {names_found(own, self.max_activities, self.max_units)}"
+            found = f"finds {names_found(self.for_names, self.max_activities, self.max_units)}"
         except UsageError:  # the noise would be wider than any that is drawn
             found = "finds no activity at this epsilon and delta"
         raise ValueError(
             "vocabulary is not declared, and this method counts by activities that are known "
             "beforehand. Declare a public list of them with vocabulary; `tracecloak vocabulary` "
             "writes the names of a log for you to read and strike out. Or set buy_vocabulary: it "
-            f"{found}, and counts all others as __other__"
+            f"{found}, and counts all others as __other__. It finds rarer ones with a larger "
+            "epsilon, or with a smaller max_activities"
         )

@@ -61,9 +61,8 @@ class RigorousParams(NamesParams):
     epsilon: Exact = Field(gt=0, le=1000)
     """Privacy loss of the whole release, a decimal above 0; smaller protects more and errs more."""
     delta: Exact = Field(Decimal("1e-6"), ge=0, le=0.5)
-    """What comes on top of epsilon: the release tells no more than one that keeps epsilon, but with
-    this probability tells all. A decimal from 0; at most 1e-5, and at most 1 / max_cases where that
-    is declared."""
+    """It is as if, with this probability, the release told everything, and kept to epsilon
+    otherwise. A decimal from 0; at most 1e-5, and at most 1 / max_cases where that is declared."""
     allow_large_delta: bool = False
     """Permit a delta above 1e-5, up to 1 / max_cases, which must be declared. The statement says
     what such a delta allows."""
@@ -154,8 +153,8 @@ def large_delta(delta: Fraction) -> str:
     """Returns what a delta above MAX_DELTA allows, in a sentence."""
     text = decimal_text(delta)
     return (
-        f"Delta {text} is above 1e-5: such a promise is kept even by a release that shows a whole "
-        f"case with probability {text}."
+        f"Delta {text} is above 1e-5: the promise allows that with probability up to {text} the "
+        "release shows a whole case."
     )
 
 

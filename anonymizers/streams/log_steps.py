@@ -127,4 +127,5 @@ class LogSteps:
             f"log: each of {self.horizon:,} steps publishes a log of the cases that closed in it; "
             f"spends epsilon {epsilon}, delta {delta} for all steps together. Of a step:",
             *PrivateLog().explain(self._params),
+            *PrivateLog().time_caveats(self._params),
         )

@@ -170,6 +170,11 @@ class AttackReport:
         return max(found, default=0.0)
 
     @property
+    def largest_provable(self) -> float:
+        """The largest bound that releases of the pairs can prove, whatever the method does."""
+        return max((finding.largest_provable for finding in self.pairs), default=0.0)
+
+    @property
     def ratio(self) -> float | None:
         """The audited epsilon as a share of the claimed one; None without a finite claim."""
         claimed = self.guarantee.epsilon
@@ -212,7 +217,13 @@ class AttackReport:
         if self.refutations:
             return f"the claim is false: {'; '.join(self.refutations)}"
         if claimed is not None:
-            return f"consistent with the claim: epsilon {claimed:g} is claimed, {self._found}"
+            # Where so few releases can refute nothing, agreement says nothing.
+            could = claimed < self.largest_provable
+            return (
+                f"{'consistent with the claim' if could else 'undecided'}: epsilon {claimed:g} is "
+                f"claimed, {self._found}, and so many releases of the pairs of logs can prove "
+                f"{self.largest_provable:.3g} at most"
+            )
         support = self.support
         came_out = (
             ""

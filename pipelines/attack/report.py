@@ -71,6 +71,7 @@ def to_json(report: AttackReport) -> dict[str, Any]:
         "audited": {
             "epsilon": report.audited_epsilon,
             "ratio_to_claimed": report.ratio,
+            "largest_provable": report.largest_provable,
             "confidence": report.confidence,
             "pairs": [asdict(finding) for finding in report.pairs],
             "canaries": None if report.canaries is None else asdict(report.canaries),
@@ -108,6 +109,11 @@ def summary_lines(report: AttackReport) -> Iterator[str]:
         )
     else:
         yield f"audited    {NO_BOUND}, which is no proof that there is none"
+    n_releases = max((finding.n_releases for finding in report.pairs), default=0)
+    yield (
+        f"provable   epsilon {report.largest_provable:.3g} at most, by {n_releases:,} releases of "
+        "each log of a pair, whatever the method does"
+    )
     for guess in report.guesses:
         yield (
             f"difference {guess.asked}: {_share(guess.n_right_plain, guess)} right without noise, "
@@ -160,6 +166,11 @@ def markdown_lines(report: AttackReport) -> Iterator[str]:
     yield (
         f"- Audited: {audited}. With probability {report.confidence:.9g} no bound below exceeds "
         "the truth. A small bound, or none, does not prove that epsilon is small."
+    )
+    yield (
+        f"- Provable: epsilon {report.largest_provable:.3g} at most, by the releases of the pairs "
+        "below, if an event is in all of those of one log that are counted and in none of the "
+        "other's. No larger claim can be refuted by so many releases of the pairs, however false."
     )
     yield ""
     yield "## Pairs of logs"

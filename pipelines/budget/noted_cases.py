@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tracecloak.pipelines.budget.ledger import Ledger
 
 _LOG = logging.getLogger("tracecloak")
+_OPERATOR = logging.getLogger("tracecloak.operator")
 
 # From this share of the smaller log's cases on, the operator is told. Logs of other people whose
 # cases are numbered as they arrive share less, also where times are dates.
@@ -273,7 +274,7 @@ def note_cases(url: str, entries: Sequence[Entry], entry: Entry, path: str) -> N
         )
         return
     if text := shared_text(entries, shared):
-        _LOG.warning("%s", text)
+        _OPERATOR.warning("%s", text)
 
 
 def _was_erased(entries: Sequence[Entry], entry: Entry) -> bool:

@@ -11,6 +11,7 @@ from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.budget.ledger import Ledger
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.files import absolute
+from tracecloak.transforms.operator_log import operator_log
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 
@@ -62,7 +63,8 @@ def forfeit(
     place = absolute(output)
     receipt = store.receipt(place, release_id)
     folder = ReleaseFolder(place, release_id, None if receipt is None else receipt.staging_area)
-    with store.alone(place, release_id):
+    told_in = store.operator_folder(place, release_id)
+    with store.alone(place, release_id), operator_log(told_in):
         open_charges = [
             entry
             for entry in _unfinished(ledger.entries())

@@ -75,11 +75,11 @@ def run(given: Given) -> int:
         "repetitions": flags.pop("repetitions", compare.DEFAULT_REPETITIONS),
         "mined": flags.pop("mine", 0),
     }
+    names = [Path(path).name.split(".")[0] for path in inputs]
+    compare.check(names, chosen, **settings)
     originals = tuple(
-        Original.read(
-            Path(path).name.split(".")[0], source_of(load_source({"input": path, **flags}))
-        )
-        for path in inputs
+        Original.read(name, source_of(load_source({"input": path, **flags})))
+        for name, path in zip(names, inputs, strict=True)
     )
     comparison = compare.Comparison(originals, chosen, **settings)
     with showing_progress(given.form):

@@ -31,7 +31,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 def run(given: Given) -> int:
     """Compares, writes the report, and prints a summary."""
     from tracecloak.pipelines.budget.opening import store_at
-    from tracecloak.pipelines.evaluation.evaluate import evaluate
+    from tracecloak.pipelines.evaluation.evaluate import evaluate, require_extras
     from tracecloak.pipelines.evaluation.origin import share_noted_in
     from tracecloak.pipelines.evaluation.report import markdown_lines, summary_lines
     from tracecloak.pipelines.measure.report_files import write_all
@@ -42,6 +42,7 @@ def run(given: Given) -> int:
     flags = dict(given.flags)
     output = file_to_write("output", flags.pop("output"))
     released = flags.pop("released")
+    require_extras(released)  # before a large log is read
     noted = share_noted_in(store_at(flags.pop("key_store", None)), flags.pop("ledger", None))
     original = load_source({"input": flags.pop("original"), **flags})
     with showing_progress(given.form):

@@ -109,7 +109,8 @@ def run(given: Given) -> int:
         "patience": flags.pop("patience", experiment.DEFAULT_PATIENCE),
         "max_minutes": flags.pop("max_minutes", None if is_full else experiment.DEFAULT_MINUTES),
     }
-    experiment_report.require_matplotlib()
+    experiment_report.require_matplotlib()  # these two before large logs are read
+    experiment.require_extras(grid, settings["mined"])
     logs = tuple(
         experiment.read_log(
             Path(path).name.split(".")[0], source_of(load_source({"input": path, **flags})), grid

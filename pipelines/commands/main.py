@@ -15,6 +15,8 @@ from tracecloak.pipelines.commands.flags import add_form_flags, form_of
 from tracecloak.pipelines.commands.table import COMMANDS, Given, command_named
 from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.pipelines.runners.memory import without_collections
+from tracecloak.pipelines.screen.progress import NothingOfData, is_of_operator
+from tracecloak.pipelines.screen.results import Form
 from tracecloak.schemas.errors import TracecloakError, UsageError
 
 _OF_THE_IMPORT = ("apitools not found", "Failed to import GCSFileSystem")
@@ -27,8 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     6 failed and nothing was released; 7 released but a later step failed; 75 try again later. The
     documentation says what each means for whoever schedules the command.
     """
-    _quiet_beam_import()
     argv = list(sys.argv[1:] if arguments is None else arguments)
+    _keep_off_screen("json" if "--json" in argv else "table")
     wants_traceback = "--traceback" in argv
     argv = [argument for argument in argv if argument != "--traceback"]
     try:
@@ -94,10 +96,15 @@ def _run(argv: list[str], wants_traceback: bool) -> int:
     return command.run(Given(config, flags, rest, wants_traceback, form))
 
 
-def _quiet_beam_import() -> None:
-    """Drops what Beam logs when it is imported without all libraries of Google Cloud."""
+def _keep_off_screen(form: Form) -> None:
+    """Drops what Beam logs when it is imported without all libraries of Google Cloud.
+
+    And what is for the operator alone, unless the operator looks.
+    """
     handler = logging.StreamHandler()
     handler.addFilter(lambda record: not record.getMessage().startswith(_OF_THE_IMPORT))
+    if not is_of_operator(form):
+        handler.addFilter(NothingOfData())
     logging.getLogger().addHandler(handler)
 
 

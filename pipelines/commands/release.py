@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import sys
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from tracecloak.pipelines.release.config import ReleaseConfig
     from tracecloak.pipelines.release.run import Outcome
     from tracecloak.pipelines.windows.several import Ended
+    from tracecloak.schemas.published.yields import Yield
 
+_LOG = logging.getLogger("tracecloak")
 _WORTH_LITTLE = (
     "`tracecloak plan` with the same flags says beforehand what a release will be worth; "
     "more epsilon, fewer parts, a shorter vocabulary or another method may be worth more"
@@ -71,7 +73,7 @@ def _released(config: ReleaseConfig, given: Given, lineage: str | None) -> int:
     # With all of Beam, which a wrong configuration should not wait for.
     from tracecloak.pipelines.release.run import run_release
     from tracecloak.pipelines.runners.memory import keep_freed_memory
-    from tracecloak.pipelines.screen.progress import showing_progress
+    from tracecloak.pipelines.screen.progress import is_of_operator, showing_progress
     from tracecloak.pipelines.windows.watched import lineage_sent
 
     began = time.monotonic()
@@ -85,14 +87,16 @@ def _released(config: ReleaseConfig, given: Given, lineage: str | None) -> int:
         outcome = run_release(config, given.of_beam)
         made(outcome.folder.final)
     elapsed_s = time.monotonic() - began
-    data = _data(config, outcome, elapsed_s)
-    show(Result(list(_rows(config, outcome, elapsed_s)), data), given.form)
+    is_private = is_of_operator(given.form)
+    is_table = given.form == "table"
+    rows = list(_rows(config, outcome, elapsed_s, is_private)) if is_table else []
+    show(Result(rows, _data(config, outcome, elapsed_s)), given.form)
     return 0
 
 
 def _run_windows(config: ReleaseConfig, given: Given, lineage: str | None) -> int:
     """Releases the windows that are asked for; the exit code is that of the first that failed."""
-    from tracecloak.pipelines.screen.progress import showing_progress
+    from tracecloak.pipelines.screen.progress import is_of_operator, showing_progress
     from tracecloak.pipelines.windows.several import (
         exit_code_of,
         over_text,
@@ -106,32 +110,37 @@ def _run_windows(config: ReleaseConfig, given: Given, lineage: str | None) -> in
         for one in release_windows(config, windows, given.of_beam, lineage):
             ended.append(one)
             if one.reason:
-                print(f"tracecloak: window {one.window.label}: {one.reason}", file=sys.stderr)
+                _LOG.error("window %s: %s", one.window.label, one.reason)
     if given.form == "json":
         data = {
             "windows": [_data_of_window(one) for one in ended],
             "schedule_is_over": bool(over_text(config, windows)),
         }
         show(Result((), data), given.form)
-    elif len(ended) == 1 and ended[0].outcome is not None:
+        return exit_code_of(ended)
+    is_private = is_of_operator(given.form)
+    if len(ended) == 1 and ended[0].outcome is not None:
         one = ended[0]
-        show(Result(list(_rows(one.config, ended[0].outcome, one.elapsed_s))), given.form)
+        rows = list(_rows(one.config, ended[0].outcome, one.elapsed_s, is_private))
+        show(Result(rows), given.form)
     else:
-        rows = [(one.window.label, _told_of_window(one)) for one in ended]
+        rows = [(one.window.label, _told_of_window(one, is_private)) for one in ended]
         over = [("schedule", told)] if (told := over_text(config, windows)) else []
         show(Result([*(rows or [("windows", "none is due yet")]), *over]), given.form)
     return exit_code_of(ended)
 
 
-def _told_of_window(one: Ended) -> str:
-    """Returns what became of a window, of several."""
+def _told_of_window(one: Ended, is_private: bool) -> str:
+    """Returns what became of a window, of several; see `_rows`."""
     told = one.status.replace("_", " ")
     if one.status == "released" and one.outcome is not None:
         epsilon, _ = _spent(one.config)
         cost = "no finite epsilon" if epsilon is None else f"epsilon {epsilon}"
         told += f", {cost}, {duration(one.elapsed_s)}, {one.outcome.folder.final}"
-        if one.outcome.n_left_out:
+        if is_private and one.outcome.n_left_out:
             told += f"; left out {_left_out(one.outcome.n_left_out)}"
+        if is_private and one.outcome.warnings:
+            told += f"; watch out: {' and '.join(one.outcome.warnings)}"
     elif one.reason:
         told += f" with exit code {one.exit_code}"
     return told
@@ -158,9 +167,21 @@ def _data_of_window(one: Ended) -> dict[str, Any]:
     }
 
 
-def _rows(config: ReleaseConfig, outcome: Outcome, elapsed_s: float) -> Iterator[tuple[str, str]]:
-    """What the operator is told, who alone reads the screen."""
+def _rows(
+    config: ReleaseConfig, outcome: Outcome, elapsed_s: float, is_private: bool
+) -> Iterator[tuple[str, str]]:
+    """What is told of a release.
+
+    Args:
+        config: Its configuration.
+        outcome: How it ended.
+        elapsed_s: Seconds that it took.
+        is_private: Whether the operator alone reads it; others are told nothing that was counted on
+            the input.
+    """
+    from tracecloak.anonymizers.registry import method_named
     from tracecloak.schemas.published.manifest import SIGNATURE_NAMES
+    from tracecloak.transforms.publish.promise import caution
 
     is_new, held = not outcome.was_released_before, outcome.came_out
     folder = outcome.folder.final
@@ -168,9 +189,15 @@ def _rows(config: ReleaseConfig, outcome: Outcome, elapsed_s: float) -> Iterator
     yield "method", config.method
     if held.sentence:
         yield "holds", held.sentence
-    if is_new and (held.is_empty or held.is_poor):
-        yield "advice", _WORTH_LITTLE
+    if is_new and (caveats := method_named(config.method).time_caveats(config.method_params)):
+        yield "times", " ".join(caveats)
+    for warning in outcome.warnings if is_private else ():
+        yield "watch out", f"the release may be of little use: {warning}"
+    if is_new and (told := _advice(config, held)):
+        yield "advice", told
     yield "promise", config.guarantee.short
+    if told := caution(config.guarantee):
+        yield "caution", told
     epsilon, delta = _spent(config)
     if not is_new:
         yield "cost", "nothing, as it was released before"
@@ -185,14 +212,14 @@ def _rows(config: ReleaseConfig, outcome: Outcome, elapsed_s: float) -> Iterator
         yield "cost", f"epsilon {epsilon} and delta {delta} of account {config.account}{beside}"
     if outcome.balance is not None:
         yield "remains", _remains(outcome.balance)
-    if is_new and outcome.malformed is not None:
+    if is_private and is_new and outcome.malformed is not None:
         n_malformed, n_records = outcome.malformed
         yield (
             "left out",
             f"{n_malformed:,} of {quantity(n_records, 'record')}, as they are malformed; "
             f"{outcome.dead_letter} says where each one is",
         )
-    if outcome.n_left_out:
+    if is_private and outcome.n_left_out:
         yield "left out", _left_out(outcome.n_left_out)
     if outcome.signature == "there":
         yield "signature", f"{folder}/{SIGNATURE_NAMES[0]}"
@@ -202,6 +229,18 @@ def _rows(config: ReleaseConfig, outcome: Outcome, elapsed_s: float) -> Iterator
         yield "signature", "missing: the release was made without sign, and stays as it is"
     yield "open first", f"{folder}/{open_first(outcome.outputs)}"
     yield "took", duration(elapsed_s)
+
+
+def _advice(config: ReleaseConfig, held: Yield) -> str:
+    """What would make a release better that is of little use, by its own and public numbers."""
+    from tracecloak.anonymizers.registry import method_named
+    from tracecloak.pipelines.release.verdict import advice_on
+
+    if held.is_empty or held.is_poor or held.lacks_starts:
+        return _WORTH_LITTLE
+    if config.guarantee.kind != "rigorous" or not held.n_cases:
+        return ""
+    return advice_on(method_named(config.method), config.method_params, held.n_cases)
 
 
 def _spent(config: ReleaseConfig) -> tuple[str | None, str | None]:
@@ -277,6 +316,7 @@ def _data(config: ReleaseConfig, outcome: Outcome, elapsed_s: float) -> dict[str
             "sentence": guarantee.sentence,
         },
         "came_out": outcome.came_out.to_json(),
+        "operator_folder": outcome.dead_letter,
         "account": config.account,
         "charged": {"epsilon": epsilon, "delta": delta},
         "remaining": None

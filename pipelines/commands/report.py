@@ -50,7 +50,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 def run(given: Given) -> int:
     """Writes the page, for nobody else to read, and says where it is."""
     from tracecloak.pipelines.budget.opening import ledger_of, store_at
-    from tracecloak.pipelines.evaluation import share_noted_in
+    from tracecloak.pipelines.evaluation import require_extras, share_noted_in
     from tracecloak.pipelines.measure.released import read_manifest, release_folder
     from tracecloak.pipelines.release.config import load_source
     from tracecloak.pipelines.release.source import source_of
@@ -62,6 +62,7 @@ def run(given: Given) -> int:
     store = store_at(flags.pop("key_store", None))
     url, account = flags.pop("ledger", None), flags.pop("account")
     released = release_folder(flags.pop("released"))
+    require_extras(released)  # before ledgers and logs are read
     output = flags.pop("output", None)
     if output is None:
         home = str(Path(absolute(released)).parent)

@@ -9,7 +9,10 @@ from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
 from tracecloak.schemas.errors import GuaranteeError
 
-_MARKS = {"ok": "ok", "failed": "FAILED", "not applicable": "n/a"}
+UNSURE_EXIT_CODE = 8
+"""No check failed, and there is one that this installation cannot decide."""
+
+_MARKS = {"ok": "ok", "failed": "FAILED", "unsure": "UNSURE", "not applicable": "n/a"}
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
@@ -25,7 +28,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
 
 def run(given: Given) -> int:
-    """Shows a row for each check; the exit code is 5 if one fails."""
+    """Shows a row for each check; the exit code is 5 if one fails, else 8 if one is undecided."""
     from tracecloak.pipelines.verification.verify import verify
 
     found = verify(given.flags["release"], given.flags.get("key"))
@@ -35,11 +38,15 @@ def run(given: Given) -> int:
     ]
     if found.sentence is not None:
         rows.append(("promise", found.sentence))
-    show(Result(rows, found.to_json(), below=[_VERDICT[found.holds]]), given.form)
-    return 0 if found.holds else GuaranteeError.exit_code
+    if found.caution:
+        rows.append(("caution", found.caution))
+    show(Result(rows, found.to_json(), below=[_VERDICTS[found.verdict]]), given.form)
+    return _EXIT_CODES[found.verdict]
 
 
-_VERDICT = {
-    True: "Nothing speaks against this release.",
-    False: "Something does not hold: do not use this release before you know why.",
+_EXIT_CODES = {"ok": 0, "failed": GuaranteeError.exit_code, "unsure": UNSURE_EXIT_CODE}
+_VERDICTS = {
+    "ok": "Nothing speaks against this release.",
+    "failed": "Something does not hold: do not use this release before you know why.",
+    "unsure": "Not everything could be checked here: what is UNSURE may do or say anything.",
 }

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 from tracecloak.pipelines.commands.flags import add_reading_flags, file_to_write
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, quantity, show
+from tracecloak.schemas.errors import InputSchemaError
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
@@ -21,25 +21,42 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
 
 def run(given: Given) -> int:
-    """Writes the names, one a line, under what must be said of them."""
+    """Writes the names, one a line, under what must be said of them.
+
+    Raises:
+        InputSchemaError: There is no name, as no record could be read.
+    """
     from tracecloak.pipelines.release.config import load_source
+    from tracecloak.pipelines.release.findings import cause_of, finding_lines
     from tracecloak.pipelines.release.names import names_of, vocabulary_file
     from tracecloak.pipelines.release.source import source_of
 
     flags = dict(given.flags)
     output = flags.pop("output", None)
     path = None if output is None else file_to_write("output", output)
-    found = names_of(source_of(load_source(flags)))
-    text = vocabulary_file(found.names)
-    if found.n_broken:
-        sys.stderr.write(
-            f"{found.n_broken} names of activities hold a line break and cannot be in a list of "
-            "one name a line; they are left out\n"
-        )
+    source = source_of(load_source(flags))
+    found = names_of(source)
+    tally = found.tally
+    malformed = [finding for finding in tally.found() if finding.is_malformed]
+    reasons = list(finding_lines(tally.n_records, malformed, source))
     names = list(found.names)
+    data = {
+        "names": names,
+        "names_left_out": found.n_broken,
+        "records": tally.n_records,
+        "records_left_out": tally.n_rejects,
+        "reasons": reasons,
+    }
+    if not tally.n_events:
+        # The reasons have numbers of the log, which belong beside its names and into no error.
+        show(Result((), data, reasons), given.form)
+        cause = cause_of(malformed, source.mapping) if malformed else _NO_RECORD
+        raise InputSchemaError(f"no activity can be listed, as no record can be read: {cause}")
+    text = vocabulary_file(found)
     if path is None:
-        data = {"names": names, "names_left_out": found.n_broken}
-        show(Result((), data, text.splitlines()), given.form)
+        # As comments of the list, which may be written to a file.
+        comments = [f"# {line}" for line in reasons]
+        show(Result((), data, [*comments, *text.splitlines()]), given.form)
         return 0
     path.touch(mode=0o600)
     path.chmod(0o600)  # one that was there may have been open to others
@@ -47,8 +64,11 @@ def run(given: Given) -> int:
     rows = [
         ("names", f"{path} ({quantity(len(names), 'activity', 'activities')} of the log)"),
         ("private", "until you have read them: a name can tell of a person"),
+        *(("look at", line) for line in reasons),
         ("next", f"strike out what is not public, then release with --vocabulary {path}"),
     ]
-    data = {"names": names, "names_left_out": found.n_broken, "file": str(path)}
-    show(Result(rows, data), given.form)
+    show(Result(rows, {**data, "file": str(path)}), given.form)
     return 0
+
+
+_NO_RECORD = "there is none, or none passes the filters; correct --input or --where"

@@ -17,7 +17,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -56,6 +56,44 @@ _IDENTITY = (
 Row = dict[str, Any]
 
 
+def check(
+    names: Sequence[str],
+    methods: Mapping[str, Contender],
+    epsilons: Sequence[str] = DEFAULT_EPSILONS,
+    delta: str = DEFAULT_DELTA,
+    repetitions: int = DEFAULT_REPETITIONS,
+    mined: int = 0,
+) -> None:
+    """Checks what is known of a comparison before its logs are read, which can take long.
+
+    Args:
+        names: Of the logs.
+        methods: This and the others are as in `Comparison`.
+        epsilons: See there.
+        delta: See there.
+        repetitions: See there.
+        mined: See there.
+
+    Raises:
+        UsageError: One of them is out of range, a name comes twice, or a library that is needed is
+            not installed.
+    """
+    if repetitions < 1:
+        raise UsageError(f"repetitions must be at least 1, got {repetitions}")
+    if mined < 0:
+        raise UsageError(f"mine must be at least 0, got {mined}")
+    for what, given in (("input", names), ("epsilon", epsilons)):
+        twice = sorted({one for one in given if given.count(one) > 1})
+        if twice:
+            raise UsageError(f"{what} {twice[0]!r} is there twice: leave one out, or rename it")
+    for method in methods.values():
+        for epsilon in epsilons:
+            method.check(epsilon, delta)
+    measures.require_pot()
+    if mined:
+        require_pm4py()
+
+
 @dataclass(frozen=True)
 class Comparison:
     """What is compared with what.
@@ -69,8 +107,7 @@ class Comparison:
         mined: Of so many of them a process is mined.
 
     Raises:
-        UsageError: One of them is out of range, a name comes twice, or pm4py is needed and is not
-            installed.
+        UsageError: As `check` raises it.
     """
 
     originals: tuple[Original, ...]
@@ -81,21 +118,14 @@ class Comparison:
     mined: int = 0
 
     def __post_init__(self) -> None:
-        if self.repetitions < 1:
-            raise UsageError(f"repetitions must be at least 1, got {self.repetitions}")
-        if self.mined < 0:
-            raise UsageError(f"mine must be at least 0, got {self.mined}")
-        names = [original.name for original in self.originals]
-        for what, given in (("input", names), ("epsilon", self.epsilons)):
-            twice = sorted({one for one in given if given.count(one) > 1})
-            if twice:
-                raise UsageError(f"{what} {twice[0]!r} is there twice: leave one out, or rename it")
-        for method in self.methods.values():
-            for epsilon in self.epsilons:
-                method.check(epsilon, self.delta)
-        measures.require_pot()
-        if self.mined:
-            require_pm4py()
+        check(
+            [original.name for original in self.originals],
+            self.methods,
+            self.epsilons,
+            self.delta,
+            self.repetitions,
+            self.mined,
+        )
 
     def rows(self, known: Iterable[Row] = ()) -> Iterator[tuple[Row, bool]]:
         """Yields every row, and whether it was computed now or is one of those known.
@@ -223,14 +253,20 @@ def code_version() -> str:
     """Returns the version of tracecloak and a digest of the code that figures depend on.
 
     So no figure of a method that was changed since is taken for one of the method as it is.
+
+    Raises:
+        ValueError: A place that figures depend on has no code: it was moved.
     """
     root = Path(__file__).parents[2]
     rooms = ("comparison", "experiments", "measure")
     places = ("schemas", "anonymizers", *(f"pipelines/{room}" for room in rooms))
-    files = sorted(path for place in places for path in (root / place).rglob("*.py"))
     digest = hashlib.sha256()
-    for path in files:
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    for place in places:
+        files = sorted((root / place).rglob("*.py"))
+        if not files:  # a digest of nothing would not change with the code
+            raise ValueError(f"there is no code in {place}: name the place where it is now")
+        for path in files:
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
     return f"{TOOL_VERSION} {digest.hexdigest()[:16]}"
 
 

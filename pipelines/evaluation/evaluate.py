@@ -161,6 +161,20 @@ class _Judge:
         return measures.variant_emd(self.own.distribution, log.distribution, _MAX_EMD_CELLS)
 
 
+def require_extras(released: str) -> None:
+    """Checks that the libraries are installed that the evaluation of a release needs.
+
+    Args:
+        released: A release's folder, or the folder of releases whose latest is meant.
+
+    Raises:
+        UsageError: There is no release, or it has a log and the extra measures is not installed.
+    """
+    folder = release_folder(released)
+    if released_source(folder, read_manifest(folder)) is not None:
+        measures.require_pot()
+
+
 def evaluate(
     original: EventSource,
     released: str,
@@ -189,11 +203,10 @@ def evaluate(
     """
     folder = release_folder(released)
     manifest = read_manifest(folder)
+    require_extras(folder)
     source = released_source(folder, manifest)
     tree = released_tree(folder, manifest) if source is None else None
     graph = {} if source is not None or tree is not None else released_graph(folder, manifest)
-    if source is not None:
-        measures.require_pot()  # before a large log is read
     _LOG.info("reading the original log")
     before = _traces(_with_resource(original))
     _LOG.info("reading the release")

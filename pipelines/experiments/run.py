@@ -84,6 +84,24 @@ def read_log(name: str, source: EventSource, grid: Grid) -> Log:
     return replace(log, read_seconds=time.perf_counter() - begun, columns=columns)
 
 
+def require_extras(grid: Grid, mined: int) -> None:
+    """Checks that the libraries are installed that the figures of an experiment need.
+
+    Args:
+        grid: The experiment.
+        mined: As in `Experiment`.
+
+    Raises:
+        UsageError: One is not installed.
+    """
+    if grid.has_distances:
+        require_pot()
+    if grid.has_models:
+        require_scikit_learn()
+        if mined:
+            require_pm4py()
+
+
 def grid_named(name: str, flags: Mapping[str, str | None], is_full: bool = False) -> Grid:
     """Returns an experiment.
 
@@ -156,12 +174,7 @@ class Experiment:
             for cell in self._cells(log):
                 if cell.method:
                     _parameters(METHODS[cell.method], cell)
-        if self.grid.has_distances:
-            require_pot()
-        if self.grid.has_models:
-            require_scikit_learn()
-            if self.mined:
-                require_pm4py()
+        require_extras(self.grid, self.mined)
 
     @property
     def left_out(self) -> list[str]:

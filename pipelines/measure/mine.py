@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.trees.of_release import tree_of_graph, tree_of_variants
-from tracecloak.pipelines.measure.mining import inductive_tree
+from tracecloak.pipelines.measure.mining import inductive_tree, require_pm4py
 from tracecloak.pipelines.measure.released import (
     read_manifest,
     release_folder,
@@ -94,6 +94,8 @@ def mine(released: str, miner: str = "precise") -> Mined:
             raise UsageError("the released graph has no edge, so there is nothing to mine")
         graph = ReleasedGraph.of_edges(edges)
         return _mined(manifest, "graph", graph.names, tree_of_graph(graph))
+    if miner != "precise":
+        require_pm4py()  # before the log is read
     traces = group_into_traces(events for file in source.files for events, _ in source.read(file))
     if not traces:
         raise UsageError(f"the release in {folder!r} has no case, so there is nothing to mine")

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from tracecloak.transforms.keys.signing import SigningReference
 
 DEFAULT_PARTS = 8
+# With `run_id=`, a window's label and a digest, names of folders stay below the 255 bytes that file
+# systems take.
+MAX_RELEASE_ID = 200
 
 
 def _listed(value: Any) -> Any:
@@ -250,9 +253,9 @@ class ReleaseConfig(SourceConfig):
     schedule: ScheduleConfig | None = None
     """Windows of time in which the input is released, one after the other; by default all of it is
     one release."""
-    release_id: str | None = None
-    """Name of the release. A rigorous one needs it; of others it is by default a keyed digest of
-    input and configuration, which tells whether the log changed."""
+    release_id: str | None = Field(None, max_length=MAX_RELEASE_ID)
+    """Name of the release, of at most 200 characters. A rigorous one needs it; of others it is by
+    default a keyed digest of input and configuration, which tells whether the log changed."""
     max_error_ratio: float | None = Field(None, ge=0, le=1)
     """Largest share of malformed records with which the run goes on; by default 0.01, and of a
     rigorous release any: whether it ends would tell something of the log."""

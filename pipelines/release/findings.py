@@ -1,16 +1,27 @@
 """What the operator is told of the records that were read: counts, first places, mends.
 
-For the operator's screen and log, which are private. Never a value of the data.
+For the operator's terminal and folder, which are private. Never a value of the data. What the first
+records say of a release is told before it by its plan, and afterwards on a terminal and in the
+operator's record. Nobody is refused for it: a release with a true epsilon is, by public numbers.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tracecloak.anonymizers.registry import method_named
+from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, TIMESTAMP
 from tracecloak.schemas.events.tally import (
     EMPTY_TIME,
     FRACTION_CASE,
@@ -28,30 +39,39 @@ from tracecloak.schemas.events.tally import (
     WHOLE_KEY,
     Finding,
 )
-from tracecloak.transforms.sources import EventSource
+from tracecloak.transforms.sources import EventSource, FirstRecords
 
 if TYPE_CHECKING:  # `plan` tells findings, too, and needs no Beam
     from tracecloak.transforms.batch.validate import DeadLetter
 
 _LOG = logging.getLogger("tracecloak")
+_OPERATOR = logging.getLogger("tracecloak.operator")
+# Records that are tried, and files that are opened for it at most.
+_TRIED_RECORDS = 1_000
+_TRIED_FILES = 5
+# Activities repeat. A column of so many values or more, of which so large a share are different, is
+# one of ids, times or free texts.
+_MANY_NAMES, _DIFFERENT = 50, 0.9
+# Steps that a log of whole seconds does not keep, and from which share of the steps on it is said.
+_SECOND_US, _MANY_SHORT = 1_000_000, 0.1
 
 
 def log_findings(source: EventSource, dead_letter: DeadLetter) -> None:
-    """Writes what a run noted of its records to the log, a line each; never fails for it."""
+    """Tells the operator what a run noted of its records, a line each; never fails for it."""
     try:
         n_records, findings = dead_letter.told()
     except Exception as error:  # whatever a file system does: the run's own end counts
         _LOG.warning("%s cannot be read: %s", dead_letter.folder, reason_of(error))
         return
     for line in finding_lines(n_records, findings, source):
-        _LOG.warning("%s", line)
+        _OPERATOR.warning("%s", line)
     if any(finding.is_malformed for finding in findings):
-        _LOG.warning(
+        _OPERATOR.warning(
             "malformed records are left out; %s says where each one is", dead_letter.folder
         )
     n_malformed = sum(finding.n_records for finding in findings if finding.is_malformed)
     if n_records and n_malformed == n_records and dead_letter.max_error_ratio == 1:
-        _LOG.warning("%s", NOTHING_READ)
+        _OPERATOR.warning("%s", NOTHING_READ)
 
 
 # What the operator is told where a release was paid for, and nothing of its input could be read.
@@ -78,6 +98,19 @@ def finding_lines(n_records: int, findings: list[Finding], source: EventSource) 
         told, mend = _words(finding, by_what, source.mapping)
         place = f"record {finding.record + 1:,} of {source.files[finding.file].path}"
         yield f"{finding.n_records:,} of {n_records:,}: {told}, first at {place}; {mend}"
+
+
+def cause_of(findings: list[Finding], mapping: ColumnMapping) -> str:
+    """Returns why most malformed records are none, and what mends it; without a number.
+
+    Args:
+        findings: What was found of records, malformed ones among it.
+        mapping: What the columns mean.
+    """
+    malformed = [finding for finding in findings if finding.is_malformed]
+    worst = max(malformed, key=lambda finding: finding.n_records)
+    told, mend = _words(worst, {}, mapping)
+    return f"{told}; {mend}"
 
 
 _SOURCE = "mend the source"
@@ -152,3 +185,119 @@ def _time(mapping: ColumnMapping) -> tuple[str, str]:
         "timestamp not readable as ISO 8601",
         "set --timestamp_format, or --timestamp_unit if it is a number since 1970",
     )
+
+
+@dataclass(frozen=True)
+class FirstLook:
+    """The first records of an input, beside the configuration that they are to be released by.
+
+    Attributes:
+        source: Where they were read.
+        records: What was read.
+        declared: The declared activities; None: none are.
+        has_grid: Whether the method releases times on a grid, which is of seconds at the finest.
+    """
+
+    source: EventSource
+    records: FirstRecords
+    declared: tuple[str, ...] | None
+    has_grid: bool
+
+    @classmethod
+    def at(cls, config: ReleaseConfig, source: EventSource) -> FirstLook:
+        """Reads the first records.
+
+        Raises:
+            InputSchemaError: A file cannot be read.
+        """
+        method, params = method_named(config.method), config.method_params
+        return cls(
+            source,
+            source.first_records(_TRIED_RECORDS, _TRIED_FILES),
+            method.bounds(params).vocabulary,
+            bool(method.time_caveats(params)),
+        )
+
+    def lines(self) -> Iterator[str]:
+        """Yields how many records can be read, why others cannot, and when they are; numbers."""
+        tally, n_records = self.records.tally, self.records.tally.n_records
+        if not n_records:
+            if self.source.files:
+                yield "no record was tried: there is none, or none of the first passes the filters"
+            return
+        yield (
+            f"of the first {n_records:,} records, which were tried, {tally.n_events:,} can be read"
+        )
+        for line in finding_lines(n_records, tally.found(), self.source):
+            yield f"  {line}"
+        if tally.n_events:
+            first, last = (_date(time) for time in (self._times.min(), self._times.max()))
+            yield f"  their times lie from {first} to {last}"
+
+    @property
+    def obstacle(self) -> str:
+        """Why a release is worth nothing if all records are like these; empty: nothing is known.
+
+        A sentence with its mend and without a number or a value of the data.
+        """
+        tally = self.records.tally
+        if not tally.n_records:
+            return ""
+        if not tally.n_events:
+            cause = cause_of(tally.found(), self.source.mapping)
+            return f"none of the first records can be read ({cause})"
+        if self.declared is not None and not set(self._names) & set(self.declared):
+            return (
+                "none of the first records has a declared activity (map another column with "
+                "--activity, or correct the file of --vocabulary)"
+            )
+        if len(self._names) >= max(_MANY_NAMES, _DIFFERENT * tally.n_events):
+            return (
+                "nearly all of the first records have an activity of their own, as ids, times or "
+                "free texts are (map another column with --activity)"
+            )
+        return ""
+
+    @property
+    def lost_steps(self) -> str:
+        """That many steps are shorter than the times that are released tell; else empty."""
+        if not self.has_grid or self._short_share < _MANY_SHORT:
+            return ""
+        return (
+            "many of the first records follow within a second on the one before in their case, and "
+            "stamps are released as whole seconds: the durations of such steps are not kept, and "
+            "can be many times too long"
+        )
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Everything that the operator must know of it."""
+        return tuple(told for told in (self.obstacle, self.lost_steps) if told)
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return pc.unique(self._column(ACTIVITY)).to_pylist()
+
+    @cached_property
+    def _times(self) -> np.ndarray:
+        return np.asarray(self._column(TIMESTAMP), np.int64)
+
+    @property
+    def _short_share(self) -> float:
+        """Of the steps within a case, the share that take less than a second but some time."""
+        if not len(self._times):
+            return 0.0
+        cases = np.asarray(pc.rank(self._column(CASE_ID), tiebreaker="dense"))
+        order = np.lexsort((self._times, cases))
+        steps = np.diff(self._times[order])[np.diff(cases[order]) == 0]
+        is_short = (steps > 0) & (steps < _SECOND_US)
+        return float(is_short.mean()) if len(steps) else 0.0
+
+    def _column(self, name: str) -> pa.Array:
+        columns = [batch.column(name) for batch in self.records.events]
+        kind = pa.int64() if name == TIMESTAMP else pa.string()
+        return pa.chunked_array([c.cast(kind) for c in columns], kind).combine_chunks()
+
+
+def _date(time_us: np.int64) -> str:
+    return str(np.datetime64(int(time_us), "us").astype("datetime64[D]"))

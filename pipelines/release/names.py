@@ -5,12 +5,12 @@ Nothing is counted and nothing is private here: the names are the log's own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
 from tracecloak.schemas.events.events import ACTIVITY
+from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
 from tracecloak.schemas.events.vocabulary import OTHER
 from tracecloak.transforms.sources import EventSource
 
@@ -28,10 +28,12 @@ class LogNames:
     Attributes:
         names: Sorted, those that can stand in a list of one name a line.
         n_broken: How many others there are, with a line break in them.
+        tally: What was found of the records, of which those that cannot be read name nothing.
     """
 
     names: tuple[str, ...]
     n_broken: int
+    tally: ReadTally
 
 
 def names_of(source: EventSource) -> LogNames:
@@ -41,14 +43,24 @@ def names_of(source: EventSource) -> LogNames:
         InputSchemaError: A file cannot be read.
     """
     names: set[str] = set()
+    tallies = []
     for file in source.files:
-        for events, _ in source.read(file):
+        tally = TallyOfFile(file.rank)
+        for events, _ in source.read(file, tally):
             names.update(pc.unique(events.column(ACTIVITY).cast("string")).to_pylist())
+        tallies.append(tally.result())
     broken = {name for name in names if "\n" in name or name.endswith("\r")}
     blank = {name for name in names if not name.strip()}
-    return LogNames(tuple(sorted(names - broken - blank - {OTHER})), len(broken))
+    kept = tuple(sorted(names - broken - blank - {OTHER}))
+    return LogNames(kept, len(broken), ReadTally.merge(tallies))
 
 
-def vocabulary_file(names: Sequence[str]) -> str:
+def vocabulary_file(found: LogNames) -> str:
     """Returns a file as `schemas.events.vocabulary.read_vocabulary` reads it, with what to know."""
-    return _HEADER + "\n" + "".join(f"{name}\n" for name in names)
+    broken = ""
+    if found.n_broken:
+        broken = (
+            f"# {found.n_broken} names hold a line break and cannot be in a list of one name a "
+            "line; they are left out.\n"
+        )
+    return _HEADER + broken + "\n" + "".join(f"{name}\n" for name in found.names)

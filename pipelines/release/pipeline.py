@@ -28,7 +28,7 @@ def build_release(
     part: WindowPart | None = None,
 ) -> None:
     """Adds all of a release to a pipeline: read, check, group, anonymise, write, commit."""
-    read = pipeline | "ReadEventLog" >> ReadEventLog(source)
+    read = pipeline | "ReadEventLog" >> ReadEventLog(source, dead_letter.folder)
     checked = read | "CheckRejects" >> CheckRejects(dead_letter)
     grouped = read[EVENTS] | "GroupIntoTraces" >> GroupIntoTraces(
         n_shards, wait_on=checked, by_individual=run.by_individual
@@ -50,7 +50,7 @@ def build_units(
     n_shards: int,
 ) -> None:
     """Adds what comes before the release of a window: read, check, group, write its units down."""
-    read = pipeline | "ReadEventLog" >> ReadEventLog(source)
+    read = pipeline | "ReadEventLog" >> ReadEventLog(source, dead_letter.folder)
     checked = read | "CheckRejects" >> CheckRejects(dead_letter)
     grouped = read[EVENTS] | "GroupIntoTraces" >> GroupIntoTraces(
         n_shards, wait_on=checked, by_individual=part.by_individual

@@ -13,7 +13,7 @@ from tracecloak.anonymizers.accounting.composition import decimal_text, joint_se
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.release.config import ReleaseConfig
-from tracecloak.pipelines.release.findings import finding_lines
+from tracecloak.pipelines.release.findings import FirstLook
 from tracecloak.pipelines.release.flag_texts import shown
 from tracecloak.pipelines.release.plan_of_windows import (
     composition_lines,
@@ -26,11 +26,9 @@ from tracecloak.pipelines.release.worth import SIZES
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.files import SourceFile
 from tracecloak.transforms.publish.names import DFG_NAME, PARTS, STATEMENT_NAME, log_name, part_name
+from tracecloak.transforms.publish.promise import caution
 from tracecloak.transforms.sources import EventSource
 
-# Records that are tried, and files that are opened for it at most.
-_TRIED_RECORDS = 1_000
-_TRIED_FILES = 5
 # Files that are listed one by one, and how many of a folder are where there are more.
 _LISTED_FILES = 20
 _FIRST_FILES = 3
@@ -69,19 +67,24 @@ def plan_of(config: ReleaseConfig, sizes: Sequence[int] = ()) -> Plan:
         InputSchemaError: An input is not there, or does not have the mapped columns, or its first
             records cannot be read.
     """
-    read = list(_read(config))
+    source = source_of(config)
+    look = FirstLook.at(config, source)
+    read = list(_read(config, source, look))
     method, params = method_named(config.method), config.method_params
     found: tuple[Verdict, ...] = ()
     if config.guarantee.kind == "rigorous":
-        found = tuple(verdicts(method, params, tuple(sizes) or SIZES))
+        made_up = verdicts(method, params, tuple(sizes) or SIZES)
+        found = tuple(one.in_spite_of(look.obstacle) for one in made_up)
     told = [*read, *_done(config, found), "", "Verdict"]
     told += [f"  {verdict.sentence}" for verdict in found]
-    if found:
+    if found and not look.obstacle:
         told.append(
             "  This was tried on logs that are made up of the names: a process that is more "
             "regular than theirs comes out better, one that is less so worse."
         )
-    else:
+    elif not found:
+        if look.obstacle:
+            told.append(f"  No: {look.obstacle}.")
         told.append(
             "  Not judged: what comes out depends on your log, at which a plan does not look. "
             "Make the release, and compare it with the log by `tracecloak evaluate`."
@@ -89,13 +92,19 @@ def plan_of(config: ReleaseConfig, sizes: Sequence[int] = ()) -> Plan:
     return Plan(tuple(told), found)
 
 
-def _read(config: ReleaseConfig) -> Iterator[str]:
-    source = source_of(config)
+def _read(config: ReleaseConfig, source: EventSource, look: FirstLook) -> Iterator[str]:
     yield "Reads"
     if not source.files:
         yield f"  {', '.join(config.input)}: no file, so a log without cases"
     yield from _files(source)
-    yield from _tried(source, config.largest_error_ratio)
+    yield from (f"  {line}" for line in look.lines())
+    if look.obstacle:
+        comes = "BE PAID FOR AND HOLD NOISE ALONE"
+        if config.guarantee.kind != "rigorous":
+            comes = "BE WORTH NOTHING"
+        yield f"  IF ALL RECORDS ARE LIKE THESE, A RELEASE WOULD {comes}: {look.obstacle}"
+    if look.lost_steps:
+        yield f"  watch out: {look.lost_steps}"
     for where in config.where:
         yield f"  only records whose {where.column} {where.sentence_part}"
     if config.largest_error_ratio < 1:
@@ -142,6 +151,8 @@ def _done(config: ReleaseConfig, found: Sequence[Verdict]) -> Iterator[str]:
         yield from shown(name, value, "  ")
     for sentence in method.explain(params):
         yield f"  {sentence}"
+    for sentence in method.time_caveats(params):
+        yield f"  {sentence}"
     costs = method.costs(params)
     if costs:
         yield ""
@@ -154,6 +165,8 @@ def _done(config: ReleaseConfig, found: Sequence[Verdict]) -> Iterator[str]:
     guarantee = config.guarantee
     yield f"Promises ({guarantee.kind}, per {guarantee.unit}, {guarantee.adjacency})"
     yield f"  {guarantee.sentence}"
+    if told := caution(guarantee):
+        yield f"  {told}"
     yield f"  {guarantee.reality}"
     for sentence in guarantee.not_covered:
         yield f"  Not covered: {sentence}"
@@ -224,23 +237,3 @@ def _foretold(config: ReleaseConfig) -> Iterator[str]:
     logs = [VariantHistogram.from_traces(traces) for traces in group_into_traces(events)]
     variants = VariantHistogram.merge(logs)
     yield from method.foretold(variants, config.method_params)
-
-
-def _tried(source: EventSource, largest_error_ratio: float) -> Iterator[str]:
-    """Yields how many of the first records can be read, and why others cannot; for the operator."""
-    tally = source.first_records(_TRIED_RECORDS, _TRIED_FILES)
-    n_records = tally.n_records
-    if not n_records:
-        if source.files:
-            yield "  no record was tried: there is none, or none of the first passes the filters"
-        return
-    yield (
-        f"  of the first {n_records:,} records, which were tried, {tally.n_events:,} can be read"
-    )
-    for line in finding_lines(n_records, tally.found(), source):
-        yield f"    {line}"
-    if not tally.n_events and largest_error_ratio == 1:
-        yield (
-            "  IF ALL RECORDS ARE LIKE THESE, A RELEASE WOULD BE PAID FOR AND HOLD NOISE ALONE: "
-            "correct the configuration first"
-        )

@@ -62,6 +62,7 @@ def manifest_of(
         about=config.about.model_dump(exclude_none=True),
         released_on=released_on or None,
         window=_window_of(config),
+        time_caveats=method.time_caveats(params),
     )
 
 
@@ -185,6 +186,7 @@ def write_internal_statement(
     books: Books,
     dead_letter: DeadLetter,
     receipt: Receipt,
+    warnings: tuple[str, ...],
 ) -> None:
     """Writes the operator's edition of the statement where only the operator reads.
 
@@ -207,6 +209,7 @@ def write_internal_statement(
             config_digest=config.digest,
             key_fingerprint=receipt.key_fingerprint,
             dead_letter=dead_letter.folder if is_any_malformed else None,
+            warnings=warnings,
             configuration=config.model_dump(mode="json"),
         )
         manifest = manifest_of(config, folder, receipt.key_fingerprint, receipt.reserved_on)

@@ -28,7 +28,7 @@ from tracecloak.pipelines.budget.gate import Unchanged
 from tracecloak.pipelines.budget.key_store import InputFile, KeyStore, Receipt, snapshot_of
 from tracecloak.pipelines.budget.ledger import MadeElsewhere
 from tracecloak.pipelines.release.config import ReleaseConfig
-from tracecloak.pipelines.release.findings import log_findings
+from tracecloak.pipelines.release.findings import FirstLook, log_findings
 from tracecloak.pipelines.release.pipeline import build_release
 from tracecloak.pipelines.release.records import (
     internal_statement_path,
@@ -79,6 +79,7 @@ from tracecloak.transforms.files import (
     require_writable,
 )
 from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.operator_log import operator_log
 from tracecloak.transforms.publish.names import PARTS
 from tracecloak.transforms.publish.places import check_places
 from tracecloak.transforms.publish.release_files import (
@@ -92,6 +93,7 @@ from tracecloak.transforms.publish.report import LogCounts
 from tracecloak.transforms.sources import EventSource
 
 _LOG = logging.getLogger("tracecloak")
+_OPERATOR = logging.getLogger("tracecloak.operator")
 # Of cases that are counted at once when a log is written from memory.
 _COUNTED_BYTES = 64 << 20
 
@@ -103,7 +105,8 @@ class Outcome:
     Attributes:
         folder: The release's folder.
         was_released_before: Whether this run found the release there and did nothing.
-        dead_letter: Where malformed records are listed, if there were any.
+        dead_letter: Where the operator reads what was found in the records, such as a list of those
+            that are malformed.
         came_out: What the release holds, by its own numbers.
         outputs: Paths of its files in the folder, without the manifest.
         malformed: For the operator: records that were left out as malformed, and all that were
@@ -112,6 +115,7 @@ class Outcome:
         signature: Whether it is signed: `none`, `there`, or `by another key` than that of `sign`.
         n_left_out: For the operator: units of a window that are left out, as they counted in other
             windows; None: it is no release of a window, or was made before.
+        warnings: For the operator: what the first records of its input say of it, see `FirstLook`.
     """
 
     folder: ReleaseFolder
@@ -123,6 +127,7 @@ class Outcome:
     balance: Balance | None
     signature: Signature
     n_left_out: int | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def run_release(config: ReleaseConfig, beam_arguments: Sequence[str] = ()) -> Outcome:
@@ -174,7 +179,7 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
         check_ready(options)
     deployment = _deployment_key(config, store)
     check_signer(config)
-    with store.alone(output, release_id):
+    with store.alone(output, release_id), operator_log(dead_letter.folder):
         books = Books(store, ledger, folder)
         if folder.committed() is not None:
             return _there_already(config, source, files, books, dead_letter)
@@ -232,6 +237,10 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
             gate = store.gate(output, release_id, key.fingerprint, ledger.url, unchanged)
             folder.discard()
             dead_letter.begin()
+            _LOG.info(
+                "reading; what is found in the records is for the operator alone, in %s",
+                dead_letter.folder,
+            )
             kept = books.decisions(key.fingerprint)
             draws = KeptDraws(kept, key, gate)
             if options is not None and not is_local(config.runner):
@@ -239,20 +248,25 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
                     check_workers_write(folder.workplace, options)
                 elif config.runner != "DataflowRunner":
                     check_workers_answer(options)  # Dataflow starts its workers itself
-            if window is not None:
-                part = window.part(store.operator_folder(output, release_id))
-                n_left_out = window.freeze(part, folder, key.fingerprint)
-                if n_left_out is None:
-                    units = find_units(config, options, source, dead_letter, part)
-                    n_left_out = window.claim(units, part, folder, key.fingerprint)
-            if not is_local(config.runner):
-                gate()
-                draws = KeptDraws(kept, key)
             sketch = None
             if deployment is not None:
                 place = books.sketch_path(key.fingerprint)
                 sketch = SketchFile(place, deployment, _kept_until(config))
             try:
+                if window is not None:
+                    part = window.part(store.operator_folder(output, release_id))
+                    n_left_out = window.freeze(part, folder, key.fingerprint)
+                    if n_left_out is None:
+                        units = find_units(config, options, source, dead_letter, part)
+                        n_left_out = window.claim(units, part, folder, key.fingerprint)
+                    if n_left_out:
+                        _OPERATOR.info(
+                            "units that are left out, as they counted in other windows: %d",
+                            n_left_out,
+                        )
+                if not is_local(config.runner):
+                    gate()
+                    draws = KeptDraws(kept, key)
                 manifest = manifest_of(config, folder, key.fingerprint, reserved.reserved_on)
                 _run(
                     config, options, source, dead_letter, folder, manifest, key, draws, sketch, part
@@ -274,10 +288,18 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
         books.finish(key.fingerprint)
         if part is not None:
             remove_folder(part.frozen)
-        write_internal_statement(config, source, books, dead_letter, reserved)
+        warnings = _warnings_of(config, source)
+        write_internal_statement(config, source, books, dead_letter, reserved, warnings)
     signature: Signature = "none" if config.sign is None else "there"
     made = _outcome(config, books, dead_letter, signature, was_released_before=False)
-    return replace(made, n_left_out=n_left_out)
+    return replace(made, n_left_out=n_left_out, warnings=warnings)
+
+
+def _warnings_of(config: ReleaseConfig, source: EventSource) -> tuple[str, ...]:
+    """Looks at the first records once the release is there, which does not fail for it."""
+    with contextlib.suppress(Exception):  # whatever a file system does
+        return FirstLook.at(config, source).warnings
+    return ()
 
 
 def _there_already(
@@ -312,7 +334,8 @@ def _there_already(
     found = receipt.input_fingerprint if is_window else _fingerprint(config, books.store, files)
     receipt.check_same(found, config.digest)
     if not FileSystems.exists(internal_statement_path(books.store, folder)):
-        write_internal_statement(config, source, books, dead_letter, receipt)
+        warnings = _warnings_of(config, source)
+        write_internal_statement(config, source, books, dead_letter, receipt, warnings)
     signature = signature_of(config, folder)
     return _outcome(config, books, dead_letter, signature, was_released_before=True)
 
@@ -373,7 +396,7 @@ def _as_it_was(
     kept = receipt.same_files(files)
     n_later = len(files) - len(kept)
     if n_later:
-        _LOG.warning("files that came after the release was begun are not read: %d", n_later)
+        _OPERATOR.warning("files that came after the release was begun are not read: %d", n_later)
     # In the order in which it read them, which is that of the paths as they were written then.
     there = {absolute(file.path): file for file in source.files}
     read = [there[file.path] for file in kept]
@@ -483,6 +506,7 @@ def _run(
         sketch,
         draws.before and draws.before.check_open,
         config.signer,
+        dead_letter.folder,
     )
     if options is None:
         _run_in_memory(config, source, dead_letter, run, folder, manifest, part)
@@ -521,7 +545,7 @@ def _run_in_memory(
         if rejects:
             dead_letter.write(file.rank, rejects)
         tallies.append(tally.result())
-        _LOG.info(
+        _OPERATOR.info(
             "read input %d of %d", file.rank + 1, len(source.files), extra=source.progress_of(file)
         )
     dead_letter.check(ReadTally.merge(tallies))
@@ -537,7 +561,7 @@ def _run_in_memory(
     if method.foretells(run.params):
         variants = VariantHistogram.merge([VariantHistogram.from_traces(one) for one in traces])
         for sentence in method.foretold(variants, run.params):
-            _LOG.warning("%s: %s", method.name, sentence)
+            _OPERATOR.warning("%s: %s", method.name, sentence)
     made = in_memory.anonymise(
         traces,
         method,

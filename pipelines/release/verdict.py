@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -42,6 +42,9 @@ _CLEAR_NOISE, _DROWNING_NOISE = 1 / 10, 1 / 3
 # A case of 15 different steps has 16 pairs, so a vector of this norm, to which a bought clip comes
 # near in logs of such cases.
 _USUAL_CLIP = 4.0
+# Noise as large as what this share of the cases changes is looked at more closely. No release was
+# found to be less than worth it with less of it.
+_WATCHED_NOISE = Fraction(1, 50)
 # What is tried to mend a verdict, and the largest log that is made up for it.
 _MORE_CASES, _MORE_EPSILON, _LARGEST_TRIED = 10, 4, 100_000
 
@@ -56,19 +59,25 @@ class Verdict:
         noise_share: Deviation of the noise of the pairs of a tree to the number of cases; None:
             what is released has counts to compare, or nobody can tell.
         mends: What would make it better, in sentences.
+        obstacle: What makes it worth nothing whatever its size, or empty.
     """
 
     worth: Worth
     grade: Grade
     noise_share: float | None
     mends: tuple[str, ...] = ()
+    obstacle: str = ""
+
+    def in_spite_of(self, obstacle: str) -> Verdict:
+        """Returns the verdict on an input that something else speaks against; empty: nothing."""
+        return replace(self, grade="no", mends=(), obstacle=obstacle) if obstacle else self
 
     @property
     def sentence(self) -> str:
         """The verdict in words, for somebody who sees such numbers for the first time."""
         size = f"{self.worth.n_cases:,} case{'s' if self.worth.n_cases != 1 else ''}"
         answer = {"worth it": "Worth it", "hardly": "Hardly", "no": "No"}[self.grade]
-        return " ".join([f"{answer}, with {size}: {self._why()}.", *self.mends])
+        return " ".join([f"{answer}, with {size}: {self.why}.", *self.mends])
 
     def to_json(self) -> dict[str, Any]:
         """Returns it as JSON values."""
@@ -91,8 +100,12 @@ class Verdict:
             return f"counts off by about {_percent(self.worth.graph_error)}"
         return "something comes out"
 
-    def _why(self) -> str:
+    @property
+    def why(self) -> str:
+        """What the answer follows from, as a part of a sentence."""
         worth = self.worth
+        if self.obstacle:
+            return self.obstacle
         if worth.refusal:
             return f"the method refuses, {worth.refusal}"
         if worth.held.is_empty:
@@ -128,6 +141,27 @@ def verdicts(method: Anonymizer, params: Any, sizes: Sequence[int]) -> Iterator[
         found = _judged(method, params, worth_at(method, params, n_cases))
         mends = () if found.grade == "worth it" else tuple(_mends(method, params, found))
         yield Verdict(found.worth, found.grade, found.noise_share, mends)
+
+
+def advice_on(method: Anonymizer, params: Any, n_cases: int) -> str:
+    """Returns that a release is mostly noise, and what would help; empty where it is not.
+
+    Tried on made-up logs of as many cases as were released, so it follows from what is released and
+    public. It is tried where noise is large beside that number, as it takes some seconds.
+
+    Args:
+        method: A rigorous method.
+        params: Its parameters.
+        n_cases: Cases of what was released, noise included.
+    """
+    if n_cases > _LARGEST_TRIED or _least_noise(method, params) < _WATCHED_NOISE * n_cases:
+        return ""
+    [found] = verdicts(method, params, [n_cases])
+    if found.grade == "worth it":
+        return ""
+    share = "most" if found.grade == "no" else "much"
+    tried = f"{share} of what is released is noise. On a made-up log of as many cases, {found.why}."
+    return " ".join([tried, *found.mends])
 
 
 def grade_of(worth: Worth, noise_share: float | None = None) -> Grade:
@@ -203,6 +237,19 @@ def _noise_of_pairs(method: Anonymizer, params: Any) -> float | None:
                 deviation = float(Fraction(*block.scale) / block.units)
                 return deviation * (_USUAL_CLIP if block.is_per_clip else 1.0)
     return None
+
+
+def _least_noise(method: Anonymizer, params: Any) -> Fraction:
+    """Returns how many cases change a number by as much as its noise, of that with the least.
+
+    Infinitely few where noise has no such scale, as that of choices.
+    """
+    scales = []
+    for part in method.spends(params):
+        if part.scale is not None and part.sensitivity:
+            scales.append(Fraction(*part.scale) / part.sensitivity)
+        scales += [Fraction(*block.scale) / block.sensitivity for block in part.blocks]
+    return min(scales, default=Fraction(0))
 
 
 def _names_share(worth: Worth) -> float:

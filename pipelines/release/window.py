@@ -228,7 +228,12 @@ def _found_in_memory(
     events, tallies = [], []
     for file in source.files:
         tally = TallyOfFile(file.rank)
-        events += [batch for batch, _ in source.read(file, tally)]
+        rejects = []
+        for batch, rejected in source.read(file, tally):
+            events.append(batch)
+            rejects.extend([rejected] if rejected.num_rows else [])
+        if rejects:
+            dead_letter.write(file.rank, rejects)
         tallies.append(tally.result())
     dead_letter.check(ReadTally.merge(tallies))
     traces = in_memory.group_into_traces(events, config.shards, part.by_individual)

@@ -423,9 +423,9 @@ def _assessment(manifest: ReleaseManifest, found: Sequence[Linkage]) -> list[tup
         linked = inferred = bound
     else:
         bound = (
-            f"Whether any one {unit} is in the log changes the probability of every release by at "
-            f"most a factor of {promise.factor}"
-            + (f", but for events of probability {promise.delta}." if promise.odds else ".")
+            f"Whether any one {unit} is in the log changes the probability of whatever is released "
+            f"by at most a factor of {promise.factor}"
+            + (f", and {promise.delta} beside it." if promise.odds else ".")
         )
         asked = promise.presence or promise.content
         linked = (

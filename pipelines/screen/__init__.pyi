@@ -1,3 +1,5 @@
+from .progress import NothingOfData as NothingOfData
+from .progress import is_of_operator as is_of_operator
 from .progress import showing_progress as showing_progress
 from .results import Form as Form
 from .results import Result as Result

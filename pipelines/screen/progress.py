@@ -6,6 +6,10 @@ at an even pace, such as bytes or releases; and `done`, how much of it is finish
 are at work, each has a `part`, and what is done of all parts adds up. From these follows the time
 that is left, unless the record has it as `left_s`, in seconds, because the pace is not even: where
 nothing is known of it, none is told.
+
+Lines of the logger `tracecloak.operator` have numbers of the data. They are shown on a terminal, to
+the operator; where standard error is none, or `--json` is given, others may read it, such as in the
+log of a service, and these lines are left to the operator's folder.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from tracecloak.pipelines.screen.results import Form, duration
 if TYPE_CHECKING:
     from rich.text import Text
 
+_OPERATOR = logging.getLogger("tracecloak.operator")
 _FORMAT = "%(asctime)s %(levelname)s %(message)s"
 # Lines of one stage in a log are this far apart at least, but for its first and its last one.
 _APART_S = 60.0
@@ -146,6 +151,31 @@ class _LogHandler(logging.StreamHandler[TextIO]):
             super().emit(record)
 
 
+class NothingOfData(logging.Filter):
+    """Lets nothing pass that is for the operator alone.
+
+    Where no folder keeps it, as in commands that release nothing, it says once that there is
+    something: the same command shows it on a terminal.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_told = False
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Returns whether anybody may read a record."""
+        if record.name != _OPERATOR.name:
+            return True
+        is_lost = record.levelno > logging.INFO and not _OPERATOR.handlers
+        if is_lost and not self._is_told:
+            self._is_told = True
+            logging.getLogger("tracecloak").warning(
+                "something was found in the records that is for the operator alone: the same "
+                "command shows it on a terminal, without --json"
+            )
+        return False
+
+
 def _handler_of(stream: TextIO) -> logging.Handler:
     if stream.isatty() and os.environ.get("TERM") != "dumb":
         handler: logging.Handler = _LineHandler(stream)
@@ -186,7 +216,8 @@ def showing_progress(form: Form = "table", with_runner: bool = False) -> Iterato
     """Shows our own log while the block runs.
 
     Args:
-        form: How the result is shown; `quiet` shows no progress and no warning, either.
+        form: How the result is shown; `quiet` shows no progress and no warning, either. Numbers of
+            the data are shown with `table` alone, and on a terminal alone.
         with_runner: Show the runner's log too. It quotes the errors of stages with their tracebacks
             and thereby, perhaps, data.
     """
@@ -197,8 +228,19 @@ def showing_progress(form: Form = "table", with_runner: bool = False) -> Iterato
             handler.setLevel(logging.ERROR)
         else:
             handler = _handler_of(stream)
+        if not _is_of_operator(stream, form):
+            handler.addFilter(NothingOfData())
         stack.callback(handler.close)
         yield from _showing(handler, with_runner)
+
+
+def is_of_operator(form: Form) -> bool:
+    """Returns whether what is shown now may have numbers of the data: a person sees a terminal."""
+    return _is_of_operator(sys.stderr, form)
+
+
+def _is_of_operator(stream: TextIO, form: Form) -> bool:
+    return form == "table" and stream.isatty()
 
 
 def _showing(handler: logging.Handler, with_runner: bool) -> Iterator[None]:

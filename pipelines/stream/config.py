@@ -168,9 +168,8 @@ class StreamConfig(pydantic.BaseModel):
     """Privacy loss of all steps of the horizon together, or with guarantee w_event of any
     w_event_steps of them, a decimal above 0."""
     delta: Exact = RigorousParams.model_fields["delta"].default
-    """What comes on top of epsilon, for as many steps: they tell no more than if they kept epsilon,
-    but with this probability told all. At most 1e-5, and at most 1 / max_cases where that is
-    declared."""
+    """It is as if, with this probability, all steps together told everything, and kept to epsilon
+    otherwise; at most 1e-5, and at most 1 / max_cases where that is declared."""
     allow_large_delta: bool = False
     """Permit a delta above 1e-5, up to 1 / max_cases, which must be declared. The statement says
     what such a delta allows."""

@@ -33,6 +33,7 @@ from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageErr
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, ReleaseManifest
 from tracecloak.transforms.files import absolute, is_on_this_machine, require_writable
 from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.operator_log import operator_log
 from tracecloak.transforms.publish.names import STATEMENT_NAME
 from tracecloak.transforms.publish.places import check_places
 from tracecloak.transforms.publish.release_folder import ReleaseFolder, remove_folder
@@ -158,7 +159,9 @@ def paid_epoch(config: StreamConfig) -> Iterator[Epoch]:
         kept = KeptSteps(FileSystems.join(private, "decisions"), product.released)
         places = Places(output, workplace, config.dead_letter or private, kept)
         epoch = Epoch(config, product, keys, manifest, places, folder, private)
-        yield epoch
+        _LOG.info("what is found in the messages is for the operator alone, in %s", places.rejected)
+        with operator_log(places.rejected):
+            yield epoch
         remove_folder(workplace)
         if epoch.is_spent:
             store.commit(output, name.both)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,27 +12,29 @@ from xml.parsers import expat
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tracecloak.pipelines.verification.findings import NotApplicable, Wrong, shown
-from tracecloak.pipelines.verification.log_forms import LogForm, check_same, forms_of
+from tracecloak.pipelines.verification.findings import NotApplicable, Unsure, Wrong, shown
+from tracecloak.pipelines.verification.folder import ReceivedFolder
+from tracecloak.pipelines.verification.log_forms import PART, LogForm, check_same, forms_of
 from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.arrays.merging import Pieces
-from tracecloak.schemas.errors import GuaranteeError, TracecloakError
+from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.events import ACTIVITY, RELEASED_SCHEMA
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.models.process_tree import parse_tree
-from tracecloak.schemas.published.counted import yield_of_log
-from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
+from tracecloak.schemas.published.product import ReleasedProduct
 from tracecloak.schemas.published.rows import traces_of_rows
-from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.published.yields import Yield
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.transforms.formats.xes_writer import sanitise
+from tracecloak.transforms.publish.log_graph import log_graph_json
 from tracecloak.transforms.publish.names import DFG_NAME
+from tracecloak.transforms.publish.products import PRODUCTS
+from tracecloak.transforms.publish.report import LogCounts
 
 _XML = (".svg", ".pnml", ".bpmn", ".ptml", ".html.xml")
-_PART = re.compile(r"log/part-([0-9]{5,})\.parquet")
 _ROUNDING = 1e-4  # of the shares in a manifest, which have four decimals
 _PIECE_BYTES = 1 << 18
 _BATCH_ROWS = 1 << 16
@@ -50,7 +52,7 @@ class Contents:
 
     @cached_property
     def logs(self) -> list[LogForm]:
-        """The forms of its log, Parquet first; none of a release without a log."""
+        """The forms of its log, see `forms_of`; none of a release without a log."""
         return forms_of(self.received.folder, self.received.paths)
 
     @cached_property
@@ -59,12 +61,12 @@ class Contents:
 
         Raises:
             Wrong: They are not those that the method's parameters declare.
-            NotApplicable: There is no Parquet, and the method is not known.
+            Unsure: There is no Parquet, and the method is not known.
         """
         found = self.logs[0].schema()
         try:
             declared = self._declared()
-        except NotApplicable:
+        except Unsure:
             if found is None:
                 raise
             return found
@@ -96,13 +98,35 @@ class Contents:
             yield traces_of_rows(rows).recode(self.vocabulary)
 
     @cached_property
-    def counted(self) -> tuple[DirectlyFollows, int]:
-        """The graph of the log, and its number of variants."""
-        graph, variants = Pieces(DirectlyFollows), Pieces(VariantHistogram)
+    def counted(self) -> LogCounts:
+        """What is counted on the log."""
+        graph, variants, times = Pieces(DirectlyFollows), Pieces(VariantHistogram), Pieces(LogTimes)
         for batch in self.traces():
             graph.add(DirectlyFollows.from_traces(batch))
             variants.add(VariantHistogram.from_traces(batch))
-        return graph.result(), variants.result().n_variants
+            times.add(LogTimes.from_traces(batch))
+        return LogCounts(graph.result(), variants.result(), times.result(), self.vocabulary)
+
+    @cached_property
+    def products(self) -> dict[str, ReleasedProduct | None]:
+        """The products by name; None: this installation has no kind that has such JSON values."""
+        folder = self.received.folder
+        return {name: _read_back(folder, f"{name}.json") for name in self.received.products}
+
+    def require_names(self) -> None:
+        """Looks whether the log has the names that were released.
+
+        Raises:
+            Unsure: It is there as XES alone, and its graph has a name that XML cannot hold.
+        """
+        if not self.logs or self.logs[0].kind != "xes":
+            return
+        names = _texts_in(self.received.folder.json(DFG_NAME))
+        if any(sanitise(name) != name for name in names):
+            raise Unsure(
+                f"{DFG_NAME} has a name that XML cannot hold, and {self.logs[0].name} is the only "
+                "form of the log, so that it cannot be compared."
+            )
 
     # --- the checks -------------------------------------------------------------------------------
 
@@ -113,7 +137,7 @@ class Contents:
             Wrong: One cannot.
         """
         paths = self.received.paths
-        numbers = sorted(int(match[1]) for p in paths if (match := _PART.fullmatch(p)))
+        numbers = sorted(int(match[1]) for p in paths if (match := PART.fullmatch(p)))
         if numbers != list(range(len(numbers))):
             raise Wrong("The parts of the log are not numbered from 0 on: one is missing.")
         if self.logs:
@@ -132,6 +156,7 @@ class Contents:
 
         Raises:
             Wrong: Two do not.
+            Unsure: They are of a product or have a name that cannot be compared here.
             NotApplicable: There is nothing in two forms.
         """
         told = []
@@ -139,8 +164,9 @@ class Contents:
             check_same(self.logs[0], form, self.schema)
         if len(self.logs) > 1:
             told.append(f"the log in {' and '.join(form.kind for form in self.logs)}")
-        for name in self._products():
-            _check_product(self.received, name)
+        # What cannot be compared comes last: it hides nothing that is wrong.
+        for name in sorted(self.products, key=lambda name: self.products[name] is None):
+            self._check_product(name)
             told.append(f"{name} in Parquet and JSON")
         if self.logs and DFG_NAME in self.received.paths:
             self._check_graph_of_log()
@@ -154,6 +180,7 @@ class Contents:
 
         Raises:
             Wrong: It is not.
+            Unsure: A graph or a tree is not as this version has it.
             NotApplicable: There is neither a log nor a graph nor a tree.
         """
         found = self._came_out()
@@ -189,43 +216,59 @@ class Contents:
 
     # --- what they need ---------------------------------------------------------------------------
 
-    def _products(self) -> list[str]:
-        paths = set(self.received.paths)
-        stems = (p.removesuffix(".parquet") for p in paths if "/" not in p and p != "log.parquet")
-        return sorted(stem for stem in stems if {f"{stem}.parquet", f"{stem}.json"} <= paths)
+    def _check_product(self, name: str) -> None:
+        """Makes sure that the Parquet and the JSON file of a product have the same rows."""
+        product = self.products[name]
+        if product is None:
+            raise Unsure(
+                f"{shown([f'{name}.json'])} is of no kind of product that this installation can "
+                "read back."
+            )
+        table = _table(self.received, f"{name}.parquet")
+        assert table is not None
+        if table.to_pylist() != product.to_table().to_pylist():
+            raise Wrong(
+                f"{shown([f'{name}.json'])} says something else than {shown([f'{name}.parquet'])}."
+            )
 
     def _check_graph_of_log(self) -> None:
-        graph, _ = self.counted
-        labels = self.vocabulary.labels
-        ends = (graph.sources.tolist(), graph.targets.tolist())
-        rows = zip(*ends, graph.counts.tolist(), strict=True)
-        expected = {(labels[s], labels[t]): n for s, t, n in rows}
-        body = self.received.folder.json(DFG_NAME)
-        try:
-            edges = body["edges"]
-            found = {(e["source"], e["target"]): e["count"] for e in edges}
-            is_same = found == expected and len(edges) == len(expected)
-        except (TypeError, KeyError):
-            is_same = False
-        if not is_same:
+        expected = log_graph_json(self.counted.graph, self.vocabulary)
+        if self.received.folder.json(DFG_NAME) != expected:
+            self.require_names()
             raise Wrong(f"{DFG_NAME} is not the graph of {self.logs[0].name}.")
 
     def _came_out(self) -> Yield:
         if self.logs:
-            graph, n_variants = self.counted
-            return yield_of_log(graph, n_variants, self.vocabulary)
+            return self.counted.came_out
         found = Yield()
-        products = self._products()
-        try:
-            if "dfg" in products:
-                edges = self.received.folder.json(DFG_NAME)["edges"]
-                if edges:
-                    found = ReleasedGraph.of_edges(edges).came_out()
-            if "tree" in products:
-                found = found.beside(_tree(self.received.folder.json("tree.json")).came_out())
-        except (TypeError, KeyError, ValueError, TracecloakError, pa.ArrowException):
-            raise Wrong("A graph or a tree is not as releases have it.") from None
+        for name in ("dfg", "tree"):
+            if name in self.received.products:
+                product = self.products[name]
+                if product is None:
+                    raise Unsure(f"This installation cannot read {name}.json back.")
+                found = found.beside(product.came_out())
         return found
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    """Yields the texts among JSON values, without the keys."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts_in(inner)
+
+
+def _read_back(folder: ReceivedFolder, path: str) -> ReleasedProduct | None:
+    try:
+        body = folder.json(path)
+    except Wrong:  # which the checks of the data say
+        return None
+    for name in PRODUCTS:
+        # Whatever values of another kind, or of none, make a kind raise.
+        with contextlib.suppress(Exception):
+            return PRODUCTS[name].read(body)
+    return None
 
 
 def _check_readable(received: Received, path: str) -> None:
@@ -272,30 +315,6 @@ def _table(received: Received, path: str, is_kept: bool = True) -> pa.Table | No
     except (pa.ArrowException, OSError, ValueError):
         raise Wrong(f"{shown([path])} is no Parquet file that can be read.") from None
     return pa.Table.from_batches([r.cast(schema) for r in kept], schema) if is_kept else None
-
-
-def _check_product(received: Received, name: str) -> None:
-    """Makes sure that the Parquet and the JSON file of a product have the same rows."""
-    table = _table(received, f"{name}.parquet")
-    assert table is not None
-    body = received.folder.json(f"{name}.json")
-    if name == "tree":
-        try:
-            is_same = _tree(body).to_table().to_pylist() == body["nodes"]
-        except (TypeError, KeyError, ValueError, TracecloakError):
-            is_same = False
-        if not is_same:
-            raise Wrong("The nodes in tree.json are not those of the tree in it.")
-    rows = table.to_pylist()
-    lists = [v for v in body.values() if isinstance(v, list)] if isinstance(body, dict) else []
-    if rows not in lists:
-        raise Wrong(f"{name}.json says something else than {name}.parquet.")
-
-
-def _tree(body: dict[str, Any]) -> ReleasedTree:
-    parse_tree(body["tree"])
-    names = pa.array(body["activities"], pa.string())
-    return ReleasedTree(names, body["tree"], body["is_found"], body["fitness"])
 
 
 def _is_close(found: float, stated: float | None) -> bool:

@@ -1,4 +1,4 @@
-"""What a check found: that something holds, that it does not, or that it is not applicable."""
+"""What a check found: it holds, it does not, that cannot be told here, or nothing is to check."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-State = Literal["ok", "failed", "not applicable"]
+State = Literal["ok", "failed", "unsure", "not applicable"]
 
 _SHOWN_NAMES = 3
 _SHOWN_CHARACTERS = 80
@@ -29,6 +29,10 @@ class Finding:
 
 class Wrong(Exception):  # noqa: N818 - becomes a finding, and is no fault of the program
     """Something does not hold; the text says what."""
+
+
+class Unsure(Exception):  # noqa: N818 - likewise
+    """This installation cannot tell whether something holds; the text says why."""
 
 
 class NotApplicable(Exception):  # noqa: N818 - likewise

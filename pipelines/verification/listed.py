@@ -15,6 +15,8 @@ def check_files(received: Received) -> str:
         Wrong: One is not, or the list is none that a release has.
         NotApplicable: The manifest lists none, as that of a stream.
     """
+    if received.is_stream and received.paths:
+        raise Wrong(f"{MANIFEST_NAME} of an epoch lists files, although it is written before them.")
     if received.is_stream:
         raise NotApplicable(
             f"{MANIFEST_NAME} of an epoch is written before its steps, so it has no digests of "

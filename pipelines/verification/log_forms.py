@@ -7,6 +7,7 @@ order, by their start and then by their id, so forms are compared row by row as 
 from __future__ import annotations
 
 import gzip
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, cast
@@ -23,6 +24,8 @@ from tracecloak.schemas.published.rows import case_offsets, merge_rows
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat
 from tracecloak.transforms.formats.xes_writer import sanitise
 
+PART = re.compile(r"log/part-([0-9]{5,})\.parquet")
+"""The path of a part of a log; its group is the part's number."""
 _ROWS = 1 << 16
 _LONGEST_CASE = 1 << 24
 _XES_NAMES = {
@@ -247,7 +250,9 @@ def _joined(*batches: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def forms_of(folder: ReceivedFolder, paths: Sequence[str], under: str = "") -> list[LogForm]:
-    """Returns the forms of a log among some files, Parquet first.
+    """Returns the forms of a log among some files: Parquet first, and XES last.
+
+    The first one stands for the log, and XML cannot hold every text.
 
     Args:
         folder: Where the files are.
@@ -255,11 +260,12 @@ def forms_of(folder: ReceivedFolder, paths: Sequence[str], under: str = "") -> l
         under: What the paths of the log begin with.
     """
     found = []
-    parts = tuple(sorted(p for p in paths if p.startswith(f"{under}log/part-")))
+    # A part by another name, such as one that browsers open, is none.
+    parts = tuple(sorted(p for p in paths if PART.fullmatch(p.removeprefix(under))))
     if parts:
         found.append(LogForm(folder, "parquet", parts))
     for kind, form in FORMATS.items():
         path = f"{under}log{form.log_ending}"
         if path in paths and form.is_of_releases:
             found.append(LogForm(folder, kind, (path,)))
-    return sorted(found, key=lambda form: form.kind != "parquet")
+    return sorted(found, key=lambda form: (form.kind != "parquet", form.kind == "xes"))

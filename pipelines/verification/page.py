@@ -1,68 +1,71 @@
-"""Whether the page of a release can be opened without care, and is of this release."""
+"""Whether the page of a release can be opened without care: whether it is the one of its files."""
 
 from __future__ import annotations
 
-from html.parser import HTMLParser
-
-from tracecloak.pipelines.verification.findings import NotApplicable, Wrong
-from tracecloak.pipelines.verification.received import Received
-from tracecloak.schemas.published.manifest import MANIFEST_NAME
-from tracecloak.transforms.pages import is_confined
+from tracecloak.pipelines.verification.data import Contents
+from tracecloak.pipelines.verification.findings import NotApplicable, Unsure, Wrong
+from tracecloak.schemas.published.manifest import MANIFEST_NAME, OutputFile
 from tracecloak.transforms.publish.names import REPORT_NAME
+from tracecloak.transforms.publish.report import report_html
 
 
-def check_page(received: Received) -> str:
-    """The page runs no script but tracecloak's, asks no server, and has the promise and the files.
+def check_page(contents: Contents) -> str:
+    """The page is made again of the manifest and the data files, and has the same bytes.
 
-    That its pictures show what the data files hold is not looked at.
+    What a browser does with a page that anybody could have written is not judged by reading it:
+    browsers take too much for a command. A page with other bytes than ours is not trusted.
 
     Raises:
-        Wrong: It does, or has not.
-        NotApplicable: There is none, or it is by another version.
+        Wrong: It has other bytes, or cannot be made again, as the data cannot be read.
+        Unsure: It has, and is by another version, or of what this installation cannot read back.
+        NotApplicable: There is none.
     """
+    received = contents.received
     if REPORT_NAME not in received.paths:
         raise NotApplicable(f"There is no {REPORT_NAME}.")
-    if not received.is_by_this_version:
-        raise NotApplicable(
-            f"{REPORT_NAME} is by another version of tracecloak, whose scripts are not known here."
-        )
-    page = received.folder.read(REPORT_NAME)
-    if not is_confined(page):
+    try:
+        if received.folder.read(REPORT_NAME) == _page_of(contents):
+            return (
+                f"{REPORT_NAME} was made again of {MANIFEST_NAME} and the data: it is the same "
+                "bytes. It runs no script but tracecloak's own, asks no server, and shows what the "
+                "files hold."
+            )
+        _require_judgeable(contents)
+    except Unsure as reason:
+        raise Unsure(
+            f"{REPORT_NAME} is not shown to be confined. {reason} The page may run scripts and ask "
+            "servers: open it only where there is no network and nothing to lose."
+        ) from None
+    except Wrong as wrong:
         raise Wrong(
-            f"{REPORT_NAME} may run scripts that are not tracecloak's: do not open it in a browser."
-        )
-    words = _Words()
-    words.feed(page.decode("utf-8", "replace"))
-    if words.leads_away:
-        raise Wrong(f"{REPORT_NAME} leads to another page by itself: do not open it in a browser.")
-    text = " ".join(" ".join(words.found).split())
-    sentence = " ".join(received.body["guarantee"]["sentence"].split())
-    digests = [o["sha256"] for o in received.outputs if o["path"] != REPORT_NAME]
-    if sentence not in text or not all(digest in text for digest in digests):
-        raise Wrong(f"{REPORT_NAME} has not the promise and the digests of {MANIFEST_NAME}.")
-    return (
-        f"{REPORT_NAME} runs no script but tracecloak's own, asks no server, and has the promise "
-        f"and the digests of {MANIFEST_NAME}. That its pictures show the files is not looked at."
+            f"{REPORT_NAME} cannot be made again, do not open it in a browser. {wrong}"
+        ) from None
+    raise Wrong(
+        f"{REPORT_NAME} is not the page of these files: it may run scripts, ask servers and show "
+        "what they do not hold. Do not open it in a browser."
     )
 
 
-class _Words(HTMLParser):
-    """The text of a page, scripts and styles aside."""
+def _page_of(contents: Contents) -> bytes:
+    received = contents.received
+    files = [OutputFile(**output) for output in received.outputs if output["path"] != REPORT_NAME]
+    products = [product for product in contents.products.values() if product is not None]
+    log = contents.counted if contents.logs else None
+    return report_html(received.manifest, files, products, log)
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-        self.leads_away = False
-        self._is_hidden = False
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._is_hidden = tag in ("script", "style")
-        if tag == "meta" and (dict(attrs).get("http-equiv") or "").lower() == "refresh":
-            self.leads_away = True
+def _require_judgeable(contents: Contents) -> None:
+    """Looks whether a genuine page could have other bytes than the one that was made here.
 
-    def handle_endtag(self, tag: str) -> None:
-        self._is_hidden = False
-
-    def handle_data(self, data: str) -> None:
-        if not self._is_hidden:
-            self.found.append(data)
+    Raises:
+        Unsure: It could.
+    """
+    received = contents.received
+    if not received.is_by_this_version:
+        raise Unsure(
+            f"It is by tracecloak {received.version}, as {MANIFEST_NAME} says, so that version "
+            "alone can make it again."
+        )
+    if None in contents.products.values():
+        raise Unsure("This installation cannot read back all that the page was made of.")
+    contents.require_names()

@@ -11,7 +11,7 @@ from xml.parsers import expat
 from tracecloak.anonymizers.accounting.composition import decimal_text, total
 from tracecloak.anonymizers.accounting.reaccounting import is_accounted_for, spend_of_json
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.pipelines.verification.findings import NotApplicable, Wrong, shown
+from tracecloak.pipelines.verification.findings import NotApplicable, Unsure, Wrong, shown
 from tracecloak.pipelines.verification.folder import strict_json
 from tracecloak.pipelines.verification.received import Received
 from tracecloak.pipelines.verification.xes_head import log_attributes
@@ -34,6 +34,7 @@ def check_statement(received: Received) -> str:
 
     Raises:
         Wrong: It does not.
+        Unsure: Its other words are of another version.
     """
     from tracecloak.transforms.publish.statement import publishable_statement
 
@@ -63,9 +64,10 @@ def check_statement(received: Received) -> str:
             f"{STATEMENT_NAME} does not have the release's name, method, epsilon and delta of "
             f"{MANIFEST_NAME}."
         )
-    return (
-        f"{STATEMENT_NAME} has the name, method, epsilon and delta of {MANIFEST_NAME}; it is by "
-        "another version of tracecloak, whose other words are not known here."
+    raise Unsure(
+        f"{STATEMENT_NAME} has the name, method, epsilon and delta of {MANIFEST_NAME}. Its other "
+        f"words are not known here: they are by tracecloak {received.version}, as "
+        f"{MANIFEST_NAME} says."
     )
 
 
@@ -95,12 +97,14 @@ def check_method(received: Received) -> str:
 
     Raises:
         Wrong: It is not.
-        NotApplicable: This installation does not know the method as it was then.
+        Unsure: This installation does not know the method as it was then.
+        NotApplicable: It is a stream.
     """
     method, params = received.method_and_params()
     if not received.is_by_this_version:
-        raise NotApplicable(
-            "The release is by another version of tracecloak, whose methods may promise otherwise."
+        raise Unsure(
+            f"The release is by tracecloak {received.version}, as {MANIFEST_NAME} says, whose "
+            "methods may promise otherwise than those of this version."
         )
     found, stated = method.guarantee(params).to_json(), received.body["guarantee"]
     for name in ("kind", "unit", "adjacency", "epsilon", "delta", "claim", "reality", "sentence"):
@@ -117,6 +121,8 @@ def check_method(received: Received) -> str:
     spends = json.loads(json.dumps([part.to_json() for part in method.spends(params)]))
     if spends != received.body["spends"]:
         raise Wrong(f"The parts of the budget are not those of {method.name}.")
+    if received.body.get("time_caveats", []) != list(method.time_caveats(params)):
+        raise Wrong(f"time_caveats in {MANIFEST_NAME} are not those of {method.name}.")
     if received.body["verified"] != method.verifies:
         raise Wrong(f"verified in {MANIFEST_NAME} is not as {method.name} does it.")
     return f"The promise is what {method.name} promises with the parameters of {MANIFEST_NAME}."

@@ -11,9 +11,10 @@ from functools import cache
 from typing import Any, cast
 
 from tracecloak.anonymizers.registry import METHODS, method_named
-from tracecloak.pipelines.verification.findings import NotApplicable, Wrong, shown
+from tracecloak.pipelines.verification.findings import NotApplicable, Unsure, Wrong, shown
 from tracecloak.pipelines.verification.folder import ReceivedFolder
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, TOOL_VERSION, ReleaseManifest
+from tracecloak.transforms.formats.registry import FORMATS, formats_of_releases
 
 _SHOWN_PLACES = 3
 
@@ -65,6 +66,13 @@ class Received:
         return [output["path"] for output in self.outputs]
 
     @property
+    def products(self) -> list[str]:
+        """The names of the products, which are there as Parquet and JSON each, in their order."""
+        paths = set(self.paths)
+        stems = (p.removesuffix(".parquet") for p in paths if "/" not in p and p != "log.parquet")
+        return sorted(stem for stem in stems if {f"{stem}.parquet", f"{stem}.json"} <= paths)
+
+    @property
     def is_stream(self) -> bool:
         """Whether it is an epoch of a stream."""
         return "stream" in self.body
@@ -79,24 +87,30 @@ class Received:
         """Whether this version of tracecloak made it, so that its words are ours."""
         return bool(self.body["tool"]["version"] == TOOL_VERSION)
 
+    @property
+    def version(self) -> str:
+        """The version of tracecloak that the manifest names, for a sentence."""
+        return shown([self.body["tool"]["version"]])
+
     def method_and_params(self) -> tuple[Any, Any]:
         """Returns the method and its parameters.
 
         Raises:
-            NotApplicable: It is a stream, or the method is none of this installation.
+            NotApplicable: It is a stream.
+            Unsure: The method is none of this installation, or another version of one.
             Wrong: The parameters cannot be those of the method.
         """
         name = self.body["method"]
         if self.is_stream:
             raise NotApplicable("What a stream promises follows from more than its manifest has.")
         if name not in METHODS:
-            raise NotApplicable(f"This installation does not know the method {shown([name])}.")
+            raise Unsure(f"This installation does not know the method {shown([name])}.")
         method = method_named(name)
         try:
             return method, method.Params(**self.body["params"])
         except ValueError:
             if not self.is_by_this_version:
-                raise NotApplicable(
+                raise Unsure(
                     "The parameters are of another version of the method than this one knows."
                 ) from None
             raise Wrong(
@@ -116,9 +130,11 @@ class Received:
         """Returns what the paths of an epoch's steps look like."""
         params = self.body["params"]
         folder = f"product={params.get('product')}/view={params.get('view')}/step-"
+        kinds = (FORMATS[name] for name in formats_of_releases())
+        endings = "|".join(re.escape(kind.log_ending) for kind in kinds)
         return re.compile(
             re.escape(folder) + r"(?P<step>[0-9]{6,9})"
-            r"(?P<form>\.json|\.parquet|/step\.json|/log\.[a-z]+(\.gz)?)"
+            rf"(?P<form>\.json|\.parquet|/step\.json|/log({endings}))"
         )
 
 

@@ -39,6 +39,8 @@ def check_signature(folder: ReceivedFolder, trusted: PublicKey | None) -> str:
                 f"{_SIGNATURE} is not by the key that you trust, with fingerprint "
                 f"{trusted.fingerprint}, or {MANIFEST_NAME} was changed."
             )
+        if there[1] and folder.read(_PUBLIC, _LARGEST_KEY) != trusted.pem:
+            raise Wrong(f"{_PUBLIC} is not the key that you trust, in PEM and nothing else.")
         return f"Signed by the key that you trust, with fingerprint {trusted.fingerprint}."
     if not there[1]:
         raise Wrong(
@@ -49,6 +51,8 @@ def check_signature(folder: ReceivedFolder, trusted: PublicKey | None) -> str:
         own = PublicKey.of_text(folder.read(_PUBLIC, _LARGEST_KEY), _PUBLIC)
     except UsageError:
         raise Wrong(f"{_PUBLIC} is no public key of ed25519 in PEM.") from None
+    if own.pem != folder.read(_PUBLIC, _LARGEST_KEY):
+        raise Wrong(f"{_PUBLIC} holds more than a public key in PEM.")
     if not own.signed(manifest, signature):
         raise Wrong(f"{_SIGNATURE} is not by the key in {_PUBLIC}, or {MANIFEST_NAME} was changed.")
     return (

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
-from tracecloak.pipelines.verification.findings import Finding, NotApplicable, State, Wrong
+from tracecloak.pipelines.verification.findings import (
+    Finding,
+    NotApplicable,
+    State,
+    Unsure,
+    Wrong,
+)
 from tracecloak.pipelines.verification.folder import ReceivedFolder
 from tracecloak.pipelines.verification.listed import check_files, check_leftovers
 from tracecloak.pipelines.verification.received import Received
 from tracecloak.pipelines.verification.signature import check_signature
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
 from tracecloak.transforms.keys.signing import PublicKey
+from tracecloak.transforms.publish.promise import caution
 
 _OF_MANIFEST = (
     "files",
@@ -25,8 +32,11 @@ _OF_MANIFEST = (
     "forms",
     "numbers",
     "property",
+    "pictures",
     "page",
 )
+
+Verdict = Literal["ok", "failed", "unsure"]
 
 
 @dataclass(frozen=True)
@@ -37,23 +47,33 @@ class Verification:
         folder: Where it is.
         findings: Of each check, in their order.
         sentence: The promise of the release, as its manifest has it; None: that is not valid.
+        caution: How little its epsilon promises; empty where that is small, or there is none.
     """
 
     folder: str
     findings: tuple[Finding, ...]
     sentence: str | None
+    caution: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """`failed` if a check failed, else `unsure` if one could not be decided here, else `ok`."""
+        states = {finding.state for finding in self.findings}
+        return "failed" if "failed" in states else "unsure" if "unsure" in states else "ok"
 
     @property
     def holds(self) -> bool:
-        """Whether no check failed."""
-        return all(finding.state != "failed" for finding in self.findings)
+        """Whether every check that applies was decided, and none failed."""
+        return self.verdict == "ok"
 
     def to_json(self) -> dict[str, Any]:
         """Returns it as JSON values."""
         return {
             "release": self.folder,
             "holds": self.holds,
+            "verdict": self.verdict,
             "promise": self.sentence,
+            "caution": self.caution,
             "checks": [asdict(finding) for finding in self.findings],
         }
 
@@ -103,13 +123,22 @@ def verify(path: str, key: str | None = None) -> Verification:
             )
         else:
             look(check, does)
-    return Verification(folder.path, tuple(found), release.body["guarantee"]["sentence"])
+    sentence = release.body["guarantee"]["sentence"]
+    return Verification(folder.path, tuple(found), sentence, _caution(release))
+
+
+def _caution(release: Received) -> str:
+    try:
+        return caution(release.manifest.guarantee)
+    except Exception:  # of a manifest that was made to break readers, which checks have found
+        return ""
 
 
 def _checks_of_files(release: Received) -> dict[str, Callable[[], str]]:
     from tracecloak.pipelines.verification import promise
     from tracecloak.pipelines.verification.data import Contents
     from tracecloak.pipelines.verification.page import check_page
+    from tracecloak.pipelines.verification.pictures import check_pictures
     from tracecloak.pipelines.verification.steps import check_steps
 
     of_promise: dict[str, Callable[[], str]] = {
@@ -127,7 +156,8 @@ def _checks_of_files(release: Received) -> dict[str, Callable[[], str]]:
         "forms": contents.check_forms,
         "numbers": contents.check_numbers,
         "property": contents.check_property,
-        "page": lambda: check_page(release),
+        "pictures": lambda: check_pictures(contents),
+        "page": lambda: check_page(contents),
     }
 
 
@@ -136,6 +166,8 @@ def _found(check: str, does: Callable[[], str]) -> Finding:
         return Finding(check, "ok", does())
     except Wrong as wrong:
         return Finding(check, "failed", _sentence(str(wrong)))
+    except Unsure as reason:
+        return Finding(check, "unsure", str(reason))
     except NotApplicable as reason:
         return Finding(check, "not applicable", str(reason))
     except Exception as error:  # of a file that was made to break readers; its text may quote it

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.product import Key
 from tracecloak.schemas.published.yields import Yield
 
@@ -26,7 +27,8 @@ class ReleasedDurations:
         targets: int32[n_rows], code of the later activity, or END.
         bins: int32[n_rows], number of the bin.
         counts: int64[n_rows], all positive.
-        lows: int64[n_rows], lower end of a 95 % interval for what the log has.
+        lows: int64[n_rows], lower end of a 95 % interval for what was counted of the log after any
+            cut of its cases at a length.
         highs: int64[n_rows], its upper end.
     """
 
@@ -60,6 +62,37 @@ class ReleasedDurations:
     def to_json(self) -> dict[str, Any]:
         """Returns the same as JSON values."""
         return {"durations": self.to_table().to_pylist()}
+
+    @classmethod
+    def from_json(cls, body: Any) -> ReleasedDurations:
+        """Returns the durations that `to_json` gave.
+
+        Names and borders are those that the rows have: codes and numbers of bins are others where
+        the original has activities or bins without a row.
+
+        Raises:
+            KeyError, TypeError, ValueError: They are none.
+        """
+        rows = body["durations"]
+        labels = ("▶", "■")
+        ends = {row[end] for row in rows for end in ("source", "target")}
+        vocabulary = ActivityVocabulary.of(sorted(ends.difference(labels)))
+        borders = {row[end] for row in rows for end in ("from_us", "to_us")} - {0, None}
+        edges_us = np.array(sorted(borders), np.int64)
+        value_set = pa.array(vocabulary.labels)
+
+        def codes(end: str) -> np.ndarray:
+            names = pa.array([row[end] for row in rows], pa.string())
+            return np.asarray(pc.index_in(names, value_set=value_set), np.int32)
+
+        lower, counts, lows, highs = (
+            np.array([row[name] for row in rows], np.int64)
+            for name in ("from_us", "count", "low", "high")
+        )
+        bins = np.searchsorted(edges_us, lower, side="right").astype(np.int32)
+        return cls(
+            vocabulary.names, edges_us, codes("source"), codes("target"), bins, counts, lows, highs
+        )
 
     def came_out(self) -> Yield:
         """Returns nothing: the graph beside it has the numbers."""

@@ -31,8 +31,9 @@ class ReleasedGraph:
         sources: int32[n_edges], code of the earlier activity, or `start`.
         targets: int32[n_edges], code of the later activity, or `end`.
         counts: int64[n_edges], post-processed noisy counts, all positive.
-        lows: int64[n_edges], lower ends of 95 % intervals for what the log has, around the counts,
-            from noisy numbers and the public scale of their noise; none is negative.
+        lows: int64[n_edges], lower ends of 95 % intervals for what was counted of the log after
+            any cut of its cases at a length, around the counts, from noisy numbers and the public
+            scale of their noise; none is negative.
         highs: int64[n_edges], upper ends of these intervals.
     """
 
@@ -98,6 +99,19 @@ class ReleasedGraph:
         }
 
     @classmethod
+    def from_json(cls, body: Any) -> ReleasedGraph:
+        """Returns the graph that `to_json` gave.
+
+        Raises:
+            ValueError: An activity is called as the start or the end is, so that it cannot be told
+                from it; or it is no such graph, for which other errors are raised as well.
+        """
+        vocabulary = ActivityVocabulary.of(body["activities"])
+        if len(set(vocabulary.labels)) < len(vocabulary.labels):
+            raise ValueError("an activity is called as the start or the end is")
+        return cls._of_rows(vocabulary, body["edges"])
+
+    @classmethod
     def of_edges(cls, rows: Sequence[Mapping[str, Any]]) -> ReleasedGraph:
         """Returns the graph of edges as a file has them, in their order.
 
@@ -107,7 +121,12 @@ class ReleasedGraph:
         """
         artificial = set(ActivityVocabulary.of([]).labels)
         ends = {row[end] for row in rows for end in ("source", "target")}
-        vocabulary = ActivityVocabulary.of(sorted(ends - artificial))
+        return cls._of_rows(ActivityVocabulary.of(sorted(ends - artificial)), rows)
+
+    @classmethod
+    def _of_rows(
+        cls, vocabulary: ActivityVocabulary, rows: Sequence[Mapping[str, Any]]
+    ) -> ReleasedGraph:
         labels = pa.array(vocabulary.labels)
 
         def codes(end: str) -> np.ndarray:

@@ -82,6 +82,7 @@ class ReleaseManifest:
             such as 2026-11-23; None where nobody noted it.
         window: Which window of a schedule it is of, as `schemas.windows` tells it, and what all
             windows together cost; None: it is of none.
+        time_caveats: What a reader of its times must know that they do not show, in sentences.
     """
 
     release_id: str
@@ -99,6 +100,7 @@ class ReleaseManifest:
     about: dict[str, str] = field(default_factory=dict)
     released_on: str | None = None
     window: dict[str, Any] | None = None
+    time_caveats: tuple[str, ...] = ()
 
     def to_json(
         self, outputs: Sequence[OutputFile] | None = None, verified: bool = False
@@ -133,6 +135,8 @@ class ReleaseManifest:
             body["about"] = dict(self.about)
             body["released_on"] = self.released_on
             body["verified"] = verified
+            if self.time_caveats:
+                body["time_caveats"] = list(self.time_caveats)
             body["came_out"] = (self.came_out or Yield()).to_json()
             body["tool"]["beam"] = self.beam_version
             body["randomness"]["unsafe_barrier"] = self.unsafe_barrier
@@ -163,4 +167,5 @@ class ReleaseManifest:
             about=dict(body.get("about", {})),
             released_on=body.get("released_on"),
             window=body.get("window"),
+            time_caveats=tuple(body.get("time_caveats", ())),
         )

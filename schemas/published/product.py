@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import pyarrow as pa
 
@@ -25,6 +25,16 @@ class ReleasedProduct(Protocol):
 
     def to_json(self) -> dict[str, Any]:
         """Returns it as JSON values."""
+        ...
+
+    @classmethod
+    def from_json(cls, body: Any) -> Self:
+        """Returns the product that `to_json` gave, so that all that is made of it is made again.
+
+        Args:
+            body: JSON values from anywhere. Of those that `to_json` never gives, this raises
+                anything, or returns a product of which `to_json` gives others.
+        """
         ...
 
     def came_out(self) -> Yield:

@@ -82,6 +82,17 @@ class ReleasedTree:
             "nodes": self.to_table().to_pylist(),
         }
 
+    @classmethod
+    def from_json(cls, body: Any) -> ReleasedTree:
+        """Returns the tree that `to_json` gave.
+
+        Raises:
+            KeyError, TypeError, TracecloakError: It is none.
+        """
+        parse_tree(body["tree"])
+        names = pa.array(body["activities"], pa.string())
+        return cls(names, body["tree"], body["is_found"], body["fitness"])
+
     def came_out(self) -> Yield:
         """Returns the activities of the tree; none where it follows from the names alone."""
         labels = {node.label for node in self.tree.nodes()} - {None, OTHER}

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.counted import named
 from tracecloak.schemas.published.product import Key
 from tracecloak.schemas.published.yields import Yield
@@ -25,9 +26,9 @@ class ReleasedVariants:
         offsets: int64[n_variants+1], CSR offsets into `codes`.
         codes: int32[n_positions], activities of the variants one after the other.
         counts: int64[n_variants], cases, all positive.
-        lows: int64[n_variants], lower end of the interval that holds the input's number of cases
-            with probability 0.95, as the noise is known to be; not negative. None where the cases
-            were drawn from a model, which has no such interval.
+        lows: int64[n_variants], lower end of the interval that holds the input's number of cases,
+            after any cut of them at a length, with probability 0.95, as the noise is known to be;
+            not negative. None where the cases were drawn from a model, which has no such interval.
         highs: int64[n_variants], its upper end, or None.
     """
 
@@ -89,6 +90,29 @@ class ReleasedVariants:
     def to_json(self) -> dict[str, Any]:
         """Returns the same as JSON values."""
         return {"activities": self.names.to_pylist(), "variants": self.to_table().to_pylist()}
+
+    @classmethod
+    def from_json(cls, body: Any) -> ReleasedVariants:
+        """Returns the variants that `to_json` gave; of none at all, without intervals.
+
+        Raises:
+            KeyError, TypeError, ValueError: They are none.
+        """
+        names, rows = pa.array(body["activities"], pa.string()), body["variants"]
+        words = pa.array([name for row in rows for name in row["variant"]], pa.string())
+        has_intervals = bool(rows) and "low" in rows[0]
+        counts, lows, highs = (
+            np.array([row[name] for row in rows], np.int64)
+            for name in ("count", *(("low", "high") if has_intervals else ("count", "count")))
+        )
+        return cls(
+            names,
+            offsets_of(np.array([len(row["variant"]) for row in rows], np.int64)),
+            ActivityVocabulary(names).codes(words),
+            counts,
+            lows if has_intervals else None,
+            highs if has_intervals else None,
+        )
 
     def came_out(self) -> Yield:
         """Returns its cases, variants and activities."""

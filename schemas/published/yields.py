@@ -15,7 +15,7 @@ class Yield:
 
     Attributes:
         n_cases: Cases, as they were released: a log's, those of variants, or those that begin in
-            a graph.
+            a graph; 0 of a graph with paths says nothing of them, see `lacks_starts`.
         n_variants: Distinct sequences of activities.
         n_activities: Named activities that occur; OTHER is none.
         n_edges: Pairs of a directly-follows graph with a count.
@@ -39,7 +39,12 @@ class Yield:
     @property
     def is_empty(self) -> bool:
         """Whether nothing was released that anybody can use: no case, or none with a name."""
-        return 0 in (self.n_cases, self.n_activities)
+        return self.n_activities == 0 or (self.n_cases == 0 and not self.n_edges)
+
+    @property
+    def lacks_starts(self) -> bool:
+        """Whether a graph has paths and none from the start, so that its cases are not counted."""
+        return self.n_cases == 0 and not self.is_empty
 
     @property
     def is_poor(self) -> bool:
@@ -53,7 +58,7 @@ class Yield:
         from tracecloak.schemas.events.vocabulary import OTHER  # a manifest must load without numpy
 
         told = [
-            _counted(self.n_cases, "case"),
+            _counted(None if self.lacks_starts else self.n_cases, "case"),
             _counted(self.n_variants, "variant"),
             _counted(self.n_activities, "named activity", "named activities"),
             _counted(self.n_edges, "edge"),
@@ -72,10 +77,16 @@ class Yield:
                 f"The variants that were found have {self.case_share:.0%} of the noisy number of "
                 "cases, and were multiplied to it: what the other cases did is not in the log."
             )
-        if self.is_empty:
+        if self.lacks_starts:
             sentences.append(
-                "Nothing of it is of use: the noise is larger than what there was to count."
+                "No path from the start stands out of the noise: how many cases there are, and "
+                "with which activities they begin and end, is not in it."
             )
+        if self.is_empty:
+            why = "the noise is larger than what there was to count"
+            if self.n_cases:
+                why = "no activity has its name in it, so nobody can tell what happened"
+            sentences.append(f"Nothing of it is of use: {why}.")
         return " ".join(sentences)
 
     def to_json(self) -> dict[str, Any]:

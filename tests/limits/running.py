@@ -163,7 +163,7 @@ def try_release(
         took.peak_mib,
         "" if outcome == "ends" else (took.text.splitlines() or [""])[-1],
         bool(counting_charges(folder / "keys")),
-        "read input" in took.text,
+        "reading; what is found" in took.text,
     )
 
 

@@ -7,6 +7,15 @@ import sys
 from collections.abc import Mapping
 from typing import Literal
 
+import pytest
+from _pytest.capture import CaptureIO
+
+
+def watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes what `capsys` captures a terminal that draws nothing."""
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr(CaptureIO, "isatty", lambda self: True)
+
 
 def shown_on_a_terminal(
     code: str, stream: Literal["stdout", "stderr"], environment: Mapping[str, str]

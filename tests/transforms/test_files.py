@@ -12,14 +12,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from apache_beam.io.filesystem import FileMetadata
+from apache_beam.io.filesystem import BeamIOError, FileMetadata
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.io.localfilesystem import LocalFileSystem
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.object_store import ObjectStore
 from tracecloak.schemas.errors import InputSchemaError, UsageError
-from tracecloak.transforms.files import SourceFile, is_on_this_machine, match_files
+from tracecloak.transforms.files import (
+    SourceFile,
+    is_on_this_machine,
+    match_files,
+    require_file_system,
+    require_writable,
+)
 
 NAMES = (
     "a.csv", "b.csv", "b.csv.gz", ".hidden.csv", "[a].csv", "a^b.csv", "a b.csv", "é.csv", "ab",
@@ -174,19 +181,44 @@ def _listed_of_scheme(self: LocalFileSystem, folder: str) -> Iterator[FileMetada
 @pytest.mark.parametrize(
     ("path", "told"),
     [
-        ("gs://bucket/a.csv", r"google-cloud-storage.*pip install '\.\[gcp\]'"),
-        ("s3://bucket/a/", r"boto3.*pip install '\.\[aws\]'"),
-        ("floppy://a", "does not know"),
+        (
+            "gs://bucket/a.csv",
+            r"google-cloud-storage.*pip install 'apache-beam\[gcp\]<2.*the extra gcp",
+        ),
+        ("s3://bucket/a/", r"boto3.*pip install 'apache-beam\[aws\]<2.*the extra aws"),
+        ("azfs://account/logs/a.csv", r"azure-storage-blob.*not tested.*'apache-beam\[azure\]'"),
+        ("azfs://account/logs/*", r"azure-storage-blob.*one of gs:// and s3://"),
+        ("hdfs://host/a.csv", r"needs hdfs.*not tested.*'apache-beam\[hadoop\]'"),
+        ("floppy://a", "does not know.*one of gs:// and s3://"),
     ],
 )
 def test_a_file_system_whose_library_is_missing_names_the_extra(
     path: str, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("google.cloud.storage", "boto3"):
+    for module in ("google.cloud.storage", "boto3", "azure.storage.blob", "hdfs"):
         monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(UsageError, match=told) as raised:
-        match_files([path])
-    assert path in str(raised.value)
+    for name, look in {
+        "input": lambda: match_files([path]),
+        "output": lambda: require_file_system("output", path),
+        "dead_letter": lambda: require_writable("dead_letter", path),
+    }.items():
+        with pytest.raises(UsageError, match=told) as raised:
+            look()
+        assert str(raised.value).startswith(f"{name} {path!r}")
+
+
+def test_what_a_file_system_says_of_a_pattern_is_told_by_its_class_and_not_by_beams(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beam wraps it, once or twice; its text could be of the data."""
+
+    def refused(self: ObjectStore, path: str) -> bool:
+        raise BeamIOError("exists", {path: PermissionError("of patient-4711")})
+
+    monkeypatch.setattr(ObjectStore, "exists", refused)
+    with pytest.raises(UsageError, match=r"listed: PermissionError; .*credentials") as raised:
+        match_files(["objects://bucket/a.csv"])
+    assert "4711" not in str(raised.value)
 
 
 def test_a_pattern_of_the_working_folder_is_looked_for_in_it(

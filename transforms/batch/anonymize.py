@@ -32,8 +32,10 @@ from tracecloak.transforms.batch.count import CountBatches, MergeStatistics
 from tracecloak.transforms.batch.shards import BATCH_BYTES, DEFAULT_SHARDS
 from tracecloak.transforms.batch.traces import GroupIntoTraces
 from tracecloak.transforms.keys import KeyReference, SigningReference
+from tracecloak.transforms.operator_log import kept_on_worker
 
 _LOG = logging.getLogger("tracecloak")
+_OPERATOR = logging.getLogger("tracecloak.operator")
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class Run:
         check_open: Called before the release appears; raises where it was given up meanwhile. None:
             whoever gives it up ends the run's key, and that must do.
         signer: Where the key is that signs the manifest; None: nobody signs.
+        operator_folder: Where workers put what they find in the data; None: into their logs.
     """
 
     method: str
@@ -63,6 +66,7 @@ class Run:
     sketch: SketchFile | None = None
     check_open: Callable[[], None] | None = None
     signer: SigningReference | None = None
+    operator_folder: str | None = None
 
     @property
     def by_individual(self) -> bool:
@@ -326,8 +330,9 @@ class _Decide(_Keyed):
         randomness, decisions = self._split(known)
         statistics, params = only(totals).by_name, self._run.params
         if not decisions and self._method.foretells(params):
-            for sentence in self._method.foretold(statistics["variants"], params):
-                _LOG.warning("%s: %s", self._method.name, sentence)
+            with kept_on_worker(self._run.operator_folder):
+                for sentence in self._method.foretold(statistics["variants"], params):
+                    _OPERATOR.warning("%s: %s", self._method.name, sentence)
         own = partial(
             self._method.decide,
             self._round,

@@ -13,9 +13,10 @@ from apache_beam import pvalue
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
 from tracecloak.transforms.files import SourceFile
+from tracecloak.transforms.operator_log import kept_on_worker
 from tracecloak.transforms.sources import EventSource
 
-_LOG = logging.getLogger("tracecloak")
+_OPERATOR = logging.getLogger("tracecloak.operator")
 EVENTS = "events"
 REJECTS = "rejects"
 TALLIES = "tallies"
@@ -33,11 +34,17 @@ class ReadEventLog(beam.PTransform):
 
     `events` holds batches of canonical events, `rejects` batches of the places and reasons of
     malformed records, each of one file, `tallies` a ReadTally for each element that was read.
+
+    Args:
+        source: What is read.
+        operator_folder: Where workers put what they find in the data, see
+            `transforms.operator_log`; None: into their logs.
     """
 
-    def __init__(self, source: EventSource) -> None:
+    def __init__(self, source: EventSource, operator_folder: str | None = None) -> None:
         super().__init__()
         self._source = source
+        self._operator_folder = operator_folder
 
     def expand(self, begin: beam.pvalue.PBegin) -> dict[str, beam.PCollection[Any]]:
         """Reads one file per element, or some small ones: it is the unit of parallel reading."""
@@ -46,7 +53,9 @@ class ReadEventLog(beam.PTransform):
             | "Files" >> beam.Create(list(_together(self._source.files)))
             | "Spread" >> beam.Reshuffle()
             | "Read"
-            >> beam.ParDo(_ReadFiles(self._source)).with_outputs(REJECTS, TALLIES, main=EVENTS)
+            >> beam.ParDo(_ReadFiles(self._source, self._operator_folder)).with_outputs(
+                REJECTS, TALLIES, main=EVENTS
+            )
         )
         # PCollection[pa.RecordBatch] twice, PCollection[ReadTally]
         return {name: outputs[name] for name in (EVENTS, REJECTS, TALLIES)}
@@ -67,10 +76,15 @@ def _together(files: Iterable[SourceFile]) -> Iterator[tuple[SourceFile, ...]]:
 
 
 class _ReadFiles(beam.DoFn):
-    def __init__(self, source: EventSource) -> None:
+    def __init__(self, source: EventSource, operator_folder: str | None) -> None:
         self._source = source
+        self._operator_folder = operator_folder
 
     def process(self, files: tuple[SourceFile, ...]) -> Iterable[pa.RecordBatch]:
+        with kept_on_worker(self._operator_folder):
+            yield from self._read(files)
+
+    def _read(self, files: tuple[SourceFile, ...]) -> Iterable[pa.RecordBatch]:
         tallies: list[ReadTally] = []
         small: list[pa.RecordBatch] = []
         n_rows = 0
@@ -86,7 +100,7 @@ class _ReadFiles(beam.DoFn):
                 if rejects.num_rows:  # of one file in each batch
                     yield pvalue.TaggedOutput(REJECTS, rejects)
             tallies.append(tally.result())
-            _LOG.info(
+            _OPERATOR.info(
                 "read input %d of %d",
                 file.rank + 1,
                 len(self._source.files),

@@ -58,8 +58,8 @@ class DeadLetter:
         if tally.n_rejects > self.max_error_ratio * tally.n_records:
             raise InputSchemaError(
                 f"more than max_error_ratio={self.max_error_ratio:g} of the records are malformed; "
-                f"the lines of the log above say why, and {self.folder} where each one is. Mend "
-                "the source or its column mapping, or raise max_error_ratio"
+                f"{self.folder} says why, and where each one is. Mend the source or its column "
+                "mapping, or raise max_error_ratio"
             )
 
     def begin(self) -> None:

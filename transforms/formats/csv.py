@@ -30,7 +30,7 @@ from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.transforms.formats.base import RawBatch, missing_columns
 from tracecloak.transforms.formats.registry import SourceFormat
 
-_LOGGER = logging.getLogger("tracecloak")
+_OPERATOR = logging.getLogger("tracecloak.operator")
 
 # Text is parsed in blocks that end where a record does; a longer record makes a longer block.
 BLOCK_BYTES = 4 << 20
@@ -389,7 +389,7 @@ def _passed(
             return chunk[end:]
         ended = chunk is None
     if scanner.is_within_quotes:
-        _LOGGER.warning(
+        _OPERATOR.warning(
             "a CSV file ends within a quoted field: it is cut off, or a quote is never closed, and "
             "nothing behind that quote is read; mend the file"
         )

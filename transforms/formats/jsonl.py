@@ -24,7 +24,7 @@ from tracecloak.transforms.formats.base import RawBatch, missing_columns
 from tracecloak.transforms.formats.csv import iso_utc
 from tracecloak.transforms.formats.registry import SourceFormat
 
-_LOGGER = logging.getLogger("tracecloak")
+_OPERATOR = logging.getLogger("tracecloak.operator")
 
 LINE_BYTES = 16 << 20
 # A batch ends at so many bytes of lines, for its objects are held whole until then.
@@ -78,7 +78,7 @@ class JsonLinesReader:
                 error = InputSchemaError("no line of the input is a JSON object with a key")
             if not self.goes_on:
                 raise error
-            _LOGGER.warning("%s", error)
+            _OPERATOR.warning("%s", error)
 
 
 def _runs(

@@ -38,7 +38,7 @@ from tracecloak.schemas.events.scalars import texts_of_scalars
 from tracecloak.transforms.formats.base import RawBatch, missing_columns
 from tracecloak.transforms.formats.registry import SourceFormat
 
-_LOGGER = logging.getLogger("tracecloak")
+_OPERATOR = logging.getLogger("tracecloak.operator")
 CASE_PREFIX = "case:"
 
 _PIECE_BYTES = 256 << 10  # 256 KiB a read: many tags to a call, small against a batch
@@ -167,7 +167,7 @@ class XesReader:
                 if not self.goes_on or not log.has_begun:
                     raise _refusal(fault) from None
                 if is_sound:
-                    _LOGGER.warning(
+                    _OPERATOR.warning(
                         "an XES file has a fault at line %d: %s; its trace is left out, and so is "
                         "every other one with a fault",
                         fault.line,
@@ -183,7 +183,7 @@ class XesReader:
             error = missing_columns(log.found(), required)
             if not self.goes_on:
                 raise error
-            _LOGGER.warning("%s", error)
+            _OPERATOR.warning("%s", error)
 
 
 class _Fault(Exception):  # noqa: N818 - becomes an InputSchemaError, or a malformed record
@@ -583,10 +583,11 @@ def _lengths(values: pa.Array) -> np.ndarray:
 
 
 def _refusal(fault: _Fault) -> InputSchemaError:
-    # The error may be shown to anybody, the log is the operator's.
-    _LOGGER.warning("an XES file cannot be read at line %d: %s", fault.line, fault.reason)
+    # The error may be shown to anybody, and the line is the operator's to know.
+    _OPERATOR.warning("an XES file cannot be read at line %d: %s", fault.line, fault.reason)
     return InputSchemaError(
-        f"the XES file cannot be read: {fault.reason}; the log says at which line"
+        f"the XES file cannot be read: {fault.reason}; the operator's log says at which "
+        "line, and so does xmllint"
     )
 
 

@@ -77,7 +77,7 @@ class SigningReference:
             RetryLater: As of `key`.
         """
         key = self.key()
-        return key.sign(data), _pem(key.public_key())
+        return key.sign(data), PublicKey(key.public_key()).pem
 
     def signed(self, data: bytes, signature: bytes) -> bool:
         """Returns whether a signature of some bytes is by this key.
@@ -134,6 +134,11 @@ class PublicKey:
         return cls(key)
 
     @property
+    def pem(self) -> bytes:
+        """The key as PEM (SubjectPublicKeyInfo), as it lies beside a signature."""
+        return self.key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+    @property
     def fingerprint(self) -> str:
         """SHA-256 of the key as DER (SubjectPublicKeyInfo), 64 hex digits."""
         der = self.key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
@@ -161,7 +166,7 @@ def new_pair(private: Path, public: Path) -> PublicKey:
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     try:
         write_private(private, pem, replaces=False)
-        public.write_bytes(_pem(key.public_key()))
+        public.write_bytes(PublicKey(key.public_key()).pem)
     except OSError as error:
         raise UsageError(f"{error.filename} cannot be written: {error.strerror}") from None
     return PublicKey(key.public_key())
@@ -197,7 +202,3 @@ def _private_key(data: bytes, place: str) -> Ed25519PrivateKey:
     if not isinstance(key, Ed25519PrivateKey):
         raise UsageError(f"the key at {place} is of another kind than ed25519; {_MAKE_ONE}")
     return key
-
-
-def _pem(key: Ed25519PublicKey) -> bytes:
-    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)

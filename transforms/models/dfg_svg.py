@@ -76,7 +76,11 @@ def write_svg(
 
 
 def _drawn_edges(graph: ReleasedGraph, max_edges: int) -> list[int]:
-    """Edges to draw, in their order; each shown node is on a way from start to end."""
+    """Edges to draw, in their order; nodes that the start reaches have ways from it and to the end.
+
+    Of cycles apart, which a graph is made of where no edge from the start was released, there are
+    no ways to draw: their edges are drawn by their counts.
+    """
     n = graph.weight
     if n <= max_edges:
         return list(range(n))
@@ -87,7 +91,8 @@ def _drawn_edges(graph: ReleasedGraph, max_edges: int) -> list[int]:
     passed = graph.throughputs()
     for node in np.argsort(-passed[: graph.start], kind="stable").tolist():
         if node not in into or node not in out_of:
-            continue  # on a cycle apart
+            shown.add(node)
+            continue
         way = {*_way(node, into, graph.sources), *_way(node, out_of, graph.targets)}
         if kept and len(kept | way) > max_edges:
             break

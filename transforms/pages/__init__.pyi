@@ -1,6 +1,5 @@
 from .document import Chart as Chart
 from .document import document as document
 from .page import Page as Page
-from .page import is_confined as is_confined
 from .page import policy_of as policy_of
 from .page import rendered as rendered

@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import html
 import importlib.metadata
 import importlib.resources
 import json
@@ -26,7 +25,6 @@ try:
 except importlib.metadata.PackageNotFoundError:  # run from a checkout that is not installed
     _VERSION = "0+checkout"
 
-_FRAME = "page.html.j2"
 _HERE = importlib.resources.files("tracecloak.transforms.pages")
 _TEMPLATES = jinja2.Environment(
     loader=jinja2.PackageLoader("tracecloak.transforms.pages"),
@@ -88,23 +86,6 @@ def rendered(page: Page) -> bytes:
         }
     )
     return text.encode()
-
-
-def is_confined(page: bytes) -> bool:
-    """Returns whether a page begins as ours do, with a policy that lets no script run but ours.
-
-    Such a page, whatever else is in it, runs no script of anybody else and asks no server.
-    """
-    start = _read("templates", _FRAME).partition("{{ policy }}")[0].encode()
-    found, quote, _ = page.removeprefix(start).partition(b'"')
-    if not page.startswith(start) or not quote:
-        return False
-    policy = html.unescape(found.decode("utf-8", "replace"))
-    digests = [word.rstrip(";") for word in policy.split() if word.startswith("'sha256-")]
-    known = {_digest(_read("vendor", library["file"])) for library in _libraries()}
-    scripts = (file.name for file in _HERE.joinpath("static").iterdir())
-    known |= {_digest(_read("static", name)) for name in scripts if name.endswith(".js")}
-    return set(digests) <= known and policy == _policy(digests)
 
 
 def _libraries_of(page: Page) -> list[dict[str, str]]:

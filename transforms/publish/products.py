@@ -22,6 +22,17 @@ class ProductKind:
     product: str
     forms: str | None = None
 
+    def read(self, body: Any) -> ReleasedProduct:
+        """Returns the product that has these JSON values.
+
+        Raises:
+            ValueError: None of this kind has; of values that no kind has, anything may be raised.
+        """
+        product: ReleasedProduct = load(self.product).from_json(body)
+        if product.to_json() != body:
+            raise ValueError("these are the values of no product of this kind")
+        return product
+
     def further_files(self, product: ReleasedProduct, title: str, promise: str) -> dict[str, bytes]:
         """Returns what `forms` returns."""
         if self.forms is None:

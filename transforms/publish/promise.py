@@ -19,12 +19,15 @@ from fractions import Fraction
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.accounting.guessing import guessing_advantage_of
 from tracecloak.anonymizers.accounting.intervals import Interval
-from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.guarantee import Guarantee, at_most
 
 PRIORS = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 2))
 """Guesses of which pages say to what they can rise."""
 
 _LARGEST_SHOWN_FACTOR = 10**9
+# From this epsilon on a guess of one half may become nearly certain. Beyond the other one the bound
+# on it is the same in every digit that is shown, and e^epsilon soon too large to compute.
+_PROMISES_LITTLE, _ALL_THE_SAME = 4, 50
 
 
 def exact(value: float) -> Fraction:
@@ -48,6 +51,32 @@ def posterior(prior: Fraction, epsilon: Fraction) -> str:
     bound = Interval.of(1) / (Interval.of((1 - prior) / prior) * decay + 1)
     percent = (bound.high * 100).quantize(Decimal("0.1"), rounding=ROUND_CEILING)
     return "100 %" if percent >= 100 else f"{percent:f} %"
+
+
+_GUESSES = {
+    ("case", "add_remove"): "that one case is in the input",
+    ("case", "replace_one"): "which of two courses one case took",
+    ("individual", "add_remove"): "that a person is in the input",
+    ("individual", "replace_one"): "which of two courses a person's cases took",
+    ("event", "add_remove"): "that one event is in the input",
+    ("event", "replace_one"): "which of two events one event was",
+}
+
+
+def caution(guarantee: Guarantee) -> str:
+    """Returns how little a large epsilon promises, in a sentence; empty below an epsilon of 4.
+
+    Of the epsilon that holds for the whole release and its unit, and the question that its
+    adjacency is about; a guess of 50 % is the one that can rise the furthest.
+    """
+    epsilon = guarantee.epsilon
+    if epsilon is None or guarantee.kind == "syntactic" or not epsilon >= _PROMISES_LITTLE:
+        return ""
+    most = posterior(Fraction(1, 2), exact(min(epsilon, _ALL_THE_SAME)))
+    if most == "100 %":  # as it is rounded up
+        most = "more than 99.9 %"
+    guess = _GUESSES[guarantee.unit, guarantee.adjacency]
+    return f"Epsilon {at_most(epsilon)} promises little: a guess of 50 % {guess} may become {most}."
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from tracecloak.schemas.published.manifest import OutputFile, ReleaseManifest
 from tracecloak.schemas.published.rows import merge_rows, part_rows, traces_of_rows
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.transforms.formats.registry import FORMATS, Format
+from tracecloak.transforms.publish.log_graph import log_graph_json
 from tracecloak.transforms.publish.names import (
     DFG_NAME,
     PARTS,
@@ -119,18 +120,8 @@ def _rows_of(part: pq.ParquetFile, schema: pa.Schema) -> Iterator[pa.RecordBatch
 def write_dfg(
     folder: ReleaseFolder, graph: DirectlyFollows, vocabulary: ActivityVocabulary
 ) -> OutputFile:
-    """Writes the released log's directly-follows graph, with ▶ and ■ as start and end."""
-    labels = vocabulary.labels
-    rows = zip(graph.sources.tolist(), graph.targets.tolist(), graph.counts.tolist(), strict=True)
-    edges = [{"source": labels[s], "target": labels[t], "count": n} for s, t, n in rows]
-    used = {code for codes in (graph.sources, graph.targets) for code in codes.tolist()}
-    body = {
-        "start": labels[vocabulary.start],
-        "end": labels[vocabulary.end],
-        # Names that only unreleased cases had are not written.
-        "activities": [labels[code] for code in sorted(used) if code < vocabulary.start],
-        "edges": edges,
-    }
+    """Writes the released log's directly-follows graph."""
+    body = log_graph_json(graph, vocabulary)
     text = json.dumps(body, indent=1, ensure_ascii=False).encode()
 
     def content(stream: BinaryIO) -> None:

@@ -31,9 +31,10 @@ from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.pages import Page, rendered
 from tracecloak.transforms.publish.file_words import openings_of, what_is
-from tracecloak.transforms.publish.promise import Bound, Promise, exact, posterior
+from tracecloak.transforms.publish.promise import Bound, Promise, caution, exact, posterior
 from tracecloak.transforms.publish.references import references_beside
 from tracecloak.transforms.publish.report_data import (
+    Medians,
     graph_of_log,
     graph_of_variants,
     map_data,
@@ -84,7 +85,7 @@ def report_html(
     products: Iterable[ReleasedProduct],
     log: LogCounts | None,
 ) -> bytes:
-    """Returns the page.
+    """Returns the page, which depends on what it is given alone, so that `verify` makes it again.
 
     Args:
         manifest: The release's, with what came out.
@@ -93,6 +94,7 @@ def report_html(
         log: What was counted on the released log; None where there is none.
     """
     shown = _Shown.of(list(products), log)
+    files = sorted(files, key=lambda file: file.path)
     guarantee = manifest.guarantee
     about = manifest.about
     sections = [
@@ -114,6 +116,7 @@ def report_html(
         "released_on": manifest.released_on,
         "kind": guarantee.kind,
         "sentence": guarantee.sentence,
+        "caution": caution(guarantee),
         "came_out": "" if manifest.came_out is None else manifest.came_out.sentence,
         "cards": _cards(manifest),
         "is_compared": False,
@@ -127,7 +130,7 @@ def report_html(
         "variants_told": shown.variants_told,
         "first_variants": _first_variants(shown.variants),
         "has_times": shown.times is not None,
-        "times_told": shown.times_told,
+        "times_told": " ".join([shown.times_told, *manifest.time_caveats]),
         "has_week": shown.times is not None and shown.times["week"] is not None,
         "claim": _claim(manifest),
         "reality": guarantee.reality,
@@ -159,7 +162,7 @@ def report_html(
                 "n_bytes": file.n_bytes,
                 "sha256": file.sha256,
             }
-            for file in sorted(files, key=lambda file: file.path)
+            for file in files
         ],
         "openings": openings_of([file.path for file in files]),
     }
@@ -227,11 +230,13 @@ class _Shown:
         variants = next((p for p in products if isinstance(p, ReleasedVariants)), None)
         tree = next((p for p in products if isinstance(p, ReleasedTree)), None)
         durations = next((p for p in products if isinstance(p, ReleasedDurations)), None)
-        medians = {} if durations is None else medians_of(durations)
+        medians: Medians = {}
         if graph is not None:
+            medians = {} if durations is None else medians_of(durations, graph)
             shown.map_told = (
                 "The numbers carry noise. A dashed path is doubtful: noise alone could have made "
-                "it."
+                "it. What the method counted on the original, after any cut of long cases, lies in "
+                "the interval of a path with a probability of about 95 %."
             )
         elif log is not None:
             graph = graph_of_log(log.graph, log.names)
@@ -273,7 +278,8 @@ class _Shown:
             told += f" This page has the first {n_shown}."
         if variants.lows is not None:
             told += (
-                " The number that the original has lies in the interval with a probability of 95 %."
+                " What the method counted on the original, after any cut of long cases, lies in "
+                "the interval with a probability of about 95 %."
                 " Of numbers just above a threshold, which noise may have raised, fewer do."
             )
         self.variants_told = told
@@ -332,7 +338,7 @@ def _cards(manifest: ReleaseManifest) -> list[tuple[str, str]]:
         cards.append((f"epsilon for each {guarantee.unit}", epsilon))
     if came_out is not None:
         counted = {
-            "cases": came_out.n_cases,
+            "cases": None if came_out.lacks_starts else came_out.n_cases,
             "activities": came_out.n_activities,
             "variants": came_out.n_variants,
             "paths": came_out.n_edges,

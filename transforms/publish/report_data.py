@@ -94,11 +94,19 @@ def map_data(graph: ReleasedGraph, medians: Medians) -> dict[str, Any]:
     }
 
 
-def medians_of(durations: ReleasedDurations) -> dict[tuple[int, int], float]:
+def medians_of(durations: ReleasedDurations, graph: ReleasedGraph) -> dict[tuple[int, int], float]:
     """Returns about the median time in seconds of each path whose durations were released.
 
-    The last bin has no upper border: durations in it count as its lower one.
+    Its ends are codes of the graph. The last bin has no upper border: durations in it count as its
+    lower one.
+
+    Args:
+        durations: Whose activities are all among those of the graph.
+        graph: Whose paths these are.
     """
+    own = ActivityVocabulary(durations.names).labels
+    # An activity that is called as the start or the end is comes before these.
+    place = {name: code for code, name in reversed([*enumerate(graph.labels)])}
     edges = np.concatenate([[0], durations.edges_us, durations.edges_us[-1:]]) * _MICROSECONDS
     middles = np.sqrt(np.maximum(edges[:-1], 1e-3) * np.maximum(edges[1:], 1e-3))
     pairs = durations.sources.astype(np.int64) << 32 | durations.targets
@@ -108,7 +116,8 @@ def medians_of(durations: ReleasedDurations) -> dict[tuple[int, int], float]:
         rows = rows[np.argsort(durations.bins[rows], kind="stable")]
         below = np.cumsum(durations.counts[rows])
         middle = rows[np.searchsorted(2 * below, below[-1])]
-        found[pair >> 32, pair & 0xFFFFFFFF] = float(middles[durations.bins[middle]])
+        source, target = (place[own[code]] for code in (pair >> 32, pair & 0xFFFFFFFF))
+        found[source, target] = float(middles[durations.bins[middle]])
     return found
 
 

@@ -22,7 +22,7 @@ import jinja2
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.schemas.published.manifest import ReleaseManifest
-from tracecloak.transforms.publish.promise import PRIORS, Promise
+from tracecloak.transforms.publish.promise import PRIORS, Promise, caution
 from tracecloak.transforms.publish.wording import (
     STEERING,
     operations_in_words,
@@ -51,6 +51,7 @@ class InternalFacts:
         config_digest: Digest of all that determines the released bytes beside input and key.
         key_fingerprint: Tells release keys apart.
         dead_letter: Where malformed records are listed, or None: there were none.
+        warnings: What the first records of the input say of the release, in sentences.
         configuration: The whole configuration, as JSON values.
     """
 
@@ -63,6 +64,7 @@ class InternalFacts:
     config_digest: str
     key_fingerprint: str
     dead_letter: str | None
+    warnings: tuple[str, ...]
     configuration: dict[str, Any]
 
 
@@ -135,6 +137,7 @@ def publishable_statement(manifest: ReleaseManifest, has_error_bars: bool) -> st
             "release_id": manifest.release_id,
             "method": manifest.method,
             "came_out": "" if manifest.came_out is None else manifest.came_out.sentence,
+            "time_caveats": manifest.time_caveats,
             "window": manifest.window,
             "operations": operations_in_words(manifest.operations),
             "given": "; ".join(
@@ -147,11 +150,13 @@ def publishable_statement(manifest: ReleaseManifest, has_error_bars: bool) -> st
             "reality": guarantee.reality,
             "not_covered": guarantee.not_covered,
             "promise": Promise.of(guarantee),
+            "caution": caution(guarantee),
             "priors": [f"{decimal_text(prior * 100)} %" for prior in PRIORS],
             "parts": [{**part, "mechanism": protected_by(part)} for part in manifest.spends],
             "parts_sum": {name: sum_of(manifest.spends, name) for name in ("epsilon", "delta")},
             "exact_noise": manifest.exact_noise,
             "has_error_bars": has_error_bars,
+            "cut": _cut_in_words(manifest),
             "has_clipped_sums": any(
                 block["what"].endswith(" beyond")
                 for part in manifest.spends
@@ -159,6 +164,16 @@ def publishable_statement(manifest: ReleaseManifest, has_error_bars: bool) -> st
             ),
         },
     )
+
+
+def _cut_in_words(manifest: ReleaseManifest) -> str:
+    """Returns where cases were cut before they were counted; empty: they were not."""
+    declared = manifest.params.get("max_trace_length")
+    if declared is not None:
+        return f"after event {declared}"
+    blocks = (block for part in manifest.spends for block in part.get("blocks", ()))
+    is_bought = any(block["what"] == "length" for block in blocks)
+    return "at the length that was chosen with noise" if is_bought else ""
 
 
 # --- the internal edition -------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from tracecloak.transforms.stream.sources import Pulled, Source
 from tracecloak.transforms.stream.times_ahead import warn_of_times_ahead
 
 _LOG = logging.getLogger("tracecloak")
+_OPERATOR = logging.getLogger("tracecloak.operator")
 
 _BATCH_MESSAGES = 1 << 14
 _PULL_SECONDS = 1.0
@@ -151,7 +152,7 @@ class LocalStream:
         if after is not self._state:
             self._store.replace(after, self._positions, decided)
             if after.n_late > self._state.n_late and self._late.is_due():
-                _LOG.warning("cases were complete too late for their step, and do not count")
+                _OPERATOR.warning("cases were complete too late for their step, and do not count")
             self._state = after
             self._unsent.extend(decided)
         self._say_behind(now_us, complete_us)
@@ -186,8 +187,8 @@ class LocalStream:
         else:
             how = f"messages are read up to {(now_us - complete_us) / 1e6:,.0f} s before now"
         _LOG.warning(
-            "step %d should have been published %.0f s ago and waits for its messages: %s",
+            "step %d should have been published %.0f s ago and waits for its messages",
             step,
             since_us / 1e6,
-            how,
         )
+        _OPERATOR.warning("step %d waits: %s", step, how)

@@ -30,11 +30,16 @@ from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.schemas.published.step import Step
 from tracecloak.transforms.files import is_on_this_machine, write_anew
 from tracecloak.transforms.formats.registry import FORMATS, Format, formats_of_releases
+from tracecloak.transforms.operator_log import kept_on_worker
 from tracecloak.transforms.publish.release_files import packed_for
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
+from tracecloak.transforms.stream.now_and_then import NowAndThen
 
 _LOG = logging.getLogger("tracecloak")
+_OPERATOR = logging.getLogger("tracecloak.operator")
 _METRICS = "tracecloak"
+# One for the process; how many lines there are must not grow with the messages.
+_REJECTING = NowAndThen()
 
 
 def epoch_folder(output: str, release_id: str, epoch: str) -> str:
@@ -238,7 +243,9 @@ class _WriteRejects(beam.DoFn):
 
     def process(self, rejects: pa.RecordBatch) -> Iterable[str]:
         self._counted.inc(rejects.num_rows)
-        yield from write_rejects(rejects, self._folder)
+        with kept_on_worker(self._folder):
+            lines = write_rejects(rejects, self._folder)
+        yield from lines
 
 
 def write_rejects(rejects: pa.RecordBatch, folder: str) -> list[str]:
@@ -255,5 +262,6 @@ def write_rejects(rejects: pa.RecordBatch, folder: str) -> list[str]:
     text = "".join(f"{line}\n" for line in lines)
     name = hashlib.sha256(text.encode()).hexdigest()[:16]
     write_anew(FileSystems.join(folder, f"messages-{name}.jsonl"), text.encode())
-    _LOG.warning("messages could not be read; see %s", folder)
+    if _REJECTING.is_due():
+        _OPERATOR.warning("messages could not be read; see %s", folder)
     return lines

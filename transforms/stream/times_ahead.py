@@ -8,7 +8,7 @@ import numpy as np
 
 from tracecloak.transforms.stream.now_and_then import NowAndThen
 
-_LOG = logging.getLogger("tracecloak")
+_OPERATOR = logging.getLogger("tracecloak.operator")
 # What is less than a message service's grain is its rounding, and not worth a word.
 _GRAIN_US = 1_000
 # One for the process, in which a runner may have made many of what asks it.
@@ -23,7 +23,7 @@ def warn_of_times_ahead(ahead_us: np.ndarray) -> None:
     """
     if int(ahead_us.max(initial=0)) < _GRAIN_US or not _WARNING.is_due():
         return
-    _LOG.warning(
+    _OPERATOR.warning(
         "events are timed after their publishing: their order within a case is kept, and a time "
         "that is released is cut to the publishing. Where senders' clocks cannot be relied on, set "
         "clock to publishing"

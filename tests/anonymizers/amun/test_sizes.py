@@ -94,7 +94,7 @@ def test_a_release_that_would_be_too_large_is_refused_before_its_noise_is_drawn(
     """One case, one transition: 1 + 1.2 cases on average; at g = 0.01 some 25."""
     traces = traces_of([("1", "A", 0)])
     wide = {"guessing_advantage": 0.01, "mode": "oversampling"}
-    message = r"^max_growth=10 is exceeded: A release would have about "
+    message = r"^max_growth=10 is exceeded: the release would have more cases "
     with pytest.raises(UsageError, match=message):
         run_rounds(traces, Amun(), AmunParams(**wide, max_growth=10), release_key())
     run_rounds(traces, Amun(), AmunParams(**wide), release_key())

@@ -59,7 +59,7 @@ def test_delta_is_no_probability_with_which_epsilon_fails(method: Anonymizer) ->
     fields = method.Params.model_fields
     if "delta" in fields:
         texts.append(fields["delta"].description or "")
-        assert "on top of epsilon" in texts[-1]
+        assert "as if, with this probability" in texts[-1]
     assert not [text for text in texts if AS_FAILURE.search(text)]
 
 
@@ -67,7 +67,7 @@ def test_a_large_delta_is_said_to_allow_what_it_allows() -> None:
     method = METHODS["variant-histogram"]
     given = {"epsilon": "1", "delta": "0.001", "allow_large_delta": True, "max_cases": 500}
     promise = method.guarantee(method.Params(**given))
-    assert "a whole case with probability 0.001" in promise.not_covered[0]
+    assert "with probability up to 0.001 the release shows a whole" in promise.not_covered[0]
     assert not AS_FAILURE.search(promise.not_covered[0])
 
 

@@ -303,6 +303,19 @@ def test_what_makes_no_sense_is_refused_with_its_name(changes: dict[str, Any], s
 # --- what comes out -------------------------------------------------------------------------------
 
 
+def test_what_its_times_do_not_show_follows_from_the_parameters() -> None:
+    """Catches a bought range that is not called one, and a grid that is not the public one."""
+    bought = {"first_date": None, "last_date": None}
+    assert METHOD.time_caveats(params_of(granularity="minute")) == (
+        "Its stamps are whole minutes: the durations of shorter steps are not kept.",
+    )
+    range_, stamps = METHOD.time_caveats(params_of(**bought))
+    assert "was bought with noise" in range_ and "may be made up" in range_
+    assert stamps.startswith("Its stamps are whole seconds or coarser: the durations of")
+    variants = {"vocabulary": ("A",), "max_trace_length": 6, "products": "variants"}
+    assert METHOD.time_caveats(METHOD.Params(epsilon="1", **variants)) == ()
+
+
 def hospital(n_cases: int, seed: int = 1) -> TraceBatch:
     """Cases A B C, on working days from 9 to 11, B within minutes, C after 20 days for a tenth."""
     rng = np.random.default_rng(seed)

@@ -222,7 +222,9 @@ def test_a_large_delta_is_permitted_by_a_flag_that_the_statement_repeats(
     params = method.Params(**given, allow_large_delta=True)
     said = method.guarantee(params).not_covered[0]
     text = decimal_text(Fraction(delta))
-    assert said.startswith(f"Delta {text} is above 1e-5: with probability up to {text} ")
+    assert said.startswith(
+        f"Delta {text} is above 1e-5: the promise allows that with probability up to {text} "
+    )
     assert params.resolved()["allow_large_delta"] is True
 
     # Where it permits nothing, it says nothing, and what was released before stays as it was.

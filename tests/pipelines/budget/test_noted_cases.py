@@ -46,7 +46,7 @@ class Place:
         records = [
             record
             for record in self._caplog.records
-            if record.name == "tracecloak" and record.levelno >= logging.WARNING
+            if record.name.startswith("tracecloak") and record.levelno >= logging.WARNING
         ]
         return "\n".join(record.getMessage() for record in records)
 

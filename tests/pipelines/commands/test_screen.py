@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.releasing import csv_log, small_rows, tracecloak
-from tests.support.terminal import shown_on_a_terminal
+from tests.support.terminal import shown_on_a_terminal, watch
 from tracecloak.pipelines.screen.results import Result, duration, quantity, show
 
 
@@ -53,8 +53,9 @@ def test_numbers_have_separators_and_things() -> None:
 
 
 def test_a_release_says_what_it_promises_costs_leaves_and_where_to_look(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    watch(monkeypatch)
     assert (
         tracecloak(*RELEASE, "--method", "private-dfg", "--buy_vocabulary", "--delta", "1e-6") == 0
     )
@@ -103,13 +104,16 @@ def test_the_two_forms_exclude_each_other(folder: Path, capsys: pytest.CaptureFi
 # What the JSON of a command has: keys are added, and never removed or renamed.
 KEYS: Mapping[str, tuple[list[str], set[str]]] = {
     "sample": (["--cases", "20", "--output", "s.csv"], {"sample", "cases", "vocabulary"}),
-    "vocabulary": (["--input", "log.csv"], {"names", "names_left_out"}),
+    "vocabulary": (
+        ["--input", "log.csv"],
+        {"names", "names_left_out", "records", "records_left_out", "reasons"},
+    ),
     "plan": ([*RELEASE[1:]], {"plan", "verdicts"}),
     "release": (
         [*RELEASE[1:]],
         {
             "status", "release_id", "folder", "manifest", "open_first", "method", "guarantee",
-            "came_out", "account", "charged", "remaining", "elapsed_s",
+            "came_out", "operator_folder", "account", "charged", "remaining", "elapsed_s",
         },
     ),
     "evaluate": (

@@ -346,6 +346,23 @@ def test_rows_of_other_code_are_computed_again(log: Path, monkeypatch: pytest.Mo
     assert [row["version"] == "0.2 another" for row in rows] == [False] * 2 + [True] * 2
 
 
+def test_code_that_was_moved_is_no_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A digest that a place no longer adds to would take rows of other code for rows of this."""
+    places = ("schemas", "anonymizers", "pipelines/comparison", "pipelines/measure")
+    for place in (*places, "pipelines/experiments"):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "code.py").write_text("A = 1\n")
+    monkeypatch.setattr(compare, "__file__", str(tmp_path / "pipelines/comparison/compare.py"))
+    own = compare.code_version()
+    (tmp_path / "pipelines/experiments").rename(tmp_path / "pipelines/trials")
+    with pytest.raises(ValueError, match="no code in pipelines/experiments: name the place"):
+        compare.code_version()
+    (tmp_path / "pipelines/trials").rename(tmp_path / "pipelines/experiments")
+    assert compare.code_version() == own
+    (tmp_path / "anonymizers/code.py").write_text("A = 2\n")
+    assert compare.code_version() != own
+
+
 def test_a_file_that_holds_no_rows_is_not_touched(
     log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

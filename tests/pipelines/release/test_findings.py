@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.releasing import csv_log, operator_folder, tracecloak
+from tests.support.terminal import watch
 from tests.support.tiers import at_night
 from tracecloak.pipelines.release.config import Columns
 from tracecloak.pipelines.release.findings import finding_lines
@@ -25,6 +26,12 @@ RUNNERS = (
     at_night(["--direct_running_mode=multi_processing", "--direct_num_workers=2"]),
 )
 runners = pytest.mark.parametrize("runner", RUNNERS, ids=lambda flags: flags[-1].split("=")[-1])
+
+
+@pytest.fixture(autouse=True)
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator looks: elsewhere none of this is shown (`test_what_others_read.py`)."""
+    watch(monkeypatch)
 
 
 def release(tmp_path: Path, source: Path, *flags: object) -> int:

@@ -17,6 +17,7 @@ from tests.support.releasing import (
     tracecloak,
     visible,
 )
+from tests.support.terminal import watch
 from tracecloak.pipelines.release import run as release_module
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.publish.release_folder import ReleaseFolder, beside
@@ -65,7 +66,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
 
 
 def test_files_that_came_later_are_not_read(
-    folder: Folder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Folder,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Catches the same noise on other sums, and a release that a growing folder keeps waiting."""
     other = ("--output", tmp_path / "o", "--key_store", tmp_path / "k")
@@ -73,6 +77,7 @@ def test_files_that_came_later_are_not_read(
     folder.cut_off()
     folder.day("a", 40)  # first in the order of names, which breaks ties
     folder.day("d", 40)
+    watch(monkeypatch)
     assert folder.release() == 0
     assert "files that came after the release was begun are not read: 2" in capsys.readouterr().err
     assert digests(folder.out / "run_id=r") == digests(tmp_path / "o" / "run_id=r")

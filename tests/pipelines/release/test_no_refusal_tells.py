@@ -181,10 +181,12 @@ def release(
 _SAID = [
     re.compile(rf"^(?:\S+ \S+ INFO )?(?:{words})$")
     for words in (
-        r"made a new ledger, in which nothing is spent: ledger \S+", r"read input 1 of 1",
+        r"made a new ledger, in which nothing is spent: ledger \S+",
+        r"reading; what is found in the records is for the operator alone, in \S+",
         r"next: [a-z_]+", r"decided: [a-z-]+", r"wrote log\.(?:xes|csv)\.gz",
         r"committed release r",
-        r"released    \S+", r"(?:method|holds|advice|promise|cost|remains|open first|took)  +.*",
+        r"released    \S+", r"watch out   \D+",
+        r"(?:method|holds|times|advice|promise|caution|cost|remains|open first|took)  +.*",
     )
 ]  # fmt: skip
 

@@ -51,8 +51,9 @@ def test_without_a_list_nothing_is_spent_and_the_price_of_buying_is_said(
     told = capsys.readouterr().err
     assert "vocabulary is not declared" in told
     assert "buy_vocabulary" in told and "`tracecloak vocabulary`" in told
-    assert "it has a share of " in told and " of the Gaussian budget, delta 0.000000" in told
-    assert " of it for the threshold, finds activities of about" in told
+    assert "buy_vocabulary: it finds activities of about" in told
+    assert "with a larger epsilon, or with a smaller max_activities" in told
+    assert "budget" not in told
     assert not (tmp_path / "keys").exists() and not (tmp_path / "out").exists()
 
 
@@ -119,7 +120,42 @@ def test_a_name_with_a_line_break_cannot_be_listed_and_is_counted(
     assert tracecloak("vocabulary", "--input", path) == 0
     told = capsys.readouterr()
     assert "\nC\n" in told.out and "B" not in told.out.partition("\n\n")[2]
-    assert "1 names of activities hold a line break" in told.err
+    assert "# 1 names hold a line break" in told.out and not told.err
+
+
+def test_a_log_of_which_nothing_can_be_read_has_a_reason_and_an_exit_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And no list takes the place of one that was read before."""
+    path = csv_log(tmp_path / "log.csv", [("1", "A", "1.2.2026"), ("2", "B", "3.2.2026")])
+    reason = "2 of 2: timestamp not readable as ISO 8601, first at record 1 of"
+    assert tracecloak("vocabulary", "--input", path) == 3
+    told = capsys.readouterr()
+    assert reason in told.out
+    assert "timestamp not readable as ISO 8601; set --timestamp_format" in told.err
+    assert "2" not in told.err
+    assert tracecloak("vocabulary", "--input", path, "--json") == 3
+    body = json.loads(capsys.readouterr().out)
+    assert (body["names"], body["records"], body["records_left_out"]) == ([], 2, 2)
+    assert body["reasons"][0].startswith(reason)
+    names = tmp_path / "names.txt"
+    names.write_text("A\n")
+    assert tracecloak("vocabulary", "--input", path, "--output", names) == 3
+    assert names.read_text() == "A\n"
+    assert tracecloak("vocabulary", "--input", csv_log(tmp_path / "none.csv", [])) == 3
+    assert "there is none, or none passes the filters" in capsys.readouterr().err
+
+
+def test_records_that_name_nothing_are_told_beside_the_list(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = csv_log(tmp_path / "log.csv", [("1", "A", "2026-01-01"), ("2", "B", "soon")])
+    reason = "1 of 2: timestamp not readable as ISO 8601, first at record 2 of"
+    assert tracecloak("vocabulary", "--input", path) == 0
+    shown = capsys.readouterr().out
+    assert reason in shown and read_vocabulary(shown.encode()) == ("A",)
+    assert tracecloak("vocabulary", "--input", path, "--output", tmp_path / "names.txt") == 0
+    assert reason in capsys.readouterr().out
 
 
 # --- a closed list ----------------------------------------------------------------------------

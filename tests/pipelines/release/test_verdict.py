@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.releasing import csv_log, small_rows, tracecloak
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.pipelines.release.verdict import Verdict, grade_of, verdicts
+from tracecloak.pipelines.release.verdict import Verdict, advice_on, grade_of, verdicts
 from tracecloak.pipelines.release.worth import Worth
 from tracecloak.schemas.published.yields import Yield
 
@@ -127,3 +127,45 @@ def test_a_published_method_gets_no_verdict(
         "--method", "pretsa", "--k", "2", "--t", "1",
     ) == 0  # fmt: skip
     assert "\nVerdict\n  Not judged: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "n_cases", "share"),
+    [("0.01", 1_000, "most"), ("0.1", 400, "m"), ("1", 1_000, ""), ("0.01", 10**6, "")],
+)
+def test_a_release_that_is_mostly_noise_is_called_so(
+    epsilon: str, n_cases: int, share: str
+) -> None:
+    method = METHODS["private-dfg"]
+    told = advice_on(method, method.Params(epsilon=epsilon, vocabulary=NAMES), n_cases)
+    if not share:
+        assert told == ""
+        return
+    assert told.startswith(share) and " of what is released is noise. On a made-up log of" in told
+    assert "With " in told
+
+
+def test_what_would_help_is_on_the_screen_of_a_release_that_is_mostly_noise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its own numbers look like those of any log; the public ones say that they are noise."""
+    names = tmp_path / "names.txt"
+    names.write_text("\n".join(NAMES))
+    rows = [(f"c{i}", name, f"2026-01-01T00:0{k}:00Z") for i in range(60) for k, name in
+            enumerate(NAMES[:3])]  # fmt: skip
+    flags = [
+        "--input", csv_log(tmp_path / "log.csv", rows), "--method", "markov-log", "--vocabulary",
+        names, "--max_trace_length", "6", "--output", tmp_path / "out", "--key_store",
+        tmp_path / "keys", "--runner", "InMemory",
+    ]  # fmt: skip
+    shown = []
+    for number in range(20):  # what comes out is empty or poor now and then, and is called that
+        name = f"r{number}"
+        assert tracecloak("release", *flags, "--epsilon", "0.01", "--release_id", name) == 0
+        shown.append(capsys.readouterr().out)
+        if "advice      most of what is released is noise. On a made-up log" in shown[-1]:
+            break
+    else:
+        pytest.fail(f"no release is called noise:\n{shown[-1]}")
+    assert tracecloak("release", *flags, "--epsilon", "100", "--release_id", "much") == 0
+    assert "advice" not in capsys.readouterr().out

@@ -21,6 +21,8 @@ from tests.support.releasing import (
     manifest,
     tracecloak,
 )
+from tests.support.terminal import watch
+from tests.support.tiers import at_night
 from tracecloak.pipelines.budget.books import Books
 from tracecloak.pipelines.budget.ledger import Ledger
 
@@ -88,6 +90,44 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
     return Lake(tmp_path)
 
 
+def test_windows_of_a_table_are_refused_before_anything_is_paid(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (lake.folder / "lake" / "_delta_log").mkdir()
+    assert lake.release("2026-01..2026-02") == 3
+    assert "a table of Delta" in capsys.readouterr().err
+    assert not ledger_entries(lake.folder / "keys") and not (lake.folder / "out").exists()
+
+
+def test_a_name_that_no_file_system_takes_is_refused_before_anything_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With what is added to it: run_id=, the window, and digests, in the output and beside keys."""
+    for n_characters in (201, 300):
+        wrong = Lake(tmp_path / str(n_characters), release_id="r" * n_characters)
+        assert wrong.release("2026-01") == 2
+        assert "release_id: must have at most 200 characters, got 'rr" in capsys.readouterr().err
+        assert not (wrong.folder / "keys").exists() and not (wrong.folder / "out").exists()
+    longest = Lake(tmp_path / "200", release_id="r" * 200)
+    assert longest.release("2026-01") == 0
+    names = [path.name for path in longest.folder.rglob("*")]
+    assert 200 < max(len(name) for name in names) <= 240
+
+
+@pytest.mark.parametrize("runner", ["InMemory", at_night("FnApiRunner")])
+def test_why_a_window_has_too_many_malformed_records_is_for_its_operator(
+    lake: Lake, runner: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its units are found first, in a reading of its own."""
+    lake.write(2, [("", "A", "2026-01-05T08:00Z")] * 7)
+    lake.configure(max_error_ratio=0.1, runner=runner)
+    assert lake.release("2026-01") == 3
+    [own] = [path for path in (lake.folder / "keys" / "operator").iterdir() if path.is_dir()]
+    assert f"{own} says why, and where each one is" in capsys.readouterr().err
+    assert "7 of 11: no case id" in (own / "operator.log").read_text()
+    assert len((own / "file-00001.jsonl").read_text().splitlines()) == 7
+
+
 def test_windows_cost_what_the_dearest_costs(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -101,6 +141,12 @@ def test_windows_cost_what_the_dearest_costs(
     said = manifest(lake.released("2026-02"))["window"]
     assert (said["label"], said["composition"]) == ("2026-02", "largest")
     assert (said["begin"], said["end"]) == ("2026-02-01 00:00:00Z", "2026-03-01 00:00:00Z")
+
+
+def test_the_page_of_a_window_is_made_again(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    assert lake.release("2026-02") == 0
+    assert tracecloak("verify", lake.released("2026-02")) == 0
+    assert "report.html was made again" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("shards", [pytest.param(1, marks=pytest.mark.slow), 5])
@@ -142,6 +188,16 @@ def test_several_windows_at_once_are_those_one_by_one(
         assert manifest(lake.released(window))["window"]["label"] == window
 
 
+def test_what_the_records_of_several_windows_say_is_said_of_each(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake = Lake(tmp_path, columns={"timestamp_format": "%d.%m.%Y"})
+    assert lake.release("2026-01..2026-02") == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("2026-0")]
+    assert len(lines) == 2
+    assert all("watch out: none of the first records can be read" in line for line in lines)
+
+
 def test_windows_of_a_syntactic_method_share_no_case_and_one_released_twice_does(
     lake: Lake, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -178,16 +234,27 @@ def test_late_data_of_a_released_window_changes_nothing(lake: Lake) -> None:
     assert digests(lake.released("2026-01")) == before
 
 
+@pytest.mark.parametrize("is_watched", [False, True])
 def test_what_was_counted_and_moved_is_left_out(
-    lake: Lake, capsys: pytest.CaptureFixture[str]
+    lake: Lake,
+    is_watched: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """How many is told to the operator alone."""
+    if is_watched:
+        watch(monkeypatch)
     assert lake.release("2026-01") == 0
     # A correction moves a case of January into February.
     lake.write(1, [row for row in ROWS[1] if row[0] != "b"])
     lake.write(2, [*ROWS[2], ("b", "A", "2026-02-09T08:00Z")])
     capsys.readouterr()
     assert lake.release("2026-02") == 0
-    assert "1 unit, as they counted in other windows" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert ("1 unit, as they counted in other windows" in printed.out) == is_watched
+    assert ("left out" in printed.out + printed.err) == is_watched
+    [kept] = (lake.folder / "keys" / "operator").glob("ward-2026-02-*/operator.log")
+    assert "units that are left out, as they counted in other windows: 1\n" in kept.read_text()
 
 
 def test_a_case_is_the_same_in_a_file_that_holds_its_id_as_a_float(

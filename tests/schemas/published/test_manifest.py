@@ -285,10 +285,10 @@ def test_the_schema_is_closed_and_complete_everywhere():
     assert len(found) == 14
     about = found.pop("$.properties.about")
     assert about["additionalProperties"] is False and "required" not in about
-    # Of an epoch of a stream alone, of a window alone, of releases since they say so, and of a
-    # joint mechanism alone.
+    # Of an epoch of a stream alone, of a window alone, of releases since they say so, of a log with
+    # times alone, and of a joint mechanism alone.
     some = {
-        "$": {"stream", "about", "released_on", "window"},
+        "$": {"stream", "about", "released_on", "window", "time_caveats"},
         "$.$defs.spend": {"blocks", "choices", "instead"},
     }
     for place, part in found.items():

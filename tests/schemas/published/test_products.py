@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +13,10 @@ import pytest
 
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.published.durations import ReleasedDurations
+from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.published.variants import ReleasedVariants
+from tracecloak.transforms.publish.products import PRODUCTS, kind_of
 
 VARIANTS = ReleasedVariants(
     pa.array(["A", "B", "é"], pa.string()),
@@ -96,3 +102,69 @@ def test_products_survive_the_wire() -> None:
     assert decode(encode(VARIANTS)).to_table().equals(VARIANTS.to_table())
     assert decode(encode(DURATIONS)).to_table().equals(DURATIONS.to_table())
     assert encode(decode(encode(DURATIONS))) == encode(DURATIONS)
+
+
+# --- Read back from JSON --------------------------------------------------------------------------
+
+GRAPH = ReleasedGraph(
+    pa.array(["A", "B", "Ünused"]),
+    np.array([0, 0, 1, 3], np.int32),
+    np.array([0, 1, 4, 0], np.int32),
+    *(np.array([2, 7, 7, 7], np.int64) for _ in range(3)),
+)
+TREE = ReleasedTree(pa.array(["a", "b"]), "->( 'a', X( 'b', tau ) )", True, 0.5)
+NOTHING = ReleasedVariants(
+    pa.array([], pa.string()),
+    np.zeros(1, np.int64),
+    *(np.zeros(0, kind) for kind in (np.int32, np.int64)),
+    None,
+    None,
+)
+
+
+@pytest.mark.parametrize(
+    "product",
+    [
+        GRAPH,
+        ReleasedGraph(pa.array(["A"]), *(np.zeros(0, np.int64) for _ in range(5))),
+        VARIANTS,
+        replace(VARIANTS, lows=None, highs=None),
+        NOTHING,
+        DURATIONS,
+        replace(DURATIONS, edges_us=np.array([1_000, 60_000, 61_000, 62_000], np.int64)),
+        TREE,
+        replace(TREE, is_found=False, fitness=None),
+    ],
+)
+def test_a_product_comes_back_from_its_json(product: Any) -> None:
+    """By way of the table of kinds, as who received it reads it: of one kind alone."""
+    body = json.loads(json.dumps(product.to_json()))
+    found = []
+    for kind in PRODUCTS.ours.values():
+        with contextlib.suppress(Exception):
+            found.append(kind.read(body))
+    assert [type(one) for one in found] == [type(product)]
+    assert found[0].to_json() == product.to_json()
+    assert found[0].to_table().to_pylist() == product.to_table().to_pylist()
+    title, promise = "r: x", "It holds."
+    forms = [kind_of(one).further_files(one, title, promise) for one in (product, found[0])]
+    assert forms[0] == forms[1]
+
+
+def test_values_that_no_product_gives_are_refused() -> None:
+    for body in (
+        {**GRAPH.to_json(), "more": 1},
+        {**GRAPH.to_json(), "activities": ["B", "A", "Ünused"]},
+        {**TREE.to_json(), "nodes": []},
+        {**VARIANTS.to_json(), "activities": ["A"]},
+    ):
+        for kind in PRODUCTS.ours.values():
+            with pytest.raises((ValueError, KeyError)):
+                kind.read(body)
+
+
+@pytest.mark.parametrize("name", ["▶", "■"])
+def test_a_graph_in_which_an_activity_cannot_be_told_from_its_ends_is_not_read(name: str) -> None:
+    graph = replace(GRAPH, names=pa.array(["A", "B", name]))
+    with pytest.raises(ValueError, match="start or the end"):
+        ReleasedGraph.from_json(graph.to_json())

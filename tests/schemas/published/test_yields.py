@@ -41,7 +41,7 @@ def test_what_nobody_can_name_is_said() -> None:
         names, np.array([0, 1]), np.array([0], np.int32), np.array([7])
     )
     assert only_other.came_out().is_empty
-    assert "Nothing of it is of use" in only_other.came_out().sentence
+    assert "Nothing of it is of use: no activity has its name" in only_other.came_out().sentence
 
 
 def test_a_graph_counts_the_cases_that_begin() -> None:
@@ -54,6 +54,22 @@ def test_a_graph_counts_the_cases_that_begin() -> None:
         np.full(3, 20),
     )
     assert graph.came_out() == Yield(9, None, 2, 3, 1.0)
+
+
+def test_a_graph_without_paths_from_the_start_is_not_nothing() -> None:
+    """Its paths can be right to the last one: only the cases are not counted in it."""
+    graph = ReleasedGraph(
+        pa.array(["a", "b"]),
+        np.array([0, 1], np.int32),
+        np.array([1, 0], np.int32),
+        np.array([9, 9]),
+        np.zeros(2, np.int64),
+        np.full(2, 20),
+    )
+    found = graph.came_out()
+    assert found.lacks_starts and not found.is_empty
+    assert found.sentence.startswith("2 named activities, 2 edges came out. No path from the start")
+    assert "0 cases" not in found.sentence and "Nothing of it is of use" not in found.sentence
 
 
 def test_a_tree_that_was_not_found_holds_nothing() -> None:
@@ -82,7 +98,7 @@ def test_parts_of_a_release_complete_each_other() -> None:
 
 
 @pytest.mark.parametrize(
-    "nothing", [Yield(n_cases=0, n_variants=0), Yield(3, 1, 0), Yield(0, None, 1, 1)]
+    "nothing", [Yield(n_cases=0, n_variants=0), Yield(3, 1, 0), Yield(0, None, 0, 0)]
 )
 def test_nothing_is_called_nothing(nothing: Yield) -> None:
     assert nothing.is_empty

@@ -48,6 +48,10 @@ class Sizes:
     def to_json(self) -> dict[str, Any]:
         return {"cases": self.counts.tolist()}
 
+    @classmethod
+    def from_json(cls, body: Any) -> Sizes:
+        return cls(np.array(body["cases"], np.int64))
+
     def came_out(self) -> Yield:
         return Yield(n_cases=int(self.counts.sum()), n_variants=len(self.counts))
 

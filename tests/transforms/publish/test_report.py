@@ -13,6 +13,7 @@ from tests.support.releasing import csv_log, fix_key, manifest, tracecloak
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.published.manifest import Operation, OutputFile, ReleaseManifest
+from tracecloak.schemas.published.yields import Yield
 from tracecloak.transforms.publish.report import report_html
 
 ROWS = [
@@ -170,6 +171,13 @@ def test_a_release_without_epsilon_shows_no_guesses() -> None:
         assert "becomes at most" not in text
         assert json.loads(data_of(text.encode()))["guess"] is None
         assert "promise weak" in text
+
+
+def test_cases_that_a_graph_does_not_count_are_on_no_card() -> None:
+    """A graph without a path from the start has edges, and would show 0 cases beside them."""
+    assert "<dt>cases</dt><dd>9</dd>" in told(made_up(came_out=Yield(9, None, 2, 3)))
+    text = told(made_up(came_out=Yield(0, None, 2, 3)))
+    assert "<dt>cases</dt>" not in text and "<dt>paths</dt><dd>3</dd>" in text
 
 
 def test_what_was_declared_is_escaped_and_what_was_not_is_left_out() -> None:

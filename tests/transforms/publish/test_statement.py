@@ -96,6 +96,7 @@ FACTS = InternalFacts(
     config_digest="c0f1" * 8,
     key_fingerprint="f19e" * 4,
     dead_letter="/lake/_internal/run_id=2026-01.a",
+    warnings=("many of the first records follow within a second",),
     configuration={"output": "/open/claims", "shards": 64},
 )
 
@@ -264,6 +265,23 @@ def test_fewer_numbers_near_a_threshold_are_said_to_lie_in_their_interval():
     within = sum(row["low"] <= 12 <= row["high"] for row in rows)
     assert len(rows) > 100
     assert within < 0.75 * len(rows)  # 0.63: noise of 3 and more, of which 3 is within
+
+
+def test_error_bars_are_said_to_be_of_the_cases_as_they_were_cut():
+    """Where cases are cut at their median length, half of the intervals miss the uncut log."""
+    length = {"what": "length", "scale": "3", "units": 1, "is_per_clip": False}
+    part = {"what": "all", "mechanism": "joint", "epsilon": "1", "delta": "0"}
+    part |= {"blocks": [length], "choices": [], "instead": []}
+    whole = replace(MANIFEST, params={}, spends=())
+    for change, words in (
+        ({"params": {"max_trace_length": 13}}, "Cases were cut after event 13 before"),
+        ({"spends": (part,)}, "Cases were cut at the length that was chosen with noise before"),
+    ):
+        said = publishable_statement(replace(whole, **change), has_error_bars=True)
+        assert words in sections(said)[BARS][0]
+        assert "the numbers of whole cases can lie outside" in sections(said)[BARS][0]
+    (said,) = sections(publishable_statement(whole, has_error_bars=True))[BARS]
+    assert "were cut" not in said
 
 
 def test_nothing_is_said_of_noise_and_keys_where_nothing_rests_on_them():
@@ -518,13 +536,20 @@ CANARIES = st.builds(
     config_digest=CANARY,
     key_fingerprint=CANARY,
     dead_letter=st.none() | CANARY,
+    warnings=st.lists(CANARY, max_size=2).map(tuple),
     configuration=st.dictionaries(CANARY, CANARY, max_size=3),
 )
 
 
 def secrets_of(facts: InternalFacts) -> list[str]:
     texts = [facts.account, facts.ledger, facts.spent_after, facts.cap, facts.runner]
-    texts += [facts.config_digest, facts.key_fingerprint, facts.dead_letter, *facts.inputs]
+    texts += [
+        facts.config_digest,
+        facts.key_fingerprint,
+        facts.dead_letter,
+        *facts.inputs,
+        *facts.warnings,
+    ]
     texts += [text for pair in facts.configuration.items() for text in pair]
     return [text for text in texts if text is not None]
 
@@ -574,6 +599,7 @@ def test_the_internal_page_says_what_is_missing():
         "Configuration digest": "c0f1" * 8,
         "Key fingerprint": "f19e" * 4,
         "Malformed records": "/lake/_internal/run_id=2026-01.a",
+        "Watch out": "many of the first records follow within a second",
     }
     assert known["Inputs"] == list(FACTS.inputs)
     bare = replace(FACTS, spent_after=None, cap=None, dead_letter=None, inputs=())
@@ -768,6 +794,7 @@ def test_every_method_fits_a_page(name, number):
         exact_noise=method.exact_noise,
         unsafe_barrier=True,
         beam_version=None,
+        time_caveats=method.time_caveats(params),
     )
     text = publishable_statement(manifest, method.has_error_bars)
     assert n_lines(text) <= PAGE_LINES

@@ -1,0 +1,115 @@
+"""What a command lacks is told before it opens a log, with what pip is to be given."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+
+from tests.support.releasing import csv_log, small_rows, tracecloak
+from tracecloak.schemas.errors import missing_extra
+from tracecloak.transforms import sources
+
+# Command lines, each with a module that it needs, and the extra that has it.
+LACKING = [
+    ("evaluate --original LOG --released OUT --output page.json", "ot", "measures"),
+    ("report OUT --original LOG --output page.html", "ot", "measures"),
+    ("compare --input LOG --methods privtree --output page.md", "ot", "measures"),
+    ("compare --input LOG --methods privtree --output page.md --mine", "pm4py", "mining"),
+    ("mine --released OUT --miner inductive --output tree", "pm4py", "mining"),
+    ("experiment pretsa LOG --output page", "ot", "measures"),
+    ("experiment sacofa-sapa LOG --output page", "sklearn.ensemble", "mining"),
+    ("experiment sacofa-sapa LOG --output page", "pm4py", "mining"),
+    ("experiment sacofa-sapa LOG --output page", "matplotlib.figure", "report"),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a log, LOG, and a release of it, OUT; commands run in it."""
+    monkeypatch.chdir(tmp_path)
+    log = csv_log(tmp_path / "LOG", list(small_rows(40))).rename(tmp_path / "LOG.csv")
+    given = ["--input", log, "--output", "OUT", "--method", "pretsa", "--k", 1, "--t", 1]
+    assert tracecloak("release", *given, "--runner", "InMemory", "--formats", "csv") == 0
+    return tmp_path
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths of the logs that were opened since."""
+    found = []
+    own = sources.open_source
+
+    def noted(path: str, *arguments: Any) -> Any:
+        found.append(path)
+        return own(path, *arguments)
+
+    monkeypatch.setattr(sources, "open_source", noted)
+    return found
+
+
+def typed(line: str) -> list[str]:
+    return ["LOG.csv" if word == "LOG" else word for word in line.split()]
+
+
+@pytest.mark.parametrize(("line", "module", "extra"), LACKING)
+def test_a_missing_library_is_told_before_a_log_is_opened(
+    folder: Path,
+    opened: list[str],
+    line: str,
+    module: str,
+    extra: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    assert tracecloak(*typed(line)) == 2
+    told = capsys.readouterr().err
+    assert f"(the extra {extra})" in told and "Traceback" not in told
+    assert not opened
+    assert not [*folder.glob("page*")]
+
+
+def test_with_all_libraries_logs_are_opened(folder: Path, opened: list[str]) -> None:
+    """What says above that none was opened would see one."""
+    assert tracecloak(*typed(LACKING[0][0])) == 0
+    assert opened
+
+
+def test_a_comparison_that_cannot_be_made_opens_no_log(
+    folder: Path, opened: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = typed("compare --input LOG --methods privtree --output page.md")
+    assert tracecloak(*line, "--epsilon", "1,0") == 2
+    assert tracecloak(*line, "--repetitions", "0") == 2
+    assert "repetitions must be at least 1" in capsys.readouterr().err
+    assert not opened
+
+
+@pytest.mark.parametrize(
+    "extra", importlib.metadata.metadata("tracecloak").get_all("Provides-Extra")
+)
+def test_the_mend_is_what_the_extra_needs(extra: str) -> None:
+    """So it serves where tracecloak was installed from a wheel, too, and asks no index for it."""
+    told = str(missing_extra("this", "a library", extra))
+    shown = told.split("run pip install ")[1].split(" (the extra")[0].split("' '")
+    named = {str(Requirement(one.strip("'"))) for one in shown}
+    needs = map(Requirement, importlib.metadata.requires("tracecloak") or ())
+    wanted = set()
+    for need in needs:
+        if f'extra == "{extra}"' in str(need.marker) and need.marker.evaluate({"extra": extra}):
+            need.marker = None
+            wanted.add(str(need))
+    assert named == wanted and named
+
+
+def test_without_metadata_the_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> list[str]:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "requires", missing)
+    assert "run pip install pm4py (the extra mining)" in str(missing_extra("x", "pm4py", "mining"))

@@ -1,0 +1,68 @@
+"""Releases as somebody receives them, what `verify` finds of them, and what a forger does."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.golden.releases import example_config, log_file
+from tests.support.releasing import tracecloak
+from tracecloak.anonymizers.registry import METHODS
+from tracecloak.pipelines.verification.verify import Verification
+
+
+def made(folder: Path, method: str, number: int, **changes: Any) -> Path:
+    """A release of an example of a method."""
+    body = example_config(folder, method, METHODS[method].examples[number], log_file(folder))
+    (folder / "release.yaml").write_text(yaml.safe_dump({**body, **changes}), encoding="utf-8")
+    assert tracecloak("release", folder / "release.yaml") == 0
+    return folder / "out" / "run_id=golden"
+
+
+def states(found: Verification) -> dict[str, str]:
+    return {finding.check: finding.state for finding in found.findings}
+
+
+def failed(found: Verification) -> dict[str, str]:
+    return {f.check: f.sentence for f in found.findings if f.state == "failed"}
+
+
+def copied(release: Path, folder: Path) -> Path:
+    return Path(shutil.copytree(release, folder / "copy"))
+
+
+def rewritten(release: Path, name: str, data: bytes) -> None:
+    """Writes a file, and the manifest and the page as if it had been released so."""
+    before = digest_of(release / name)
+    (release / name).write_bytes(data)
+    page = (release / "report.html").read_bytes()
+    (release / "report.html").write_bytes(page.replace(before, digest_of(release / name)))
+    edited(
+        release,
+        lambda body: [
+            output.update(
+                sha256=digest_of(release / output["path"]).decode(),
+                n_bytes=(release / output["path"]).stat().st_size,
+            )
+            for output in body["outputs"]
+            if output["path"] in (name, "report.html")
+        ],
+    )
+
+
+def edited(release: Path, edit: Callable[[Any], object]) -> None:
+    """Changes the manifest."""
+    path = release / "manifest.json"
+    body = json.loads(path.read_text())
+    edit(body)
+    path.write_text(json.dumps(body))
+
+
+def digest_of(path: Path) -> bytes:
+    return hashlib.sha256(path.read_bytes()).hexdigest().encode()

@@ -1,0 +1,108 @@
+"""What is told of the data, in a file of a folder that only the operator reads.
+
+Lines of the logger `tracecloak.operator` have numbers of the data, or are there only because of
+one record: "1 of 901: no case id, first at record 301". Lines of `tracecloak` itself have none, and
+may be read by whoever reads the log of a service or of a worker. A terminal shows both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from tracecloak.transforms.files import is_on_this_machine, write_anew
+
+_LOG = logging.getLogger("tracecloak")
+_OPERATOR = logging.getLogger("tracecloak.operator")
+_FORMAT = "%(asctime)s %(levelname)s %(message)s"
+_NAME = "operator.log"
+
+
+class _InFolder(logging.Handler):
+    """Adds lines to a file at once, as the process can be killed; progress is none of them."""
+
+    def __init__(self, folder: str, thread: int | None = None) -> None:
+        super().__init__(logging.INFO)
+        self.setFormatter(logging.Formatter(_FORMAT))
+        self.addFilter(lambda record: not hasattr(record, "stage"))
+        self.addFilter(lambda record: thread is None or record.thread == thread)
+        self.thread = thread  # whose lines it takes; None: those of all
+        self._folder = folder
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = f"{self.format(record)}\n".encode()
+        try:
+            if is_on_this_machine(self._folder):
+                _add(Path(self._folder) / _NAME, line)
+            else:  # where nothing can be added to a file, each line is one
+                name = hashlib.sha256(line).hexdigest()[:16]
+                write_anew(f"{self._folder.rstrip('/')}/operator-{name}.log", line)
+        except Exception as error:  # whatever a file system does: no run fails for it
+            _LOG.warning("%s cannot be written: %s", self._folder, type(error).__name__)
+
+
+class _AtWork:
+    """How many threads of a worker keep their lines now."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.n_threads = 0
+
+
+_AT_WORK = _AtWork()
+
+
+def _add(path: Path, line: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(line)
+
+
+@contextlib.contextmanager
+def operator_log(folder: str) -> Iterator[None]:
+    """Keeps what is told of the data while the block runs, by all threads of this process.
+
+    Args:
+        folder: Which only the operator reads, on this machine or any Beam file system; it is made
+            when there is something to keep.
+    """
+    handler = _InFolder(folder)
+    _OPERATOR.addHandler(handler)
+    try:
+        yield
+    finally:
+        _OPERATOR.removeHandler(handler)
+
+
+@contextlib.contextmanager
+def kept_on_worker(folder: str | None) -> Iterator[None]:
+    """Keeps what this thread of a worker tells of the data, and keeps it off the worker's own log.
+
+    Where the command itself runs and keeps it already, nothing changes.
+
+    Args:
+        folder: See `operator_log`; None: nothing is kept, and nothing changes.
+    """
+    if folder is None or any(
+        isinstance(handler, _InFolder) and handler.thread is None for handler in _OPERATOR.handlers
+    ):
+        yield
+        return
+    handler = _InFolder(folder, threading.get_ident())
+    with _AT_WORK.lock:
+        _AT_WORK.n_threads += 1
+        _OPERATOR.propagate = False
+        _OPERATOR.addHandler(handler)
+    try:
+        yield
+    finally:
+        with _AT_WORK.lock:
+            _AT_WORK.n_threads -= 1
+            _OPERATOR.propagate = _AT_WORK.n_threads == 0
+            _OPERATOR.removeHandler(handler)
