@@ -18,8 +18,9 @@ class GuessingAdvantage:
 
     Attributes:
         any_prior: Largest rise of the probability of a guess about one unit's value, over every
-            prior: tanh(epsilon / 4) with epsilon of replace-one (Laud, Pankova, Pettai 2020). With
-            delta > 0 it holds except for releases of probability delta, that of replace-one.
+            prior: tanh(epsilon / 4) with epsilon of replace-one (Laud, Pankova, Pettai 2020).
+            Delta, that of replace-one, comes on top: it is as if the guess were told with that
+            probability.
         membership: Largest true minus false positive rate of telling two neighbouring inputs apart,
             (e^epsilon - 1 + 2 delta) / (e^epsilon + 1) (Kairouz, Oh, Viswanath 2015), for the
             adjacency that was asked about: with add/remove, whether a unit is in the input at all.

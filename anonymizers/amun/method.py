@@ -92,10 +92,13 @@ class Amun(contract.Anonymizer):
         reality = [
             "No finite epsilon holds: released variants are a subset of the input's, so a variant "
             "that only one case follows proves that case's presence when it is released.",
-            "The counts' noise alone, were the automaton public, would cost epsilon_d times the "
-            "length of the longest case; which cases are copied or deleted is decided on the "
-            "unprotected log.",
+            "Which cases are copied or deleted is decided on the unprotected log.",
         ]
+        if params.mode != "oversampling" and params.choices.moves == "algorithm_1":
+            reality.append(
+                "The counts' noise alone, were the automaton public, would cost epsilon_d times "
+                "the length of the longest case."
+            )
         if params.mode == "oversampling":
             reality.append(
                 "Oversampling never lowers a count, so its counts are not differentially private "

@@ -26,7 +26,8 @@ def sizes_part(params: PrivateLogParams, share: Fraction, round_name: str) -> Pa
 
     def sentence(means: Means) -> str:
         within = means["sizes"].noise(changed).half_width
-        return f"releases as many cases as the log has, within {within:,} (95 %)"
+        counted = "the log has" if params.max_cases_per_individual is None else "count"
+        return f"releases as many cases as {counted}, within {within:,} (95 %)"
 
     def decide(given: Given) -> int:
         noise = given.means["sizes"].noise(changed)

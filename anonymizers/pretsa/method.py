@@ -123,10 +123,17 @@ class _Sanitised(contract.Anonymizer):
         whose = "Every released variant" if params.protect_ends else "Every released prefix"
         of_input = _of_input(params)
         close = (
-            f", and {what} at every prefix are less than {t:g} of their range away from "
-            "those of all events of its activity"
-            + (", both as they were in the input for the cases that stay there" if of_input else "")
+            f"{what} at every prefix are less than {t:g} of their range away from those of all "
+            "events of its activity"
             if t is not None
+            else ""
+        )
+        # Of the released files only what `verify` looks at may be said to have been checked.
+        verified = f", and {close}" if close and not of_input else ""
+        kept = (
+            f" Where cases were merged, {close}, both as they were in the input for the cases that "
+            "stay there."
+            if of_input
             else ""
         )
         not_released = (
@@ -156,11 +163,11 @@ class _Sanitised(contract.Anonymizer):
             adjacency="add_remove",
             epsilon=None,
             delta=None,
-            claim=f"{whose} has at least {params.k} cases{close}.",
+            claim=f"{whose} has at least {params.k} cases{verified}.",
             reality=(
                 "It limits what an attacker learns who knows how a case begins. No finite epsilon "
                 "holds: each released variant is one of the input's, and which variants are merged "
-                "depends on every case."
+                "depends on every case." + kept
             ),
             not_covered=(
                 "An attacker may know other parts of a case than its beginning, such as its times "

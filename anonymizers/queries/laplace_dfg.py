@@ -99,7 +99,7 @@ class LaplaceDfg(contract.Anonymizer):
         return (
             f"pairs: counts directly-follows pairs, adds {params.noise_text} to every possible "
             "one, and releases those above 0; expect each count within "
-            f"{noise_of(params).half_width} of the truth (95 %); {params.cost_text}",
+            f"{noise_of(params).half_width} of what is counted (95 %); {params.cost_text}",
         )
 
     def requires(self, round_name: str, params: PairQueryParams) -> Mapping[str, contract.Counter]:

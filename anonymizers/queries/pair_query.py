@@ -31,11 +31,11 @@ from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.cells import excess_of_pairs, possible_pairs
-from tracecloak.anonymizers.rigorous.params import Exact, drawable, guarantee_of
+from tracecloak.anonymizers.rigorous.params import DECLARED, Exact, drawable, guarantee_of
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.graph import ReleasedGraph
-from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.guarantee import Guarantee, at_most
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 
 # ln 2 = 0.693147…, rounded up.
@@ -168,7 +168,7 @@ class PairQueryParams(NamesParams):
         else:
             total = (
                 f"The counts alone cost up to {self.max_pairs} times "
-                f"{float(Fraction(self.epsilon) / self.max_units):.6g}: a case of n events is in "
+                f"{at_most(Fraction(self.epsilon) / self.max_units)}: a case of n events is in "
                 "n + 1 pairs, whose epsilons add up."
             )
         cut = ""
@@ -196,7 +196,7 @@ class PairQueryParams(NamesParams):
             return f"spends epsilon {given} in all"
         if held is None:
             return f"epsilon {given} as published, and no finite one holds"
-        return f"epsilon {given} as published, and {float(held):.6g} holds"
+        return f"epsilon {given} as published, and {at_most(held)} holds"
 
 
 @dataclass(frozen=True)
@@ -350,6 +350,8 @@ def published_guarantee(params: PairQueryParams, reality: str) -> Guarantee:
     not_covered = []
     if params.vocabulary is None:
         not_covered.append("The activity names are the input's own, so a new one is seen for sure.")
+    else:
+        not_covered.append(DECLARED)
     if params.max_trace_length is None:
         not_covered.append("The length of cases is not bounded.")
     if params.max_cases_per_individual is None:

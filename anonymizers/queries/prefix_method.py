@@ -32,7 +32,7 @@ from tracecloak.anonymizers.contract.names import NamesParams
 from tracecloak.anonymizers.noise.published import positive_excess
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.queries.prefix_query import PrefixCounts
-from tracecloak.anonymizers.rigorous.params import Exact, drawable, guarantee_of
+from tracecloak.anonymizers.rigorous.params import DECLARED, Exact, drawable, guarantee_of
 from tracecloak.anonymizers.variants.generator import VariantsDecision, fitting, log_of
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import UsageError
@@ -244,9 +244,11 @@ def published_guarantee(
         epsilon: What holds for the whole release, or None.
         not_covered: What is not covered, beside cases that depend on each other.
     """
+    people = "A person with several cases is protected case by case."
+    is_case = params.max_cases_per_individual is None
     return Guarantee(
         kind="published",
-        unit="case" if params.max_cases_per_individual is None else "individual",
+        unit="case" if is_case else "individual",
         adjacency="add_remove",
         epsilon=None if epsilon is None else float(epsilon),
         delta=None if epsilon is None else 0.0,
@@ -254,6 +256,8 @@ def published_guarantee(
         reality=reality,
         not_covered=(
             *not_covered,
+            *((DECLARED,) if params.vocabulary is not None else ()),
+            *((people,) if is_case else ()),
             "Releases of the same cases add up: so do their epsilons.",
         ),
     )

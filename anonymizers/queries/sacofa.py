@@ -292,13 +292,15 @@ class Sacofa(LevelMethod):
         others = f"about {chosen:.3g} others"
         if params.score == "continuous":
             others = f"others of about {chosen:.3g} violations in all"
+        harmful = f"harmful ones of at least {params.p_harmful}"
+        if params.p_harmful == "inf":
+            harmful = "no harmful one"
         return (
             f"variants: counts the cases of prefixes on {params.max_prefix_length} levels that "
             f"keep the rules of {source}, and on each {others}, "
             f"with noise of scale {float(Fraction(*params.scale)):.4g}; continues harmless ones of "
-            f"at least {params.least_harmless} and harmful ones of at least {params.p_harmful}; a "
-            f"harmless one without cases survives with probability {passing:.2g}; "
-            + cost_of(self, params),
+            f"at least {params.least_harmless} and {harmful}; a harmless one without cases "
+            f"survives with probability {passing:.2g}; " + cost_of(self, params),
         )
 
     def requires(self, round_name: str, params: SacofaParams) -> Mapping[str, contract.Counter]:

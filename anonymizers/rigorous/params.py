@@ -159,7 +159,11 @@ def large_delta(delta: Fraction) -> str:
 
 
 def guarantee_of(
-    params: RigorousParams, spends: tuple[Spend, ...], reality: str, *not_covered: str
+    params: RigorousParams,
+    spends: tuple[Spend, ...],
+    reality: str,
+    *not_covered: str,
+    in_each: str = "",
 ) -> Guarantee:
     """Returns the promise of a release whose parts spend what adds up to epsilon and delta.
 
@@ -168,11 +172,20 @@ def guarantee_of(
         spends: Every part of the release.
         reality: Why it holds, in sentences.
         not_covered: What the release shows or allows beyond it.
+        in_each: Where so many cases of an individual count, such as " in each step"; empty: in all.
     """
     epsilon, delta = total(spends)
     if delta > Fraction(MAX_DELTA):
         not_covered = (large_delta(delta), *not_covered)
-    unit = "case" if params.max_cases_per_individual is None else "individual"
+    n_cases = params.max_cases_per_individual
+    unit = "case" if n_cases is None else "individual"
+    if n_cases == 1:
+        reality += f" Of an individual one case counts{in_each}."
+    elif n_cases is not None:
+        reality += (
+            f" Of an individual at most {n_cases:,} cases count{in_each}; the noise covers all of "
+            "them."
+        )
     always = [
         "Cases of different individuals that depend on each other are protected one by one, not as "
         "a group.",

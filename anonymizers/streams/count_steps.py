@@ -73,6 +73,7 @@ class CountSteps:
             "taken to be public.",
             *NOT_COVERED_BY_STREAMS,
             *sorted(left_out),
+            in_each=" in each step" if params.guarantee == "w_event" else "",
         )
 
     def common(self, step: int, name: StreamName) -> dict[str, Any]:

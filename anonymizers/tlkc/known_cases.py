@@ -86,6 +86,7 @@ def syntactic(
         not_covered=(
             *not_covered,
             *also,
+            "All k cases that are alike can be those of one individual.",
             "Two releases of the same or of overlapping logs, seen together, can break it.",
             "The names of activities are the input's own, and what is absent was rare.",
         ),

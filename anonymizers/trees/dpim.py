@@ -46,7 +46,7 @@ from tracecloak.anonymizers.trees.process_tree_miner import TreeDecision
 from tracecloak.anonymizers.trees.questions import clearly_above_zero, noisy_ends
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.models.process_tree import Operator, ProcessTree, flower, normalise
-from tracecloak.schemas.published.guarantee import Guarantee, Kind
+from tracecloak.schemas.published.guarantee import Guarantee, Kind, at_most
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -229,7 +229,7 @@ class Dpim(contract.Anonymizer):
             reality="Choosing a pair by counts with noise of scale 1 / e costs up to 2 e where a "
             "case is replaced, as one count can rise while another falls: the pairs cost 1.5 times "
             "their share"
-            + ("." if epsilon is None else f"; with that, epsilon {float(epsilon):.6g} holds."),
+            + ("." if epsilon is None else f"; with that, epsilon {at_most(epsilon)} holds."),
             not_covered=(
                 *not_covered,
                 "A person with several cases is protected case by case.",
@@ -240,7 +240,7 @@ class Dpim(contract.Anonymizer):
     def explain(self, params: DpimParams) -> tuple[str, ...]:
         """Returns what it does and what it costs."""
         epsilon = self._real_epsilon(params)
-        held = "no finite one holds" if epsilon is None else f"{float(epsilon):.6g} holds"
+        held = "no finite one holds" if epsilon is None else f"{at_most(epsilon)} holds"
         bounds = (
             "the exact number of pairs in the log, less and plus 15"
             if params.bounds_from_log

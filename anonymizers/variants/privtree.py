@@ -119,8 +119,8 @@ class PrivTree:
             "follows a prefix of variants as long as about "
             f"{rule.decay} cases for each of its activities begin with it (with 20 activities), "
             "adds discrete Laplace noise to the number of cases of each prefix where it stops, "
-            f"within {laplace_interval(scale)} cases of the truth (95 %), and draws how these "
-            "cases go on from what follows similar prefixes"
+            f"within {laplace_interval(scale)} cases of what is counted (95 %), and draws how "
+            "these cases go on from what follows similar prefixes"
         )
 
     def answer(

@@ -99,7 +99,7 @@ class SparseHistogram:
             "and releases those that pass a threshold, which grows with the length by "
             f"{scale[0] / scale[1]:.4g} cases times the logarithm of the number of activities for "
             "each event; expect each count "
-            f"within {laplace_interval(Fraction(*scale))} cases of the truth (95 %) and "
+            f"within {laplace_interval(Fraction(*scale))} cases of what is counted (95 %) and "
             f"{decimal_text(self._junk)} variants or fewer that no case has"
         )
 

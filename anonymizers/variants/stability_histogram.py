@@ -31,7 +31,12 @@ from tracecloak.anonymizers.contract.counters import CollectNames, CountVariants
 from tracecloak.anonymizers.noise.drawing import draw_laplace, draw_truncated_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.anonymizers.rigorous.params import RigorousParams, drawable, guarantee_of
+from tracecloak.anonymizers.rigorous.params import (
+    DECLARED,
+    RigorousParams,
+    drawable,
+    guarantee_of,
+)
 from tracecloak.anonymizers.variants.generator import VariantsDecision, fitting, log_of
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -128,7 +133,9 @@ class VariantHistogramMethod(contract.Anonymizer):
             f"scale {params.scale[0] / params.scale[1]:g} covers it with epsilon, and a variant of "
             f"one unit alone reaches the threshold of {params.threshold} cases with probability at "
             "most delta. All that is released follows from these counts.",
-            "The names of the activities of released variants are the input's own.",
+            "The names of the activities of released variants are the input's own."
+            if params.vocabulary is None
+            else DECLARED,
         )
 
     def explain(self, params: VariantHistogramParams) -> tuple[str, ...]:
@@ -137,7 +144,7 @@ class VariantHistogramMethod(contract.Anonymizer):
         return (
             f"variants: counts cases by variant, adds {params.noise} noise, releases those of at "
             f"least {params.threshold} noisy cases; spends epsilon {epsilon}, delta {delta}; "
-            f"expect each count within {params.interval} cases of the truth (95 %)",
+            f"expect each count within {params.interval} cases of what is counted (95 %)",
         )
 
     def requires(

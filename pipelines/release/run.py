@@ -50,7 +50,13 @@ from tracecloak.pipelines.runners.names import IN_MEMORY, is_local
 from tracecloak.pipelines.runners.options import check_ready, pipeline_options
 from tracecloak.pipelines.runners.reach import check_workers_answer, check_workers_write
 from tracecloak.schemas.arrays.merging import Pieces
-from tracecloak.schemas.errors import BudgetExhausted, RetryLater, TracecloakError, UsageError
+from tracecloak.schemas.errors import (
+    BudgetExhausted,
+    GuaranteeError,
+    RetryLater,
+    TracecloakError,
+    UsageError,
+)
 from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -454,14 +460,22 @@ def _settled(error: BaseException, books: Books, key_fingerprint: str) -> BaseEx
             f"the pipeline failed with {reason_of(error)}, and {folder.final} holds a part of a "
             f"release. {_STAYS_SPENT}"
         )
+    told = _translated(error) if isinstance(error, Exception) else error
     if not books.void(key_fingerprint):
         books.note_cases(key_fingerprint)
-        _LOG.warning(
-            "noise was drawn, or may have been, before the run ended. %s; or give it up with "
-            "`tracecloak ledger forfeit`",
-            _STAYS_SPENT,
-        )
-    return _translated(error) if isinstance(error, Exception) else error
+        if isinstance(told, GuaranteeError):  # under the same key it is raised again
+            _LOG.warning(
+                "the log was looked at before the method refused it, so what was reserved stays "
+                "spent, and the same command would end so again: give this release up with "
+                "`tracecloak ledger forfeit`, and take another release_id for other parameters"
+            )
+        else:
+            _LOG.warning(
+                "noise was drawn, or may have been, before the run ended. %s; or give it up with "
+                "`tracecloak ledger forfeit`",
+                _STAYS_SPENT,
+            )
+    return told
 
 
 _STAYS_SPENT = (

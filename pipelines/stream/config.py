@@ -165,7 +165,8 @@ class StreamConfig(pydantic.BaseModel):
     sliding_steps: int | None = None
     """Steps of a sliding sum, needed with view sliding; by default not set."""
     epsilon: Exact
-    """Privacy loss of all steps of the horizon together, a decimal above 0."""
+    """Privacy loss of all steps of the horizon together, or with guarantee w_event of any
+    w_event_steps of them, a decimal above 0."""
     delta: Exact = RigorousParams.model_fields["delta"].default
     """It is as if, with this probability, all steps together told everything, and kept to epsilon
     otherwise; at most 1e-5, and at most 1 / max_cases where that is declared."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from decimal import Decimal
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
 from typing import Any, Literal
 
 from tracecloak.schemas.errors import UsageError
@@ -17,10 +18,27 @@ _UNITS = {
     "individual": "every case of any one individual",
     "event": "any one event",
 }
+# The longest number that is written without an exponent.
+_MANY_PLACES = 20
+_SIX_DIGITS = Context(prec=6, rounding=ROUND_CEILING)
 _CHANGES = {
     "add_remove": "is added to or removed from the input",
     "replace_one": "is replaced in the input by another",
 }
+
+
+def at_most(value: float | Fraction) -> str:
+    """Returns a number of at most six digits that is not below the value, for a sentence.
+
+    An epsilon that was rounded down would be one that does not hold.
+
+    Args:
+        value: At least 0; a float stands for the decimal that is its shortest text.
+    """
+    exact = Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
+    number = _SIX_DIGITS.divide(Decimal(exact.numerator), Decimal(exact.denominator)).normalize()
+    plain = f"{number:f}"
+    return plain if len(plain) <= _MANY_PLACES else f"{number:e}"
 
 
 @dataclass(frozen=True)
@@ -65,6 +83,8 @@ class Guarantee:
             for value in (self.epsilon, self.delta)
         )
         holds = f"epsilon {epsilon} and delta {delta} hold for {_UNITS[self.unit]}"
+        if self.adjacency == "replace_one":
+            holds += " that is replaced by another"
         if self.kind == "published":
             return f"Not what was published, but {holds}."
         return f"Differential privacy: {holds}."
@@ -73,11 +93,12 @@ class Guarantee:
     def sentence(self) -> str:
         """One sentence for the file of a privacy officer."""
         change = f"{_UNITS[self.unit]} {_CHANGES[self.adjacency]}"
+        epsilon, delta = (at_most(number or 0) for number in (self.epsilon, self.delta))
         if self.kind == "rigorous":
+            # Not "except with probability delta": e^epsilon is passed more often, by less.
             return (
-                f"If {change}, the probability of every possible release changes by at most a "
-                f"factor of e^{self.epsilon:g}, except for events of total probability "
-                f"{self.delta:g}."
+                f"If {change}, the probability of whatever the release may show becomes at most "
+                f"e^{epsilon} times what it was{f', plus {delta}' if self.delta else ''}."
             )
         if self.kind == "syntactic":
             return (
@@ -90,8 +111,8 @@ class Guarantee:
                 f"Published claim: {self.claim}"
             )
         return (
-            f"If {change}, epsilon {self.epsilon:g} with delta {self.delta or 0:g} holds for the "
-            f"whole release, not what was published. Published claim: {self.claim}"
+            f"If {change}, epsilon {epsilon} with delta {delta} holds for the whole "
+            f"release, not what was published. Published claim: {self.claim}"
         )
 
     def to_json(self) -> dict[str, Any]:

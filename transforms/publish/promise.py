@@ -1,7 +1,10 @@
 """Epsilon and delta in numbers that somebody can judge: what an attacker's guess can rise to.
 
 If two inputs are told apart with epsilon and delta, a release is as informative as one that tells
-the answer with probability delta and else keeps to epsilon (Kairouz, Oh, Viswanath 2015); under
+the answer with probability delta and else keeps to epsilon (Kairouz, Oh, Viswanath 2015). That is
+not that e^epsilon is passed with probability delta: noise that is Gaussian passes it some twenty
+times as often, by little. With t > 0, e^(epsilon + t) is passed with probability at most
+delta / (1 - e^-t), as what is beyond it counts for that share of itself in delta. Under
 epsilon alone a guess of probability p rises to at most p e^epsilon / (p e^epsilon + 1 - p). Whoever
 is added or removed with (epsilon, delta) is replaced with (2 epsilon, (1 + e^epsilon) delta)
 (Dwork and Roth 2014). Every bound is rounded up.
@@ -16,7 +19,7 @@ from fractions import Fraction
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.accounting.guessing import guessing_advantage_of
 from tracecloak.anonymizers.accounting.intervals import Interval
-from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.guarantee import Guarantee, at_most
 
 PRIORS = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 2))
 """Guesses of which pages say to what they can rise."""
@@ -73,7 +76,7 @@ def caution(guarantee: Guarantee) -> str:
     if most == "100 %":  # as it is rounded up
         most = "more than 99.9 %"
     guess = _GUESSES[guarantee.unit, guarantee.adjacency]
-    return f"Epsilon {epsilon:g} promises little: a guess of 50 % {guess} may become {most}."
+    return f"Epsilon {at_most(epsilon)} promises little: a guess of 50 % {guess} may become {most}."
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,7 @@ class Promise:
         epsilon: As promised.
         delta: As promised.
         odds: n of "at most 1 in n"; empty for delta 0.
+        twice_delta: Bound on the probability that twice the factor is passed, twice delta.
         factor: e^epsilon, rounded up.
         presence: Whether a unit is in the input at all, or None: no bound follows.
         content: Which of two a unit is, or None: no bound follows.
@@ -112,6 +116,7 @@ class Promise:
     epsilon: str
     delta: str
     odds: str
+    twice_delta: str
     factor: str
     presence: Bound | None
     content: Bound | None
@@ -140,6 +145,7 @@ class Promise:
             epsilon=decimal_text(epsilon),
             delta=decimal_text(delta),
             odds=f"{1 // delta:,}" if delta else "",
+            twice_delta=decimal_text(2 * delta),
             factor=_ceiling(grown.high, 4) if is_shown else f"e^{decimal_text(epsilon)}",
             presence=presence,
             content=content,

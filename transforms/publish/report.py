@@ -20,6 +20,7 @@ from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.counted import yield_of_log
 from tracecloak.schemas.published.durations import ReleasedDurations
 from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.schemas.published.guarantee import at_most
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, OutputFile, ReleaseManifest
 from tracecloak.schemas.published.product import ReleasedProduct
 from tracecloak.schemas.published.tree import ReleasedTree
@@ -279,6 +280,7 @@ class _Shown:
             told += (
                 " What the method counted on the original, after any cut of long cases, lies in "
                 "the interval with a probability of about 95 %."
+                " Of numbers just above a threshold, which noise may have raised, fewer do."
             )
         self.variants_told = told
 
@@ -332,7 +334,7 @@ def _cards(manifest: ReleaseManifest) -> list[tuple[str, str]]:
     guarantee, came_out = manifest.guarantee, manifest.came_out
     cards = []
     if guarantee.kind != "syntactic":
-        epsilon = "none holds" if guarantee.epsilon is None else f"{guarantee.epsilon:g}"
+        epsilon = "none holds" if guarantee.epsilon is None else at_most(guarantee.epsilon)
         cards.append((f"epsilon for each {guarantee.unit}", epsilon))
     if came_out is not None:
         counted = {

@@ -239,7 +239,7 @@ def test_what_is_spent_is_explained() -> None:
     assert finite.endswith("epsilon 0.5 as published, and 2 holds")
     [honest] = METHOD.explain(params_of("0.5", budget="honest", **PUBLIC))
     assert "discrete Laplace noise of scale 8 " in honest
-    assert "within 24 of the truth" in honest  # 8 ln 20 = 23.97
+    assert "within 24 of what is counted" in honest  # 8 ln 20 = 23.97
     assert honest.endswith("spends epsilon 0.5 in all")
 
 

@@ -307,6 +307,9 @@ def test_w_event_sets_aside_what_the_whole_horizon_costs() -> None:
     gaussian = product_of(params(**changes))
     epsilon, delta = total(gaussian.spends())
     assert 1 < epsilon < 3
+    # What is promised is for all steps, in each of which an individual has its case.
+    assert "Of an individual one case counts in each step." in gaussian.guarantee().reality
+    assert gaussian.guarantee().epsilon == float(epsilon)
     assert delta == Fraction(1, 10**6)
     # The noise covers a case in each of two steps.
     ratio = (

@@ -64,6 +64,27 @@ def test_a_log_that_breaks_the_promise_is_not_committed(
 
 
 @RUNNERS
+def test_who_was_refused_is_not_told_to_run_the_same_command_again(
+    tmp_path: Path, runner: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Under the key that is kept the method refuses the same log for the same reason."""
+    log = tmp_path / "log.csv"
+    log.write_text(
+        "case_id,activity,timestamp\na,A,2024-01-01T00:00:00Z\nb,B,2024-01-01T00:00:00Z\n"
+    )
+    for _ in range(2):
+        caplog.clear()
+        assert release(tmp_path, str(log), runner) == GuaranteeError.exit_code
+        assert "the same command would end so again: give this release up" in caplog.text
+        assert "run the same command again" not in caplog.text
+    given_up = tracecloak(
+        "ledger", "forfeit", "--key_store", tmp_path / "keys", "--output", tmp_path / "out",
+        "--release_id", "r", "--by", "me", "--reason", "no case is left",
+    )  # fmt: skip
+    assert given_up == 0
+
+
+@RUNNERS
 @pytest.mark.parametrize("formats", ["parquet", "csv"])
 def test_the_manifest_says_that_the_files_were_verified(
     tmp_path: Path, inputs: str, runner: str, formats: str, monkeypatch: pytest.MonkeyPatch

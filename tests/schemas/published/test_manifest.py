@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 import tracecloak.schemas as schemas
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.guarantee import Guarantee, at_most
 from tracecloak.schemas.published.manifest import (
     SCHEMA_VERSION,
     TOOL_VERSION,
@@ -80,15 +81,13 @@ OUTPUTS = [OutputFile("log/part-1", "b" * 64, 7), OutputFile("dfg.json", "a" * 6
     [
         (
             RIGOROUS,
-            "If any one case is added to or removed from the input, the probability of every "
-            "possible release changes by at most a factor of e^1.5, except for events of total "
-            "probability 1e-06.",
+            "If any one case is added to or removed from the input, the probability of whatever "
+            "the release may show becomes at most e^1.5 times what it was, plus 0.000001.",
         ),
         (
             replace(RIGOROUS, unit="individual", adjacency="replace_one", epsilon=0.1, delta=0.0),
             "If every case of any one individual is replaced in the input by another, the "
-            "probability of every possible release changes by at most a factor of e^0.1, except "
-            "for events of total probability 0.",
+            "probability of whatever the release may show becomes at most e^0.1 times what it was.",
         ),
         (
             replace(PUBLISHED, unit="event", adjacency="add_remove"),
@@ -110,6 +109,33 @@ OUTPUTS = [OutputFile("log/part-1", "b" * 64, 7), OutputFile("dfg.json", "a" * 6
 def test_the_sentence_says_what_holds(guarantee, sentence):
     assert guarantee.sentence == sentence
     assert guarantee.to_json()["sentence"] == sentence
+
+
+def test_a_promise_about_replacing_says_so_in_a_line_too():
+    of_dpim = replace(PUBLISHED, unit="case", epsilon=2.5, delta=0.0)
+    assert of_dpim.short == (
+        "Not what was published, but epsilon 2.5 and delta 0 hold for any one case that is "
+        "replaced by another."
+    )
+    added = replace(of_dpim, adjacency="add_remove")
+    assert "replaced" not in added.short
+
+
+@given(st.decimals("1e-300", 1000, allow_nan=False) | st.decimals("1e-7", 60))
+def test_a_number_of_a_sentence_is_not_below_the_one_that_holds(exact):
+    value = float(exact)
+    shown = Fraction(at_most(value))
+    assert Fraction(repr(value)) <= shown <= Fraction(repr(value)) * (1 + Fraction(1, 10**5))
+    assert len(at_most(value)) <= 20
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(1.0, "1"), (5.079441541679836, "5.07945"), (Fraction(1, 3), "0.333334"), (0.0, "0"),
+     (1e-6, "0.000001"), (120.0, "120"), (1e-30, "1e-30")],
+)  # fmt: skip
+def test_numbers_of_a_sentence_are_short(value, shown):
+    assert at_most(value) == shown
 
 
 @pytest.mark.parametrize("numbers", [(None, None), (1.0, None), (None, 1e-6)])

@@ -5,6 +5,7 @@ The pages are read by a parser of Markdown, markdown-it, which did not make them
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -21,12 +22,17 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from tests.anonymizers.contract.test_promises import AS_FAILURE
+from tests.support.logs import trace_batch
+from tracecloak.anonymizers.contract.in_memory import anonymise
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, Operation, ReleaseManifest
 from tracecloak.schemas.published.yields import Yield
 from tracecloak.transforms.publish.names import STATEMENT_NAME
+from tracecloak.transforms.publish.report import report_html
 from tracecloak.transforms.publish.statement import (
     InternalFacts,
     _without_secrets,
@@ -245,6 +251,23 @@ def test_error_bars_are_explained_where_there_are_some():
     assert "what was counted on the input lies between them" in of_paper
 
 
+def test_fewer_numbers_near_a_threshold_are_said_to_lie_in_their_interval():
+    """Of 600 variants with 12 cases each, those that reach a threshold of 15 are noise's choice."""
+    [told] = sections(publishable_statement(MANIFEST, True))["How to read error bars"]
+    assert "of numbers just above a threshold, which noise may have raised, fewer lie" in told
+    method = METHODS["variant-histogram"]
+    params = method.Params(epsilon="1")
+    assert params.threshold == 15
+    sequences = itertools.islice(itertools.product("ABCDEFGHIJ", repeat=3), 600)
+    log = trace_batch({f"{i}-{j}": " ".join(s) for i, s in enumerate(sequences) for j in range(12)})
+    key = ReleaseKey(b"k" * 32)
+    made = [anonymise([log], method, params, key, f"r{i}", "ab").products for i in range(10)]
+    rows = [row for one in made for row in one.by_name["variants"].to_table().to_pylist()]
+    within = sum(row["low"] <= 12 <= row["high"] for row in rows)
+    assert len(rows) > 100
+    assert within < 0.75 * len(rows)  # 0.63: noise of 3 and more, of which 3 is within
+
+
 def test_error_bars_are_said_to_be_of_the_cases_as_they_were_cut():
     """Where cases are cut at their median length, half of the intervals miss the uncut log."""
     length = {"what": "length", "scale": "3", "units": 1, "is_per_clip": False}
@@ -294,6 +317,27 @@ def test_the_unit_is_named_in_the_first_sentence_and_in_the_question(unit, words
     text = publishable_statement(replace(MANIFEST, guarantee=replace(RIGOROUS, unit=unit)))
     assert words[0] in paragraphs(text)[1]
     assert words[1] in text
+
+
+def test_delta_is_said_to_come_on_top_and_not_to_be_the_chance_that_epsilon_fails():
+    """Gaussian noise passes e^epsilon twenty times as often as with probability delta."""
+    text = publishable_statement(MANIFEST)
+    page = report_html(MANIFEST, [], [], None).decode()
+    for shown in (text, page, MANIFEST.guarantee.sentence):
+        assert not AS_FAILURE.search(shown)
+    flat = " ".join(paragraphs(text))
+    assert "kept to epsilon otherwise" in flat
+    assert "twice the factor with a probability of at most 0.000002" in flat
+    assert "The delta of each question comes on top" in flat
+    assert "Delta comes on top" in page
+    exact = publishable_statement(with_numbers(1.0, 0.0))
+    assert "this holds without exception" in exact and "comes on top" not in exact
+
+
+def test_only_repetitions_of_this_release_are_said_to_have_its_noise():
+    text = " ".join(paragraphs(publishable_statement(MANIFEST)))
+    assert "This release, made again on the same input, has the same noise" in text
+    assert "other releases have noise of their own" in text
 
 
 def test_the_parts_of_the_budget_and_their_sum():
