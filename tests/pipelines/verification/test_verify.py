@@ -27,6 +27,7 @@ from tests.support.releasing import as_typed, tracecloak
 from tests.support.stream_runs import in_time, random_messages, run, stream_config
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.registry import METHODS
+from tracecloak.pipelines.verification import received
 from tracecloak.pipelines.verification.findings import Finding
 from tracecloak.pipelines.verification.verify import Verification, verify
 from tracecloak.schemas.errors import InputSchemaError
@@ -423,6 +424,103 @@ def test_an_epoch_that_was_changed_does_not_hold(
     assert set(failed(verify(str(release)))) == checks
 
 
+# --- By another version ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def of_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What verifies is of a later version than what released."""
+    monkeypatch.setattr(received, "TOOL_VERSION", "99.0")
+
+
+def in_statement(release: Path, old: str, new: str) -> None:
+    text = (release / "statement.md").read_text()
+    assert old in text
+    rewritten(release, "statement.md", text.replace(old, new).encode())
+
+
+@pytest.mark.usefixtures("of_another_version")
+@pytest.mark.parametrize("kind", ["log_release", "graph_release", "stream_release"])
+def test_a_release_of_another_version_holds_by_what_does_not_depend_on_it(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    found = verify(str(request.getfixturevalue(kind)))
+    assert failed(found) == {}
+    said = {finding.check: finding for finding in found.findings}
+    assert said["method"].state == "not applicable"
+    assert kind == "stream_release" or said["page"].state == "not applicable"
+    assert said["statement"].state == "ok" and "another version" in said["statement"].sentence
+    for check in ("manifest", "leftovers", "copies", "data"):
+        assert said[check].state == "ok"
+    assert said["budget"].state == ("ok" if kind != "log_release" else "not applicable")
+    assert kind != "log_release" or said["property"].state == "ok"
+
+
+OLDER_CHANGES: dict[str, tuple[str, Change, set[str]]] = {
+    "a parameter that none has": (
+        "log",
+        lambda r: edited(r, lambda b: b["params"].update(zeal=1)),
+        {"copies"},
+    ),
+    "a larger k": (
+        "log",
+        lambda r: edited(r, lambda b: b["params"].update(k=50)),
+        {"copies", "property"},
+    ),
+    "an epsilon in the statement of none": (
+        "log",
+        lambda r: in_statement(r, "# ", "# differential privacy with epsilon = 1 "),
+        {"statement"},
+    ),
+    "a statement of another name": (
+        "log",
+        lambda r: in_statement(r, "golden", "silver"),
+        {"statement"},
+    ),
+    "a smaller epsilon in the statement": (
+        "graph",
+        lambda r: in_statement(r, "epsilon = 9", "epsilon = 0.9"),
+        {"signature", "statement"},
+    ),
+    "a number that begins as epsilon does": (
+        "graph",
+        lambda r: in_statement(r, "epsilon = 9", "epsilon = 9.5"),
+        {"signature", "statement"},
+    ),
+    "a name that begins as the release's": (
+        "log",
+        lambda r: in_statement(r, "golden", "golden2"),
+        {"statement"},
+    ),
+    "another delta in the statement": (
+        "graph",
+        lambda r: in_statement(r, "delta = 0", "delta = 1"),
+        {"signature", "statement"},
+    ),
+    "less noise": (
+        "graph",
+        lambda r: edited(r, less_noise),
+        {"signature", "copies", "budget"},
+    ),
+    "a smaller epsilon": (
+        "graph",
+        lambda r: edited(r, lambda b: b["guarantee"].update(epsilon=0.5)),
+        {"signature", "statement", "copies", "budget"},
+    ),
+}
+
+
+@pytest.mark.usefixtures("of_another_version")
+@pytest.mark.parametrize("name", OLDER_CHANGES)
+def test_a_change_of_a_release_of_another_version_is_found(
+    log_release: Path, graph_release: Path, tmp_path: Path, name: str
+) -> None:
+    kind, change, checks = OLDER_CHANGES[name]
+    release = copied(log_release if kind == "log" else graph_release, tmp_path)
+    change(release)
+    assert set(failed(verify(str(release)))) == checks
+
+
 # --- Who signed -----------------------------------------------------------------------------------
 
 
@@ -439,9 +537,6 @@ def test_only_the_trusted_key_will_do(
     alone, trusted = signature(), signature(own)
     assert alone.state == "ok" and "which you have not said you trust" in alone.sentence
     assert other.fingerprint not in alone.sentence
-    trusted = next(
-        f for f in verify(str(graph_release), str(own)).findings if f.check == "signature"
-    )
     assert trusted.state == "ok" and "by the key that you trust" in trusted.sentence
     for release, key in ((graph_release, tmp_path / "other.pub"), (log_release, own)):
         assert set(failed(verify(str(release), str(key)))) == {"signature"}
