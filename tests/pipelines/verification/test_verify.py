@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -27,7 +28,7 @@ from tests.support.releasing import as_typed, tracecloak
 from tests.support.stream_runs import in_time, random_messages, run, stream_config
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.pipelines.verification import received
+from tracecloak.pipelines.verification import log_forms, received
 from tracecloak.pipelines.verification.findings import Finding
 from tracecloak.pipelines.verification.verify import Verification, verify
 from tracecloak.schemas.errors import InputSchemaError
@@ -78,6 +79,12 @@ def failed(found: Verification) -> dict[str, str]:
     return {f.check: f.sentence for f in found.findings if f.state == "failed"}
 
 
+def compared(found: Verification) -> list[str]:
+    """What is said to be the same in two forms."""
+    [sentence] = [f.sentence for f in found.findings if f.check == "forms"]
+    return sentence.removeprefix("The same is said by ").removesuffix(".").split("; ")
+
+
 def copied(release: Path, folder: Path) -> Path:
     return Path(shutil.copytree(release, folder / "copy"))
 
@@ -107,6 +114,13 @@ def test_a_log_in_one_form_alone_is_looked_at_as_closely(tmp_path: Path, form: s
     found = verify(str(made(tmp_path, "pretsa", 2, formats=[form])))
     assert failed(found) == {}
     assert {states(found)[c] for c in ("data", "forms", "numbers", "property")} == {"ok"}
+    assert compared(found) == ["the log and its graph, dfg.json"]
+
+
+def test_what_was_compared_is_named(log_release: Path, graph_release: Path) -> None:
+    forms, graph = compared(verify(str(log_release)))
+    assert forms == "the log in parquet and xes and csv" and "its graph" in graph
+    assert "dfg in Parquet and JSON" in compared(verify(str(graph_release)))
 
 
 def test_an_epoch_of_a_stream_holds(stream_release: Path) -> None:
@@ -337,6 +351,24 @@ def test_a_log_that_was_changed_does_not_hold(log_release: Path, tmp_path: Path,
     found = verify(str(release))
     assert set(failed(found)) == checks
     assert tuple(states(found))[:2] == CHECKS[:2] and set(states(found)) == set(CHECKS)
+
+
+@pytest.mark.parametrize("n_rows", [1, 4])
+def test_so_it_is_where_a_log_is_read_in_many_batches(
+    log_release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_rows: int
+) -> None:
+    """Catches cases and orders that are only looked at within a batch: one holds 65,536 events."""
+    monkeypatch.setattr(log_forms, "_ROWS", n_rows)
+    assert failed(verify(str(log_release))) == {}
+    for name in ("an event in XES alone", "a name in XES", "a log out of order", "a part less"):
+        release = copied(log_release, tmp_path / name)
+        change, checks = LOG_CHANGES[name]
+        change(release)
+        assert set(failed(verify(str(release)))) == checks, name
+    lengths = Counter(pq.read_table(log_release / "log")["case_id"].to_pylist()).values()
+    for longest, expected in ((max(lengths), set()), (max(lengths) - 1, {"data"})):
+        monkeypatch.setattr(log_forms, "_LONGEST_CASE", longest)
+        assert set(failed(verify(str(log_release)))) & {"data"} == expected
 
 
 def less_noise(body: Any) -> None:
