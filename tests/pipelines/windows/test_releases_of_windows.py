@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from tests.support.releasing import (
 )
 from tracecloak.pipelines.budget.books import Books
 from tracecloak.pipelines.budget.ledger import Ledger
+from tracecloak.schemas.errors import RetryLater
 
 ROWS = {
     # Two whole cases of January, and one that begins in it and is over in February.
@@ -140,6 +142,24 @@ def test_several_windows_at_once_are_those_one_by_one(
     assert lake.spent == "3"
     for window in ("2026-01", "2026-02", "2026-03", "2026-04"):
         assert manifest(lake.released(window))["window"]["label"] == window
+
+
+def test_a_process_that_is_killed_is_told_and_the_next_run_makes_its_windows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches a command that waits for a process which a machine without memory has killed."""
+    program = tmp_path / "key-service"
+    killing = f'[ "$PPID" = {os.getpid()} ] || kill -9 "$PPID"'
+    program.write_text(f"#!/bin/sh\n{killing}\necho {'c0' * 32}\n")
+    program.chmod(0o700)
+    lake = Lake(tmp_path / "ward", key_encryption_key=f"command:{program}")
+    assert lake.release("2026-01..2026-02", "--jobs", 2) == RetryLater.exit_code
+    told = capsys.readouterr()
+    assert (told.out + told.err).count("was killed; run the same command again") == 2
+    assert not lake.released("2026-01").exists() and not lake.released("2026-02").exists()
+    program.write_text(program.read_text().replace(killing, ""))
+    assert lake.release("2026-01..2026-02", "--jobs", 2) == 0
+    assert lake.spent == "3"
 
 
 def test_windows_of_a_syntactic_method_share_no_case_and_one_released_twice_does(
