@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
@@ -59,7 +60,7 @@ def check_statement(received: Received) -> str:
         ]
     elif "differential privacy with epsilon =" in plain:
         raise Wrong(f"{STATEMENT_NAME} promises an epsilon, and {MANIFEST_NAME} does not.")
-    if not all(words in plain for words in wanted):
+    if not all(_stands_in(words, plain) for words in wanted):
         raise Wrong(
             f"{STATEMENT_NAME} does not have the release's name, method, epsilon and delta of "
             f"{MANIFEST_NAME}."
@@ -162,6 +163,11 @@ def check_budget(received: Received) -> str:
         told = f"the noise is enough in {len(found) - n_open:,} of {len(found):,} (of the others "
         told += "no scale is listed)"
     return f"The parts of the budget add up to the promise, and {told}."
+
+
+def _stands_in(words: str, text: str) -> bool:
+    """Whether words stand in a text as a whole: `epsilon = 1` does not in `epsilon = 1.5`."""
+    return bool(re.search(rf"(?<!\w){re.escape(words)}(?!\w|\.\d)", text))
 
 
 def _data_files(received: Received) -> Iterator[str]:

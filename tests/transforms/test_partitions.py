@@ -57,12 +57,16 @@ def test_a_path_gives_columns(path: str, columns: dict[str, str | None]) -> None
     assert dict(partitions_of(path)) == columns
 
 
-@given(path=st.text(st.characters() | st.sampled_from("=/%_A2F"), max_size=30))
-def test_any_path_gives_columns_of_text(path: str) -> None:
+_NAMES = st.text(st.characters() | st.sampled_from("=%_A2F"), max_size=12)
+
+
+@given(folders=st.lists(_NAMES), name=_NAMES, value=_NAMES)
+def test_any_path_gives_columns_of_text(folders: list[str], name: str, value: str) -> None:
     """Fuzz: a name of a folder is whatever whoever writes into the lake makes it."""
-    for name, value in partitions_of(path):
-        assert name
-        pa.array([name, value], pa.string())
+    path = "/".join([*folders, f"{name}={value}", f"ward={value}", "p.csv"])
+    found = dict(partitions_of(path))
+    assert "ward" in found and "" not in found
+    pa.array([*found, *found.values()], pa.string())
 
 
 # --- as columns, in every format ------------------------------------------------------------------

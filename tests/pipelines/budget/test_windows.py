@@ -165,6 +165,9 @@ def test_a_release_fits_where_the_worst_unit_stays_within_the_cap(
     before, after = total(counted), total([*counted, (epsilon, Fraction(0), window)])
     assert before[0] is not None and after[0] is not None
     assert added_by(entries, new) == (after[0] - before[0], after[1] - before[1])
+    unbounded = replace(new, epsilon=None, delta=Fraction(1, 1000))
+    with_it = total([*counted, (None, Fraction(1, 1000), window)])
+    assert added_by(entries, unbounded) == (None, with_it[1] - before[1])
     fits = after[0] <= cap
     try:
         check_affordable(entries, new, account(str(float(cap)), None))

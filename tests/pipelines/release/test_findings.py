@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.releasing import csv_log, operator_folder, tracecloak
+from tests.support.searching import files_with
 from tests.support.terminal import watch
 from tests.support.tiers import at_night
 from tracecloak.pipelines.release.config import Columns
@@ -103,8 +104,8 @@ def test_they_are_told_of_too_when_the_run_goes_on(
     ]
     internal = operator_folder(tmp_path / "keys") / "statement.md"
     assert str(dead) in internal.read_text()
-    public = [p for p in (tmp_path / "out" / "run_id=r").rglob("*") if p.is_file()]
-    assert public and not any(str(dead).encode() in p.read_bytes() for p in public)
+    public = tmp_path / "out" / "run_id=r"
+    assert files_with(b"private-dfg", public) and not files_with(str(dead).encode(), public)
 
 
 def test_what_an_earlier_run_found_is_not_told_again(

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tests.support.releasing import csv_log, digests, fix_key, manifest, operator_folder, tracecloak
+from tests.support.searching import files_with
 from tracecloak.pipelines.release.config import ReleaseConfig, load, load_source
 from tracecloak.pipelines.release.plan import plan_of
 from tracecloak.pipelines.release.source import source_of
@@ -78,7 +79,7 @@ def test_the_value_of_a_filter_is_not_published(tmp_path: Path, lake: Path) -> N
     since = ("--where", f"day >= {DAYS[1]}")
     assert release(tmp_path, "since", lake / "claims", *since) == 0
     made = tmp_path / "out" / "run_id=since"
-    assert not any(b"at_least" in path.read_bytes() for path in made.rglob("*") if path.is_file())
+    assert files_with(b"at_least", made) == set()
     assert "at_least" in (operator_folder(tmp_path / "keys") / "statement.md").read_text()
 
 

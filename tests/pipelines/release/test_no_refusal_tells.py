@@ -158,7 +158,6 @@ def configuration(
         "input": str(log), "output": str(folder / "out"), "key_store": str(folder / "keys"),
         "method": method, "params": params, "columns": columns, "runner": runner,
         "release_id": "r", "formats": ["parquet", "xes", "csv"], "parts": 2, "shards": 2,
-        "max_error_ratio": 1.0,
     }  # fmt: skip
     path = folder / "release.yaml"
     path.write_text(yaml.safe_dump(json.loads(json.dumps(body))))

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -27,8 +28,9 @@ from tests.support.releasing import as_typed, fix_key, tracecloak
 from tests.support.stream_runs import in_time, random_messages, run, stream_config
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.registry import METHODS
+from tracecloak.pipelines.verification import log_forms, received
 from tracecloak.pipelines.verification.findings import Finding
-from tracecloak.pipelines.verification.verify import verify
+from tracecloak.pipelines.verification.verify import Verification, verify
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.transforms.keys.signing import new_pair
 
@@ -61,6 +63,12 @@ def stream_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("stream")
     run(stream_config(folder), in_time(random_messages(40), 80))
     return folder / "out" / "run_id=ward" / "epoch=1"
+
+
+def compared(found: Verification) -> list[str]:
+    """What is said to be the same in two forms."""
+    [sentence] = [f.sentence for f in found.findings if f.check == "forms"]
+    return sentence.removeprefix("The same is said by ").removesuffix(".").split("; ")
 
 
 # --- What was released holds ----------------------------------------------------------------------
@@ -98,6 +106,13 @@ def test_a_log_in_one_form_alone_is_looked_at_as_closely(tmp_path: Path, form: s
     found = verify(str(made(tmp_path, "pretsa", 2, formats=[form])))
     assert failed(found) == {}
     assert {states(found)[c] for c in ("data", "forms", "numbers", "property")} == {"ok"}
+    assert compared(found) == ["the log and its graph, dfg.json"]
+
+
+def test_what_was_compared_is_named(log_release: Path, graph_release: Path) -> None:
+    forms, graph = compared(verify(str(log_release)))
+    assert forms == "the log in parquet and xes and csv" and "its graph" in graph
+    assert "dfg in Parquet and JSON" in compared(verify(str(graph_release)))
 
 
 def test_names_and_titles_of_any_kind_are_on_the_page_as_they_were(tmp_path: Path) -> None:
@@ -318,6 +333,24 @@ def test_a_log_that_was_changed_does_not_hold(log_release: Path, tmp_path: Path,
     assert tuple(states(found))[:2] == CHECKS[:2] and set(states(found)) == set(CHECKS)
 
 
+@pytest.mark.parametrize("n_rows", [1, 4])
+def test_so_it_is_where_a_log_is_read_in_many_batches(
+    log_release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_rows: int
+) -> None:
+    """Catches cases and orders that are only looked at within a batch: one holds 65,536 events."""
+    monkeypatch.setattr(log_forms, "_ROWS", n_rows)
+    assert failed(verify(str(log_release))) == {}
+    for name in ("an event in XES alone", "a name in XES", "a log out of order", "a part less"):
+        release = copied(log_release, tmp_path / name)
+        change, checks = LOG_CHANGES[name]
+        change(release)
+        assert set(failed(verify(str(release)))) == checks, name
+    lengths = Counter(pq.read_table(log_release / "log")["case_id"].to_pylist()).values()
+    for longest, expected in ((max(lengths), set()), (max(lengths) - 1, {"data"})):
+        monkeypatch.setattr(log_forms, "_LONGEST_CASE", longest)
+        assert set(failed(verify(str(log_release)))) & {"data"} == expected
+
+
 def less_noise(body: Any) -> None:
     """Says that the noise was half of what it was."""
     [part] = body["spends"]
@@ -413,6 +446,103 @@ def test_an_epoch_that_was_changed_does_not_hold(
     assert set(failed(verify(str(release)))) == checks
 
 
+# --- By another version ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def of_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What verifies is of a later version than what released."""
+    monkeypatch.setattr(received, "TOOL_VERSION", "99.0")
+
+
+def in_statement(release: Path, old: str, new: str) -> None:
+    text = (release / "statement.md").read_text()
+    assert old in text
+    rewritten(release, "statement.md", text.replace(old, new).encode())
+
+
+@pytest.mark.usefixtures("of_another_version")
+@pytest.mark.parametrize("kind", ["log_release", "graph_release", "stream_release"])
+def test_a_release_of_another_version_holds_by_what_does_not_depend_on_it(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    found = verify(str(request.getfixturevalue(kind)))
+    assert failed(found) == {}
+    said = {finding.check: finding for finding in found.findings}
+    assert said["method"].state == "not applicable"
+    assert kind == "stream_release" or said["page"].state == "not applicable"
+    assert said["statement"].state == "ok" and "another version" in said["statement"].sentence
+    for check in ("manifest", "leftovers", "copies", "data"):
+        assert said[check].state == "ok"
+    assert said["budget"].state == ("ok" if kind != "log_release" else "not applicable")
+    assert kind != "log_release" or said["property"].state == "ok"
+
+
+OLDER_CHANGES: dict[str, tuple[str, Change, set[str]]] = {
+    "a parameter that none has": (
+        "log",
+        lambda r: edited(r, lambda b: b["params"].update(zeal=1)),
+        {"copies"},
+    ),
+    "a larger k": (
+        "log",
+        lambda r: edited(r, lambda b: b["params"].update(k=50)),
+        {"copies", "property"},
+    ),
+    "an epsilon in the statement of none": (
+        "log",
+        lambda r: in_statement(r, "# ", "# differential privacy with epsilon = 1 "),
+        {"statement"},
+    ),
+    "a statement of another name": (
+        "log",
+        lambda r: in_statement(r, "golden", "silver"),
+        {"statement"},
+    ),
+    "a smaller epsilon in the statement": (
+        "graph",
+        lambda r: in_statement(r, "epsilon = 9", "epsilon = 0.9"),
+        {"signature", "statement"},
+    ),
+    "a number that begins as epsilon does": (
+        "graph",
+        lambda r: in_statement(r, "epsilon = 9", "epsilon = 9.5"),
+        {"signature", "statement"},
+    ),
+    "a name that begins as the release's": (
+        "log",
+        lambda r: in_statement(r, "golden", "golden2"),
+        {"statement"},
+    ),
+    "another delta in the statement": (
+        "graph",
+        lambda r: in_statement(r, "delta = 0", "delta = 1"),
+        {"signature", "statement"},
+    ),
+    "less noise": (
+        "graph",
+        lambda r: edited(r, less_noise),
+        {"signature", "copies", "budget"},
+    ),
+    "a smaller epsilon": (
+        "graph",
+        lambda r: edited(r, lambda b: b["guarantee"].update(epsilon=0.5)),
+        {"signature", "statement", "copies", "budget"},
+    ),
+}
+
+
+@pytest.mark.usefixtures("of_another_version")
+@pytest.mark.parametrize("name", OLDER_CHANGES)
+def test_a_change_of_a_release_of_another_version_is_found(
+    log_release: Path, graph_release: Path, tmp_path: Path, name: str
+) -> None:
+    kind, change, checks = OLDER_CHANGES[name]
+    release = copied(log_release if kind == "log" else graph_release, tmp_path)
+    change(release)
+    assert set(failed(verify(str(release)))) == checks
+
+
 # --- Who signed -----------------------------------------------------------------------------------
 
 
@@ -429,9 +559,6 @@ def test_only_the_trusted_key_will_do(
     alone, trusted = signature(), signature(own)
     assert alone.state == "ok" and "which you have not said you trust" in alone.sentence
     assert other.fingerprint not in alone.sentence
-    trusted = next(
-        f for f in verify(str(graph_release), str(own)).findings if f.check == "signature"
-    )
     assert trusted.state == "ok" and "by the key that you trust" in trusted.sentence
     with_another = copied(graph_release, tmp_path)
     shutil.copy(tmp_path / "other.pub", with_another / "manifest.json.pub")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -23,8 +25,12 @@ from tests.support.releasing import (
 )
 from tests.support.terminal import watch
 from tests.support.tiers import at_night
+from tracecloak.anonymizers.contract.counted_units import CountedUnits
 from tracecloak.pipelines.budget.books import Books
+from tracecloak.pipelines.budget.entries import windowed
 from tracecloak.pipelines.budget.ledger import Ledger
+from tracecloak.pipelines.windows.several import exit_code_of
+from tracecloak.schemas.errors import RetryLater
 
 ROWS = {
     # Two whole cases of January, and one that begins in it and is over in February.
@@ -179,13 +185,44 @@ def test_any_order_and_what_is_there_is_not_made_again(lake: Lake) -> None:
 
 
 def test_several_windows_at_once_are_those_one_by_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    lake = Lake(tmp_path)
-    assert lake.release("due", "--jobs", 2) == 0
+    """Each counts the same units, whose names the key of the book makes the same in both."""
+    (tmp_path / "book.key").write_text("b0" * 32)
+    counted = []
+    for jobs in (1, 2):
+        lake = Lake(tmp_path / str(jobs), book_key=f"file:{tmp_path}/book.key")
+        assert lake.release("due", "--jobs", jobs) == 0
+        assert lake.spent == "3"
+        for window in ("2026-01", "2026-02", "2026-03", "2026-04"):
+            assert manifest(lake.released(window))["window"]["label"] == window
+        found = {}
+        for one in windowed(ledger_entries(lake.folder / "keys")).values():
+            assert one.claim is not None
+            (path,) = (lake.folder / "keys" / "book").rglob(f"{one.claim.units_sha256}.units")
+            units = CountedUnits.from_bytes(path.read_bytes().partition(b"\n")[2])
+            found[one.window.label] = units.digests.tolist()
+        counted.append(found)
+    assert counted[0] == counted[1]
+    assert [len(counted[0][f"2026-0{month}"]) for month in (1, 2, 3, 4)] == [2, 2, 1, 0]
+
+
+def test_a_process_that_is_killed_is_told_and_the_next_run_makes_its_windows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches a command that waits for a process which a machine without memory has killed."""
+    program = tmp_path / "key-service"
+    killing = f'[ "$PPID" = {os.getpid()} ] || kill -9 "$PPID"'
+    program.write_text(f"#!/bin/sh\n{killing}\necho {'c0' * 32}\n")
+    program.chmod(0o700)
+    lake = Lake(tmp_path / "ward", key_encryption_key=f"command:{program}")
+    assert lake.release("2026-01..2026-02", "--jobs", 2) == RetryLater.exit_code
+    told = capsys.readouterr()
+    assert (told.out + told.err).count("was killed; run the same command again") == 2
+    assert not lake.released("2026-01").exists() and not lake.released("2026-02").exists()
+    program.write_text(program.read_text().replace(killing, ""))
+    assert lake.release("2026-01..2026-02", "--jobs", 2) == 0
     assert lake.spent == "3"
-    for window in ("2026-01", "2026-02", "2026-03", "2026-04"):
-        assert manifest(lake.released(window))["window"]["label"] == window
 
 
 def test_what_the_records_of_several_windows_say_is_said_of_each(
@@ -315,7 +352,9 @@ def test_a_lost_file_of_the_book_stops_releases(
     assert lake.calendar(capsys)["2026-02"] == "released"
 
 
-def test_a_window_that_fails_stops_no_other(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_window_that_was_withdrawn_is_made_again_by_its_name_alone(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert lake.release("2026-01") == 0
     keys = str(lake.folder / "keys")
     signed = ("--output", lake.body["output"], "--by", "officer", "--reason", "wrong")
@@ -383,6 +422,32 @@ def test_an_account_that_cannot_pay_refuses_and_says_so(
     assert (window["status"], window["exit_code"]) == ("refused", 4)
     assert lake.release("2026-04", *more) == 0  # within the dearest, and so for nothing
     assert lake.spent == "3"
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_window_that_fails_stops_no_other(
+    lake: Lake, capsys: pytest.CaptureFixture[str], jobs: int
+) -> None:
+    (place := lake.released("2026-02")).mkdir(parents=True)
+    (place / "manifest.json").write_text("{}")
+    assert lake.release("2026-01..2026-03", "--json", "--jobs", jobs) == 2
+    windows = json.loads(capsys.readouterr().out)["windows"]
+    assert [(one["status"], one["exit_code"]) for one in windows] == [
+        ("released", 0), ("failed", 2), ("released", 0),
+    ]  # fmt: skip
+    assert "'ward-2026-02' exists in" in windows[1]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected"),
+    [([], 0), ([0, 75, 0], 75), ([75, 0, 3], 3), ([75, 4, 3], 4), ([0, 0], 0)],
+)
+def test_the_exit_code_is_the_first_that_somebody_must_look_at(
+    codes: list[int], expected: int
+) -> None:
+    """Catches a scheduler that tries for ever, as one of several windows only waits."""
+    ended: list[Any] = [SimpleNamespace(exit_code=code) for code in codes]
+    assert exit_code_of(ended) == expected
 
 
 @pytest.mark.parametrize("by", ["close", "first_event"])

@@ -5,7 +5,6 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.releasing import csv_log, digests, individual_log, manifest, tracecloak
+from tests.support.searching import files_with
 
 TEXT, INT = pa.string(), pa.int64()
 COLUMNS = {
@@ -202,44 +202,6 @@ def test_pm4py_finds_the_histograms_variants_in_the_xes(histogram: Path) -> None
 
 
 # --- What is in no byte ---------------------------------------------------------------------------
-
-
-def contents(path: Path) -> Iterator[bytes]:
-    """The bytes of a file, and what is packed in them: gzip, the pages of Parquet, escaped text."""
-    data = path.read_bytes()
-    yield data
-    if path.suffix == ".gz":
-        data = gzip.decompress(data)
-        yield data
-    if path.suffix in (".json", ".jsonl"):
-        for line in data.splitlines() if path.suffix == ".jsonl" else [data]:
-            yield json.dumps(json.loads(line), ensure_ascii=False).encode()
-    if path.suffix == ".parquet":
-        # Dictionaries are read as they were written: with values that no row has, if there are any.
-        texts = [
-            column.path for column in pq.ParquetFile(path).schema if "BYTE" in column.physical_type
-        ]
-        file = pq.ParquetFile(path, read_dictionary=texts)
-        yield repr(file.metadata.to_dict()).encode()
-        for column in file.read().columns:
-            yield from (_buffers(chunk) for chunk in column.chunks)
-
-
-def _buffers(array: pa.Array) -> bytes:
-    own = b"".join(buffer.to_pybytes() for buffer in array.buffers() if buffer is not None)
-    if pa.types.is_dictionary(array.type):
-        own += _buffers(array.dictionary)
-    elif pa.types.is_list(array.type):
-        own += _buffers(array.values)
-    return own
-
-
-def files_with(needle: bytes, folder: Path) -> set[str]:
-    return {
-        str(path.relative_to(folder))
-        for path in folder.rglob("*")
-        if path.is_file() and any(needle in content for content in contents(path))
-    }
 
 
 RARE, COMMON = "canary-rare", "canary-common"
