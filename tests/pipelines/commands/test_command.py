@@ -326,7 +326,8 @@ def test_a_filter_that_leaves_nothing_ends_with_5_and_shows_nothing(
     assert code == 5
     told = capsys.readouterr().err
     assert "the filter dropped every case" in told
-    assert "Its budget stays spent" in told  # what it refuses, it refuses with noise
+    # What it refuses, it refuses with noise, and the same command would end so again.
+    assert "what was reserved stays spent" in told and "`tracecloak ledger forfeit`" in told
     assert files(out) == set()
 
 
