@@ -139,7 +139,7 @@ class Where(_Section):
     """A canonical name (activity, lifecycle, …) or a column of the source; also one that folders
     such as day=2026-11-01 give."""
     equals: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] | None = None
-    """The values that pass."""
+    """The values that pass; a number is written as 5 or 1.5, without zeros at its end."""
     begins_with: str | None = None
     """The prefix that passes."""
     at_least: _Bound | None = None

@@ -209,7 +209,9 @@ class ColumnMapping:
     def _mask(self, row_filter: RowFilter, column: SourceColumn, is_time: bool) -> np.ndarray:
         """bool[n]: which values of a column a filter lets pass."""
         if not row_filter.bounds:
-            return row_filter.mask(column.text())
+            return (row_filter.of_numbers if column.is_of_numbers else row_filter).mask(
+                column.text()
+            )
         n = len(column.values)
         if is_time:
             times = _time_of(column, n, self, WallClock(self.time_zone))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 import numpy as np
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.scalars import text_of
 from tracecloak.schemas.events.stamps import (
     DECIMAL,
     WHOLE,
@@ -46,7 +47,8 @@ _MAX_EXPONENT = 308
 class RowFilter:
     """Keeps the records whose column passes.
 
-    Values are compared as they are written, lifecycle transitions without regard to case. One of
+    Values are compared by their text (`schemas.events.scalars`), so 2 passes for 2.0 where a source
+    has numbers, and lifecycle transitions without regard to case. One of
     `equals`, `begins_with` and the bounds is given; of the bounds several can be, and all hold.
 
     Attributes:
@@ -85,6 +87,15 @@ class RowFilter:
         """The bounds that are given, by what they ask of a value."""
         found = {name: getattr(self, name) for name in _TESTS}
         return {name: bound for name, bound in found.items() if bound is not None}
+
+    @property
+    def of_numbers(self) -> RowFilter:
+        """The same filter for a column of numbers, of which `2.0` and `2` are one."""
+        if self.equals is None:
+            return self
+        numbers = [(text, _number(text)) for text in self.equals]
+        equals = tuple(text if n is None else str(text_of(n)) for text, n in numbers)
+        return replace(self, equals=equals)
 
     def mask(self, values: pa.Array, time_zone: str = "UTC") -> np.ndarray:
         """Returns bool[n]: which of the text values pass; a missing value does not.

@@ -4,8 +4,9 @@ A number is written as its shortest decimal without exponent, so 5, 5.0 and a de
 `5`, and -0.0 is `0`. Text stays as it is: `007`, `7` and `7.0` are three. Each value is decided
 alone, and never by the type of its column, its batch or its file. It reads no text as a number.
 
-A floating-point number beyond 2^53 stands for several whole numbers, and one with a fraction is
-mostly the result of arithmetic, so neither can name anybody: see `fractions`.
+A floating-point number beyond 2^53 (2^24 where it has 32 bits) stands for several whole numbers,
+and one with a fraction is mostly the result of arithmetic, so neither can name anybody: see
+`fractions`.
 """
 
 from __future__ import annotations
@@ -21,8 +22,6 @@ import pyarrow.compute as pc
 
 from tracecloak.schemas.events.stamps import cast_or_null
 
-# Up to here every whole number is a double of its own.
-MAX_WHOLE = 1 << 53
 # The types of Python's scalars, in which readers find values that have no column's type.
 _TYPES: dict[type, pa.DataType] = {
     str: pa.string(),
@@ -74,16 +73,19 @@ def fractions(values: pa.Array) -> np.ndarray:
     """bool[n]: which values are numbers that can name nobody.
 
     They are the decimals that are not whole, and the floating-point numbers that are not, or are
-    beyond 2^53, where they stand for several whole numbers. What is missing is none.
+    beyond 2^53 (2^24 of 32 bits, 2^11 of 16), where they stand for several whole numbers. What is
+    missing is none.
     """
     kind = values.type
     if pa.types.is_dictionary(kind):
         of_each = pa.array(fractions(values.dictionary)).take(values.indices)
         return np.asarray(pc.fill_null(of_each, False))
     if pa.types.is_floating(kind):
+        width = np.finfo(kind.to_pandas_dtype())
         numbers = np.asarray(pc.fill_null(values, math.nan)).astype(np.float64)
         with np.errstate(invalid="ignore"):
-            is_whole = (np.rint(numbers) == numbers) & (np.abs(numbers) <= MAX_WHOLE)
+            is_whole = np.abs(numbers) <= 2.0 ** (width.nmant + 1)
+            is_whole &= np.rint(numbers) == numbers
         return ~is_whole & ~np.isnan(numbers)
     if pa.types.is_decimal(kind):
         return np.asarray(pc.fill_null(pc.match_substring(texts(values), "."), False))
@@ -148,10 +150,14 @@ def without_point_zero(text: pa.Array) -> pa.Array:
 
 
 def _of_floats(values: pa.Array) -> pa.Array:
-    """string[n]: floating-point numbers of any width, each by the shortest decimal of its width."""
+    """string[n]: floating-point numbers of any width; fractions by the shortest decimal of it."""
     values = pc.if_else(pc.is_nan(values), None, values)
-    # Arrow writes an exponent for small and large ones, and a sign for a zero.
     text = values.cast(pa.string())
+    if values.type != pa.float64():
+        # Of a whole number it is the number itself, which more digits can tell than its width has.
+        wide = values.cast(pa.float64())
+        text = pc.if_else(pc.equal(pc.floor(wide), wide), wide.cast(pa.string()), text)
+    # Arrow writes an exponent for small and large ones, and a sign for a zero.
     return _each(text, _has_exponent_or_sign_of_zero, _of_decimal_text)
 
 

@@ -43,6 +43,13 @@ class SourceColumn:
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         return pa.types.is_timestamp(kind) or pa.types.is_date(kind)
 
+    @property
+    def is_of_numbers(self) -> bool:
+        """Whether its type is one of numbers."""
+        kind = self.values.type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+
     def is_empty(self) -> np.ndarray:
         """bool[n]: where nothing is written; empty text is nothing, too."""
         values = self.values
@@ -66,9 +73,7 @@ class SourceColumn:
             pa.types.is_string(kind)
             or pa.types.is_large_string(kind)
             or pa.types.is_string_view(kind)
-            or pa.types.is_integer(kind)
-            or pa.types.is_floating(kind)
-            or pa.types.is_decimal(kind)
+            or self.is_of_numbers
             or pa.types.is_binary(kind)
             or pa.types.is_large_binary(kind)
             or pa.types.is_null(kind)
@@ -110,8 +115,7 @@ class SourceColumn:
             return local if kind.tz is not None else clock.to_utc(local)
         if pa.types.is_date(kind):
             return clock.to_utc(floor_to_us(values.cast(pa.timestamp("ms"))))
-        is_decimal = pa.types.is_decimal(kind)
-        if pa.types.is_integer(kind) or pa.types.is_floating(kind) or is_decimal:
+        if self.is_of_numbers:
             if unit is None:
                 raise InputSchemaError(
                     f"column {self.name!r} holds numbers; say their unit since 1970 with "
@@ -120,7 +124,7 @@ class SourceColumn:
             factor = UNITS_US[unit]
             return (
                 from_number_text(texts(values), factor)
-                if is_decimal
+                if pa.types.is_decimal(kind)
                 else from_numbers(values, factor)
             )
         if pa.types.is_null(kind):

@@ -204,7 +204,7 @@ def test_event_schema_refuses_unknown_columns():
         pytest.param(pa.array([7, -8, None], pa.int64()), ["7", "-8", None], id="int64"),
         pytest.param(pa.array([2**64 - 1], pa.uint64()), ["18446744073709551615"], id="uint64"),
         pytest.param(pa.array([7.0, -0.0, None], pa.float64()), ["7", "0", None], id="float64"),
-        pytest.param(pa.array([2e9], pa.float32()), ["2000000000"], id="float32"),
+        pytest.param(pa.array([2e6], pa.float32()), ["2000000"], id="float32"),
         pytest.param(
             pa.array([Decimal("7.00"), None, Decimal(10**30)]),
             ["7", None, "1" + "0" * 30],

@@ -106,7 +106,7 @@ def test_floats_are_their_shortest_decimals(values: list[float]) -> None:
 def test_floats_of_half_the_width_are_their_shortest_decimals(values: list[float]) -> None:
     for value, text in zip(values, texts(pa.array(values, pa.float32())).to_pylist(), strict=True):
         reference = np.format_float_positional(np.float32(value), unique=True, trim="-")
-        assert text == (reference if value else "0")
+        assert text == (text_of(value) if value.is_integer() else reference)
 
 
 SCALARS = st.none() | st.text() | st.booleans() | st.integers() | st.floats()
@@ -140,3 +140,16 @@ def test_text_of_a_whole_number_with_nothing_behind_its_point() -> None:
     expected = ["5", "-5", "0", "0", "5", "5.", "5.01", "05.0", "+5.0", " 5.0", "x5.0",
                 "5.0\n", "5e0", "", None, "9007199254740993"]  # fmt: skip
     assert without_point_zero(pa.array(given)).to_pylist() == expected
+
+
+def test_a_float_names_somebody_as_far_as_its_width_tells_whole_numbers_apart() -> None:
+    for kind, largest in ((pa.float64(), 2**53), (pa.float32(), 2**24), (pa.float16(), 2**11)):
+        numbers = np.array([largest - 1, largest, -largest, largest + 2], kind.to_pandas_dtype())
+        column = pa.array(numbers, kind)
+        assert fractions(column).tolist() == [False, False, False, True], kind
+        assert texts(column).to_pylist() == [str(int(number)) for number in numbers], kind
+
+
+def test_a_whole_number_is_itself_in_32_bits() -> None:
+    """Not the shortest decimal that reads back as it in 32 bits, which is 123456790."""
+    assert texts(pa.array([123456792.0], pa.float32())).to_pylist() == ["123456792"]

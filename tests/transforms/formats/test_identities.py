@@ -266,6 +266,19 @@ def test_a_filter_sees_the_same_text(tmp_path: Path) -> None:
         assert [event[0] for event in found] == ["0", "1", "2", "3"]
 
 
+def test_a_filter_of_a_column_of_numbers_takes_any_way_to_write_one(tmp_path: Path) -> None:
+    for kind, n in ((FLOATS, 2), (pa.int64(), 2), (pa.decimal128(9, 2), 2), (pa.string(), 0)):
+        typed = [pa.string(), pa.string(), pa.string(), pa.string(), kind]
+        values = [Decimal(2) if pa.types.is_decimal(kind) else 2, 3]
+        if kind == pa.string():
+            values = ["2", "3"]
+        data = parquet([record("c", kind=value) for value in [*values, *values]], *typed)
+        for written in ("2.0", "2.00", "2e0"):
+            given = (RowFilter("kind", equals=(written, "x")),)
+            found = in_order(source_of(tmp_path, {"log.parquet": data}, filters=given))
+            assert len(found) == n, (kind, written)
+
+
 def test_a_column_that_is_not_read_as_text_cannot_be_declared() -> None:
     for name in ("stamp", "timestamp", "resource", "x"):
         with pytest.raises(UsageError, match=f"whole_numbers names '{name}'"):
