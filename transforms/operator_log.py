@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from tracecloak.transforms.files import is_on_this_machine, write_anew
+from tracecloak.transforms.files import is_on_this_machine, make_private_folder, write_anew
 
 _LOG = logging.getLogger("tracecloak")
 _OPERATOR = logging.getLogger("tracecloak.operator")
@@ -58,7 +58,7 @@ _AT_WORK = _AtWork()
 
 
 def _add(path: Path, line: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private_folder(path.parent)
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     with os.fdopen(descriptor, "wb") as stream:
         stream.write(line)

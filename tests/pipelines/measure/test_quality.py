@@ -161,7 +161,7 @@ def test_normal_behaviour_needs_cases_and_scikit_learn(monkeypatch: pytest.Monke
     with pytest.raises(UsageError, match="at least one case"):
         NormalBehaviour(histogram({}, "ABCD"))
     monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
-    with pytest.raises(UsageError, match=r"scikit-learn, .*'\.\[mining\]'"):
+    with pytest.raises(UsageError, match=r"scikit-learn, .*the extra mining"):
         require_scikit_learn()
 
 

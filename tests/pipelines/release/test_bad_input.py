@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.releasing import csv_log, operator_folder, small_rows, tracecloak
 from tests.support.searching import files_with
+from tests.support.terminal import watch
 from tracecloak.transforms.files import open_source
 from tracecloak.transforms.formats.xes import XesReader
 
@@ -351,8 +352,9 @@ def test_broken_lines_of_json_go_to_the_dead_letter_too(tmp_path: Path, out: Pat
 
 
 def test_numbers_without_a_unit_are_asked_about(
-    tmp_path: Path, out: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, out: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    watch(monkeypatch)
     path = tmp_path / "log.jsonl"
     rows = [
         {"case_id": c, "activity": a, "timestamp": 1_767_225_600 + i}

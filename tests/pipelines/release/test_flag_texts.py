@@ -13,7 +13,11 @@ from tracecloak.pipelines.release.flag_texts import flag_text, parameter_help, s
 from tracecloak.pipelines.release.flag_values import given_value
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=8,
 )

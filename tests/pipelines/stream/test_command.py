@@ -284,7 +284,7 @@ def test_without_the_client_of_pubsub_the_extra_is_named(
         raise ImportError(name)
 
     monkeypatch.setattr(stream.importlib, "import_module", missing)
-    with pytest.raises(UsageError, match=r"\.\[gcp\]"):
+    with pytest.raises(UsageError, match="the extra gcp"):
         stream.source_of(load_stream(None, given(tmp_path)))
 
 

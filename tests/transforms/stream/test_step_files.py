@@ -165,8 +165,7 @@ def test_rejects_that_come_again_are_listed_once(tmp_path: Path) -> None:
     for batch in (rejects(1, 2), rejects(3), rejects(1, 2)):
         lines = list(fn.process(batch))
         assert len(lines) == batch.num_rows
-    listed = [
-        json.loads(line) for data in contents(tmp_path).values() for line in data.splitlines()
-    ]
+    files = {name: data for name, data in contents(tmp_path).items() if "operator" not in name}
+    listed = [json.loads(line) for data in files.values() for line in data.splitlines()]
     assert sorted(line["publish_time"] for line in listed) == [1, 2, 3]
     assert {tuple(sorted(line)) for line in listed} == {("publish_time", "reason")}
