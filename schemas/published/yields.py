@@ -13,6 +13,8 @@ _ALL = 0.995  # what is 100 % in whole per cents
 class Yield:
     """What a release holds, by its released numbers alone; None where it has no such number.
 
+    Shares have four decimals, as in a manifest, so that whoever has that says the same of them.
+
     Attributes:
         n_cases: Cases, as they were released: a log's, those of variants, or those that begin in
             a graph; 0 of a graph with paths says nothing of them, see `lacks_starts`.
@@ -30,6 +32,12 @@ class Yield:
     n_edges: int | None = None
     named_share: float | None = None
     case_share: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("named_share", "case_share"):
+            share = getattr(self, name)
+            if share is not None:
+                object.__setattr__(self, name, round(share, 4))
 
     def beside(self, other: Yield) -> Yield:
         """Returns these numbers, and where there is none, those of another part of the release."""
@@ -90,12 +98,8 @@ class Yield:
         return " ".join(sentences)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the numbers, shares to four decimals."""
-        body = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {
-            name: round(value, 4) if isinstance(value, float) else value
-            for name, value in body.items()
-        }
+        """Returns the numbers."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
 
 
 def _counted(number: int | None, one: str, many: str = "") -> str:

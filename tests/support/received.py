@@ -9,19 +9,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.golden.releases import example_config, log_file
-from tests.support.releasing import tracecloak
+from tests.support.releasing import fix_key, tracecloak
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.verification.verify import Verification
 
 
 def made(folder: Path, method: str, number: int, **changes: Any) -> Path:
-    """A release of an example of a method."""
+    """A release of an example of a method, the same in every run of the tests."""
     body = example_config(folder, method, METHODS[method].examples[number], log_file(folder))
     (folder / "release.yaml").write_text(yaml.safe_dump({**body, **changes}), encoding="utf-8")
-    assert tracecloak("release", folder / "release.yaml") == 0
+    with pytest.MonkeyPatch.context() as patched:
+        fix_key(patched)
+        assert tracecloak("release", folder / "release.yaml") == 0
     return folder / "out" / "run_id=golden"
 
 

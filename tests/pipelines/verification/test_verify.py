@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from tests.golden.releases import EXIT_CODE, recorded
 from tests.support.object_store import ObjectStore
 from tests.support.received import copied, digest_of, edited, failed, made, rewritten, states
-from tests.support.releasing import as_typed, fix_key, tracecloak
+from tests.support.releasing import as_typed, tracecloak
 from tests.support.stream_runs import in_time, random_messages, run, stream_config
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.registry import METHODS
@@ -44,9 +44,7 @@ CHECKS = (
 @pytest.fixture(scope="module")
 def log_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log with an attribute that a syntactic method released."""
-    with pytest.MonkeyPatch.context() as patched:
-        fix_key(patched)  # with another key files have other sizes, which the page rounds
-        return made(tmp_path_factory.mktemp("log"), "pretsa", 2)
+    return made(tmp_path_factory.mktemp("log"), "pretsa", 2)
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +52,7 @@ def graph_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A graph with a true epsilon, signed."""
     folder = tmp_path_factory.mktemp("graph")
     new_pair(folder / "sign.pem", folder / "sign.pub")
-    with pytest.MonkeyPatch.context() as patched:
-        fix_key(patched)  # with other noise no edge may come out, of which one is taken away
-        return made(folder, "private-dfg", 3, sign=str(folder / "sign.pem"))
+    return made(folder, "private-dfg", 3, sign=str(folder / "sign.pem"))
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from tests.support.logs import trace_batch
 from tracecloak.schemas.events.vocabulary import OTHER
@@ -108,3 +112,13 @@ def test_nothing_is_called_nothing(nothing: Yield) -> None:
 def test_without_numbers_nothing_is_said() -> None:
     assert Yield().sentence == ""
     assert not Yield().is_empty and not any(Yield().to_json().values())
+
+
+@given(st.floats(0, 1), st.floats(0, 1))
+@example(0.71496, 0.99496)  # 71 % and all, by four decimals 72 % and nearly all
+def test_a_manifest_says_of_its_numbers_what_was_said_when_it_was_written(
+    named: float, cases: float
+) -> None:
+    made = Yield(n_cases=9, n_activities=3, named_share=named, case_share=cases)
+    read = Yield(**json.loads(json.dumps(made.to_json())))
+    assert (read, read.sentence, read.is_poor) == (made, made.sentence, made.is_poor)
