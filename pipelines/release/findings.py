@@ -114,7 +114,10 @@ def cause_of(findings: list[Finding], mapping: ColumnMapping) -> str:
 
 
 _SOURCE = "mend the source"
-_FRACTION = "that is a number with a fraction, or one above 2^53 that was rounded"
+_FRACTION = (
+    "that is a number with a fraction, or a floating-point number too large to be exact (above "
+    "2^53, or 2^24 of 32 bits)"
+)
 _REJECTED = {
     NO_CASE: ("no case id", f"{_SOURCE}, or map another column with --case_id"),
     NO_ACTIVITY: ("no activity", f"{_SOURCE}, or map another column with --activity"),

@@ -26,12 +26,12 @@ def bounded_json(data: str | bytes) -> Any:
             data, object_pairs_hook=_mapping, parse_int=_whole, parse_constant=_no_constant
         )
     except RecursionError:
-        raise _TOO_DEEP from None
+        raise ValueError(_TOO_DEEP) from None
     level, depth = [found], 0
     while level := [value for value in level if isinstance(value, dict | list)]:
         depth += 1
         if depth > MAX_DEPTH:
-            raise _TOO_DEEP
+            raise ValueError(_TOO_DEEP)
         level = [
             inner
             for outer in level
@@ -40,7 +40,7 @@ def bounded_json(data: str | bytes) -> Any:
     return found
 
 
-_TOO_DEEP = ValueError(f"lists and mappings are more than {MAX_DEPTH} deep")
+_TOO_DEEP = f"lists and mappings are more than {MAX_DEPTH} deep"
 
 
 def _mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -161,7 +161,7 @@ class XesReader:
                 piece, is_end = feed.rest(trace.place), False
                 log.begin_anew()
                 left -= trace.place
-                feed = feed.anew()
+                feed = feed.anew(trace.line)
                 left += feed.fed
             except _Fault as fault:
                 if not self.goes_on or not log.has_begun:
@@ -191,26 +191,28 @@ class _Fault(Exception):  # noqa: N818 - becomes an InputSchemaError, or a malfo
 
     Attributes:
         reason: A clause, without anything of the data.
-        line: Where, counted from where parsing began.
-        place: The byte at which the parser was, counted likewise.
+        line: Where; of the first fault of a file, counted from its begin.
+        place: The byte at which the parser was, counted from where it began.
     """
 
-    def __init__(self, reason: str, parser: expat.XMLParserType) -> None:
+    def __init__(self, reason: str, line: int, place: int) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.line = parser.CurrentLineNumber
-        self.place = parser.CurrentByteIndex
+        self.line = line
+        self.place = place
 
 
 class _OtherNames(Exception):  # noqa: N818 - no error
     """A trace begins, and what was before it has names that XES does not have.
 
     Attributes:
-        place: The byte at which it begins.
+        line: Where it begins.
+        place: The byte at which it does.
     """
 
-    def __init__(self, place: int) -> None:
+    def __init__(self, line: int, place: int) -> None:
         super().__init__()
+        self.line = line
         self.place = place
 
 
@@ -218,7 +220,12 @@ class _Feed:
     """An expat parser, and how much it was given."""
 
     def __init__(
-        self, log: _Log, encoding: str | None = None, root: str = "", forgets: bool = False
+        self,
+        log: _Log,
+        encoding: str | None = None,
+        root: str = "",
+        forgets: bool = False,
+        first_line: int = 1,
     ) -> None:
         """Makes a parser of a file, or of what follows a fault in it.
 
@@ -228,11 +235,13 @@ class _Feed:
             root: The tag of the root, where what is parsed begins behind its start; else none.
             forgets: Whether a trace that begins behind names which XES does not have is told by
                 `_OtherNames`, and what follows is given to another parser.
+            first_line: The number of the line with which what is parsed begins.
         """
         self.fed = 0  # bytes
         self._log = log
         self._encoding = encoding
         self._forgets = forgets
+        self._first_line = first_line
         self._held = b""  # what was given of a token whose end is yet to come
         self._piece = b""
         self._token = 0  # how many bytes were given of it
@@ -261,7 +270,12 @@ class _Feed:
 
     def fault(self, reason: str) -> _Fault:
         """Returns a fault at the place where the parser is, ready to raise."""
-        return _Fault(reason, self._parser)
+        return _Fault(reason, self._line, self._parser.CurrentByteIndex)
+
+    @property
+    def _line(self) -> int:
+        """The number of the line at which the parser is."""
+        return self._first_line - 1 + self._parser.CurrentLineNumber
 
     def parse(self, piece: bytes) -> None:
         """Gives the parser a piece; an empty one is the end.
@@ -303,7 +317,7 @@ class _Feed:
             if self._log.names_of_xes.issuperset(names):
                 self._names_of_xes = len(names)
             elif self._trace > self._begin:
-                raise _OtherNames(self._trace)
+                raise _OtherNames(self._line, self._trace)
 
     def _trace_ends(self) -> None:
         self._check_names()
@@ -331,9 +345,9 @@ class _Feed:
         is_begun_anew = 0 < self._begin == before
         return max(fault.place - before, int(is_begun_anew))
 
-    def anew(self) -> _Feed:
-        """Returns what parses what follows a fault."""
-        return _Feed(self._log, self._encoding, self._log.root, self._forgets)
+    def anew(self, first_line: int = 1) -> _Feed:
+        """Returns what parses what follows a fault, or from the begin of a trace on."""
+        return _Feed(self._log, self._encoding, self._log.root, self._forgets, first_line)
 
     def _note_encoding(self, _version: str, encoding: str | None, _standalone: int) -> None:
         self._encoding = self._encoding or encoding

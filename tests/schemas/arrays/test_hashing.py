@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.counted_calls import counted_calls
 from tracecloak.schemas.arrays.hashing import hash_text, mix, text_words
 
 MASK = (1 << 64) - 1
@@ -160,19 +160,7 @@ def test_of_a_long_text_the_digest_is_hashed():
 
 
 def calls_while_hashing(column: pa.Array) -> int:
-    """How many functions are called, of Python and of C: the steps of the work."""
-    n_calls = 0
-
-    def count(frame: object, event: str, argument: object) -> None:
-        nonlocal n_calls
-        n_calls += event in ("call", "c_call")
-
-    sys.setprofile(count)
-    try:
-        hash_text(column)
-    finally:
-        sys.setprofile(None)
-    return n_calls
+    return counted_calls(lambda: hash_text(column))[1]
 
 
 def test_one_long_text_among_short_ones_takes_no_more_steps_than_a_kibibyte():

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.counted_calls import counted_calls
 from tests.support.trees import language, trees
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.models.process_tree import (
@@ -128,16 +127,6 @@ def test_a_released_tree_lists_its_nodes() -> None:
 
 def test_a_long_name_is_not_read_character_by_character() -> None:
     text = f"->( '{'x' * 100_000}\\\\{'y' * 100_000}\\'', 'B' )"
-    n_calls = 0
-
-    def count(frame: object, event: str, argument: object) -> None:
-        nonlocal n_calls
-        n_calls += event in ("call", "c_call")
-
-    sys.setprofile(count)
-    try:
-        tree = parse_tree(text)
-    finally:
-        sys.setprofile(None)
+    tree, n_calls = counted_calls(lambda: parse_tree(text))
     assert tree.labels == ("x" * 100_000 + "\\" + "y" * 100_000 + "'", "B")
     assert n_calls < 1000

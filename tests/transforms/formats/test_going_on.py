@@ -260,6 +260,17 @@ def test_names_and_length_of_a_trace_count_for_that_trace_alone(size: int, prefi
         assert len(alone[2]) == (part == many or '"m"' in part)
 
 
+@pytest.mark.parametrize("size", [1, 97, 1 << 20])
+def test_the_line_of_a_fault_is_that_of_the_file(
+    size: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    head = '<?xml version="1.0"?>\n<log xes.version="1.0" xmlns:a="b">\n<odd one="1"/>\n'
+    traces = [trace("a", "A"), trace("b", "B").replace("<event>", "<b-name/><event>"), trace("c")]
+    whole = f"{head}{chr(10).join(traces)}\n<trace><event>&a;</event></trace>\n</log>".encode()
+    assert read(XesReader(goes_on=True), whole, KEYS, size)[2] == [2]
+    assert "a fault at line 7:" in caplog.text
+
+
 # --- CSV ------------------------------------------------------------------------------------------
 
 FIELDS = ("case", "step")
