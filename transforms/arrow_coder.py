@@ -128,6 +128,8 @@ NAMES = {
     "case events": "tracecloak.schemas.streams.open_cases:CaseEvents",
     "clipped flows": "tracecloak.schemas.statistics.clipped_flows:ClippedFlows",
     "closed cases": "tracecloak.schemas.streams.stream_cases:ClosedCases",
+    "closed keys": "tracecloak.schemas.streams.closed_keys:ClosedKeys",
+    "closed run": "tracecloak.schemas.streams.closed_keys:ClosedRun",
     "counted cases": "tracecloak.schemas.streams.stream_caps:CountedCases",
     "input digest": "tracecloak.anonymizers.contract.input_digest:InputDigest",
     "kept counts": "tracecloak.anonymizers.streams.dfg_steps:KeptCounts",

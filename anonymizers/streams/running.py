@@ -44,8 +44,8 @@ class StreamState:
 
     Attributes:
         opened: The cases that are open, and those that are remembered to have closed.
-        pending: Messages that are not among these yet, so that a message costs no more where many
-            cases are open.
+        pending: Messages that are not among these yet, as they were published behind the next
+            moment at which cases close, or so that a message costs no more where many are open.
         counted: Whose cases have counted.
         waiting: By step that is not published, the exact counts of its cases.
         past: What the product keeps of each published step, in their order; of some nothing.
@@ -71,7 +71,7 @@ class StreamState:
     @cached_property
     def first_pending_us(self) -> int | None:
         """When the first of these was published; None: there is none."""
-        return min((int(e.publish.min()) for e in self.pending if e.n_events), default=None)
+        return min((int(events.publish.min()) for events in self.pending), default=None)
 
 
 @dataclass(frozen=True)
@@ -136,16 +136,24 @@ class RunningStream:
         return StreamState(opened, (), CountedCases.none(), {}, (), 0, b"")
 
     def keyed(self, events: pa.RecordBatch) -> CaseEvents:
-        """Returns events of `MessageFormat.schema` with keys for names, as the state has them."""
-        return self._identities.keyed(events, self._rule, self._by_individual)
+        """Returns events of `MessageFormat.schema` with keys for names, as the state has them.
+
+        What was published after the last step has ended is left out: it changes no step.
+        """
+        keyed = self._identities.keyed(events, self._rule, self._by_individual)
+        within, _ = keyed.before(self._rule.step_start(self.horizon))
+        return within
 
     def take(self, state: StreamState, events: CaseEvents) -> StreamState:
-        """Returns the state with these messages."""
-        if not events.n_events:
+        """Returns the state with these messages; when all steps are decided it stays as it is."""
+        if not events.n_events or state.next_step >= self.horizon:
             return state
         state = replace(state, pending=(*state.pending, events))
-        if state.n_pending >= max(_MERGE_EVENTS, state.opened.n_events // 2):
-            return self._merged(state)
+        # The first batch may be what the last merging left, as it is behind the next closing.
+        left = state.pending[0].n_events
+        most = max(_MERGE_EVENTS, (state.opened.n_events + left) // 2)
+        if state.n_pending - left >= most:
+            return self._merged(state, self._closing_us(state))
         return state
 
     def due_us(self, state: StreamState) -> int | None:
@@ -172,11 +180,9 @@ class RunningStream:
         """
         decided = []
         while (due := self.due_us(state)) is not None and due <= complete_until_us:
-            state = self._merged(state)
-            closing = self._closing_us(state)
-            if closing == due:
-                state = self._closed(state, closing)
-            elif self._rule.release_time(state.next_step) == due:
+            if self._closing_us(state) == due:
+                state = self._closed(state, due)
+            else:
                 state, made = self._decided(state)
                 decided.append(made)
         return state, decided
@@ -190,23 +196,28 @@ class RunningStream:
             moments.append(self._rule.earliest_close(first))
         return self._rule.step_end(min(moments)) if moments else _NEVER
 
-    def _merged(self, state: StreamState) -> StreamState:
-        if not state.pending:
+    def _merged(self, state: StreamState, moment_us: int) -> StreamState:
+        """The messages that were published before a moment are among the open cases."""
+        first = state.first_pending_us
+        if first is None or first >= moment_us:
             return state
-        opened = state.opened.add(CaseEvents.concat(state.pending), self._rule)
-        return replace(state, opened=opened, pending=())
+        early, later = CaseEvents.concat(state.pending).before(moment_us)
+        opened = state.opened.add(early, self._rule, state.next_step)
+        return replace(state, opened=opened, pending=(later,) if later.n_events else ())
 
     def _closed(self, state: StreamState, moment_us: int) -> StreamState:
-        """The cases of all steps that end by a moment are counted in their steps."""
-        opened, steps = state.opened.close(moment_us, self._rule)
-        n_late = sum(cases.n_cases for step, cases in steps if 0 <= step < state.next_step)
+        """The cases of all steps that end by a moment are counted in their steps.
+
+        What was published from that moment on is no part of this, however far messages are read.
+        """
+        state = self._merged(state, moment_us)
+        opened, steps, n_late = state.opened.close(moment_us, self._rule, state.next_step)
         counted = state.counted
         if self._cap is not None and steps:
-            first = int(self._rule.step_of(np.array(state.opened.released_before)))
-            counted, steps = counted.within(steps, self._cap, first)
+            counted, steps = counted.within(steps, self._cap, state.next_step)
         waiting = dict(state.waiting)
         for step, cases in steps:
-            if state.next_step <= step < self.horizon:
+            if step < self.horizon:
                 own = counted_of(self._product, cases, self._key)
                 before = [waiting[step]] if step in waiting else []
                 waiting[step] = self._sum([*before, own])

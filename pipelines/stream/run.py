@@ -111,7 +111,12 @@ def build_stream(
     messages = source if isinstance(source, beam.PCollection) else pipeline | "Messages" >> source
     decoded = messages | "DecodeMessages" >> DecodeMessages(config.layout)
     closed = decoded[EVENTS] | "AssembleCases" >> AssembleCases(
-        rule, identities, config.n_shards, config.by_individual, config.cap
+        rule,
+        identities,
+        epoch.product.horizon,
+        config.n_shards,
+        config.by_individual,
+        config.cap,
     )
     begun = pipeline | "Begin" >> beam.Create([None])
     released = closed | "PublishSteps" >> PublishSteps(

@@ -43,7 +43,8 @@ class ClosingRule:
         max_trace_length: Events of a case; those published after so many are dropped.
         tombstone_us: How long after its last message a closed case is remembered, so that what
             still comes of it is dropped; at least as long as the subscription can redeliver. A case
-            that is silent for longer and then goes on counts as another case.
+            that is silent for longer and then goes on counts again, as another case. None: it is
+            remembered for as long as the stream runs.
         end_activities: Public activities that end a case.
         release_delay_us: How long after its end a step still takes cases of which messages are
             late. What comes later than that is not counted.
@@ -62,7 +63,7 @@ class ClosingRule:
     max_lifetime_us: int
     max_disorder_us: int
     max_trace_length: int
-    tombstone_us: int
+    tombstone_us: int | None
     end_activities: tuple[str, ...] = ()
     release_delay_us: int = DEFAULT_RELEASE_DELAY_US
     origin_us: int = 0
@@ -82,6 +83,8 @@ class ClosingRule:
         )
         for name in (*durations, "max_trace_length"):
             value, low = getattr(self, name), least.get(name, 1)
+            if name == "tombstone_us" and value is None:
+                continue
             if not low <= value <= _MAX_DURATION_US:
                 raise UsageError(
                     f"{name} must be between {low} and {_MAX_DURATION_US}, got {value}"
@@ -119,6 +122,31 @@ class ClosingRule:
     def release_time(self, step: int) -> int:
         """Returns when a step takes no more cases."""
         return self.step_start(step + 1) + self.release_delay_us
+
+    def forgotten_until(self, first_step: int) -> int:
+        """Returns a moment: what was closed until then, and no longer, is forgotten.
+
+        A message of it would be so late that a case of its own would close in a released step.
+
+        Args:
+            first_step: Earlier steps are released.
+        """
+        slack_us = self.inactivity_gap_us + self.max_disorder_us
+        return self.step_start(first_step) - slack_us
+
+    def most_counts(self, horizon: int) -> tuple[int, int]:
+        """Returns (how often a case counts at most, steps from one time to the next at least).
+
+        More often than once only where closed cases are remembered for less than the horizon.
+
+        Args:
+            horizon: Steps of the stream.
+        """
+        if self.tombstone_us is None:
+            return 1, horizon
+        # A case closes where a step ends, with all that came before: once a step at most.
+        gap = max(self.tombstone_us // self.period_us, 1)
+        return 1 + (horizon - 1) // gap, gap
 
     def earliest_close(self, publish_us: int) -> int:
         """Returns a bound: no message from then on makes its case close any earlier than this."""

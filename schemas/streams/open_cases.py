@@ -18,6 +18,13 @@ The messages of a case are a set: of messages with one event id the first publis
 all the first `max_trace_length` published. Such sets merge in any order and grouping to the same
 set, so retries, redelivery and shuffled arrival change nothing, and a case cannot grow.
 
+A case that has closed is remembered (`schemas.streams.closed_keys`), and what still comes of it is
+dropped and keeps it closed for longer. Where it is remembered for less than the horizon, a message
+after that begins another case of its name. When that is depends on which messages are known when a
+case closes: so whoever closes the cases of a step has added all messages that were published before
+its end, and none of a later one (`CaseEvents.before`). Then it is the same for every division of
+the messages into batches.
+
 Not here: how messages are read and keyed, what the steps publish, and caps on the cases of an
 individual.
 """
@@ -25,7 +32,7 @@ individual.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -34,9 +41,9 @@ import pyarrow as pa
 from tracecloak.schemas.arrays.merging import offsets_of, order_of_small, ranges
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
 from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.streams.closed_keys import FOREVER_US, NOT_YET_US, ClosedKeys
 from tracecloak.schemas.streams.closing_rule import ClosingRule, closing
-
-_NEVER = np.iinfo(np.int64).max
+from tracecloak.schemas.streams.sorted_keys import distinct, find, order_of_keys
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +100,14 @@ class CaseEvents:
         return cls(keys, individuals, case, publish, times, orders, event_ids, activities)
 
     @classmethod
+    def none(cls, by_individual: bool = False) -> CaseEvents:
+        """Returns no messages."""
+        keys, numbers = np.zeros((0, 2), np.uint64), np.zeros(0, np.int64)
+        whose = keys if by_individual else np.zeros((0, 0), np.uint64)
+        codes, ids = np.zeros(0, np.int32), np.zeros(0, np.uint64)
+        return cls(keys, whose, codes, numbers, numbers, numbers, ids, codes)
+
+    @classmethod
     def concat(cls, batches: Sequence[CaseEvents]) -> CaseEvents:
         """Returns the messages of all batches, of which there is at least one."""
         if len(batches) == 1:
@@ -103,6 +118,23 @@ class CaseEvents:
             np.concatenate([b.individuals for b in batches]),
             np.concatenate([b.case + np.int32(o) for b, o in zip(batches, first, strict=False)]),
             *(np.concatenate([getattr(b, name) for b in batches]) for name in _COLUMNS),
+        )
+
+    def before(self, moment_us: int) -> tuple[CaseEvents, CaseEvents]:
+        """Returns (the messages that were published before a moment, those from it on)."""
+        is_early = self.publish < moment_us
+        if is_early.all():
+            return self, self._rows(np.zeros(0, np.int64))
+        return self._rows(np.flatnonzero(is_early)), self._rows(np.flatnonzero(~is_early))
+
+    def _rows(self, events: np.ndarray) -> CaseEvents:
+        """Some of the messages, and the keys of their cases."""
+        rows, case = np.unique(self.case[events], return_inverse=True)
+        return CaseEvents(
+            self.keys[rows],
+            self.individuals[rows],
+            case.astype(np.int32),
+            *(getattr(self, name)[events] for name in _COLUMNS),
         )
 
     def split(self, n_shards: int) -> Iterator[tuple[int, CaseEvents]]:
@@ -138,36 +170,35 @@ _COLUMNS = ("publish", "times", "orders", "event_ids", "activities")
 class OpenCases:
     """The cases of a shard that are not closed yet, and the memory of those that are.
 
-    A value: `add` and `close` return another. Bytes: 24 a case (40 with individuals) and 36 an
+    A value: `add` and `close` return another. Bytes: 40 a case (56 with individuals) and 36 an
     event, of which a case has at most `max_trace_length`; 24 a closed case that is remembered.
 
     Attributes:
         keys: uint64[n_cases, 2], sorted and distinct.
         individuals: uint64[n_cases, 2], or uint64[n_cases, 0].
         closes: int64[n_cases], when the case closes if nothing more comes of it.
+        latest: int64[n_cases], when the last message of the case was published, be it kept or not.
         offsets: int64[n_cases+1]; the events of a case are in the order of their publishing.
         publish: int64[n_events].
         times: int64[n_events].
         orders: int64[n_events].
         event_ids: uint64[n_events], distinct within a case.
         activities: int32[n_events].
-        closed_keys: uint64[n_closed, 2], sorted and distinct, none of them in `keys`.
-        closed_until: int64[n_closed], up to when messages of the case are dropped.
-        released_before: The steps before this moment are released: they take no more cases.
+        closed: The cases that have closed. One of `keys` may be there as well, which then was
+            closed until its first message here.
     """
 
     keys: np.ndarray
     individuals: np.ndarray
     closes: np.ndarray
+    latest: np.ndarray
     offsets: np.ndarray
     publish: np.ndarray
     times: np.ndarray
     orders: np.ndarray
     event_ids: np.ndarray
     activities: np.ndarray
-    closed_keys: np.ndarray
-    closed_until: np.ndarray
-    released_before: int
+    closed: ClosedKeys
 
     @classmethod
     def none(cls, by_individual: bool = False) -> OpenCases:
@@ -177,15 +208,14 @@ class OpenCases:
             no_keys,
             no_keys if by_individual else np.zeros((0, 0), np.uint64),
             no_times,
+            no_times,
             np.zeros(1, np.int64),
             no_times,
             no_times,
             no_times,
             np.zeros(0, np.uint64),
             np.zeros(0, np.int32),
-            no_keys,
-            no_times,
-            -_NEVER,
+            ClosedKeys.none(),
         )
 
     @property
@@ -208,46 +238,52 @@ class OpenCases:
         """int64[n_cases], events kept of each case."""
         return np.diff(self.offsets)
 
-    def add(self, events: CaseEvents, rule: ClosingRule) -> OpenCases:
+    def add(self, events: CaseEvents, rule: ClosingRule, first_step: int) -> OpenCases:
         """Takes in messages; those of closed cases are dropped, and keep these closed for longer.
 
         The result does not depend on the order in which messages come, nor on how they are batched,
         as long as none comes after its case was closed.
+
+        Args:
+            events: The messages.
+            rule: When a case closes.
+            first_step: Earlier steps are released.
         """
-        if events.n_events == 0:
-            return self
-        is_used = np.bincount(events.case, minlength=len(events.keys)) > 0
+        is_dropped, closed = self._dropped(events, rule, first_step)
+        kept = np.flatnonzero(~is_dropped)
+        if not len(kept):
+            return self if closed is self.closed else replace(self, closed=closed)
+        is_used = np.bincount(events.case[kept], minlength=len(events.keys)) > 0
         individuals = events.individuals[is_used]
-        keys, first, code = _distinct(events.keys[is_used])
-        case = code[(np.cumsum(is_used) - 1)[events.case]]
-        blocked, closed_keys, closed_until = self._blocked(keys, case, events.publish, rule)
-        kept = np.flatnonzero(~blocked[case])
-        touched = np.flatnonzero(~blocked)
-        row = np.cumsum(~blocked) - 1
-        place = _find(self.keys, keys[touched])
+        keys, first, code = distinct(events.keys[is_used])
+        case = code[(np.cumsum(is_used) - 1)[events.case[kept]]]
+        place = find(self.keys, keys)
         known = np.flatnonzero(place >= 0)
         old = place[known]
         old_events = ranges(self.offsets[old], self.lengths[old])
+        latest = np.full(len(keys), NOT_YET_US)
+        latest[known] = self.latest[old]
+        np.maximum.at(latest, case, events.publish[kept])
 
-        case = np.concatenate([np.repeat(known, self.lengths[old]), row[case[kept]]])
+        case = np.concatenate([np.repeat(known, self.lengths[old]), case])
         columns = [
             np.concatenate([getattr(self, name)[old_events], getattr(events, name)[kept]])
             for name in _COLUMNS
         ]
         chosen = _first_messages(case, columns, rule.max_trace_length)
         columns = [column[chosen] for column in columns]
-        offsets = offsets_of(np.bincount(case[chosen], minlength=len(touched)))
+        offsets = offsets_of(np.bincount(case[chosen], minlength=len(keys)))
         closes, _ = closing(offsets, columns[0], rule.ends[columns[-1]], rule)
 
         is_other = np.ones(self.n_cases, bool)
         is_other[old] = False
         others = np.flatnonzero(is_other)
-        merged = np.concatenate([self.keys[others], keys[touched]])
-        order = np.lexsort((merged[:, 1], merged[:, 0]))
+        merged = np.concatenate([self.keys[others], keys])
+        order = order_of_keys(merged)
         starts = np.concatenate([self.offsets[others], self.n_events + offsets[:-1]])[order]
         lengths = np.concatenate([self.lengths[others], np.diff(offsets)])[order]
         gathered = ranges(starts, lengths)
-        whose = np.concatenate([self.individuals[others], individuals[first[touched]]])
+        whose = np.concatenate([self.individuals[others], individuals[first]])
         publish, times, orders, event_ids, activities = (
             np.concatenate([getattr(self, name), column])[gathered]
             for name, column in zip(_COLUMNS, columns, strict=True)
@@ -256,114 +292,112 @@ class OpenCases:
             merged[order],
             whose[order],
             np.concatenate([self.closes[others], closes])[order],
+            np.concatenate([self.latest[others], latest])[order],
             offsets_of(lengths),
             publish,
             times,
             orders,
             event_ids,
             activities,
-            closed_keys,
-            closed_until,
-            self.released_before,
+            closed,
         )
 
-    def _blocked(
-        self, keys: np.ndarray, case: np.ndarray, publish: np.ndarray, rule: ClosingRule
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Returns bool[n_keys], which cases are closed, and the tombstones after these messages."""
-        place = _find(self.closed_keys, keys)
-        earliest = np.full(len(keys), _NEVER)
-        latest = np.full(len(keys), -_NEVER)
-        np.minimum.at(earliest, case, publish)
-        np.maximum.at(latest, case, publish)
-        found = np.flatnonzero(place >= 0)
-        over = earliest[found] >= self.closed_until[place[found]]
-        blocked = np.zeros(len(keys), bool)
-        blocked[found[~over]] = True
-        until = self.closed_until.copy()
-        still = place[found[~over]]
-        until[still] = np.maximum(until[still], latest[blocked] + rule.tombstone_us)
-        remain = np.ones(len(until), bool)
-        remain[place[found[over]]] = False
-        return blocked, self.closed_keys[remain], until[remain]
+    def _dropped(
+        self, events: CaseEvents, rule: ClosingRule, first_step: int
+    ) -> tuple[np.ndarray, ClosedKeys]:
+        """Returns bool[n_events], which messages are of closed cases, and these after them."""
+        is_dropped = np.zeros(events.n_events, bool)
+        until = self.closed.until(events.keys)
+        until[until <= rule.forgotten_until(first_step)] = NOT_YET_US
+        until[find(self.keys, events.keys) >= 0] = NOT_YET_US  # it is open again
+        rows = np.flatnonzero(until[events.case] > NOT_YET_US)
+        if not len(rows):
+            return is_dropped, self.closed
+        if rule.tombstone_us is None:
+            is_dropped[rows] = True
+            return is_dropped, self.closed
+        keys, first, code = distinct(events.keys)
+        case = code[events.case[rows]]
+        order = np.lexsort((events.publish[rows], case))
+        rows, case = rows[order], case[order]
+        publish = events.publish[rows]
+        # A message that is dropped keeps its case closed for the ones behind it.
+        opens = until[first][case]
+        same = case[1:] == case[:-1]
+        opens[1:][same] = np.maximum(opens[1:][same], publish[:-1][same] + rule.tombstone_us)
+        is_open = publish >= opens
+        n_opened = np.cumsum(is_open)
+        heads = np.flatnonzero(np.diff(case, prepend=-1))
+        lengths = np.diff(np.append(heads, len(case)))
+        is_after = n_opened > np.repeat(n_opened[heads] - is_open[heads], lengths)
+        is_dropped[rows[~is_after]] = True
+        last = heads + lengths - 1
+        extended = last[~is_after[last]]
+        longer = np.maximum(opens[extended], publish[extended] + rule.tombstone_us)
+        return is_dropped, self.closed.with_more(keys[case[extended]], longer)
 
     def close(
-        self, complete_until: int, rule: ClosingRule
-    ) -> tuple[OpenCases, list[tuple[int, TraceBatch]]]:
+        self, complete_until: int, rule: ClosingRule, first_step: int
+    ) -> tuple[OpenCases, list[tuple[int, TraceBatch]], int]:
         """Closes the cases of the steps that are complete.
 
         Args:
             complete_until: Moment before which every message has been added, such as a watermark of
-                the times of publishing. A step is complete if it ends by then, and released if its
-                `release_time` is past.
+                the times of publishing, and from which on none has. A step is complete if it ends
+                by then.
             rule: When a case closes.
+            first_step: Earlier steps are released, and take no more cases.
 
         Returns:
-            What stays open, and (step, cases) in the order of steps, each of them non-empty. Cases
-            are in the order of their keys and bear them, as 32 hex digits, for their ids; events
-            are ordered by time, then by publishing, by the source's order, and by the hash of their
-            ids; a time after the publishing is cut to it. Where messages were late, a step comes
-            again, with other cases. A case of a step that was released
-            before is outside what can be counted: it is closed and not returned.
+            What stays open; (step, cases) in the order of steps, each of them non-empty; and how
+            many cases of earlier steps came too late for them: like those that closed before step
+            0, these are closed and not returned. Cases are in the order of their keys and bear
+            them, as 32 hex digits, for their ids; events are ordered by time, then by publishing,
+            by the source's order, and by the hash of their ids; a time after the publishing is cut
+            to it. Where messages were late, a step comes again, with other cases.
         """
         boundary = rule.begun(complete_until)
-        released = rule.begun(complete_until - rule.release_delay_us)
         is_over = self.closes < boundary
         over, stay = np.flatnonzero(is_over), np.flatnonzero(~is_over)
-        lengths = self.lengths[over]
-        rows = ranges(self.offsets[over], lengths)
-        offsets = offsets_of(lengths)
-        publish, ends = self.publish[rows], rule.ends[self.activities[rows]]
-        _, accepted = closing(offsets, publish, ends, rule)
-        steps = self._steps(over, lengths, rows, accepted, rule)
-
-        # What was published after the closing is the case's too, and it is known that it came.
-        last = publish[offsets[1:] - 1] if len(over) else publish
-        until = np.maximum(self.closes[over], last) + rule.tombstone_us
-        # A message that is late can make a case of its own that closes this much later.
-        slack = rule.inactivity_gap_us + rule.max_disorder_us
-        remember = self.closed_until + slack > released
-        closed_keys = np.concatenate([self.closed_keys[remember], self.keys[over]])
-        order = np.lexsort((closed_keys[:, 1], closed_keys[:, 0]))
+        step = rule.step_of(self.closes[over])
+        n_late = int(((step >= 0) & (step < first_step)).sum())
+        steps = self._steps(over[step >= first_step], rule)
+        if rule.tombstone_us is None:
+            until = np.full(len(over), FOREVER_US)
+        else:
+            # What was published after the closing is the case's too: it is known that it came.
+            until = np.maximum(self.closes[over], self.latest[over]) + rule.tombstone_us
         kept = ranges(self.offsets[stay], self.lengths[stay])
         state = OpenCases(
             self.keys[stay],
             self.individuals[stay],
             self.closes[stay],
+            self.latest[stay],
             offsets_of(self.lengths[stay]),
             self.publish[kept],
             self.times[kept],
             self.orders[kept],
             self.event_ids[kept],
             self.activities[kept],
-            closed_keys[order],
-            np.concatenate([self.closed_until[remember], until])[order],
-            max(self.released_before, released),
+            self.closed.with_more(self.keys[over], until, rule.forgotten_until(first_step)),
         )
-        return state, steps
+        return state, steps, n_late
 
-    def _steps(
-        self,
-        cases: np.ndarray,
-        lengths: np.ndarray,
-        rows: np.ndarray,
-        accepted: np.ndarray,
-        rule: ClosingRule,
-    ) -> list[tuple[int, TraceBatch]]:
-        """The accepted rows of closing cases as traces, by step."""
+    def _steps(self, cases: np.ndarray, rule: ClosingRule) -> list[tuple[int, TraceBatch]]:
+        """The messages that belong to closing cases, as traces by step."""
         step = rule.step_of(self.closes[cases])
         order = np.argsort(step, kind="stable")
-        order = order[self.closes[cases[order]] >= self.released_before]
         if not len(order):
             return []
-        place = np.full(len(cases), -1)
-        place[order] = np.arange(len(order))
-        case = np.repeat(place, lengths)
-        counted = accepted & (case >= 0)
-        case, rows = case[counted], rows[counted]
+        cases, step = cases[order], step[order]
+        lengths = self.lengths[cases]
+        rows = ranges(self.offsets[cases], lengths)
+        ends = rule.ends[self.activities[rows]]
+        _, accepted = closing(offsets_of(lengths), self.publish[rows], ends, rule)
+        case, rows = np.repeat(np.arange(len(cases)), lengths)[accepted], rows[accepted]
         keys = (self.event_ids, self.orders, self.publish, self.times)
         in_order = np.lexsort((*(key[rows] for key in keys), case))
-        rows, cases, step = rows[in_order], cases[order], step[order]
+        rows = rows[in_order]
         whose = self.individuals[cases]
         offsets = offsets_of(np.bincount(case, minlength=len(cases)))
         traces = TraceBatch(
@@ -402,33 +436,6 @@ def hex_names(keys: np.ndarray) -> pa.StringArray:
     text = np.ascontiguousarray(keys, ">u8").tobytes().hex().encode()
     offsets = pa.array(np.arange(len(keys) + 1, dtype=np.int32) * 32)
     return pa.StringArray.from_buffers(len(keys), offsets.buffers()[1], pa.py_buffer(text))
-
-
-def _distinct(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(distinct keys in order, a row of each, int64[n] the rank of each row's key)."""
-    order = np.lexsort((keys[:, 1], keys[:, 0]))
-    ordered = keys[order]
-    is_new = np.ones(len(keys), bool)
-    is_new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    rank = np.empty(len(keys), np.int64)
-    rank[order] = np.cumsum(is_new) - 1
-    return ordered[is_new], order[is_new], rank
-
-
-def _find(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """int64[n], the row of each wanted key among sorted ones, or -1."""
-    place = np.searchsorted(keys[:, 0], wanted[:, 0])
-    found = np.full(len(wanted), -1, np.int64)
-    search = np.arange(len(wanted))
-    while len(search):  # once more for each key that shares its first word: hardly ever
-        search = search[place[search] < len(keys)]
-        at = place[search]
-        same = keys[at, 0] == wanted[search, 0]
-        equal = same & (keys[at, 1] == wanted[search, 1])
-        found[search[equal]] = at[equal]
-        search = search[same & ~equal]
-        place[search] += 1
-    return found
 
 
 def _first_messages(case: np.ndarray, columns: Sequence[np.ndarray], limit: int) -> np.ndarray:

@@ -92,11 +92,11 @@ def kernels() -> None:
         waiting.append(identities.keyed(batch, RULE, False))
         if len(waiting) == 16:
             for events in waiting:
-                state = state.add(events, RULE)
+                state = state.add(events, RULE, 0)
             waiting = []
     for events in waiting:
-        state = state.add(events, RULE)
-    for closed in state.close(10**12, RULE)[1]:
+        state = state.add(events, RULE, 0)
+    for closed in state.close(10**12, RULE, 0)[1]:
         _note(closed)
 
 

@@ -44,7 +44,7 @@ def steps_of(sent: Sequence[Sent], rule: ClosingRule) -> list[TraceBatch | None]
     )
     assert rejects.num_rows == 0
     keyed = Identities(release_key()).keyed(events, rule, False)
-    _, steps = OpenCases.none().add(keyed, rule).close(2**60, rule)
+    _, steps, _ = OpenCases.none().add(keyed, rule, 0).close(2**60, rule, 0)
     closed = dict(steps)
     assert set(closed) <= set(range(N_STEPS + 1))
     return [closed.get(step) for step in range(N_STEPS)]

@@ -3,8 +3,10 @@
 The arithmetic is that of `schemas.streams.open_cases`. Here are the keys, the state and the clock.
 The open cases of a shard are one columnar value. New messages are put beside it unread, and merged
 with it when they are many or a step is over, so that the cost of a message does not grow with the
-number of open cases. There is one timer a shard and step, on the watermark of the times of
-publishing: it decides when a closed case is handed on, never to which step it belongs.
+number of open cases. Two timers a shard and step are on the watermark of the times of publishing.
+One decides when a closed case is handed on, never to which step it belongs; the other, which no
+message sets, notes that a step takes no more cases: so what is late is the same whoever else is
+there, and it is dropped before any cap is used up.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ from tracecloak.transforms.stream.times_ahead import warn_of_times_ahead
 
 DEFAULT_SHARDS = 16
 METRICS = "tracecloak"
+TOO_LATE = "cases too late for their step"
 TIMES_AHEAD = "events timed after their publishing"
 
 # Waiting messages are merged from so many on, or from half as many as the open cases have.
@@ -48,6 +51,8 @@ _MERGE_EVENTS = 1 << 16
 # What a runner's timers and windows can tell apart.
 _GRAIN_US = 1_000
 _NO_TICK = np.iinfo(np.int64).max
+# What wakes a shard, so that its steps end whether anything comes or not.
+_AWAKE = 0, 0, b""
 
 
 class AssembleCases(beam.PTransform):
@@ -57,7 +62,8 @@ class AssembleCases(beam.PTransform):
     one batch a shard and step where no message is late, in the window of the step: it has the
     step's length, ends at `ClosingRule.release_time`, fires once, at the watermark, and takes
     nothing that is late for it. Every case comes out once; its id is a keyed identity, and no text
-    of a message but the names of public activities meets state or output.
+    of a message but the names of public activities meets state or output. When the last step is
+    over the state is empty, and stays so.
 
     A runner holds the watermark back for a timer that is due, so that the cases of a step come
     before its window fires. The local BundleBasedDirectRunner does not: there the watermark must
@@ -69,6 +75,7 @@ class AssembleCases(beam.PTransform):
         self,
         rule: ClosingRule,
         key: KeyReference,
+        horizon: int,
         n_shards: int = DEFAULT_SHARDS,
         by_individual: bool = False,
         cap: CaseCap | None = None,
@@ -79,6 +86,7 @@ class AssembleCases(beam.PTransform):
             rule: When a case closes.
             key: The key of identities. It must stay the same as long as closed cases are
                 remembered, over restarts and renewed keys of noise.
+            horizon: Number of steps.
             n_shards: Number of shards, each with a state of its own. A change forgets the state.
             by_individual: The unit is the individual: all cases of one meet in one shard, and a
                 case is the pair of an individual and a case id. Every event must have one.
@@ -104,6 +112,7 @@ class AssembleCases(beam.PTransform):
             raise UsageError("cap is on the cases of an individual: set by_individual as well")
         self._rule = rule
         self._key = key
+        self._horizon = horizon
         self._n_shards = n_shards
         self._by_individual = by_individual
         self._cap = cap
@@ -114,11 +123,21 @@ class AssembleCases(beam.PTransform):
         """Keys the events, assembles them by shard, and puts the cases into windows."""
         rule = self._rule
         keyed = events | "Key" >> beam.ParDo(
-            _Key(rule, self._key, self._n_shards, self._by_individual)
-        ).with_output_types(tuple[int, tuple[int, int, bytes]])
-        closed = keyed | "Assemble" >> beam.ParDo(
-            _Assemble(rule, self._by_individual, self._cap)
-        ).with_output_types(tuple[int, TraceBatch])
+            _Key(rule, self._key, self._horizon, self._n_shards, self._by_individual)
+        ).with_output_types(_KEYED)
+        awake = (
+            events.pipeline
+            | "Shards" >> beam.Create(range(self._n_shards))
+            | "Awake" >> beam.Map(_awake).with_output_types(_KEYED)
+        )
+        closed = (
+            (keyed, awake)
+            | "Together" >> beam.Flatten()
+            | "Assemble"
+            >> beam.ParDo(
+                _Assemble(rule, self._horizon, self._by_individual, self._cap)
+            ).with_output_types(tuple[int, TraceBatch])
+        )
         return closed | "ByStep" >> beam.WindowInto(
             FixedWindows(
                 Duration(micros=rule.period_us),
@@ -130,14 +149,27 @@ class AssembleCases(beam.PTransform):
         )
 
 
+_KEYED = tuple[int, tuple[int, int, bytes]]
+
+
+def _awake(shard: int) -> tuple[int, tuple[int, int, bytes]]:
+    return shard, _AWAKE
+
+
 class _Key(beam.DoFn):
     """Gives (shard, (number of messages, first time of publishing, messages))."""
 
     def __init__(
-        self, rule: ClosingRule, key: KeyReference, n_shards: int, by_individual: bool
+        self,
+        rule: ClosingRule,
+        key: KeyReference,
+        horizon: int,
+        n_shards: int,
+        by_individual: bool,
     ) -> None:
         self._rule = rule
         self._key = key
+        self._horizon = horizon
         self._n_shards = n_shards
         self._by_individual = by_individual
         self._ahead = Metrics.counter(METRICS, TIMES_AHEAD)
@@ -150,25 +182,41 @@ class _Key(beam.DoFn):
         ahead_us = keyed.ahead_us
         self._ahead.inc(int(np.count_nonzero(ahead_us)))
         warn_of_times_ahead(ahead_us)
-        for shard, part in keyed.split(self._n_shards):
+        within, _ = keyed.before(
+            self._rule.step_start(self._horizon)
+        )  # no later one changes a step
+        for shard, part in within.split(self._n_shards):
             yield shard, (part.n_events, int(part.publish.min()), encode(part))
 
 
 class _Assemble(beam.DoFn):
     OPENED = beam.DoFn.StateParam(ReadModifyWriteStateSpec("open", BytesCoder()))
     WAITING = beam.DoFn.StateParam(BagStateSpec("waiting", BytesCoder()))
-    # Messages that wait, events of the open cases, and the moment of the timer.
+    # Messages that came since the last merging, events that were there then, and the moment at
+    # which cases close next.
     BOOK = beam.DoFn.StateParam(
         ReadModifyWriteStateSpec("book", TupleCoder([VarIntCoder() for _ in range(3)]))
     )
     COUNTED = beam.DoFn.StateParam(ReadModifyWriteStateSpec("counted", BytesCoder()))
+    # The first step that is not released.
+    NEXT = beam.DoFn.StateParam(ReadModifyWriteStateSpec("next", VarIntCoder()))
     TICK = TimerSpec("tick", TimeDomain.WATERMARK)
     TIMER = beam.DoFn.TimerParam(TICK)
+    OVER = TimerSpec("over", TimeDomain.WATERMARK)
+    OVER_TIMER = beam.DoFn.TimerParam(OVER)
 
-    def __init__(self, rule: ClosingRule, by_individual: bool, cap: CaseCap | None = None) -> None:
+    def __init__(
+        self,
+        rule: ClosingRule,
+        horizon: int,
+        by_individual: bool,
+        cap: CaseCap | None = None,
+    ) -> None:
         self._rule = rule
+        self._horizon = horizon
         self._by_individual = by_individual
         self._cap = cap
+        self._late = Metrics.counter(METRICS, TOO_LATE)
 
     def process(
         self,
@@ -177,21 +225,31 @@ class _Assemble(beam.DoFn):
         waiting: Any = WAITING,
         book: Any = BOOK,
         timer: Any = TIMER,
+        following: Any = NEXT,
+        over: Any = OVER_TIMER,
     ) -> Iterable[tuple[int, TraceBatch]]:
         n_events, first, data = element[1]
+        next_step = following.read()
+        if next_step is None:
+            next_step = 0
+            following.write(next_step)
+            over.set(Timestamp(micros=self._over_us(next_step)))
+        if not n_events or next_step >= self._horizon:
+            return ()
         n_waiting, n_open, due = book.read() or (0, 0, _NO_TICK)
         waiting.add(data)
         n_waiting += n_events
-        if n_waiting >= max(_MERGE_EVENTS, n_open // 2):
-            state = self._merged(opened, waiting)
-            opened.write(encode(state))
-            n_waiting, n_open = 0, state.n_events
         # For these messages no case closes any earlier. If they are late that moment is past, and
         # the timer fires at once: whether a late case still counts must not depend on others.
         tick = self._rule.step_end(self._rule.earliest_close(first))
         if tick < due:
             timer.set(Timestamp(micros=tick))
-        book.write((n_waiting, n_open, min(tick, due)))
+            due = tick
+        if n_waiting >= max(_MERGE_EVENTS, n_open // 2):
+            state, later = self._merged(opened, waiting, due, next_step)
+            opened.write(encode(state))
+            n_waiting, n_open = 0, state.n_events + later.n_events
+        book.write((n_waiting, n_open, due))
         return ()
 
     @on_timer(TICK)  # type: ignore[untyped-decorator]
@@ -203,30 +261,71 @@ class _Assemble(beam.DoFn):
         timer: Any = TIMER,
         fired: Timestamp = beam.DoFn.TimestampParam,
         counted: Any = COUNTED,
+        following: Any = NEXT,
     ) -> Iterable[TimestampedValue]:
         # The timer was set to the end of a step, before which all messages have come. It need not
         # be the one in the book: a message may have set that while this one was under way.
-        before = self._merged(opened, waiting)
-        state, steps = before.close(fired.micros, self._rule)
+        next_step = following.read() or 0
+        if next_step >= self._horizon:
+            return
+        before, later = self._merged(opened, waiting, fired.micros, next_step)
+        state, steps, n_late = before.close(fired.micros, self._rule, next_step)
+        self._late.inc(n_late)
         opened.write(encode(state))
-        following = state.next_close
-        tick = _NO_TICK if following is None else self._rule.step_end(following)
-        if following is not None:
+        moments = [] if state.next_close is None else [state.next_close]
+        if later.n_events:
+            moments.append(self._rule.earliest_close(int(later.publish.min())))
+        tick = self._rule.step_end(min(moments)) if moments else _NO_TICK
+        if moments:
             timer.set(Timestamp(micros=tick))
-        book.write((0, state.n_events, tick))
+        book.write((0, state.n_events + later.n_events, tick))
         if self._cap is not None and steps:
             data = counted.read()
             counts = CountedCases.none() if data is None else decode(data)
-            first = int(self._rule.step_of(np.array(before.released_before)))
-            counts, steps = counts.within(steps, self._cap, first)
+            counts, steps = counts.within(steps, self._cap, next_step)
             counted.write(encode(counts))
         for step, traces in steps:
             last = self._rule.release_time(step) - _GRAIN_US  # of the step's window
             yield TimestampedValue((step, traces), Timestamp(micros=last))
 
-    def _merged(self, opened: Any, waiting: Any) -> OpenCases:
+    @on_timer(OVER)  # type: ignore[untyped-decorator]
+    def end_step(
+        self,
+        opened: Any = OPENED,
+        waiting: Any = WAITING,
+        book: Any = BOOK,
+        counted: Any = COUNTED,
+        following: Any = NEXT,
+        over: Any = OVER_TIMER,
+    ) -> None:
+        next_step = (following.read() or 0) + 1
+        following.write(next_step)
+        if next_step < self._horizon:
+            over.set(Timestamp(micros=self._over_us(next_step)))
+            return
+        for state in (opened, waiting, book, counted):
+            state.clear()
+
+    def _over_us(self, step: int) -> int:
+        """When a step takes no more cases here: the last moment at which its window takes some.
+
+        A runner holds the watermark back to a timer that is due, and the window fires a grain of
+        time before it ends.
+        """
+        last = self._rule.release_time(step) - 2 * _GRAIN_US
+        return max(last, self._rule.step_start(step + 1))
+
+    def _merged(
+        self, opened: Any, waiting: Any, moment_us: int, next_step: int
+    ) -> tuple[OpenCases, CaseEvents]:
+        """Returns (open cases with what was published before a moment, what still waits)."""
         data = opened.read()
         state = OpenCases.none(self._by_individual) if data is None else decode(data)
         batches = [decode(part) for part in waiting.read()]
+        if not batches:
+            return state, CaseEvents.none(self._by_individual)
+        early, later = CaseEvents.concat(batches).before(moment_us)
         waiting.clear()
-        return state.add(CaseEvents.concat(batches), self._rule) if batches else state
+        if later.n_events:
+            waiting.add(encode(later))
+        return state.add(early, self._rule, next_step), later

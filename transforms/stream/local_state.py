@@ -24,7 +24,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +35,11 @@ from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.schemas.published.step import Step
-from tracecloak.schemas.streams.open_cases import CaseEvents
+from tracecloak.schemas.streams.closed_keys import ClosedKeys
+from tracecloak.schemas.streams.open_cases import CaseEvents, OpenCases
 from tracecloak.transforms.files import make_private_folder
 
-_VERSION = 1
+_VERSION = 2
 _N_DIGEST = 32
 # SQLite holds up to a billion bytes in a value.
 _MOST_BYTES = 1 << 28
@@ -160,11 +161,16 @@ class LocalState:
 
     def _write_state(self, state: StreamState, positions: Mapping[str, Any]) -> None:
         parts = {"opened": state.opened, "counted": state.counted, "waiting": state.waiting}
-        for name, value in parts.items():
+        # What is remembered of closed cases grows for as long as the stream runs, and hardly
+        # changes: the runs that it did not touch are there.
+        closed = {_CLOSED + name: run for name, run in state.opened.closed.runs.items()}
+        for name, value in {**parts, **closed}.items():
             if self._written.get(name) is not value:
-                whole = value if name != "waiting" else _by_step(state.waiting)
-                self._put_part(name, encode(whole))
+                self._put_part(name, encode(_to_write(value)))
                 self._written[name] = value
+        for name in self._head["parts"].keys() - parts.keys() - closed.keys():
+            self._drop(name, 0, _LAST)
+            del self._head["parts"][name], self._written[name]
         for number in range(self._head.get("n_past", 0), len(state.past)):
             self._put("past", number, encode(state.past[number]))
         self._drop("journal", 0, _LAST)
@@ -205,8 +211,10 @@ class LocalState:
             for name, n in head["parts"].items()
         }
         first, n = head["journal"]
+        n_runs = sum(name.startswith(_CLOSED) for name in parts)
+        runs = {str(number): parts[f"{_CLOSED}{number}"] for number in range(n_runs)}
         state = StreamState(
-            opened=parts["opened"],
+            opened=replace(parts["opened"], closed=ClosedKeys(runs)),
             pending=tuple(decode(self._get("journal", first + i)) for i in range(n)),
             counted=parts["counted"],
             waiting={int(step): counts for step, counts in parts["waiting"].by_name.items()},
@@ -216,6 +224,7 @@ class LocalState:
             n_late=head["n_late"],
         )
         self._written = {"opened": state.opened, "counted": state.counted}
+        self._written |= {_CLOSED + name: run for name, run in state.opened.closed.runs.items()}
         unsent = [(step, self._get("unsent", step)) for step in head["unsent"]]
         decided = (
             DecidedStep(step, data[:_N_DIGEST], self._kind.from_kept(data[_N_DIGEST:]))
@@ -291,6 +300,8 @@ class LocalState:
 
 
 _LAST = (1 << 63) - 1
+# Begins the name of a run of closed cases, before its number.
+_CLOSED = "closed/"
 
 
 def older_than_published(path: str, published: int, next_step: int | None) -> TracecloakError:
@@ -309,8 +320,13 @@ def older_than_published(path: str, published: int, next_step: int | None) -> Tr
     )
 
 
-def _by_step(counts: Mapping[int, Statistics]) -> Statistics:
-    return Statistics({str(step): own for step, own in counts.items()})
+def _to_write(value: Any) -> Any:
+    """A part as it is encoded: open cases without the closed ones, which are parts of their own."""
+    if isinstance(value, OpenCases):
+        return replace(value, closed=ClosedKeys.none())
+    if isinstance(value, dict):
+        return Statistics({str(step): own for step, own in value.items()})
+    return value
 
 
 def _sync_folder(folder: Path) -> None:

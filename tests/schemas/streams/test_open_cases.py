@@ -23,6 +23,8 @@ from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.open_cases import CaseEvents, OpenCases, hex_names
 
 NAMES = ("A", "B", "C", "END")
+# No step is released.
+ALL = MIN_TIME_US
 RULE = ClosingRule(
     vocabulary=NAMES,
     period_us=10,
@@ -142,14 +144,15 @@ def streamed(
     ends = sorted({c for c in cuts if 0 < c < len(arrivals)} | {len(arrivals)})
     start = 0
     for end in ends:
-        state = state.add(batch(arrivals[start:end], rule), rule)
+        state = state.add(batch(arrivals[start:end], rule), rule, ALL)
         left = [m.publish for m in arrivals[end:]]
         if left:
-            state, steps = state.close(min(left), rule)
+            state, steps, _ = state.close(min(left), rule, ALL)
             collect(found, steps)
         start = end
-    state, steps = state.close(2**63 - 1, rule)
+    state, steps, n_late = state.close(2**63 - 1, rule, ALL)
     collect(found, steps)
+    assert n_late == 0
     assert state.n_cases == state.n_events == 0
     return found
 
@@ -343,18 +346,23 @@ def test_a_case_that_floods_keeps_its_first_messages_and_no_more() -> None:
     state = OpenCases.none()
     for start in range(0, 5_000, 500):
         flood = [Message(1, i, "A", 50, 50) for i in range(5_000 - start, 4_500 - start, -1)]
-        state = state.add(batch(flood), RULE)
+        state = state.add(batch(flood), RULE, 0)
         assert state.n_events <= RULE.max_trace_length
     assert state.event_ids.tolist() == [1, 2, 3, 4, 5]
 
 
+def until(state: OpenCases, case: int) -> int:
+    """Up to when messages of a closed case are dropped."""
+    return int(state.closed.until(keys_of([case]))[0])
+
+
 def after_closing(*later: Message) -> OpenCases:
     """The state after a case that closed at 4, remembered until 1,001, and then these messages."""
-    state = OpenCases.none().add(batch([Message(1, 1, "END", 1, 1)]), RULE)
-    state, steps = state.close(10, RULE)
+    state = OpenCases.none().add(batch([Message(1, 1, "END", 1, 1)]), RULE, 0)
+    state, steps, _ = state.close(10, RULE, 0)
     assert [(step, traces_of(t)) for step, t in steps] == [(0, {name_of(1): (("END", 1),)})]
     for m in later:
-        state = state.add(batch([m]), RULE)
+        state = state.add(batch([m]), RULE, 1)
     return state
 
 
@@ -362,53 +370,83 @@ def test_a_closed_case_takes_part_once() -> None:
     redelivered, more = Message(1, 1, "END", 1, 1), Message(1, 2, "A", 600, 600)
     state = after_closing(redelivered, more)
     assert state.n_cases == 0
-    assert state.closed_until.tolist() == [1_600]  # as long again after its last message
-    state, steps = state.close(MAX_TIME_US, RULE)
+    assert until(state, 1) == 1_600  # as long again after its last message
+    state, steps, _ = state.close(MAX_TIME_US, RULE, 1)
     assert steps == []
 
 
 def test_what_came_after_the_closing_prolongs_the_tombstone() -> None:
     """Though it was already waiting with the case when that was closed."""
     sent = [Message(1, 1, "END", 1, 1), Message(1, 2, "A", 8, 8)]
-    state, steps = OpenCases.none().add(batch(sent), RULE).close(10, RULE)
+    state, steps, _ = OpenCases.none().add(batch(sent), RULE, 0).close(10, RULE, 0)
     assert [(step, traces_of(t)) for step, t in steps] == [(0, {name_of(1): (("END", 1),)})]
-    assert state.closed_until.tolist() == [1_008]
+    assert until(state, 1) == 1_008
+
+
+def test_so_does_what_came_beyond_the_length_of_a_case() -> None:
+    """Of its first five messages nothing shows that it went on."""
+    sent = [Message(1, i, "A", i, i) for i in range(9)]
+    state, [(_, traces)], _ = OpenCases.none().add(batch(sent), RULE, 0).close(20, RULE, 0)
+    assert len(traces_of(traces)[name_of(1)]) == RULE.max_trace_length
+    assert until(state, 1) == 4 + 12 + 3 + 1_000  # it closed then, later than its last message
+    later = [*sent, Message(1, 9, "A", 19, 19)]
+    state, _, _ = OpenCases.none().add(batch(later), RULE, 0).close(20, RULE, 0)
+    assert until(state, 1) == 19 + 1_000
 
 
 def test_a_case_that_closes_as_a_step_begins_is_of_that_step() -> None:
-    state = OpenCases.none().add(batch([Message(1, 1, "END", 7, 7)]), RULE)
-    state, steps = state.close(19, RULE)
+    state = OpenCases.none().add(batch([Message(1, 1, "END", 7, 7)]), RULE, 0)
+    state, steps, _ = state.close(19, RULE, 0)
     assert steps == []
     assert state.next_close == 10
-    _, [(step, _)] = state.close(20, RULE)
+    _, [(step, _)], _ = state.close(20, RULE, 0)
     assert step == 1
 
 
 def test_a_closed_case_is_forgotten_after_its_tombstone() -> None:
-    state = after_closing()
-    assert state.closed_until.tolist() == [1_004]
-    state, _ = state.close(1_010, RULE)
-    assert len(state.closed_keys) == 1  # a late message could still be of that time
-    state, _ = state.close(1_020, RULE)
-    assert len(state.closed_keys) == 0
-    reopened = after_closing(Message(1, 9, "A", 1_004, 1_004))
-    assert reopened.n_cases == 1
-    assert len(reopened.closed_keys) == 0
-    held = after_closing(Message(1, 9, "A", 1_003, 1_003))
-    assert held.n_cases == 0
+    assert until(after_closing(), 1) == 1_004
+    assert after_closing(Message(1, 9, "A", 1_003, 1_003)).n_cases == 0
+    assert after_closing(Message(1, 9, "A", 1_004, 1_004)).n_cases == 1
 
 
-@pytest.mark.parametrize("delay", [0, 9, 10, 25])
-def test_a_late_case_counts_until_its_step_is_released(delay: int) -> None:
-    """Whether other cases closed in that step or not."""
-    rule = replace(RULE, release_delay_us=delay)
+def test_a_message_that_is_dropped_keeps_its_case_closed_for_the_next_one() -> None:
+    """In one batch as in two: the second is later than what held before the first."""
+    first, second = Message(1, 8, "A", 900, 900), Message(1, 9, "A", 1_500, 1_500)
+    assert after_closing(first, second).n_cases == 0
+    state = after_closing().add(batch([second, first]), RULE, 1)
+    assert state.n_cases == 0
+    assert until(state, 1) == 2_500
+    third = Message(1, 10, "A", 2_500, 2_500)
+    state = after_closing().add(batch([third, first, second]), RULE, 1)
+    assert state.publish.tolist() == [2_500]
+
+
+def test_a_closed_case_is_remembered_for_ever_where_nothing_else_is_said() -> None:
+    rule = replace(RULE, tombstone_us=None)
+    state = OpenCases.none().add(batch([Message(1, 1, "END", 1, 1)]), rule, 0)
+    state, _, _ = state.close(10, rule, 0)
+    again = state.add(batch([Message(1, 2, "A", MAX_TIME_US, MAX_TIME_US)]), rule, 10**9)
+    assert again is state
+    assert rule.most_counts(100) == (1, 100)
+    # With one that is shorter than the stream it counts again where so much time is over.
+    assert RULE.most_counts(100) == (1, 100)
+    assert RULE.most_counts(101) == (2, 100)
+    assert replace(RULE, tombstone_us=34).most_counts(10) == (4, 3)
+    assert replace(RULE, tombstone_us=3).most_counts(10) == (10, 1)  # once a step
+
+
+@pytest.mark.parametrize("first_step", [0, 1, 3])
+def test_a_case_of_a_released_step_is_late_whoever_else_is_there(first_step: int) -> None:
     late, other = Message(2, 1, "END", 6, 6), Message(3, 1, "END", 16, 16)
     for first in ([Message(1, 1, "END", 1, 1)], []):
-        state, _ = OpenCases.none().add(batch([*first, other]), rule).close(20, rule)
-        state, steps = state.add(batch([late]), rule).close(30, rule)
+        state = OpenCases.none().add(batch([*first, other]), RULE, 0)
+        state, _, _ = state.close(20, RULE, 0)
+        state = state.add(batch([late]), RULE, first_step)
+        state, steps, n_late = state.close(30, RULE, first_step)
         found = [(step, list(traces_of(traces))) for step, traces in steps]
-        assert found == ([(0, [name_of(2)])] if rule.release_time(0) > 20 else [])
-        assert len(state.closed_keys) == len(first) + 2  # it is closed in any case
+        assert found == ([(0, [name_of(2)])] if first_step == 0 else [])
+        assert n_late == (first_step > 0)
+        assert state.closed.n_kept == len(first) + 2  # it is closed in any case
 
 
 def test_a_watermark_that_stands_still_gives_the_same_steps() -> None:
@@ -440,8 +478,8 @@ def test_individuals_stay_together_and_are_named() -> None:
     }
     assert rows == {(3, 1, 1), (3, 2, 2), (1, 3, 3), (3, 1, 4)}
     assert {s: len(part.keys) for s, part in sent.split(64)} == {1: 1, 3: 2}
-    state = OpenCases.none(by_individual=True).add(sent, RULE)
-    _, [(_, traces)] = state.close(20, RULE)
+    state = OpenCases.none(by_individual=True).add(sent, RULE, 0)
+    _, [(_, traces)], _ = state.close(20, RULE, 0)
     assert traces.case_ids.to_pylist() == [name_of(1), name_of(2), name_of(3)]
     assert traces.individuals is not None
     assert traces.individuals.to_pylist() == [name_of(9), name_of(9), name_of(5)]
@@ -449,13 +487,13 @@ def test_individuals_stay_together_and_are_named() -> None:
 
 def test_bytes_of_state_are_bounded_by_what_a_case_may_have() -> None:
     sent = [Message(case, i, "A", 1, 1) for case in range(2_000) for i in range(9)]
-    state = OpenCases.none().add(batch(sent), RULE)
+    state = OpenCases.none().add(batch(sent), RULE, 0)
     assert (state.n_cases, state.n_events) == (2_000, 10_000)
     data = encode(state)
-    # 32 a case and 36 an event, as the class says, and what the message itself takes.
-    assert len(data) < 2_000 * (32 + 36 * RULE.max_trace_length) + 8_000
+    # 40 a case and 36 an event, as the class says, and what the message itself takes.
+    assert len(data) < 2_000 * (40 + 36 * RULE.max_trace_length) + 8_000
     assert plain(decode(data)) == plain(state)
-    closed, _ = state.close(1_000, RULE)
+    closed, _, _ = state.close(1_000, RULE, 0)
     assert len(encode(closed)) < 2_000 * 24 + 8_000
 
 

@@ -46,6 +46,7 @@ RULE = ClosingRule(
     end_activities=("END",),
     release_delay_us=10 * S,  # the local runner holds no watermark, which may jump this far
 )
+HORIZON = 40
 MAPPING = ColumnMapping(timestamp_unit="us")
 
 
@@ -120,7 +121,7 @@ def run(
             | stream.advance_watermark_to_infinity()
             | DecodeMessages(layout or MessageFormat(MAPPING))
         )
-        closed = decoded["events"] | AssembleCases(rule, KEY, n_shards, by_individual, cap)
+        closed = decoded["events"] | AssembleCases(rule, KEY, HORIZON, n_shards, by_individual, cap)
         _ = closed | "KeepClosed" >> beam.ParDo(Keep(keep_closed))
         _ = (
             closed
@@ -173,7 +174,7 @@ def assembled(sent: Iterable[Sent], rule: ClosingRule = RULE) -> list[Counted]:
         [m.value for m in messages], [m.timestamp.micros for m in messages]
     )
     keyed = Identities(KEY.resolve()).keyed(events, rule, False)
-    _, steps = OpenCases.none().add(keyed, rule).close(2**62, rule)
+    _, steps, _ = OpenCases.none().add(keyed, rule, 0).close(2**62, rule, 0)
     names = named(s.case for s in sent)
     return sorted(counted for step, traces in steps for counted in counted_of(step, traces, names))
 
@@ -228,7 +229,7 @@ def test_no_early_or_late_firing_can_be_had() -> None:
     pipeline = beam.Pipeline("BundleBasedDirectRunner")
     events = pipeline | beam.Create([]).with_output_types(pa.RecordBatch)
     rule = replace(RULE, release_delay_us=64 * S)
-    windowing = (events | AssembleCases(rule, KEY)).windowing
+    windowing = (events | AssembleCases(rule, KEY, HORIZON)).windowing
     assert windowing.windowfn == FixedWindows(10, 4)
     assert windowing.triggerfn == AfterWatermark()
     assert windowing.accumulation_mode == AccumulationMode.DISCARDING
@@ -305,15 +306,17 @@ def test_a_bundle_that_is_tried_again_gives_each_case_once(
 
 def test_a_timer_closes_what_is_complete_when_it_fires_and_nothing_else() -> None:
     """Another may be in the book by then: a late message sets one while this is under way."""
-    timer = Cell()
+    timer, counted, following = Cell(), Cell(), Cell()
     state = Cell(), Bag(), Cell(), timer
-    fn = assemble._Assemble(RULE, False)
+    fn = assemble._Assemble(RULE, HORIZON, False)
 
     def send(sent: Sent) -> None:
-        fn.process((0, (1, int(sent.publish * S), keyed_bytes(sent))), *state)
+        element = 0, (1, int(sent.publish * S), keyed_bytes(sent))
+        list(fn.process(element, *state, following, Cell()))
 
     def fire(second: int) -> list[int]:
-        return [closed.value[0] for closed in fn.close_step(*state, Timestamp(second))]
+        steps = fn.close_step(*state, Timestamp(second), counted, following)
+        return [closed.value[0] for closed in steps]
 
     send(Sent(31, "c", "END"))
     assert timer.value == Timestamp(40)
@@ -330,11 +333,11 @@ def test_a_timer_closes_what_is_complete_when_it_fires_and_nothing_else() -> Non
 def test_messages_wait_until_merging_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     """From a number on, or from half as many as the open cases have."""
     monkeypatch.setattr(assemble, "_MERGE_EVENTS", 3)
-    state = Cell(), Bag(), Cell(), Cell()
-    fn = assemble._Assemble(RULE, False)
+    state = Cell(), Bag(), Cell(), Cell(), Cell(), Cell()
+    fn = assemble._Assemble(RULE, HORIZON, False)
     waiting = []
     for i in range(17):
-        fn.process((0, (1, S, keyed_bytes(Sent(1, f"c{i}", "A", "e")))), *state)
+        list(fn.process((0, (1, S, keyed_bytes(Sent(1, f"c{i}", "A", "e")))), *state))
         waiting.append(len(state[1].values))
     # Merged at 3, 6 and 9 events, then with 4 more, and then not before 6 more.
     assert waiting == [1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 3, 0, 1, 2, 3, 4]
@@ -386,7 +389,7 @@ def keyed_bytes(sent: Sent, key: str = "env:TEST_KEY") -> bytes:
     """What of a message meets the state."""
     message = sent.message()
     events, _ = MessageFormat(MAPPING).decode([message.value], [message.timestamp.micros])
-    fn = assemble._Key(RULE, KeyReference(key), 1, False)
+    fn = assemble._Key(RULE, KeyReference(key), HORIZON, 1, False)
     fn.setup()
     [(_, (_, _, data))] = fn.process(events)
     return data
@@ -404,7 +407,7 @@ def test_no_text_of_a_message_meets_the_state(monkeypatch: pytest.MonkeyPatch) -
 
 def test_there_must_be_a_shard() -> None:
     with pytest.raises(UsageError, match="n_shards"):
-        AssembleCases(RULE, KEY, n_shards=0)
+        AssembleCases(RULE, KEY, HORIZON, n_shards=0)
 
 
 @pytest.mark.parametrize(
@@ -414,18 +417,18 @@ def test_a_rule_finer_than_the_clocks_of_runners_is_refused(name: str, value: in
     rule = replace(RULE, period_us=value) if name == "period_us" else RULE
     rule = replace(rule, release_delay_us=value) if name == "release_delay_us" else rule
     with pytest.raises(UsageError, match=name):
-        AssembleCases(rule, KEY)
+        AssembleCases(rule, KEY, HORIZON)
 
 
 def test_steps_begin_where_the_rule_says() -> None:
-    """Step 0 begins at 7 seconds; what closes before it has a negative number."""
+    """Step 0 begins at 7 seconds; what closes before it is of no step."""
     rule = replace(RULE, origin_us=7 * S)
     sent = [Sent(second, f"c{second}", "END", "e") for second in (1, 3, 4, 13, 14)]
     seen, panes = run(in_time(sent, 40), rule)
     # Each closes 3 seconds after its end.
-    steps = {"c1": -1, "c3": -1, "c4": 0, "c13": 0, "c14": 1}
+    steps = {"c4": 0, "c13": 0, "c14": 1}  # and c1 and c3 before
     assert {case: step for step, case, _ in seen} == steps
-    assert [pane.window.end.micros for pane in panes] == [17 * S, 27 * S, 37 * S]
+    assert [pane.window.end.micros for pane in panes] == [27 * S, 37 * S]
 
 
 @pytest.mark.parametrize(
@@ -449,9 +452,9 @@ def test_so_many_cases_of_an_individual_come_out(cap: CaseCap, counted: set[str]
 
 def test_a_cap_without_individuals_is_refused() -> None:
     with pytest.raises(UsageError, match="by_individual"):
-        AssembleCases(RULE, KEY, cap=CaseCap(1))
+        AssembleCases(RULE, KEY, HORIZON, cap=CaseCap(1))
 
 
 def test_an_origin_finer_than_the_clocks_of_runners_is_refused() -> None:
     with pytest.raises(UsageError, match="origin_us"):
-        AssembleCases(replace(RULE, origin_us=1_500), KEY)
+        AssembleCases(replace(RULE, origin_us=1_500), KEY, HORIZON)

@@ -93,7 +93,7 @@ def without_beam(path: Path, key: KeyReference) -> list[Any]:
     events, rejects = LAYOUT.decode([r.message() for r in records], [r.publish for r in records])
     assert rejects.num_rows == 0
     keyed = Identities(key.resolve()).keyed(events, RULE, False)
-    _, steps = OpenCases.none().add(keyed, RULE).close(2**62, RULE)
+    _, steps, _ = OpenCases.none().add(keyed, RULE, 0).close(2**62, RULE, 0)
     return sorted(case for step, traces in steps for case in cases_of(step, traces))
 
 
@@ -111,7 +111,7 @@ def test_a_replayed_file_gives_the_cases_of_the_kernel_and_each_step_once(
         | beam.Create([str(path)], reshuffle=False)
         | "Replay" >> beam.ParDo(replay).with_output_types(PubsubMessage)
     )
-    closed = (messages | DecodeMessages(LAYOUT))[EVENTS] | AssembleCases(RULE, key, n_shards=3)
+    closed = (messages | DecodeMessages(LAYOUT))[EVENTS] | AssembleCases(RULE, key, 100, n_shards=3)
     _ = (
         closed
         | "Closed" >> beam.Map(lambda element: ("closed", [element]))

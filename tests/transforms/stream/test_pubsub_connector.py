@@ -119,7 +119,7 @@ def count_cases(subscription: str) -> Any:
         _ = decoded["rejects"] | "Rejects" >> beam.ParDo(Keep(keep_reject))
         _ = (
             decoded["events"]
-            | AssembleCases(RULE, KeyReference("env:TEST_KEY"), n_shards=3)
+            | AssembleCases(RULE, KeyReference("env:TEST_KEY"), 100, n_shards=3)
             | beam.Map(events_of).with_output_types(tuple[int, tuple[int, int]])
             | beam.GroupByKey()
             | "Panes" >> beam.ParDo(Keep(keep_pane))
