@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
@@ -75,6 +76,12 @@ class CountSteps:
             *sorted(left_out),
             in_each=" in each step" if params.guarantee == "w_event" else "",
         )
+
+    def repeated(self, n_times: int, gap: int) -> tuple[Fraction, Fraction]:
+        """See `StepProduct`; what the parts cost adds up."""
+        parts = [noise.repeated_epsilon(n_times, gap) for noise in self.params.noises.values()]
+        epsilon = sum((of_part for of_part, _ in parts), Fraction(0))
+        return epsilon, min(sum((of_part for _, of_part in parts), Fraction(0)), Fraction(1))
 
     def common(self, step: int, name: StreamName) -> dict[str, Any]:
         """Returns what the release of a step says beside its counts."""

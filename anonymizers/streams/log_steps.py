@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -119,6 +120,11 @@ class LogSteps:
                 NOT_RELEASED_AGAIN,
             ),
         )
+
+    def repeated(self, n_times: int, gap: int) -> tuple[Fraction, Fraction]:
+        """See `StepProduct`; the logs of the steps cost their epsilon and delta each."""
+        epsilon, delta = self._params.budget
+        return n_times * epsilon, min(n_times * delta, Fraction(1))
 
     def explain(self) -> tuple[str, ...]:
         """Returns a sentence on what is published, and those of `private-log` for one step."""

@@ -11,6 +11,7 @@ import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, ClassVar, Literal, Protocol
 
 from tracecloak.anonymizers.accounting.composition import Spend
@@ -139,6 +140,15 @@ class StepProduct(Protocol):
 
     def guarantee(self) -> Guarantee:
         """Returns what holds for the whole horizon."""
+        ...
+
+    def repeated(self, n_times: int, gap: int) -> tuple[Fraction, Fraction]:
+        """Returns the (epsilon, delta) of a case that counts in several steps.
+
+        Args:
+            n_times: In how many, at most.
+            gap: Steps from one to the next, at least.
+        """
         ...
 
     def explain(self) -> tuple[str, ...]:

@@ -49,7 +49,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 
 
 # The defaults of durations, as they are written; fields have them in microseconds.
-_DURATIONS = {"max_disorder": "0s", "tombstone": "7d", "release_delay": "60s"}
+_DURATIONS = {"max_disorder": "0s", "release_delay": "60s"}
 # Parameters of private-log that are no flags: no stream carries attributes, and the vocabulary of
 # every stream is declared.
 _REFUSED = "attributes"
@@ -218,9 +218,11 @@ class StreamConfig(pydantic.BaseModel):
         tuple[str, ...], pydantic.BeforeValidator(_as_list), _or_text(_TEXTS)
     ] = ()
     """Public activity that ends a case; as a flag it may be repeated. By default none does."""
-    tombstone: Duration = duration_us(_DURATIONS["tombstone"])
-    """How long a closed case is remembered, so that what still comes of it is dropped; at least as
-    long as the subscription can redeliver."""
+    tombstone: Duration | None = None
+    """How long a closed case is remembered after its last message, so that what still comes of it
+    is dropped; at least as long as the subscription can redeliver. A case that goes on after that
+    counts again, and the stream says what this costs in epsilon. By default until the horizon
+    ends, which takes 24 bytes a case."""
     release_delay: Duration = duration_us(_DURATIONS["release_delay"])
     """How long after its end a step waits for messages that are late."""
     publish_on_drain: bool = False

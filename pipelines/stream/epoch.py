@@ -11,6 +11,7 @@ import contextlib
 import datetime
 import json
 import logging
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -30,6 +31,7 @@ from tracecloak.pipelines.runners.options import version
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.runner_facts import RUNNERS
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
+from tracecloak.schemas.events.time_texts import duration_text
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, ReleaseManifest
 from tracecloak.transforms.files import absolute, is_on_this_machine, require_writable
 from tracecloak.transforms.keys import KeyReference
@@ -153,7 +155,7 @@ def paid_epoch(config: StreamConfig) -> Iterator[Epoch]:
         remove_folder(workplace)  # a run that was cut off may have left some of a file
         manifest = manifest_of(config, product, keys[0].resolve().fingerprint)
         _write_manifest(config, product, manifest, folder, workplace)
-        for line in product.explain():
+        for line in explained(config, product):
             _LOG.info("%s", line)
         private = store.operator_folder(output, name.both)
         kept = KeptSteps(FileSystems.join(private, "decisions"), product.released)
@@ -179,18 +181,15 @@ def manifest_of(
     )  # fmt: skip
     dumped = config.explicit.model_dump(mode="json")
     durations = ("period", "gap", "max_lifetime", "max_disorder", "tombstone", "release_delay")
+    given = (name for name in durations if dumped[name] is not None)
     params = {
         **{name: dumped[name] for name in kept},
-        **{f"{name}_seconds": dumped[name] / 1_000_000 for name in durations},
+        **{f"{name}_seconds": dumped[name] / 1_000_000 for name in given},
         "start": _iso(config.start),
     }
     if config.allow_large_delta:
         params["allow_large_delta"] = True
     guarantee = product.guarantee()
-    forgotten = (
-        f"A closed case is remembered for {config.tombstone // 1_000_000:,} seconds after its last "
-        "message: one that goes on after that counts as another case."
-    )
     restarted = (
         "Epochs add up: a case in steps of two of them, as after a restart that forgets who has "
         "closed, is protected with the sum of their epsilons."
@@ -199,7 +198,10 @@ def manifest_of(
         release_id=config.name.both,
         method=f"stream of {config.product}",
         params=params,
-        guarantee=replace(guarantee, not_covered=(*guarantee.not_covered, forgotten, restarted)),
+        guarantee=replace(
+            guarantee,
+            not_covered=(*guarantee.not_covered, *counted_again(config, product), restarted),
+        ),
         operations=product.operations,
         spends=tuple(part.to_json() for part in product.spends()),
         config_digest=without_filters(config).digest,
@@ -207,6 +209,37 @@ def manifest_of(
         exact_noise=True,
         unsafe_barrier=not is_durable(config.runner),
         beam_version=version(),
+    )
+
+
+def explained(config: StreamConfig, product: StepProduct) -> tuple[str, ...]:
+    """Returns what each step publishes, at which error, and how often a case counts."""
+    again = counted_again(config, product) or (
+        "A closed case is remembered until the horizon ends, which takes 24 bytes: it counts once, "
+        "however long it is silent before more of it comes.",
+    )
+    return (*product.explain(), *again)
+
+
+def counted_again(config: StreamConfig, product: StepProduct) -> tuple[str, ...]:
+    """Returns what a memory of closed cases costs that is shorter than the horizon, if it is."""
+    n_times, gap = config.rule.most_counts(product.horizon)
+    if config.tombstone is None or n_times == 1:
+        return ()
+    again = (
+        f"A closed case is remembered for {duration_text(config.tombstone)} after its last "
+        f"message. One that goes on after that counts again, in up to {n_times:,} steps"
+    )
+    if config.by_individual:
+        return (
+            f"{again}; of an individual no more cases count than max_cases_per_individual allows, "
+            "so that costs the individual nothing.",
+        )
+    epsilon, delta = product.repeated(n_times, gap)
+    shown = math.ceil(epsilon * 100) / 100
+    return (
+        f"{again}: for such a case epsilon {shown:g} with delta {float(delta):.3g} holds, and not "
+        "what is said of the release. Leave out tombstone, and every case counts once.",
     )
 
 
@@ -228,7 +261,7 @@ def _write_manifest(
             "start_us": config.start,
             "period_us": config.period,
             "n_steps": product.horizon,
-            "explained": list(product.explain()),
+            "explained": list(explained(config, product)),
             "runner": config.runner,
             "runner_facts": list(RUNNERS.get(config.runner, ())),
         },

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.plugins import load, packages_of_others
 
 # Places of classes by their names on the wire, and the other way round; see `name_classes`.
@@ -68,7 +69,11 @@ def encode(value: Any) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """Returns the value; its numpy arrays share the memory of `data` and are read-only."""
+    """Returns the value; its numpy arrays share the memory of `data` and are read-only.
+
+    Raises:
+        UsageError: It has other parts than values of this version have.
+    """
     with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
         layout = json.loads(reader.schema.metadata[_KEY])
         batch = reader.read_next_batch()
@@ -195,5 +200,10 @@ def _build(layout: dict[str, Any], columns: dict[str, pa.Array]) -> Any:
     kind = load(place)
     if not is_dataclass(kind):
         raise _foreign(place)
+    if layout["fields"].keys() != {field.name for field in fields(kind)}:
+        raise UsageError(
+            f"{layout['class']} was kept by another version of tracecloak: go on with that "
+            "version, or begin another epoch, which is another spend"
+        )
     build: Any = kind
     return build(**{name: _build(part, columns) for name, part in layout["fields"].items()})

@@ -14,6 +14,9 @@ class Cell:
     def read(self) -> Any:
         return self.value
 
+    def clear(self) -> None:
+        self.value = None
+
     def write(self, value: Any) -> None:
         self.value = value
 

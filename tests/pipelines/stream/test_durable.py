@@ -1,7 +1,7 @@
 """What a stream keeps may be read by a later version: its classes have names that stay.
 
 Whoever moves a class changes its place in `transforms.arrow_coder.NAMES`. Whoever changes what a
-name stands for cannot read what was kept: it has to be another name, beside the old one.
+name stands for cannot read what was kept: it is refused, and another epoch has to begin.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from dataclasses import fields
+from dataclasses import fields, make_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from tracecloak.anonymizers.streams.dfg_steps import KeptCounts
 from tracecloak.schemas.arrays import columnar
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.arrays.merging import Statistics
+from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.plugins import load
 from tracecloak.schemas.streams.open_cases import OpenCases
 from tracecloak.transforms.arrow_coder import NAMES
@@ -30,13 +31,14 @@ FIELDS = {
     "case events": "keys individuals case publish times orders event_ids activities",
     "clipped flows": "keys values",
     "closed cases": "traces",
+    "closed keys": "runs",
+    "closed run": "keys until",
     "counted cases": "names steps counts",
     "input digest": "lanes n_events",
     "kept counts": "counts measured",
     "kept variants": "counted fresh measured measured_fresh",
     "open cases": (
-        "keys individuals closes offsets publish times orders event_ids activities closed_keys "
-        "closed_until released_before"
+        "keys individuals closes latest offsets publish times orders event_ids activities closed"
     ),
     "statistics": "by_name",
     "step log": (
@@ -45,22 +47,22 @@ FIELDS = {
     "traces": "case_ids offsets activities times vocabulary individuals attributes",
     "variant histogram": "sequences counts",
 }
-# `Statistics` of some kept counts and of no open cases, as the first version with names wrote it.
+# `Statistics` of some kept counts and of no open case and one that has closed.
 RECORDED = (
-    "c-qBQJxmlq6n@7YctJG803uRsE+$am<%EMfjRmEJ1qFqP7+7|fu;Ko4yGJBQLP<$sL5u~ZB_)Lgg$0F$g@uI$1qB6#"
-    "g$0p=_07!g?cTV%GsGy9%<jDT-uJ$FGdr{6IF3`i3D66qbi-}vf=)<d3rix^>hHm4%IzQRByEJTlKwP436{ooGsUn|"
-    "e5_}*l4@C*CrZY$Rok>|Q?oK-N@mG4N;>IZ&n&LZSJbjW+q$XQw6S8;Sfj-!J&IOsRBS$g+ew<0M!B{|yt8i9><HnF"
-    "WPPG;uhocH=BZgEwzaHM`{nqn4K&M!YBlPH9v`mdB?!1dLRM==r9BtYqiCvS@TsgAYmtc%(nywiw5c}QRdZts%fzhc"
-    "=BlYT)RG`%&`}UMM<Z*cDj9lgP}e7Jeps;T(voG^f@q#oT)0OxT&=NKGOgwKaGsNRbhcR*Wy)M660Pe-U6d#D5eG9?"
-    "jfy>Q>VkN_TkOKpkg8_mXJDJ6d;@;%<IINyrJsR5FaEBBj#8huOTcYymZU;6Pw~{&jS}u|BrF<B)jB(uEKMz`b!<L-"
-    "JU%`#Q5ernOcf{dg~DVpSJ+^Moss}{UDXWKR966Qp*@Rd<q@8RwG=%-VLJ(+VBPBgn8x}A577mzrwG4cF0lK{aqx8Q"
-    "@56Q;{Ihlp>oC^16v;SFkblf#bdd9V(2W7^+q8``X@8|YkeJ3t-?^`u3uumFy&tVfRt#PsclKPYH`R0;qO}>LH58)d"
-    "e{%qzkb5AZwRg^PQ}FR4M(<vTUTfcw`NuKmnqs{>7c95Armr;?(0YJ%AViDpd4TuG+mX=OYWiz-7^Br6qD9Xt^1sHh"
-    "rY^)<KLc9%i)gL8AzJPs3pVm<5?TuvzSiy)wcP&$93k(!gx2SPR?p?t){Fhw0G=c7*`-*kc<F1szP#EV3;delBXaj8"
-    "^xiq_J3Nlbt1m>0Ze)TZUvYe$;ZU6}yz8a#iDwwr87Dfg!8Wb-`xA-z7P;GwIIm5|pT~m;z2YBh7QFruzZCWD#TiKB"
-    "=x@;5Yp;99W%^2lKDpzjk&$K)9S126xj%QZIR$zj9&m5aJv2HbQ#7YD@Jct@J*~U+T$0_r6X2ITM3-Lf9o4UJxWeH%"
-    "4$pD;G>1=f_zZ{3+8%#_!)0xcU*m9D+v9I?xM#cT3tJq%#qoDIT-NsZA2?jr_W1i8E^B-ILk^d<J^nWim$g0q35Uzt"
-    "9{-HP&qDUf5Vx;L>EP_E;_#30#5L>xZ=9d^M8rCHb~11_|4m82^%jTy&)_%EFa6a"
+    "c-qZZzi-n(6n;rluuz3Mlv1FB6@ki7MJdWqp$;7w7#J8jAW_ts*j242X%t^7s;W|l4vY*86=GmOh>?+jfuTc%_yamHFfcG"
+    "MFfbt6)V%u@+lTGD2n1NV_}+c*ecwI%?wu2cVK_emFbecK183nB41<L|yb7iMIJ!VdjK3PDeT1>maSMMbW?_F<U>kVfD%T"
+    "rM5R|Xm<$yTE4~Sn6%F}jv#rGO69p5V7-&|@rO^@|mzfM?Z&1>^cKc0@*_4RIxs03n=c3a(Mdy{%s1Z!oA#!XeCK$mQ`sa"
+    "Sc=pQU!N>M;B6wR_uWHa#ckc04zquJ5HG+@_T4ZLgKgg^t*DC-Br%*1XNkL}<`dg?S`YyGhmRw9PZ|Tdu$1yIrTDp^Q6fn"
+    "5&Gr-dLwo&m|Q;dC!NFH5}pvB%e(9=*iYsRsxS`rY4>8=w=vQyL-Rk2dnvX(n&u%;x~1Vjk_2m+Ht*(E>G^GC-XME7FqIL"
+    "4PWGzyGj_PQzy8lh_A~x=9ipjErpb=DL1*5_?RuXMQks1x~(8tRH~_==r`~#<e?QRQJJb5?8+IrE3pjujlsxyh-S6MFJLv"
+    "Abey_}T+SL`O$Ru{dhBBRhQ)ao+ZeXzLjW~w`$d2SY@e{8lL9a7yTI$X{UZ!<;M^GY=OC*4HEdU~8BHJk+Q`%3Tt#}OOb9"
+    "Lzcb|Ao+FxWoP?*P`r#ae}4YcWdp`2fk=d*$KyCXac@jiAG=~iR9SFv48(T$cdz#WWTIMQp~IO2KQ^vulByO5&S--?JGVC"
+    "=qu-iu?N+t--ZbWDpr&+!y3UPf?U7(aci*O@$y-rwSJw$`~6Emr>Md&jsv1FeTKt%Dq`^C?=QZiCee!%|PL^)04V>kXzQj"
+    "vOEu*EY~v?nPS9dV{?$epmv0#JCRzTJK|8BPWAt@lzh)7RKE?(QD0~L|P9{ve*2j6s_223cSJC*9Lk|LcZod<>WP%q9yCb"
+    "WsJAONM|xt=M;YTmhcyVYTXXA^O{I#CBG#p=VOe06zcQZ38UxuHbZarmv<Kb6sCS9<~xc{z{1&|W?%B7;(MR#+Zp=wd*8w"
+    "ci$iQ4IE`>`m_JWo{|m;&KZy~>3_~TBk6jQBcuGx({|)rKdOF1agY;pML)JB_+_T1Q1-BKvs^C=xpI7jC1;4G}rnZb<R&Y"
+    "~W#<vyR)Ryr(3T|r4_(uvZZLv0BPr>(;_?HT9YRmZ73T|r4_yYwuwPpOFf}7eh{<DIc+A{vTf`3<VtB}N{E%6Bjm$nrfn^"
+    "g8Cy^4xGC=UM^FZ}28gWr6<S$stWFJ|CFvAX{!uLAs?OP7b7$FR7E{7i+PXA(wr"
 )
 STREAMS: dict[str, dict[str, Any]] = {
     "graphs of individuals": {
@@ -93,9 +95,19 @@ def test_a_message_that_was_recorded_is_read() -> None:
     assert (counts.counts.tolist(), counts.measured.tolist()) == ([1, 2], [3, 4])
     opened = kept.by_name["open"]
     assert isinstance(opened, OpenCases)
-    assert (
-        opened.keys.shape == (0, 2) and opened.released_before == OpenCases.none().released_before
-    )
+    assert opened.keys.shape == (0, 2)
+    run = opened.closed.runs["0"]
+    assert (run.keys.tolist(), run.until.tolist()) == ([[3, 4]], [5])
+
+
+def test_a_value_of_another_version_is_refused_with_a_way_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = zlib.decompress(base64.b85decode("".join(RECORDED)))
+    later = make_dataclass("ClosedRun", ["keys", "until", "more"], frozen=True)
+    monkeypatch.setattr(columnar, "load", lambda place: later if "Run" in place else load(place))
+    with pytest.raises(UsageError, match="closed run was kept by another version of tracecloak"):
+        decode(data)
 
 
 class _Noting(dict[str, str]):

@@ -346,7 +346,8 @@ def test_the_manifest_says_what_holds_and_is_written_once(tmp_path: Path) -> Non
     assert body["randomness"]["unsafe_barrier"] is True
     assert body["stream"]["n_steps"] == 6
     assert any("in its memory" in fact for fact in body["stream"]["runner_facts"])
-    assert "standard deviation" in body["stream"]["explained"][-1]
+    assert "standard deviation" in body["stream"]["explained"][-2]
+    assert "remembered until the horizon ends" in body["stream"]["explained"][-1]
     statement = path.with_name("statement.md").read_text()
     assert "epsilon = 1 and delta = 0.000001 for one case" in statement
     run(config, happenings)

@@ -214,8 +214,8 @@ def test_a_state_of_another_version_or_source_is_refused(
     config = stream_config(tmp_path)
     run_script(config, script(), until=4)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tracecloak.transforms.stream.local_state._VERSION", 2)
-        with pytest.raises(TracecloakError, match="is of version 1, and this is version 2"):
+        patch.setattr("tracecloak.transforms.stream.local_state._VERSION", 3)
+        with pytest.raises(TracecloakError, match="is of version 2, and this is version 3"):
             run_script(config, script())
     monkeypatch.setattr("tests.support.local_streams.NAME", "another script")
     with pytest.raises(TracecloakError, match="has read script so far"):

@@ -360,6 +360,78 @@ def test_a_late_case_counts_until_its_step_is_released(
     assert len({pane.window for pane in panes}) == len(panes)
 
 
+class Shard:
+    """A shard of the assembler without a runner, whose timers fire in their order."""
+
+    def __init__(self, horizon: int, cap: CaseCap | None = None) -> None:
+        self.fn = assemble._Assemble(RULE, horizon, cap is not None, cap)
+        self.opened, self.waiting, self.book = Cell(), Bag(), Cell()
+        self.timer, self.following, self.over, self.counted = (Cell() for _ in range(4))
+        self.closed: list[tuple[int, int]] = []  # step, cases
+        self._give((0, assemble._AWAKE))
+
+    def send(self, *sent: Sent) -> None:
+        for one in sent:
+            data = keyed_bytes(one, by_individual=one.individual is not None)
+            self._give((0, (1, int(one.publish * S), data)))
+
+    def _give(self, element: Any) -> None:
+        state = self.opened, self.waiting, self.book, self.timer, self.following, self.over
+        assert list(self.fn.process(element, *state)) == []
+
+    def pass_to(self, second: float) -> None:
+        """The watermark goes on to a moment."""
+        while due := [t for t in (self.timer, self.over) if t.value and t.value <= second]:
+            first = min(due, key=lambda timer: timer.value)
+            fired, first.value = first.value, None
+            if first is self.over:
+                self.fn.end_step(
+                    self.opened, self.waiting, self.book, self.counted, self.following, self.over
+                )
+                continue
+            state = self.opened, self.waiting, self.book, self.timer
+            made = list(self.fn.close_step(*state, fired, self.counted, self.following))
+            self.closed += [(one.value[0], one.value[1].n_cases) for one in made]
+
+
+@pytest.mark.parametrize("somebody_else", [False, True])
+@pytest.mark.parametrize("cap", [CaseCap(1), CaseCap(1, per_step=True)])
+def test_a_late_case_takes_nothing_of_its_individual(cap: CaseCap, somebody_else: bool) -> None:
+    """Whoever closes a case meanwhile: what is late is dropped before it counts for a cap."""
+    shard = Shard(HORIZON, cap)
+    shard.pass_to(35)  # steps 0 and 1 are released at 20 and 30
+    if somebody_else:
+        shard.send(Sent(33, "o", "END", "e", individual="other"))
+    shard.pass_to(42)
+    late = [Sent(12, f"late{i}", "END", "e", individual=f"p{i}") for i in range(9)]
+    shard.send(*late)
+    shard.pass_to(43)
+    own = [Sent(45, f"own{i}", "END", "e", individual=f"p{i}") for i in range(9)]
+    shard.send(*own)
+    shard.pass_to(50)
+    assert shard.closed == [*([(3, 1)] if somebody_else else []), (4, 9)]
+
+
+def test_a_shard_keeps_nothing_when_the_last_step_is_over() -> None:
+    shard = Shard(horizon=3)
+    shard.send(Sent(1, "c", "END", "e"), Sent(28, "d", "A", "e"))
+    shard.pass_to(60)
+    shard.send(Sent(29, "late", "END", "e"))
+    shard.pass_to(80)
+    assert shard.closed == [(0, 1)]
+    assert shard.waiting.values == []
+    assert not any(cell.value for cell in (shard.opened, shard.book, shard.timer, shard.over))
+
+
+def test_what_is_published_behind_a_closing_is_no_part_of_it() -> None:
+    """However far messages are read before the watermark passes: with a memory of two seconds."""
+    rule = replace(RULE, tombstone_us=2 * S)
+    sent = [Sent(second, "c", "A", f"e{second}") for second in (1, 30, 60)]
+    at_once, _ = run([sent, *ticking(0, 100)], rule=rule)
+    live, _ = run(in_time(sent, 100), rule=rule)
+    assert at_once == live == [(1, "c", ("A",)), (4, "c", ("A",)), (7, "c", ("A",))]
+
+
 def test_a_case_that_never_ends_is_closed_by_its_lifetime() -> None:
     rule = replace(RULE, max_trace_length=100)
     sent = [Sent(second, "c", "A", f"e{second}") for second in range(1, 120, 2)]
@@ -385,11 +457,12 @@ def test_a_case_of_two_individuals_is_one_of_each() -> None:
     assert whose[1].isdisjoint(whose[2])
 
 
-def keyed_bytes(sent: Sent, key: str = "env:TEST_KEY") -> bytes:
+def keyed_bytes(sent: Sent, key: str = "env:TEST_KEY", by_individual: bool = False) -> bytes:
     """What of a message meets the state."""
     message = sent.message()
-    events, _ = MessageFormat(MAPPING).decode([message.value], [message.timestamp.micros])
-    fn = assemble._Key(RULE, KeyReference(key), HORIZON, 1, False)
+    mapping = replace(MAPPING, individual_id="person") if by_individual else MAPPING
+    events, _ = MessageFormat(mapping).decode([message.value], [message.timestamp.micros])
+    fn = assemble._Key(RULE, KeyReference(key), HORIZON, 1, by_individual)
     fn.setup()
     [(_, (_, _, data))] = fn.process(events)
     return data
