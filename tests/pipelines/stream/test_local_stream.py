@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import shutil
@@ -187,6 +188,38 @@ def test_a_state_that_is_damaged_is_refused(tmp_path: Path) -> None:
         assert steps_of(config) == before
         path.write_bytes(whole)
         assert run_script(config, script()).is_spent
+
+
+def test_records_that_are_whole_and_in_the_place_of_others_are_refused(tmp_path: Path) -> None:
+    """Catches a seal that does not say which record it is of."""
+    config = stream_config(tmp_path, view="total")
+    later: list[Happening] = [[Sent(41, f"later{i}", "A", f"later{i}")] for i in range(3)]
+    run_script(config, [*script()[:8], *later], until=11)
+    path = state_of(tmp_path)
+    whole = path.read_bytes()
+    with sqlite3.connect(path) as rows:
+        records = rows.execute("SELECT kind, number FROM record").fetchall()
+    rows.close()
+    pairs = [
+        (first, second)
+        for first, second in itertools.combinations(records, 2)
+        if first[0] == second[0] or first[1] == second[1]
+    ]
+    assert any(first[0] == second[0] for first, second in pairs)
+    before = steps_of(config)
+    for first, second in pairs:
+        path.write_bytes(whole)
+        aside = ("aside", 0)
+        with sqlite3.connect(path) as rows:
+            for old, new in ((first, aside), (second, first), (aside, second)):
+                rows.execute(
+                    "UPDATE record SET kind = ?, number = ? WHERE kind = ? AND number = ?",
+                    (*new, *old),
+                )
+        rows.close()
+        with pytest.raises(TracecloakError, match="not what tracecloak wrote"):
+            run_script(config, script())
+    assert steps_of(config) == before
 
 
 @pytest.mark.parametrize("how", ["restored", "deleted", "elsewhere"])
