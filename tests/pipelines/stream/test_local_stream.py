@@ -47,6 +47,7 @@ from tracecloak.pipelines.stream.run import run_stream
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
 from tracecloak.transforms.stream import local_stream
 from tracecloak.transforms.stream.local_state import LocalState
+from tracecloak.transforms.stream.sources import Pulled
 
 END_US = 1 << 60
 
@@ -320,6 +321,17 @@ def test_how_far_it_is_behind_is_told(tmp_path: Path, caplog: pytest.LogCaptureF
     assert "messages are read up to 95 s before now" in caplog.text
 
 
+@pytest.mark.parametrize(("seconds", "is_said"), [(299, False), (301, True)])
+def test_it_is_behind_where_it_is_so_by_more_than_the_delay_of_a_release(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, seconds: int, is_said: bool
+) -> None:
+    config = stream_config(tmp_path, release_delay="300s")
+    released = 10.0 + 300.0
+    with caplog.at_level(logging.WARNING, logger="tracecloak"):
+        run_script(config, [5.0], until=1, clock=lambda: released + seconds)
+    assert ("step 0 should have been published" in caplog.text) == is_said
+
+
 def test_a_service_that_is_away_is_asked_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -419,6 +431,41 @@ def test_when_all_is_published_the_epoch_is_over_and_its_state_is_gone(tmp_path:
     assert len(key_files(tmp_path / "keys")) == 1  # that of identities
     with pytest.raises(TracecloakError, match="its last step is published"):
         run_script(config, script())
+
+
+def test_an_epoch_has_one_subscription_of_its_topic_until_it_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches two epochs that take messages from each other, and one that forgets where it was."""
+    opened: list[str] = []
+    deleted: list[str] = []
+    fails = [True]
+
+    class Subscription(Script):
+        def __init__(self, name: str, topic: str | None = None) -> None:
+            assert topic == "projects/p/topics/events"
+            opened.append(name)
+            super().__init__(script(), {})
+
+        def pull(self, max_messages: int, timeout_seconds: float) -> Pulled:
+            if fails:
+                raise TracecloakError("cut off")
+            return super().pull(max_messages, timeout_seconds)
+
+    monkeypatch.setattr(local_run, "PubSubSource", Subscription)
+    monkeypatch.setattr(local_run, "delete_subscription", deleted.append)
+    changes = {"input_subscription": None, "input_topic": "projects/p/topics/events"}
+    config, other = (stream_config(tmp_path, epoch=epoch, **changes) for epoch in "12")
+    with pytest.raises(TracecloakError, match="cut off"):
+        run_stream(config)
+    assert deleted == []
+    fails.clear()
+    assert run_stream(config).is_spent
+    (own,) = set(opened)
+    assert own.startswith("projects/p/subscriptions/") and deleted == [own]
+    opened.clear()
+    assert run_stream(other).is_spent
+    assert own not in opened and deleted == [own, *set(opened)]
 
 
 def test_a_second_process_at_the_same_epoch_is_refused(tmp_path: Path) -> None:

@@ -152,6 +152,15 @@ def test_so_it_is_when_all_is_read(tmp_path: Path, loop: Loop) -> None:
     assert [step for step, _ in topic.sent] == [0]
 
 
+def test_who_has_a_step_does_not_get_it_again_where_another_is_away(
+    tmp_path: Path, loop: Loop
+) -> None:
+    first, second = Topic(), AwayUntil(loop, 20.0)
+    loop.run(stream_config(tmp_path, horizon=2), [100.0], [first, second])
+    assert len(second.refused) > 5
+    assert [step for step, _ in first.sent] == [step for step, _ in second.sent] == [0, 1]
+
+
 def test_a_source_that_is_away_is_asked_at_a_pace(tmp_path: Path, loop: Loop) -> None:
     stop = loop.run(stream_config(tmp_path), script(), away=[1, 3, 8])
     assert stop.waits == [PAUSE] * 3
