@@ -9,7 +9,7 @@ import shutil
 import signal
 import sqlite3
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,24 @@ def test_messages_last_before_they_are_let_go_of_and_steps_before_they_are_seen(
     first = places.index("before rename", places.index("after create"))
     assert "after replace" in places[places.index("after create") : first]
     assert places[-4:] == ["before remove", "after remove", "before commit", "after commit"]
+
+
+def test_positions_are_kept_where_no_message_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches a topic of marks that is read again from where its service has deleted them."""
+    begun: list[Mapping[str, Any]] = []
+
+    class Noting(Script):
+        def __init__(self, happenings: Any, positions: Mapping[str, Any], *others: Any) -> None:
+            begun.append(positions)
+            super().__init__(happenings, positions, *others)
+
+    monkeypatch.setattr("tests.support.local_streams.Script", Noting)
+    quiet: list[Happening] = [1.0, 2.0, 3.0, 4.0]
+    for until in (3, 4):
+        run_script(stream_config(tmp_path), quiet, until=until)
+    assert begun == [{}, {"place": 3}]
 
 
 def test_the_state_is_synchronous_and_only_its_owner_reads_it(tmp_path: Path) -> None:

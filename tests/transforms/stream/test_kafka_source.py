@@ -16,7 +16,7 @@ from tests.support.kafka_double import BY_SENDER, TopicDouble
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.stream import kafka_source
 from tracecloak.transforms.stream.kafka_source import KafkaSource
-from tracecloak.transforms.stream.kafka_topic import CLOCK_SKEW_US, KafkaTopic
+from tracecloak.transforms.stream.kafka_topic import CLOCK_SKEW_US, KafkaTopic, PartitionReader
 
 TOPIC = KafkaTopic("broker:9092", "events")
 NEVER = -(1 << 63)
@@ -104,6 +104,20 @@ def test_the_watermark_is_that_of_the_partition_that_is_read_least_far(
     # All is read: what comes now is no older than the clock, less what clocks differ.
     watermark_us = made.watermark_us()
     assert 9 * S < watermark_us <= time.time() * S - CLOCK_SKEW_US
+
+
+def test_a_partition_that_is_read_whole_is_as_far_as_the_clocks_of_brokers_allow(
+    topic: TopicDouble,
+) -> None:
+    """A message that comes right now may have an older stamp than this clock gives."""
+    topic.add(0, b"a", millis=1_000)
+    reader = PartitionReader(TOPIC, "group", {0: 0})
+    assert [message.data for message in reader.poll(10, 0.0)] == [b"a"]
+    before_us = time.time_ns() // 1_000
+    watermark_us = reader.watermark_us(0)
+    after_us = time.time_ns() // 1_000
+    assert before_us <= watermark_us + CLOCK_SKEW_US <= after_us
+    reader.close()
 
 
 def test_offsets_without_a_message_are_passed(topic: TopicDouble, clock: Clock) -> None:

@@ -100,6 +100,10 @@ def test_an_event_is_the_same_however_it_is_written() -> None:
         (Sent(b"\xff\xfe"), "neither a JSON object nor an Avro datum of the schema"),
         (Sent(as_avro(case_id="c", activity="A", timestamp=1).data + b"\x00"), NEITHER),
         (Sent(as_avro(case_id="c", activity="A", timestamp=1).data[:-1]), NEITHER),
+        (
+            Sent(as_avro(case_id="c", activity="A", timestamp=1).data.replace(b"c", b"\xff")),
+            NEITHER,
+        ),
         (Sent(json.dumps(GOOD).encode().replace(b"c1", b"\xff")), "text that is not UTF-8"),
         (as_json({**GOOD, "activity": "\ud800"}), "text that is not UTF-8"),
         (as_json({**GOOD, "case_id": ["c"]}), "field that is no scalar"),
@@ -171,6 +175,7 @@ def test_attributes_of_the_message_come_before_its_fields() -> None:
             as_json(GOOD, at=""),
             as_json(GOOD, at="-5"),
             as_json(GOOD, at="9" * 5_000),
+            as_json(GOOD, at="9" * 30),
         ],
         layout,
     )
@@ -181,7 +186,12 @@ def test_attributes_of_the_message_come_before_its_fields() -> None:
         (None, NEW_YEAR),
         ("e1", -5_000),
     ]
-    assert rejects == [(4, "unparsable time"), (5, "no time"), (7, "time out of range")]
+    assert rejects == [
+        (4, "unparsable time"),
+        (5, "no time"),
+        (7, "time out of range"),
+        (8, "time out of range"),
+    ]
 
 
 def test_fields_have_the_names_of_the_mapping() -> None:
