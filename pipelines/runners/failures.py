@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 
 from tracecloak.schemas import errors
-from tracecloak.schemas.errors import TracecloakError
+from tracecloak.schemas.errors import RetryLater, TracecloakError
 
 # Beam appends the stage to the text of what is raised in one.
 _STAGE = re.compile(r" \[while running '([^']*)'\]")
@@ -24,15 +24,30 @@ _ANY_CLASS = re.compile(r"^(?P<name>[A-Za-z_][\w.]*)(?::|$)", re.MULTILINE)
 
 
 def own_error(error: BaseException) -> TracecloakError | None:
-    """Returns our own error in what a runner made of it, or None if it is not ours."""
+    """Returns our own error in what a runner made of it, or None if it is not ours.
+
+    Of several, one that a person must act on comes before one that asks for another try only: a
+    scheduler would try again for ever what no try mends.
+    """
+    found = [*_own_in_chain(error), *_own_in_text(str(error))]
+    for_persons = (own for own in found if own.exit_code != RetryLater.exit_code)
+    return next(for_persons, found[0] if found else None)
+
+
+def _own_in_chain(error: BaseException) -> Iterator[TracecloakError]:
+    """Those that happened while others were handled; not those that one of ours was made of."""
     for cause in _chain(error):
         if isinstance(cause, TracecloakError):
-            return type(cause)(_FROM_STAGE_ON.sub("", str(cause)))
-    for match in reversed(list(_OUR_CLASS.finditer(str(error)))):
+            yield type(cause)(_FROM_STAGE_ON.sub("", str(cause)))
+            if cause.__suppress_context__:  # raised from another, or from none
+                return
+
+
+def _own_in_text(text: str) -> Iterator[TracecloakError]:
+    for match in reversed(list(_OUR_CLASS.finditer(text))):
         kind = getattr(errors, match["name"], None)
         if isinstance(kind, type) and issubclass(kind, TracecloakError):
-            return kind(_FROM_STAGE_ON.sub("", match["text"]))
-    return None
+            yield kind(_FROM_STAGE_ON.sub("", match["text"]))
 
 
 def reason_of(error: BaseException) -> str:

@@ -244,8 +244,8 @@ class StreamConfig(pydantic.BaseModel):
     """Topic of Kafka, kafka://HOST:PORT/NAME, or Pub/Sub topic that gets the JSON of every step as
     well; by default none does."""
     dead_letter: str | None = None
-    """Folder for the times of messages that cannot be read; by default one beside the keys, which
-    only the operator reads."""
+    """Folder for the times and places of messages that cannot be read, and why; by default one
+    beside the keys, which only the operator reads."""
     reject_topic: str | None = None
     """Pub/Sub topic that gets these as well; by default none does."""
     key_store: str | None = None

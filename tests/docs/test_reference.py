@@ -19,7 +19,9 @@ from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.commands.table import COMMANDS
 from tracecloak.pipelines.commands.verify import UNSURE_EXIT_CODE
 from tracecloak.schemas import errors
+from tracecloak.schemas.events.message_reasons import MESSAGE_REASONS
 from tracecloak.schemas.published.step import StepRelease
+from tracecloak.transforms.formats.messages import MESSAGE_REJECT_SCHEMA
 
 
 def test_every_command_and_action_has_a_section_with_its_flags() -> None:
@@ -68,6 +70,20 @@ def test_the_exit_codes_are_those_of_the_errors() -> None:
     }
     # 0 is no error, 7 is returned by what follows a commit, and the other one by `verify`.
     assert codes == sorted({0, 7, UNSURE_EXIT_CODE, *raised})
+
+
+def test_every_reason_of_a_dead_letter_has_what_to_do() -> None:
+    page = (ROOT / "docs" / "reference" / "release-files.md").read_text()
+    _, table = page.split("| Reason | What to do |")
+    listed = [
+        reason
+        for row in table.splitlines()
+        if row.startswith("| `")
+        for reason in re.findall(r"`([^`]+)`", row.split("|")[1])
+    ]
+    assert sorted(listed) == sorted(MESSAGE_REASONS)
+    keys = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`\w+`.*?) \|", page, re.MULTILINE)))
+    assert set(MESSAGE_REJECT_SCHEMA.names) <= set(keys)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 A message holds one event: an Avro datum of `schemas/files/event.avsc`, or a JSON object. Which of
 the two it is tells its first byte, for no datum of that schema begins with a brace. What cannot be
-read goes to the dead letter with the time of its publishing and a reason, and with nothing of
-itself.
+read goes to the dead letter with the time of its publishing, the place where its service has it
+and a reason, and with nothing of itself.
 """
 
 from __future__ import annotations
@@ -36,15 +36,31 @@ from tracecloak.schemas.events.events import (
     TIMESTAMP,
     event_schema,
 )
+from tracecloak.schemas.events.message_reasons import (
+    EMPTY,
+    FAR_TIME,
+    NEITHER,
+    NO_SCALAR,
+    NO_UNIT,
+    NO_UTF8,
+    NOT_AVRO,
+    NOT_JSON,
+    OTHER_KIND,
+    UNSTAMPED,
+)
 from tracecloak.schemas.events.scalars import text_of, texts_of_scalars
-from tracecloak.schemas.events.tally import NO_RECORD
+from tracecloak.schemas.events.tally import EMPTY_TIME, NO_RECORD, NO_TIME
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID
 
-# What tells the operator of a message that cannot be read.
+# What tells the operator of a message that cannot be read. Kafka finds a message by its partition
+# and offset, Pub/Sub by its id; what the service does not have is null.
 MESSAGE_REJECT_SCHEMA = pa.schema(
     [
         pa.field(PUBLISH_TIME, pa.int64(), nullable=False),  # microseconds since 1970 UTC
-        pa.field("reason", pa.string(), nullable=False),  # one of REJECT_REASONS
+        pa.field("partition", pa.int64()),
+        pa.field("offset", pa.int64()),
+        pa.field("message_id", pa.string()),
+        pa.field("reason", pa.string(), nullable=False),  # one of MESSAGE_REASONS
     ]
 )
 
@@ -180,7 +196,7 @@ class MessageFormat:
         rows = _Rows(self, self._sources)
         for number, message in enumerate(messages):
             rows.read(number, message)
-        parts, reasons = [], [(number, NO_RECORD) for number in rows.malformed]
+        parts, reasons = [], [*rows.unread.items()]
         for mapping, numbers, columns, fractional in rows.groups(self._canonical):
             resolved = mapping.resolve(columns.schema.names, xes_names=False)
             none = np.zeros(0, np.int64)
@@ -188,7 +204,10 @@ class MessageFormat:
                 columns, numbers, none, 0, fractional=fractional
             )
             parts.append(events)
-            reasons += [(row["record"], row["reason"]) for row in rejects.to_pylist()]
+            reasons += [
+                (row["record"], rows.reason(row["record"], row["reason"]))
+                for row in rejects.to_pylist()
+            ]
         table = pa.Table.from_batches(parts, event_schema(self._optional))
         if len(parts) > 1:
             table = table.unify_dictionaries().combine_chunks().sort_by(EVENT_INDEX)
@@ -198,13 +217,12 @@ class MessageFormat:
         orders = np.array([order_in_source(message) for message in messages], np.int64)
         columns += [ids, *(pa.array(column[np.asarray(index)]) for column in (stamps, orders))]
         reasons.sort()
-        rejected = pa.RecordBatch.from_arrays(
-            [
-                pa.array(stamps[[number for number, _ in reasons]]),
-                pa.array([reason for _, reason in reasons], pa.string()),
-            ],
-            schema=MESSAGE_REJECT_SCHEMA,
-        )
+        letters = [
+            (int(stamps[number]), *_place_in_source(messages[number]), reason)
+            for number, reason in reasons
+        ]
+        named = [dict(zip(MESSAGE_REJECT_SCHEMA.names, letter, strict=True)) for letter in letters]
+        rejected = pa.RecordBatch.from_pylist(named, MESSAGE_REJECT_SCHEMA)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema), rejected
 
 
@@ -219,6 +237,18 @@ def order_in_source(message: Message) -> int:
     return int(digits[0]) if digits else 0
 
 
+def _place_in_source(message: Message) -> tuple[int | None, int | None, str | None]:
+    """(partition, offset, id) by which a service finds a message; None: it has no such thing."""
+    offset = getattr(message, "offset", None)
+    if offset is not None:  # Kafka has no other id
+        return getattr(message, "partition", None), offset, None
+    return None, None, str(getattr(message, "message_id", None) or "") or None
+
+
+class _UnreadError(ValueError):
+    """A message is no event, for one of MESSAGE_REASONS."""
+
+
 class _Rows:
     """Gathers the fields of messages as columns; times as microseconds, or as texts to be read."""
 
@@ -229,7 +259,10 @@ class _Rows:
         self._json, self._datum = ({**s} for s in sources)
         self._json_time, self._datum_time = (s.pop(TIMESTAMP) for s in (self._json, self._datum))
         self._unit = _UNITS_US.get(layout.mapping.timestamp_unit or "")
-        self.malformed: list[int] = []
+        # By number of the message, why it is no event; and why there will be no time, if that is
+        # known.
+        self.unread: dict[int, str] = {}
+        self._timeless: dict[int, str] = {}
         self.event_ids: list[str | None] = []
         # By how the time came: as text of a field, as text of an attribute, or as a number.
         self._texts = _Group(self._json)
@@ -240,47 +273,68 @@ class _Rows:
         """Takes in one message; what it cannot read it notes."""
         try:
             self._read(number, message)
-        except Exception:  # whatever a message leads to concerns that message alone
+        except Exception as error:  # whatever a message leads to concerns that message alone
             del self.event_ids[number:]
             self.event_ids.append(None)
-            self.malformed.append(number)
+            self.unread[number] = str(error) if isinstance(error, _UnreadError) else NO_RECORD
+
+    def reason(self, number: int, reason: str) -> str:
+        """Returns why a message is no event: that of its columns, or what is known of its time."""
+        return self._timeless.get(number, reason) if reason == NO_TIME else reason
 
     def _read(self, number: int, message: Message) -> None:
+        if not getattr(message, "is_stamped", True):
+            raise _UnreadError(UNSTAMPED)
         data, attributes = message.data, message.attributes or {}
+        if not data:
+            raise _UnreadError(EMPTY)
         layout = self._layout
         is_json = data[:1] == b"{"
-        if layout.kind not in (None, "json" if is_json else "avro"):
-            raise ValueError("a message is of the other kind")
+        body = _body(data, is_json, layout.kind)
         if is_json:
-            body, sources, time_field = json.loads(data), self._json, self._json_time
+            sources, time_field = self._json, self._json_time
             unit = 1 if attributes.get(_ENCODING) == "JSON" else self._unit
             id_field = layout.event_id
         else:
-            body, sources, time_field, unit = _datum(data), self._datum, self._datum_time, 1
+            sources, time_field, unit = self._datum, self._datum_time, 1
             id_field = EVENT_ID
         values = [_scalar(body.get(source)) for source in sources.values()]
         event_id = text_of(_scalar(body.get(id_field)))
         if layout.id_attribute is not None:
             event_id = _scalar(attributes.get(layout.id_attribute)) or event_id
-        group, time = self._time(body.get(time_field), unit)
+        group, time, why = self._time(body.get(time_field), unit)
         if layout.time_attribute is not None and layout.time_attribute in attributes:
-            group, time = self._attribute_time(_scalar(attributes[layout.time_attribute]) or "")
+            text = _scalar(attributes[layout.time_attribute]) or ""
+            group, time, why = self._attribute_time(text)
         self.event_ids.append(event_id or None)
+        if why is not None:
+            self._timeless[number] = why
         group.add(number, values, time)
 
-    def _time(self, value: Any, unit: int | None) -> tuple[_Group, Any]:
+    def _time(self, value: Any, unit: int | None) -> tuple[_Group, Any, str | None]:
+        """(where it belongs, what is read of it, why that is no time if that is known)."""
         if type(value) is dict:
+            if len(value) != 1:
+                raise _UnreadError(NO_SCALAR)
             (value,) = value.values()
+        if value is None:
+            return self._numbers, None, EMPTY_TIME
         if type(value) is str:
-            return self._texts, _scalar(value)
-        if unit is None or type(value) not in (int, float) or not math.isfinite(value):
-            return self._numbers, None
-        return self._numbers, _in_range(value * unit)
+            return self._texts, _scalar(value), None if value else EMPTY_TIME
+        if type(value) is not int and not (type(value) is float and math.isfinite(value)):
+            return self._numbers, None, NO_TIME
+        if unit is None:
+            return self._numbers, None, NO_UNIT
+        return self._numbers, _in_range(value * unit), FAR_TIME
 
-    def _attribute_time(self, text: str) -> tuple[_Group, Any]:
+    def _attribute_time(self, text: str) -> tuple[_Group, Any, str | None]:
         if text.isascii() and text.removeprefix("-").isdecimal():
-            return self._numbers, _in_range(int(text) * _UNITS_US["ms"])
-        return self._attributes, text
+            try:
+                millis = int(text)
+            except ValueError:  # it has more digits than Python reads
+                return self._numbers, None, FAR_TIME
+            return self._numbers, _in_range(millis * _UNITS_US["ms"]), FAR_TIME
+        return self._attributes, text, None if text else EMPTY_TIME
 
     def groups(
         self, mapping: ColumnMapping
@@ -329,22 +383,46 @@ def _scalar(value: Any) -> Any:
     """A field as a scalar of Python; None where there is none.
 
     Raises:
-        ValueError: It is no scalar, no finite number, or no UTF-8.
+        _UnreadError: It is no scalar, no finite number, or no UTF-8.
     """
     kind = type(value)
     if kind is str:
         if not value.isascii():
-            value.encode()
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                raise _UnreadError(NO_UTF8) from None
         return value
     if value is None or kind is int or kind is bool:
         return value
     if kind is float and math.isfinite(value):
         return value
-    if kind is dict:  # a branch of an Avro union, as JSON has it
+    if kind is dict and len(value) == 1:  # a branch of an Avro union, as JSON has it
         (branch,) = value.items()
         if type(branch[1]) in _BRANCHES.get(branch[0], ()):
             return _scalar(branch[1])
-    raise ValueError("a field is no scalar")
+    raise _UnreadError(NO_SCALAR)
+
+
+def _body(data: bytes, is_json: bool, asked: str | None) -> dict[str, Any]:
+    """The fields of a message, which is of the kind that is asked for.
+
+    Raises:
+        _UnreadError: It is not, or it cannot be read.
+    """
+    kind = "json" if is_json else "avro"
+    try:
+        body: dict[str, Any] = json.loads(data) if is_json else _datum(data)
+    except Exception as error:  # parsers raise what they like
+        if asked is not None:
+            why = NOT_JSON if asked == "json" else NOT_AVRO
+        else:
+            why = NOT_JSON if is_json else NEITHER
+        is_other_text = is_json and asked != "avro" and isinstance(error, UnicodeDecodeError)
+        raise _UnreadError(NO_UTF8 if is_other_text else why) from None
+    if asked not in (None, kind):
+        raise _UnreadError(OTHER_KIND)
+    return body
 
 
 def _datum(data: bytes) -> dict[str, Any]:

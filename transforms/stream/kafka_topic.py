@@ -125,13 +125,14 @@ class KafkaMessage:
     """A message as it was read; a `transforms.formats.messages.Message`.
 
     Attributes:
-        data: Its value; empty where it has none, or where no broker has stamped it, which can be
-            counted by nobody.
+        data: Its value; empty where it has none, or where no broker has stamped it.
         attributes: Its headers that are text.
         message_id: Its offset, which is its place among the messages of its partition.
         partition: Of the topic.
         offset: In the partition.
         published_us: When the broker appended it, microseconds since 1970 UTC.
+        is_stamped: Whether a broker says so. If not, the time is the sender's, and nobody can tell
+            in which step the message counts.
     """
 
     data: bytes
@@ -140,6 +141,7 @@ class KafkaMessage:
     partition: int = 0
     offset: int = 0
     published_us: int = 0
+    is_stamped: bool = True
 
 
 class PartitionReader:
@@ -206,6 +208,7 @@ class PartitionReader:
                     partition,
                     offset,
                     published_us,
+                    is_stamped,
                 )
             )
             self.positions[partition] = offset + 1

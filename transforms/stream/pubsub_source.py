@@ -160,7 +160,9 @@ class PubSubSource:
             raise UsageError(f"{self._name} cannot be read: {error.message}") from None
         except errors.Unauthenticated as error:
             raise UsageError(f"{self._name} cannot be read: {error.message}") from None
-        except (errors.ServerError, errors.TooManyRequests, errors.RetryError) as error:
+        except (
+            errors.ServerError, errors.TooManyRequests, errors.Aborted, errors.RetryError,
+        ) as error:  # fmt: skip
             raise RetryLater(f"{self._name} cannot be asked: {error}") from None
 
 

@@ -94,9 +94,9 @@ class ReadKafka(beam.PTransform):
 
 
 class KafkaMessageCoder(Coder):
-    """One `KafkaMessage`, beginning with the version of this form."""
+    """One `KafkaMessage`, beginning with the number of its form: stamped by a broker, or not."""
 
-    _VERSION = 1
+    _STAMPED, _UNSTAMPED = 1, 2
 
     def __init__(self) -> None:
         """Makes the coder of the parts."""
@@ -106,7 +106,8 @@ class KafkaMessageCoder(Coder):
 
     def encode(self, value: KafkaMessage) -> bytes:
         """Returns the bytes of a message."""
-        numbers = (self._VERSION, value.partition, value.offset, value.published_us)
+        form = self._STAMPED if value.is_stamped else self._UNSTAMPED
+        numbers = (form, value.partition, value.offset, value.published_us)
         return self._parts.encode((*numbers, value.data, list(value.attributes.items())))
 
     def decode(self, encoded: bytes) -> KafkaMessage:
@@ -115,13 +116,16 @@ class KafkaMessageCoder(Coder):
         Raises:
             TracecloakError: It was encoded by a later version.
         """
-        version, partition, offset, published_us, data, headers = self._parts.decode(encoded)
-        if version != self._VERSION:
+        form, partition, offset, published_us, data, headers = self._parts.decode(encoded)
+        if form not in (self._STAMPED, self._UNSTAMPED):
             raise TracecloakError(
-                f"a message of Kafka is in form {version}, of a later version of tracecloak; "
+                f"a message of Kafka is in form {form}, of a later version of tracecloak; "
                 "restore that version"
             )
-        return KafkaMessage(data, dict(headers), str(offset), partition, offset, published_us)
+        is_stamped = form == self._STAMPED
+        return KafkaMessage(
+            data, dict(headers), str(offset), partition, offset, published_us, is_stamped
+        )
 
     def is_deterministic(self) -> bool:
         """Returns that equal messages need not have equal bytes: headers have an order."""

@@ -221,7 +221,7 @@ def _log(rows: pa.RecordBatch, form: Format, manifest: ReleaseManifest) -> bytes
 
 
 class WriteRejects(beam.PTransform):
-    """Lists the messages that could not be read, for the operator: when each came, and why.
+    """Lists the messages that could not be read, for the operator: when and where, and why.
 
     Takes the rejects of `DecodeMessages`. A file is called by its content, so that what is tried
     again, or delivered again, is listed once. A metric counts them.
@@ -251,6 +251,8 @@ class _WriteRejects(beam.DoFn):
 def write_rejects(rejects: pa.RecordBatch, folder: str) -> list[str]:
     """Lists messages that could not be read in a file that is called by its content.
 
+    A line is a JSON object with what its service has of the message, and nothing of the message.
+
     Args:
         rejects: Batch of MESSAGE_REJECT_SCHEMA, with at least one row.
         folder: Where, on any Beam file system.
@@ -258,7 +260,10 @@ def write_rejects(rejects: pa.RecordBatch, folder: str) -> list[str]:
     Returns:
         Its lines.
     """
-    lines = [json.dumps(row) for row in rejects.to_pylist()]
+    lines = [
+        json.dumps({name: value for name, value in row.items() if value is not None})
+        for row in rejects.to_pylist()
+    ]
     text = "".join(f"{line}\n" for line in lines)
     name = hashlib.sha256(text.encode()).hexdigest()[:16]
     write_anew(FileSystems.join(folder, f"messages-{name}.jsonl"), text.encode())

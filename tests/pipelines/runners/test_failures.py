@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
@@ -10,7 +12,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from tests.support.tiers import at_night
 from tracecloak.pipelines.runners.failures import is_out_of_memory, own_error, reason_of
-from tracecloak.schemas.errors import GuaranteeError
+from tracecloak.schemas.errors import GuaranteeError, RetryLater, TracecloakError, UsageError
 
 SECRET = "patient-4711"
 IN_PROCESSES = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
@@ -80,6 +82,47 @@ def test_an_error_of_ours_is_found_with_its_text(options: list[str]) -> None:
     found = own_error(failed("ours", "--runner=FnApiRunner", *options))
     assert isinstance(found, GuaranteeError) and str(found) == "the log has no events"
     assert reason_of(found) == "the log has no events"
+
+
+def both(first: TracecloakError, second: TracecloakError) -> Exception:
+    """A second error while the first one is handled, such as when a source is closed."""
+    with pytest.raises(TracecloakError) as raised:
+        try:
+            raise first
+        finally:
+            raise second
+    wrapped = RuntimeError("the runner's")
+    wrapped.__cause__ = raised.value
+    return wrapped
+
+
+def in_a_text(*errors: TracecloakError) -> Exception:
+    """What workers in other processes hand back of several."""
+    lines = [f"tracecloak.schemas.errors.{type(error).__name__}: {error}\n" for error in errors]
+    return RuntimeError("Traceback (most recent call last):\n".join(["", *lines]))
+
+
+@pytest.mark.parametrize("joined", [both, in_a_text])
+def test_what_a_person_must_act_on_comes_before_another_try(
+    joined: Callable[[TracecloakError, TracecloakError], Exception],
+) -> None:
+    """Catches an exit code 75 with which a scheduler tries for ever."""
+    for several in (
+        joined(RetryLater("away"), GuaranteeError("the log has no events")),
+        joined(GuaranteeError("the log has no events"), RetryLater("away")),
+    ):
+        found = own_error(several)
+        assert (type(found), str(found)) == (GuaranteeError, "the log has no events")
+    assert isinstance(own_error(joined(RetryLater("away"), RetryLater("too"))), RetryLater)
+
+
+def test_an_error_that_was_made_of_another_of_ours_stands_for_it() -> None:
+    with pytest.raises(RetryLater) as raised:
+        try:
+            raise UsageError("no topic")
+        except UsageError:
+            raise RetryLater("the topic is being made") from None
+    assert str(own_error(raised.value)) == "the topic is being made"
 
 
 def test_a_word_before_a_colon_is_no_class() -> None:

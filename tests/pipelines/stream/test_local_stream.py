@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import shutil
 import signal
 import sqlite3
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,7 @@ from tracecloak.pipelines.stream.run import run_stream
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
 from tracecloak.transforms.stream import local_stream
 from tracecloak.transforms.stream.local_state import LocalState
+from tracecloak.transforms.stream.sources import Pulled
 
 END_US = 1 << 60
 
@@ -80,6 +82,24 @@ def test_messages_last_before_they_are_let_go_of_and_steps_before_they_are_seen(
     first = places.index("before rename", places.index("after create"))
     assert "after replace" in places[places.index("after create") : first]
     assert places[-4:] == ["before remove", "after remove", "before commit", "after commit"]
+
+
+def test_positions_are_kept_where_no_message_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches a topic of marks that is read again from where its service has deleted them."""
+    begun: list[Mapping[str, Any]] = []
+
+    class Noting(Script):
+        def __init__(self, happenings: Any, positions: Mapping[str, Any], *others: Any) -> None:
+            begun.append(positions)
+            super().__init__(happenings, positions, *others)
+
+    monkeypatch.setattr("tests.support.local_streams.Script", Noting)
+    quiet: list[Happening] = [1.0, 2.0, 3.0, 4.0]
+    for until in (3, 4):
+        run_script(stream_config(tmp_path), quiet, until=until)
+    assert begun == [{}, {"place": 3}]
 
 
 def test_the_state_is_synchronous_and_only_its_owner_reads_it(tmp_path: Path) -> None:
@@ -189,6 +209,38 @@ def test_a_state_that_is_damaged_is_refused(tmp_path: Path) -> None:
         assert run_script(config, script()).is_spent
 
 
+def test_records_that_are_whole_and_in_the_place_of_others_are_refused(tmp_path: Path) -> None:
+    """Catches a seal that does not say which record it is of."""
+    config = stream_config(tmp_path, view="total")
+    later: list[Happening] = [[Sent(41, f"later{i}", "A", f"later{i}")] for i in range(3)]
+    run_script(config, [*script()[:8], *later], until=11)
+    path = state_of(tmp_path)
+    whole = path.read_bytes()
+    with sqlite3.connect(path) as rows:
+        records = rows.execute("SELECT kind, number FROM record").fetchall()
+    rows.close()
+    pairs = [
+        (first, second)
+        for first, second in itertools.combinations(records, 2)
+        if first[0] == second[0] or first[1] == second[1]
+    ]
+    assert any(first[0] == second[0] for first, second in pairs)
+    before = steps_of(config)
+    for first, second in pairs:
+        path.write_bytes(whole)
+        aside = ("aside", 0)
+        with sqlite3.connect(path) as rows:
+            for old, new in ((first, aside), (second, first), (aside, second)):
+                rows.execute(
+                    "UPDATE record SET kind = ?, number = ? WHERE kind = ? AND number = ?",
+                    (*new, *old),
+                )
+        rows.close()
+        with pytest.raises(TracecloakError, match="not what tracecloak wrote"):
+            run_script(config, script())
+    assert steps_of(config) == before
+
+
 @pytest.mark.parametrize("how", ["restored", "deleted", "elsewhere"])
 def test_a_state_that_is_older_than_what_is_published_is_refused(tmp_path: Path, how: str) -> None:
     with stopped_at(tmp_path, 6) as (config, path):
@@ -285,6 +337,17 @@ def test_how_far_it_is_behind_is_told(tmp_path: Path, caplog: pytest.LogCaptureF
     with caplog.at_level(logging.WARNING, logger="tracecloak"):
         run_script(stream_config(tmp_path), [5.0, 7.0], until=2, clock=lambda: 100.0)
     assert "messages are read up to 95 s before now" in caplog.text
+
+
+@pytest.mark.parametrize(("seconds", "is_said"), [(299, False), (301, True)])
+def test_it_is_behind_where_it_is_so_by_more_than_the_delay_of_a_release(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, seconds: int, is_said: bool
+) -> None:
+    config = stream_config(tmp_path, release_delay="300s")
+    released = 10.0 + 300.0
+    with caplog.at_level(logging.WARNING, logger="tracecloak"):
+        run_script(config, [5.0], until=1, clock=lambda: released + seconds)
+    assert ("step 0 should have been published" in caplog.text) == is_said
 
 
 def test_a_service_that_is_away_is_asked_again(
@@ -386,6 +449,41 @@ def test_when_all_is_published_the_epoch_is_over_and_its_state_is_gone(tmp_path:
     assert len(key_files(tmp_path / "keys")) == 1  # that of identities
     with pytest.raises(TracecloakError, match="its last step is published"):
         run_script(config, script())
+
+
+def test_an_epoch_has_one_subscription_of_its_topic_until_it_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches two epochs that take messages from each other, and one that forgets where it was."""
+    opened: list[str] = []
+    deleted: list[str] = []
+    fails = [True]
+
+    class Subscription(Script):
+        def __init__(self, name: str, topic: str | None = None) -> None:
+            assert topic == "projects/p/topics/events"
+            opened.append(name)
+            super().__init__(script(), {})
+
+        def pull(self, max_messages: int, timeout_seconds: float) -> Pulled:
+            if fails:
+                raise TracecloakError("cut off")
+            return super().pull(max_messages, timeout_seconds)
+
+    monkeypatch.setattr(local_run, "PubSubSource", Subscription)
+    monkeypatch.setattr(local_run, "delete_subscription", deleted.append)
+    changes = {"input_subscription": None, "input_topic": "projects/p/topics/events"}
+    config, other = (stream_config(tmp_path, epoch=epoch, **changes) for epoch in "12")
+    with pytest.raises(TracecloakError, match="cut off"):
+        run_stream(config)
+    assert deleted == []
+    fails.clear()
+    assert run_stream(config).is_spent
+    (own,) = set(opened)
+    assert own.startswith("projects/p/subscriptions/") and deleted == [own]
+    opened.clear()
+    assert run_stream(other).is_spent
+    assert own not in opened and deleted == [own, *set(opened)]
 
 
 def test_a_second_process_at_the_same_epoch_is_refused(tmp_path: Path) -> None:

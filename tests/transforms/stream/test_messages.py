@@ -24,10 +24,12 @@ from hypothesis import strategies as st
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
+from tracecloak.schemas.events.message_reasons import MESSAGE_REASONS, NEITHER, UNSTAMPED
 from tracecloak.schemas.events.row_filter import RowFilter
-from tracecloak.schemas.events.tally import REJECT_REASONS
+from tracecloak.schemas.events.tally import NO_RECORD
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.stream import messages
+from tracecloak.transforms.stream.kafka_topic import KafkaMessage as OfKafka
 from tracecloak.transforms.stream.messages import DecodeMessages
 
 NEW_YEAR = 1_767_225_600_000_000  # 2026-01-01 in microseconds UTC
@@ -86,35 +88,48 @@ def test_an_event_is_the_same_however_it_is_written() -> None:
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        (Sent(b""), "malformed record"),
-        (Sent(b"{"), "malformed record"),
-        (Sent(b"[1]"), "malformed record"),
-        (Sent(b"\xff\xfe"), "malformed record"),
-        (Sent(as_avro(case_id="c", activity="A", timestamp=1).data + b"\x00"), "malformed record"),
-        (Sent(as_avro(case_id="c", activity="A", timestamp=1).data[:-1]), "malformed record"),
-        (Sent(b"{" * 100_000), "malformed record"),
-        (Sent(b'{"case_id":' * 100_000), "malformed record"),
-        (Sent(None, None), "malformed record"),  # type: ignore[arg-type]
-        (as_json({**GOOD, "case_id": ["c"]}), "malformed record"),
-        (as_json({**GOOD, "case_id": float("inf")}), "malformed record"),
+        (Sent(b""), "empty message"),
+        (Sent(None, None), "empty message"),  # type: ignore[arg-type]
+        (OfKafka(b"", is_stamped=False), "message without a time from a broker"),
+        (OfKafka(json.dumps(GOOD).encode(), is_stamped=False), UNSTAMPED),
+        (Sent(b"{"), "not a JSON object"),
+        (Sent(b"{" * 100_000), "not a JSON object"),
+        (Sent(b'{"case_id":' * 100_000), "not a JSON object"),
+        (Sent(b'{"case_id": ' + b"9" * 5_000 + b"}"), "not a JSON object"),
+        (Sent(b"[1]"), "neither a JSON object nor an Avro datum of the schema"),
+        (Sent(b"\xff\xfe"), "neither a JSON object nor an Avro datum of the schema"),
+        (Sent(as_avro(case_id="c", activity="A", timestamp=1).data + b"\x00"), NEITHER),
+        (Sent(as_avro(case_id="c", activity="A", timestamp=1).data[:-1]), NEITHER),
+        (
+            Sent(as_avro(case_id="c", activity="A", timestamp=1).data.replace(b"c", b"\xff")),
+            NEITHER,
+        ),
+        (Sent(json.dumps(GOOD).encode().replace(b"c1", b"\xff")), "text that is not UTF-8"),
+        (as_json({**GOOD, "activity": "\ud800"}), "text that is not UTF-8"),
+        (as_json({**GOOD, "case_id": ["c"]}), "field that is no scalar"),
+        (as_json({**GOOD, "case_id": {"string": "c", "long": 1}}), "field that is no scalar"),
+        (as_json({**GOOD, "case_id": float("inf")}), "field that is no scalar"),
+        (as_json({**GOOD, "event_id": []}), "field that is no scalar"),
+        (as_json({**GOOD, "timestamp": {}}), "field that is no scalar"),
         (as_json({**GOOD, "case_id": 1.5}), "case id that is no whole number"),
         (as_json({**GOOD, "case_id": 2.0**53 + 2}), "case id that is no whole number"),
-        (as_json({**GOOD, "activity": "\ud800"}), "malformed record"),
-        (as_json({**GOOD, "event_id": []}), "malformed record"),
-        (as_json({**GOOD, "timestamp": {}}), "malformed record"),
         (as_json({**GOOD, "case_id": ""}), "no case id"),
+        (as_json({"activity": "A"}), "no case id"),
         (as_json({**GOOD, "activity": None}), "no activity"),
-        (as_json({"case_id": "c", "activity": "A"}), "unparsable time"),
+        (as_json({"case_id": "c", "activity": "A"}), "no time"),
+        (as_json({**GOOD, "timestamp": ""}), "no time"),
+        (as_json({**GOOD, "timestamp": {"string": ""}}), "no time"),
         (as_json({**GOOD, "timestamp": "soon"}), "unparsable time"),
-        (as_json({**GOOD, "timestamp": 1.0}), "unparsable time"),  # of no known unit
         (as_json({**GOOD, "timestamp": True}), "unparsable time"),
-        (as_avro(case_id="c", activity="A", timestamp=MAX_TIME_US + 1), "unparsable time"),
-        (as_avro(case_id="c", activity="A", timestamp=-(2**63)), "unparsable time"),
+        (as_json({**GOOD, "timestamp": ["2026"]}), "unparsable time"),
+        (as_json({**GOOD, "timestamp": 1.0}), "time that is a number without a unit"),
+        (as_avro(case_id="c", activity="A", timestamp=MAX_TIME_US + 1), "time out of range"),
+        (as_avro(case_id="c", activity="A", timestamp=-(2**63)), "time out of range"),
     ],
     ids=itertools.count(),
 )
 def test_a_message_that_cannot_be_read_is_rejected_alone(message: Sent, reason: str) -> None:
-    assert reason in REJECT_REASONS
+    assert reason in MESSAGE_REASONS
     rows, rejects = decoded([as_json(GOOD), message, as_json({**GOOD, "case_id": 7})])
     assert [(row["case_id"], row["publish_time"]) for row in rows] == [("c1", 0), ("7", 2)]
     assert rejects == [(1, reason)]
@@ -125,7 +140,7 @@ def test_numbers_are_read_in_the_unit_that_was_said() -> None:
     times = [1_500, 1.5, -1, 10**30, float("inf"), float("nan"), MIN_TIME_US // 1_000]
     rows, rejects = decoded([as_json({**GOOD, "timestamp": t}) for t in times], layout)
     assert [row["timestamp"] for row in rows] == [1_500_000, 1_500, -1_000, MIN_TIME_US]
-    assert rejects == [(i, "unparsable time") for i in (3, 4, 5)]
+    assert rejects == [(3, "time out of range"), (4, "unparsable time"), (5, "unparsable time")]
     # A datum is in the unit of its schema, whatever that of JSON.
     rows, _ = decoded([as_avro(case_id="c", activity="A", timestamp=5)], layout)
     assert rows[0]["timestamp"] == 5
@@ -160,6 +175,7 @@ def test_attributes_of_the_message_come_before_its_fields() -> None:
             as_json(GOOD, at=""),
             as_json(GOOD, at="-5"),
             as_json(GOOD, at="9" * 5_000),
+            as_json(GOOD, at="9" * 30),
         ],
         layout,
     )
@@ -170,7 +186,12 @@ def test_attributes_of_the_message_come_before_its_fields() -> None:
         (None, NEW_YEAR),
         ("e1", -5_000),
     ]
-    assert [message for message, _ in rejects] == [4, 5, 7]
+    assert rejects == [
+        (4, "unparsable time"),
+        (5, "no time"),
+        (7, "time out of range"),
+        (8, "time out of range"),
+    ]
 
 
 def test_fields_have_the_names_of_the_mapping() -> None:
@@ -268,7 +289,7 @@ def test_every_message_is_an_event_or_a_reject(
     rows, rejects = decoded(fuzzed, layout)
     numbers = [row["publish_time"] for row in rows] + [number for number, _ in rejects]
     assert sorted(numbers) == list(range(len(sent)))
-    assert {reason for _, reason in rejects} <= set(REJECT_REASONS)
+    assert {reason for _, reason in rejects} <= set(MESSAGE_REASONS) - {NO_RECORD}
     alone = [decoded([message], layout)[0] for message in fuzzed]
     position = {"event_index", "publish_time"}
     assert [{k: v for k, v in row.items() if k not in position} for row in rows] == [
@@ -282,10 +303,29 @@ def test_the_dead_letter_holds_nothing_of_a_message() -> None:
         as_json({"case_id": "patient-7"}),
     ]
     _, rejects = MessageFormat().decode(sent, [5, 6])
-    assert rejects.schema.names == ["publish_time", "reason"]
+    names = ["publish_time", "partition", "offset", "message_id", "reason"]
+    assert rejects.schema.names == names
     written = rejects.serialize().to_pybytes()
     assert b"patient" not in written
     assert b"secret" not in written
+
+
+def test_the_dead_letter_says_where_the_service_has_the_message() -> None:
+    """Kafka by partition and offset, whose id would be the offset; Pub/Sub by the id."""
+    sent = [
+        OfKafka(b"{", {}, "17", 0, 0, 5),
+        PubsubMessage(b"{", {}, message_id="6061"),
+        as_json({**GOOD, "case_id": ""}),
+        OfKafka(as_json({**GOOD, "timestamp": "soon"}).data, {}, "18", 3, 18, 7),
+    ]
+    _, rejects = MessageFormat().decode(sent, [5, 6, 8, 7])
+    names = ("publish_time", "partition", "offset", "message_id")
+    assert [tuple(row[name] for name in names) for row in rejects.to_pylist()] == [
+        (5, 0, 0, None),
+        (6, None, None, "6061"),
+        (8, None, None, None),
+        (7, 3, 18, None),
+    ]
 
 
 def _sizes(batch: pa.RecordBatch, published: Any = beam.DoFn.TimestampParam) -> list[Any]:
@@ -307,7 +347,7 @@ def test_messages_of_a_bundle_are_decoded_together(
         events = found["events"] | "Sizes" >> beam.FlatMap(_sizes)
         assert_that(events, equal_to(sizes), "Events")
         reasons = found["rejects"] | beam.FlatMap(lambda batch: batch["reason"].to_pylist())
-        assert_that(reasons, equal_to(["malformed record"] * 2), "Rejects")
+        assert_that(reasons, equal_to(["not a JSON object", "malformed record"]), "Rejects")
 
 
 @pytest.mark.parametrize(
@@ -329,4 +369,20 @@ def test_only_one_kind_is_read_where_one_is_asked_for(
     sent = [as_json(GOOD), as_avro(case_id="c1", activity="A", timestamp=1, event_id="e1")]
     rows, rejects = decoded(sent, MessageFormat(kind=kind))
     assert [row["publish_time"] for row in rows] == [kept]
-    assert rejects == [(1 - kept, "malformed record")]
+    assert rejects == [(1 - kept, "message of the other kind than schema asks for")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"), [("json", "not a JSON object"), ("avro", "not an Avro datum of the schema")]
+)
+def test_what_is_of_no_kind_is_not_said_to_be_of_the_other(
+    kind: Literal["json", "avro"], reason: str
+) -> None:
+    _, rejects = decoded([Sent(b"{"), Sent(b"\xff")], MessageFormat(kind=kind))
+    assert rejects == [(0, reason), (1, reason)]
+
+
+def test_what_is_wrong_first_of_all_is_told_before_the_time() -> None:
+    """As in records of files."""
+    _, rejects = decoded([as_json({"activity": "A"}), as_json({"case_id": "c", "timestamp": 1})])
+    assert rejects == [(0, "no case id"), (1, "no activity")]

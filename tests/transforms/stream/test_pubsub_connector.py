@@ -43,6 +43,8 @@ from tests.support.pubsub import KIND_PARAMS, Service, running, until
 from tests.support.pubsub_double import PubSubDouble
 from tests.support.streams import Keep, streaming
 from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.message_reasons import NEITHER, NOT_JSON
+from tracecloak.schemas.events.tally import NO_CASE
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.transforms.formats.messages import MessageFormat
@@ -101,7 +103,7 @@ def keep_pane(grouped: tuple[int, list[Any]], window: Any, pane: Any) -> None:
 
 
 def keep_reject(rejects: pa.RecordBatch, window: Any, pane: Any) -> None:
-    _kept.setdefault("rejects", []).extend(rejects.column("reason").to_pylist())
+    _kept.setdefault("rejects", []).extend(rejects.to_pylist())
 
 
 def events_of(element: tuple[int, TraceBatch]) -> tuple[int, tuple[int, int]]:
@@ -166,7 +168,7 @@ def test_cases_of_a_topic_are_counted_once_in_their_steps(service: Service) -> N
     with streaming(service, count_cases(service.subscription)) as result:
         time.sleep(1.2)
         publish("B", cases[:16])
-        service.publish(b"\x00broken", b"{", b"{}")
+        broken = service.publish(b"\x00broken", b"{", b"{}")
         publish("END", cases[:8])
         published: dict[str, list[tuple[int, str]]] = {}
         for message in service.drain(witness, n=len(sent) + 3):
@@ -182,6 +184,9 @@ def test_cases_of_a_topic_are_counted_once_in_their_steps(service: Service) -> N
     assert result.state == PipelineState.CANCELLED
     assert counted() == expected
     assert sum(expected.values()) == len(cases)
+    assert {row["message_id"]: row["reason"] for row in _kept["rejects"]} == {
+        broken[0]: NEITHER, broken[1]: NOT_JSON, broken[2]: NO_CASE,
+    }  # fmt: skip
     assert len(_kept["rejects"]) == 3
     panes = _kept["panes"]
     assert len({end for _, end, _ in panes}) == len(panes)  # one firing a window

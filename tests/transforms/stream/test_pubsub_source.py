@@ -9,10 +9,13 @@ import pytest
 
 pytest.importorskip("google.pubsub_v1", reason="needs google-cloud-pubsub")
 
+from google.api_core import exceptions
+
 from tests.support.pubsub import VARIABLE, Service
 from tests.support.pubsub_double import PubSubDouble
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.transforms.stream.pubsub_source import PubSubSource, delete_subscription
+from tracecloak.transforms.stream.sources import Pulled
 
 ACK_SECONDS = 10
 WAIT_SECONDS = ACK_SECONDS + 5  # until it is known that nothing comes again
@@ -64,6 +67,69 @@ def test_nothing_is_known_before_a_deadline_has_passed(service: Service, clock: 
     pull_until(source, clock, began + WAIT_SECONDS)
     oldest = clock.now - WAIT_SECONDS
     assert (oldest - 2) * 1e6 <= source.watermark_us() <= (oldest + 4) * 1e6
+    source.close()
+
+
+def test_an_empty_pull_tells_of_what_was_published_before_it_less_what_clocks_differ(
+    service: Service, clock: Clock
+) -> None:
+    source = PubSubSource(service.subscription, clock=clock)
+    began = clock.now
+    pull_until(source, clock, began + WAIT_SECONDS)
+    assert clock.now == began + 16
+    # The oldest pull that is not longer ago than a deadline and its margin is the second one.
+    assert source.watermark_us() == int((began + 4) * 1e6) - 2_000_000
+    source.close()
+
+
+def test_all_that_was_pulled_is_let_go_of_by_thousands(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service takes no more at once; what is not acknowledged would come again for ever."""
+    service.publish(*(b"%d" % i for i in range(2_300)))
+    source = PubSubSource(service.subscription)
+    pulled = source.pull(2_300, 5.0)
+    asked: list[list[str]] = []
+    monkeypatch.setattr(
+        source._client, "acknowledge", lambda ack_ids, **_: asked.append(list(ack_ids))
+    )
+    source.let_go(pulled)
+    assert [len(ids) for ids in asked] == [1_000, 1_000, 300]
+    assert {ack for ids in asked for ack in ids} == set(pulled.receipt)
+    source.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (exceptions.TooManyRequests, RetryLater),
+        (exceptions.ResourceExhausted, RetryLater),
+        (exceptions.ServiceUnavailable, RetryLater),
+        (exceptions.InternalServerError, RetryLater),
+        (exceptions.Aborted, RetryLater),
+        (exceptions.NotFound, UsageError),
+        (exceptions.InvalidArgument, UsageError),
+        (exceptions.PermissionDenied, UsageError),
+        (exceptions.Unauthenticated, UsageError),
+    ],
+)
+def test_what_the_service_answers_is_waited_for_or_for_a_person(
+    service: Service,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: type[exceptions.GoogleAPICallError],
+    kind: type[Exception],
+) -> None:
+    """A quota that is used up passes; a right that is missing does not."""
+    source = PubSubSource(service.subscription)
+
+    def refused(**_: object) -> None:
+        raise answer("said by the service")
+
+    monkeypatch.setattr(source._client, "pull", refused)
+    monkeypatch.setattr(source._client, "acknowledge", refused)
+    for asked in (lambda: source.pull(1, 1.0), lambda: source.let_go(Pulled(receipt=["a"]))):
+        with pytest.raises(kind, match="said by the service"):
+            asked()
     source.close()
 
 

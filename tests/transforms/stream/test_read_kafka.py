@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import apache_beam as beam
@@ -279,13 +280,15 @@ def test_a_message_travels_whole_and_small() -> None:
     encoded = coder.encode(sent)
     assert coder.decode(encoded) == sent
     assert len(encoded) < 40
+    unstamped = replace(sent, data=b"", is_stamped=False)
+    assert coder.decode(coder.encode(unstamped)) == unstamped
 
 
 def test_the_form_of_a_message_has_a_version() -> None:
     encoded = KafkaMessageCoder().encode(message(1))
     assert encoded.hex() == "010301c0843d" + "027b7d" + "00000001" + "0161" + "02c3a4"
-    with pytest.raises(TracecloakError, match="form 2, of a later version"):
-        KafkaMessageCoder().decode(b"\x02" + encoded[1:])
+    with pytest.raises(TracecloakError, match="form 3, of a later version"):
+        KafkaMessageCoder().decode(b"\x03" + encoded[1:])
 
 
 def test_what_checkpoints_keep_are_numbers() -> None:

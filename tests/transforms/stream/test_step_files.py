@@ -155,17 +155,23 @@ def test_what_is_kept_of_a_step_makes_the_same_files(made: StepRelease | StepLog
     assert kept.key == made.key
 
 
-def rejects(*stamps: int) -> pa.RecordBatch:
-    rows = [{"publish_time": stamp, "reason": "no record"} for stamp in stamps]
+def rejects(*offsets: int) -> pa.RecordBatch:
+    rows = [
+        {"publish_time": 7, "partition": 0, "offset": offset, "reason": "no time"}
+        for offset in offsets
+    ]
     return pa.RecordBatch.from_pylist(rows, MESSAGE_REJECT_SCHEMA)
 
 
 def test_rejects_that_come_again_are_listed_once(tmp_path: Path) -> None:
+    """And others of the same moment are others."""
     fn = step_files._WriteRejects(str(tmp_path))
     for batch in (rejects(1, 2), rejects(3), rejects(1, 2)):
         lines = list(fn.process(batch))
         assert len(lines) == batch.num_rows
     files = {name: data for name, data in contents(tmp_path).items() if "operator" not in name}
     listed = [json.loads(line) for data in files.values() for line in data.splitlines()]
-    assert sorted(line["publish_time"] for line in listed) == [1, 2, 3]
-    assert {tuple(sorted(line)) for line in listed} == {("publish_time", "reason")}
+    expected = [
+        {"publish_time": 7, "partition": 0, "offset": n, "reason": "no time"} for n in (1, 2, 3)
+    ]
+    assert sorted(listed, key=lambda line: line["offset"]) == expected

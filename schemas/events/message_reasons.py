@@ -1,0 +1,34 @@
+"""Why a message of a stream is no event, as its dead letter says it.
+
+What is wrong with fields is said as for records of files (`schemas.events.tally`); what only
+messages can have is here. The reference of release files says what mends each.
+"""
+
+from __future__ import annotations
+
+from tracecloak.schemas.events.tally import EMPTY_TIME, REJECT_REASONS
+
+EMPTY = "empty message"
+UNSTAMPED = "message without a time from a broker"
+OTHER_KIND = "message of the other kind than schema asks for"
+NOT_JSON = "not a JSON object"
+NOT_AVRO = "not an Avro datum of the schema"
+NEITHER = "neither a JSON object nor an Avro datum of the schema"
+NO_UTF8 = "text that is not UTF-8"
+NO_SCALAR = "field that is no scalar"
+NO_UNIT = "time that is a number without a unit"
+FAR_TIME = "time out of range"
+MESSAGE_REASONS = (
+    EMPTY,
+    UNSTAMPED,
+    OTHER_KIND,
+    NOT_JSON,
+    NOT_AVRO,
+    NEITHER,
+    NO_UTF8,
+    NO_SCALAR,
+    NO_UNIT,
+    FAR_TIME,
+    EMPTY_TIME,
+    *REJECT_REASONS,
+)

@@ -1,0 +1,134 @@
+"""A topic of Kafka in this process: what clients of the library confluent-kafka are answered.
+
+Each message is where a test put it, with the stamp that the test gave it. There is no network, no
+group and no transaction; an offset without a message is as one of a transaction's marks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import confluent_kafka
+import confluent_kafka.admin
+import pytest
+
+STAMPED = confluent_kafka.TIMESTAMP_LOG_APPEND_TIME
+BY_SENDER = confluent_kafka.TIMESTAMP_CREATE_TIME
+
+
+@dataclass
+class Record:
+    """What a consumer gets: a message, or an error."""
+
+    partition_number: int
+    offset_number: int
+    content: bytes | None = None
+    millis: int = 0
+    kind: int = STAMPED
+    code: int | None = None
+
+    def partition(self) -> int:
+        return self.partition_number
+
+    def offset(self) -> int:
+        return self.offset_number
+
+    def value(self) -> bytes | None:
+        return self.content
+
+    def headers(self) -> list[tuple[str, bytes]]:
+        return []
+
+    def timestamp(self) -> tuple[int, int]:
+        return self.kind, self.millis
+
+    def error(self) -> confluent_kafka.KafkaError | None:
+        return None if self.code is None else confluent_kafka.KafkaError(self.code)
+
+
+@dataclass
+class TopicDouble:
+    """One topic.
+
+    Attributes:
+        records: What is in it, by partition in the order of offsets.
+        ends: By partition the offset behind all that is in it.
+        committed: What was noted of positions.
+        errors: What consumers are answered next.
+    """
+
+    name: str = "events"
+    records: dict[int, list[Record]] = field(default_factory=dict)
+    ends: dict[int, int] = field(default_factory=dict)
+    committed: dict[int, int] = field(default_factory=dict)
+    errors: list[int] = field(default_factory=list)
+
+    def add(
+        self, partition: int, *contents: bytes | None, millis: int = 0, kind: int = STAMPED
+    ) -> None:
+        """Appends messages of one moment, or makes the partition."""
+        end = self.ends.setdefault(partition, 0)
+        made = [Record(partition, end + i, one, millis, kind) for i, one in enumerate(contents)]
+        self.records.setdefault(partition, []).extend(made)
+        self.ends[partition] = end + len(made)
+
+    def used_by(self, patch: pytest.MonkeyPatch) -> None:
+        """Has all clients of this process use this topic."""
+        patch.setattr(confluent_kafka, "Consumer", lambda settings: _Consumer(self))
+        patch.setattr(confluent_kafka.admin, "AdminClient", lambda settings: _Admin(self))
+
+
+class _Consumer:
+    def __init__(self, topic: TopicDouble) -> None:
+        self._topic = topic
+        self._next: dict[int, int] = {}
+
+    def assign(self, places: Iterable[confluent_kafka.TopicPartition]) -> None:
+        self._next = {place.partition: place.offset for place in places}
+
+    def consume(self, max_messages: int, timeout: float) -> list[Record]:
+        topic = self._topic
+        if topic.errors:
+            return [Record(0, 0, code=topic.errors.pop())]
+        found = []
+        for partition, begin in self._next.items():
+            ahead = [one for one in topic.records.get(partition, []) if one.offset_number >= begin]
+            taken = ahead[: max_messages - len(found)]
+            found += taken
+            self._next[partition] = taken[-1].offset_number + 1 if taken else topic.ends[partition]
+            if not ahead and begin < topic.ends[partition]:
+                code = confluent_kafka.KafkaError._PARTITION_EOF
+                found.append(Record(partition, topic.ends[partition], code=code))
+        return found
+
+    def list_topics(self, *_: Any, **__: Any) -> Any:
+        partitions = SimpleNamespace(partitions=dict.fromkeys(self._topic.ends))
+        return SimpleNamespace(topics={self._topic.name: partitions})
+
+    def get_watermark_offsets(
+        self, place: confluent_kafka.TopicPartition, *_: Any, **__: Any
+    ) -> tuple[int, int]:
+        return 0, self._topic.ends[place.partition]
+
+    def commit(self, offsets: Iterable[confluent_kafka.TopicPartition], **_: Any) -> None:
+        self._topic.committed.update({place.partition: place.offset for place in offsets})
+
+    def close(self) -> None:
+        pass
+
+
+class _Admin:
+    def __init__(self, topic: TopicDouble) -> None:
+        self._topic = topic
+
+    def list_offsets(
+        self, asked: Mapping[confluent_kafka.TopicPartition, Any], **_: Any
+    ) -> dict[Any, Future[Any]]:
+        answers: dict[Any, Future[Any]] = {place: Future() for place in asked}
+        for place, answer in answers.items():
+            answer.set_result(SimpleNamespace(offset=self._topic.ends[place.partition]))
+        return answers

@@ -1,0 +1,197 @@
+"""A topic of Kafka for a stream on one machine, without a broker: positions and watermarks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
+
+import confluent_kafka
+
+from tests.support.kafka_double import BY_SENDER, TopicDouble
+from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.transforms.stream import kafka_source
+from tracecloak.transforms.stream.kafka_source import KafkaSource
+from tracecloak.transforms.stream.kafka_topic import CLOCK_SKEW_US, KafkaTopic, PartitionReader
+
+TOPIC = KafkaTopic("broker:9092", "events")
+NEVER = -(1 << 63)
+S = 1_000_000
+
+
+class Clock:
+    """The clock on the wall, which a test moves."""
+
+    def __init__(self) -> None:
+        self.now = time.time()
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def topic() -> Iterator[TopicDouble]:
+    made = TopicDouble()
+    with pytest.MonkeyPatch.context() as patch:
+        made.used_by(patch)
+        yield made
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def source(clock: Callable[[], float], positions: Mapping[str, Any] | None = None) -> KafkaSource:
+    return KafkaSource(TOPIC, "group", positions or {}, clock)
+
+
+def test_it_goes_on_behind_its_positions_in_every_partition(
+    topic: TopicDouble, clock: Clock
+) -> None:
+    topic.add(0, b"a", b"b", b"c", millis=1_000)
+    topic.add(1, b"d", millis=2_000)
+    first = source(clock)
+    pulled = first.pull(2, 0.0)
+    assert ([m.data for m in pulled.messages], pulled.publish) == ([b"a", b"b"], [S, S])
+    assert first.positions == {"0": 2, "1": 0}
+    again = source(clock, first.positions)
+    rest = again.pull(10, 0.0)
+    assert [(m.partition, m.offset, m.data) for m in rest.messages] == [  # type: ignore[attr-defined]
+        (0, 2, b"c"),
+        (1, 0, b"d"),
+    ]
+    again.let_go(rest)
+    assert topic.committed == {0: 3, 1: 1}
+
+
+def test_a_partition_that_is_gone_ends_the_epoch(topic: TopicDouble, clock: Clock) -> None:
+    topic.add(0, b"a")
+    with pytest.raises(TracecloakError, match=r"has lost 1 of its partitions.*another epoch"):
+        source(clock, {"0": 1, "1": 5})
+
+
+def test_what_has_no_value_or_no_stamp_of_a_broker_is_told_apart(
+    topic: TopicDouble, clock: Clock
+) -> None:
+    """And a stamp of a sender is no word on how far all has been read."""
+    topic.add(0, None, millis=1_000)
+    topic.add(0, b"event", millis=10**12, kind=BY_SENDER)
+    topic.add(0, b"unread", millis=3_000)
+    made = source(clock)
+    deleted, unstamped = made.pull(2, 0.0).messages
+    assert (deleted.data, deleted.is_stamped) == (b"", True)  # type: ignore[attr-defined]
+    assert (unstamped.data, unstamped.is_stamped) == (b"", False)  # type: ignore[attr-defined]
+    assert made.positions == {"0": 2}
+    assert made.watermark_us() == S
+
+
+def test_the_watermark_is_that_of_the_partition_that_is_read_least_far(
+    topic: TopicDouble, clock: Clock
+) -> None:
+    topic.add(0, b"a", b"b", millis=5_000)
+    topic.add(1, b"c", b"d", millis=9_000)
+    made = source(clock)
+    assert made.watermark_us() == NEVER
+    made.pull(3, 0.0)
+    assert made.positions == {"0": 2, "1": 1}
+    assert made.watermark_us() == 9 * S
+    made.pull(1, 0.0)
+    # All is read: what comes now is no older than the clock, less what clocks differ.
+    watermark_us = made.watermark_us()
+    assert 9 * S < watermark_us <= time.time() * S - CLOCK_SKEW_US
+
+
+def test_a_partition_that_is_read_whole_is_as_far_as_the_clocks_of_brokers_allow(
+    topic: TopicDouble,
+) -> None:
+    """A message that comes right now may have an older stamp than this clock gives."""
+    topic.add(0, b"a", millis=1_000)
+    reader = PartitionReader(TOPIC, "group", {0: 0})
+    assert [message.data for message in reader.poll(10, 0.0)] == [b"a"]
+    before_us = time.time_ns() // 1_000
+    watermark_us = reader.watermark_us(0)
+    after_us = time.time_ns() // 1_000
+    assert before_us <= watermark_us + CLOCK_SKEW_US <= after_us
+    reader.close()
+
+
+def test_offsets_without_a_message_are_passed(topic: TopicDouble, clock: Clock) -> None:
+    """Marks of transactions: a stream would wait for ever for what they hold."""
+    topic.add(0, b"a", millis=1_000)
+    topic.ends[0] = 4
+    made = source(clock)
+    made.pull(10, 0.0)
+    made.pull(10, 0.0)
+    assert made.positions == {"0": 4}
+    assert made.watermark_us() > S
+
+
+def test_the_watermark_stays_behind_the_last_look_for_partitions(
+    topic: TopicDouble, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A partition may be added right after the question, and the answer may take its time."""
+    topic.add(0, b"a", millis=1_000)
+    clock.now -= 1_000  # all that is known by the true clock is later
+    original = kafka_source.partitions_of
+
+    def slow(*given: Any, **further: Any) -> Any:
+        found = original(*given, **further)
+        clock.now += 30
+        return found
+
+    monkeypatch.setattr(kafka_source, "partitions_of", slow)
+    began = clock.now
+    made = source(clock)
+    made.pull(10, 0.0)
+    clock.now = began + kafka_source._LOOK_SECONDS - 1
+    assert made.watermark_us() == int(began * S) - CLOCK_SKEW_US
+    looked = clock.now = began + 100
+    assert made.watermark_us() == int(looked * S) - CLOCK_SKEW_US
+
+
+def test_a_partition_that_is_added_is_read_from_its_first_message(
+    topic: TopicDouble, clock: Clock
+) -> None:
+    topic.add(0, b"a", millis=1_000)
+    made = source(clock)
+    made.pull(10, 0.0)
+    topic.add(1, b"b", b"c", millis=2_000)
+    clock.now += kafka_source._LOOK_SECONDS + 1
+    assert made.watermark_us() == NEVER  # nothing of it is read
+    assert [message.data for message in made.pull(10, 0.0).messages] == [b"b", b"c"]
+    assert made.positions == {"0": 1, "1": 2}
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "told"),
+    [
+        (confluent_kafka.KafkaError.OFFSET_OUT_OF_RANGE, TracecloakError, "were deleted"),
+        (confluent_kafka.KafkaError._AUTO_OFFSET_RESET, TracecloakError, "were deleted"),
+        (confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED, UsageError, "kafka_properties"),
+        (confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART, TracecloakError, "cannot be read"),
+    ],
+)
+def test_what_no_waiting_mends_ends_the_stream(
+    topic: TopicDouble, clock: Clock, code: int, kind: type[Exception], told: str
+) -> None:
+    topic.add(0, b"a")
+    made = source(clock)
+    topic.errors.append(code)
+    with pytest.raises(kind, match=told) as raised:
+        made.pull(10, 0.0)
+    assert type(raised.value) is kind
+
+
+def test_what_the_client_tries_again_by_itself_is_passed_over(
+    topic: TopicDouble, clock: Clock
+) -> None:
+    topic.add(0, b"a")
+    made = source(clock)
+    topic.errors.append(confluent_kafka.KafkaError._TRANSPORT)
+    assert made.pull(10, 0.0).messages == []
+    assert [message.data for message in made.pull(10, 0.0).messages] == [b"a"]
