@@ -41,12 +41,11 @@ _STOP_SECONDS = 60  # and to end once it is asked to
 _LOOK_SECONDS = 1.0  # between two looks at the stream
 _PULL_MESSAGES = 100
 _ACK_SECONDS = 10  # the least; by it the stream knows how far it has read
-# A case that never ends is over after a while; it is remembered while messages may come again.
+# A case that never ends is over after a while.
 _CLOSING = {
     "gap": "8s",
     "max_lifetime": "20s",
     "max_disorder": "500ms",
-    "tombstone": "60s",
 }
 
 

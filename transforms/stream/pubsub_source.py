@@ -78,7 +78,7 @@ class PubSubSource:
         return {}
 
     def pull(self, max_messages: int, timeout_seconds: float) -> Pulled:
-        """See `Source`; several pulls one after the other, until one brings less than it could."""
+        """See `Source`; several pulls one after the other, until one brings nothing."""
         messages: list[Any] = []
         publish: list[int] = []
         receipt: list[str] = []
