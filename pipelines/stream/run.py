@@ -19,6 +19,7 @@ from tracecloak.schemas.errors import TracecloakError, UsageError, missing_extra
 from tracecloak.transforms.files import is_on_this_machine
 from tracecloak.transforms.stream.assemble import AssembleCases
 from tracecloak.transforms.stream.kafka_steps import PublishToKafka
+from tracecloak.transforms.stream.local_state import older_than_decided
 from tracecloak.transforms.stream.messages import EVENTS, REJECTS, DecodeMessages
 from tracecloak.transforms.stream.publish_steps import PublishSteps
 from tracecloak.transforms.stream.read_kafka import ReadKafka
@@ -78,6 +79,7 @@ def run_stream(
                 f"this epoch has its state in {epoch.state_path}, which runner {LOCAL} goes on "
                 "with: name that runner, or begin another epoch, which is another spend"
             )
+        _check_decided(epoch)
         _warn_without_state(options, epoch)
         pipeline = beam.Pipeline(options=options)
         build_stream(pipeline, source, epoch, others)
@@ -87,6 +89,11 @@ def run_stream(
             raise
         except Exception as error:
             raise failure_of(error) from error
+        finally:
+            try:
+                _note_what_is_kept(epoch)
+            except TracecloakError as error:  # the next start notes it
+                _LOG.warning("what workers decided last is not noted yet: %s", error)
     return StreamOutcome(epoch.folder, epoch.is_spent)
 
 
@@ -122,6 +129,8 @@ def build_stream(
         places.steps,
         [begun],
         config.publish_on_drain,
+        # Workers that cannot read the key store find no ledger by it.
+        epoch.noted if config.worker_keys is None else None,
     )
     written = released | "WriteSteps" >> WriteSteps(
         places.output, config.written, epoch.manifest, places.workplace
@@ -218,13 +227,35 @@ def _warn_without_state(options: PipelineOptions, epoch: Epoch) -> None:
     """Says what becomes of an epoch that goes on without the state of its cases."""
     given = options.get_all_options(retain_unknown_options=True)
     if epoch.config.runner == FLINK and "savepoint_path" not in given:
-        if epoch.places.steps.has_any():
+        if epoch.places.steps.last() is not None:
             _LOG.warning(
                 "steps of this epoch are published, and the stream begins without their state: it "
                 "reads the topic again from its oldest message, and goes on only if the same cases "
                 "close in the same steps. To go on where it was, stop it, and give its last "
                 "checkpoint or savepoint with --savepoint_path"
             )
+
+
+def _check_decided(epoch: Epoch) -> None:
+    """Makes sure that what was decided is kept, so that nothing is drawn a second time.
+
+    Raises:
+        TracecloakError: A step was decided, and what it released is not kept.
+    """
+    _note_what_is_kept(epoch)
+    steps, decided = epoch.places.steps, epoch.last_decided()
+    kept = steps.last()
+    if decided is not None and (kept is None or kept < decided):
+        raise older_than_decided(steps.folder, decided, None if kept is None else kept + 1)
+
+
+def _note_what_is_kept(epoch: Epoch) -> None:
+    """Notes what workers decided that cannot reach the ledger; others noted it themselves."""
+    steps, noted = epoch.places.steps, epoch.noted.last()
+    kept, key = steps.last(), epoch.keys[0].resolve()
+    for step in range(0 if noted is None else noted + 1, 0 if kept is None else kept + 1):
+        if (made := steps.of(step, key)) is not None:
+            epoch.noted(made.released)
 
 
 def _run(pipeline: beam.Pipeline) -> None:

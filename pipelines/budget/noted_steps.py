@@ -1,0 +1,77 @@
+"""What ledger and key store note of the steps of a stream that are decided.
+
+A stream whose state is lost, and whose files a consumer moved away, looks as if it had published
+nothing. Its steps would be drawn once more, on other counts, for one spend. So a step is noted in
+the ledger and in the receipt before anybody sees a byte of it, and who begins with less than is
+noted publishes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tracecloak.pipelines.budget.entries import Entry, OfKey
+from tracecloak.pipelines.budget.gate import Gate
+from tracecloak.schemas.published.step import Step
+
+
+def decided_of(entries: Sequence[Entry], of_key: OfKey) -> dict[int, str]:
+    """Returns the steps of an epoch that are decided, each with the digest of what it released."""
+    return dict(
+        entry.decided for entry in entries if entry.decided is not None and entry.of_key == of_key
+    )
+
+
+@dataclass(frozen=True)
+class NotedSteps:
+    """The steps of one epoch that are decided, as ledger and receipt note them; it pickles.
+
+    Attributes:
+        gate: Of the epoch; by it workers on this machine find the ledger.
+    """
+
+    gate: Gate
+
+    def __call__(self, released: Step) -> None:
+        """Notes that a step is decided, the ledger first. Once noted, does nothing.
+
+        Args:
+            released: What the step releases, of which nobody has seen a byte.
+
+        Raises:
+            UsageError: The epoch was withdrawn.
+            GuaranteeError: The step was decided otherwise before.
+            RetryLater: The ledger does not answer now.
+            LedgerError: The ledger cannot be used.
+            KeyStoreError: The key store cannot be used.
+        """
+        step = released.key[-1]
+        sha256 = hashlib.sha256(released.to_kept()).hexdigest()
+        self.gate.ledger().note_step(*self._of_key, step, sha256)
+        self.gate.store().note_step(self.gate.output, self.gate.release_id, step)
+
+    def last(self) -> int | None:
+        """Returns the last step that ledger or receipt have; None: there is none.
+
+        Raises:
+            LedgerError: The ledger cannot be read.
+            KeyStoreError: The key store cannot be read.
+        """
+        steps = [*decided_of(self.gate.ledger().sound_entries(), self._of_key)]
+        in_receipt = self.last_in_receipt()
+        return max(steps if in_receipt is None else [*steps, in_receipt], default=None)
+
+    def last_in_receipt(self) -> int | None:
+        """Returns the last step that the receipt has, also when the epoch has ended.
+
+        Raises:
+            KeyStoreError: The key store cannot be read.
+        """
+        receipt = self.gate.store().receipt(self.gate.output, self.gate.release_id)
+        return None if receipt is None else receipt.last_step
+
+    @property
+    def _of_key(self) -> OfKey:
+        return self.gate.output, self.gate.release_id, self.gate.key_fingerprint
