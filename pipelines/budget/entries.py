@@ -8,7 +8,7 @@ somebody gave it up after that, which leaves it spent. `pipelines.budget.balance
 `pipelines.budget.ledger` keeps the entries.
 
 An entry `step` changes no charge: it says that a step of a stream is decided, with a digest of what
-it released, before anybody sees a byte of that; see `pipelines.budget.noted_steps`.
+it released, before anybody sees a byte of that; see `pipelines.stream.noted_steps`.
 
 Each entry holds the SHA-256 of its own columns and of the entry before. So an entry that is
 changed, removed, inserted or moved is noticed. Entries removed from the end, and a chain that was
@@ -502,6 +502,13 @@ def _windowed(entries: Sequence[Entry]) -> dict[Charge, Windowed]:
         charge: Windowed(window, None if last[charge] == "void" else claims.get(charge))
         for charge, window in windows.items()
     }
+
+
+def decided_of(entries: Sequence[Entry], of_key: OfKey) -> dict[int, str]:
+    """Returns the steps of an epoch that are decided, each with the digest of what it released."""
+    return dict(
+        entry.decided for entry in entries if entry.decided is not None and entry.of_key == of_key
+    )
 
 
 def _odd_columns(entry: Entry) -> list[str]:

@@ -53,6 +53,7 @@ from tracecloak.pipelines.budget.entries import (
     Entry,
     Reservation,
     WindowCharge,
+    decided_of,
     problems,
     signed,
     windowed,
@@ -60,7 +61,6 @@ from tracecloak.pipelines.budget.entries import (
 from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.budget.memory import LedgerMemory, Step, lost_text
 from tracecloak.pipelines.budget.noted_cases import NotedCases
-from tracecloak.pipelines.budget.noted_steps import decided_of
 from tracecloak.pipelines.budget.table import TABLE, EntriesRead, is_there, read_entries
 from tracecloak.schemas.errors import GuaranteeError, RetryLater, UsageError
 

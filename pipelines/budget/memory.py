@@ -27,11 +27,11 @@ from tracecloak.pipelines.budget.entries import (
     Action,
     Charge,
     Entry,
+    decided_of,
     may_follow,
     windowed,
 )
 from tracecloak.pipelines.budget.key_store import KeyStore
-from tracecloak.pipelines.budget.noted_steps import decided_of
 
 # An action, the columns of what it is about, and its details.
 Step = tuple[Action, Mapping[str, Any], Mapping[str, Any] | None]

@@ -23,12 +23,12 @@ from tracecloak.anonymizers.streams.steps import StepProduct
 from tracecloak.pipelines.budget.books import check_worker_keys, open_ledger, open_store
 from tracecloak.pipelines.budget.key_store import STREAM_STATE, KeyStore
 from tracecloak.pipelines.budget.ledger import Ledger, MadeElsewhere, Reservation
-from tracecloak.pipelines.budget.noted_steps import NotedSteps
 from tracecloak.pipelines.release.config import without_filters
 from tracecloak.pipelines.runners.failures import own_error, reason_of
 from tracecloak.pipelines.runners.names import LOCAL, is_durable
 from tracecloak.pipelines.runners.options import version
 from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.pipelines.stream.noted_steps import NotedSteps
 from tracecloak.pipelines.stream.runner_facts import RUNNERS
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, ReleaseManifest

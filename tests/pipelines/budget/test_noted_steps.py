@@ -12,10 +12,9 @@ import pytest
 from tests.support.books import of_window
 from tests.support.ledgers import account, epochs_begun, reservation
 from tracecloak.pipelines.budget import reading
-from tracecloak.pipelines.budget.entries import Entry, problems
+from tracecloak.pipelines.budget.entries import Entry, decided_of, problems
 from tracecloak.pipelines.budget.key_store import KeyStore, KeyStoreError
 from tracecloak.pipelines.budget.ledger import Ledger, MadeElsewhere, Reservation
-from tracecloak.pipelines.budget.noted_steps import decided_of
 from tracecloak.schemas.errors import GuaranteeError, UsageError
 
 EPOCH = ("/out", "ward@1", "k")

@@ -18,7 +18,6 @@ from apache_beam.options.pipeline_options import StandardOptions
 from tests.support.releasing import tracecloak
 from tests.support.stream_runs import S, stream_of
 from tracecloak.pipelines.budget.gate import Gate
-from tracecloak.pipelines.budget.noted_steps import NotedSteps
 from tracecloak.pipelines.runners.flags import BEAM_FLAGS
 from tracecloak.pipelines.stream import run as stream
 from tracecloak.pipelines.stream.config import (
@@ -29,6 +28,7 @@ from tracecloak.pipelines.stream.config import (
     stream_keys,
 )
 from tracecloak.pipelines.stream.epoch import Epoch, Places, manifest_of
+from tracecloak.pipelines.stream.noted_steps import NotedSteps
 from tracecloak.pipelines.stream.run import StreamOutcome, stream_options
 from tracecloak.pipelines.stream.runner_facts import RUNNERS
 from tracecloak.schemas.errors import BudgetExhausted, UsageError

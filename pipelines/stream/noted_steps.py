@@ -9,19 +9,11 @@ noted publishes nothing.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tracecloak.pipelines.budget.entries import Entry, OfKey
+from tracecloak.pipelines.budget.entries import OfKey, decided_of
 from tracecloak.pipelines.budget.gate import Gate
 from tracecloak.schemas.published.step import Step
-
-
-def decided_of(entries: Sequence[Entry], of_key: OfKey) -> dict[int, str]:
-    """Returns the steps of an epoch that are decided, each with the digest of what it released."""
-    return dict(
-        entry.decided for entry in entries if entry.decided is not None and entry.of_key == of_key
-    )
 
 
 @dataclass(frozen=True)
