@@ -26,6 +26,7 @@ from tests.support.stream_runs import (
     ticking,
 )
 from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.pipelines.budget.ledger import Ledger
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.local_run import run_epoch, stopping
@@ -107,6 +108,8 @@ def hooked(patch: pytest.MonkeyPatch, passed: Callable[[str], None]) -> None:
         around(LocalState, name)  # the head is the last that a transaction writes
     around(FileSystems, "rename")
     around(Appending, "send")
+    for notes in (Ledger, KeyStore):
+        around(notes, "note_step")
     around(KeyStore, "commit")
     for source in (Script, Acknowledged):
         around(source, "let_go")

@@ -31,7 +31,7 @@ from tracecloak.pipelines.budget.ledger import Ledger, MadeElsewhere
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.run import run_stream
 from tracecloak.schemas.errors import GuaranteeError, TracecloakError
-from tracecloak.transforms.stream import local_stream
+from tracecloak.transforms.stream import local_stream, step_files
 from tracecloak.transforms.stream.local_sinks import FileSink
 from tracecloak.transforms.stream.publish_steps import PublishSteps
 
@@ -230,13 +230,22 @@ def test_of_two_machines_with_one_key_the_first_decides_a_step(
 # --- On Beam's runners ------------------------------------------------------------------------
 
 
-def test_workers_on_this_machine_note_steps_before_they_hand_them_on(tmp_path: Path) -> None:
+def test_workers_on_this_machine_note_steps_before_they_hand_them_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config, keys = stream_config(tmp_path), tmp_path / "keys"
+    write = step_files.write_step
+
+    def watched(released: Any, *others: Any) -> None:
+        step = released.key[-1]
+        assert step in steps_noted(keys)
+        assert (KeyStore(keys).reserved(config.output, EPOCH).last_step or 0) >= step
+        write(released, *others)
+
+    monkeypatch.setattr(step_files, "write_step", watched)
     cut_off(config, in_time(random_messages(), 120))
-    assert max(steps_noted(keys)) >= max(r.step for r in published(config))
-    assert steps_noted(keys) == list(range(len(steps_noted(keys))))
     run(config, in_time(random_messages(), 120))
-    assert steps_noted(keys) == list(range(6))
+    assert steps_noted(keys) == [release.step for release in published(config)] == list(range(6))
 
 
 @pytest.mark.parametrize("lost", ["all", "last"])
