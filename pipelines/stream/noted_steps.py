@@ -8,12 +8,22 @@ noted publishes nothing.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import logging
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.pipelines.budget.entries import OfKey, decided_of
 from tracecloak.pipelines.budget.gate import Gate
+from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.schemas.published.step import Step
+from tracecloak.transforms.stream.kept_steps import KeptSteps
+
+_LOG = logging.getLogger("tracecloak")
+_EVERY_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -67,3 +77,48 @@ class NotedSteps:
     @property
     def _of_key(self) -> OfKey:
         return self.gate.output, self.gate.release_id, self.gate.key_fingerprint
+
+
+def note_kept(noted: NotedSteps, steps: KeptSteps, key: ReleaseKey) -> None:
+    """Notes the steps that are kept and were not noted, as workers decide them that cannot.
+
+    Args:
+        noted: Of the epoch.
+        steps: Where what each of its steps released is kept.
+        key: The epoch's.
+
+    Raises:
+        TracecloakError: See `NotedSteps`; or what is kept was changed.
+    """
+    last, kept = noted.last(), steps.last()
+    for step in range(0 if last is None else last + 1, 0 if kept is None else kept + 1):
+        if (made := steps.of(step, key)) is not None:
+            noted(made.released)
+
+
+@contextlib.contextmanager
+def noting(noted: NotedSteps, steps: KeptSteps, key: ReleaseKey) -> Iterator[None]:
+    """Notes once a minute in the block, and at its end, what `note_kept` does.
+
+    What cannot be noted now stops nothing: it is said, and noted later, by the next start at last.
+    """
+    is_over = threading.Event()
+
+    def note() -> None:
+        try:
+            note_kept(noted, steps, key)
+        except Exception as error:  # of file systems elsewhere, too
+            _LOG.warning("what workers decided is not noted in the ledger: %s", reason_of(error))
+
+    def again() -> None:
+        while not is_over.wait(_EVERY_SECONDS):
+            note()
+
+    thread = threading.Thread(target=again, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+        note()

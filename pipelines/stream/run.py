@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
@@ -14,6 +15,7 @@ from tracecloak.pipelines.runners.options import check_ready, pipeline_options
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failure_of, paid_epoch
 from tracecloak.pipelines.stream.local_run import run_local
+from tracecloak.pipelines.stream.noted_steps import note_kept, noting
 from tracecloak.pipelines.stream.runner_facts import READ_BY, RUNNERS
 from tracecloak.schemas.errors import TracecloakError, UsageError, missing_extra
 from tracecloak.transforms.files import is_on_this_machine
@@ -84,16 +86,12 @@ def run_stream(
         pipeline = beam.Pipeline(options=options)
         build_stream(pipeline, source, epoch, others)
         try:
-            _run(pipeline)
+            with _noting(epoch):
+                _run(pipeline)
         except TracecloakError:
             raise
         except Exception as error:
             raise failure_of(error) from error
-        finally:
-            try:
-                _note_what_is_kept(epoch)
-            except TracecloakError as error:  # the next start notes it
-                _LOG.warning("what workers decided last is not noted yet: %s", error)
     return StreamOutcome(epoch.folder, epoch.is_spent)
 
 
@@ -129,7 +127,7 @@ def build_stream(
         places.steps,
         [begun],
         config.publish_on_drain,
-        # Workers that cannot read the key store find no ledger by it.
+        # Workers that cannot read the key store find no ledger by it; see `_noting`.
         epoch.noted if config.worker_keys is None else None,
     )
     written = released | "WriteSteps" >> WriteSteps(
@@ -242,20 +240,19 @@ def _check_decided(epoch: Epoch) -> None:
     Raises:
         TracecloakError: A step was decided, and what it released is not kept.
     """
-    _note_what_is_kept(epoch)
-    steps, decided = epoch.places.steps, epoch.last_decided()
+    steps = epoch.places.steps
+    note_kept(epoch.noted, steps, epoch.keys[0].resolve())
+    decided = epoch.last_decided()
     kept = steps.last()
     if decided is not None and (kept is None or kept < decided):
         raise older_than_decided(steps.folder, decided, None if kept is None else kept + 1)
 
 
-def _note_what_is_kept(epoch: Epoch) -> None:
-    """Notes what workers decided that cannot reach the ledger; others noted it themselves."""
-    steps, noted = epoch.places.steps, epoch.noted.last()
-    kept, key = steps.last(), epoch.keys[0].resolve()
-    for step in range(0 if noted is None else noted + 1, 0 if kept is None else kept + 1):
-        if (made := steps.of(step, key)) is not None:
-            epoch.noted(made.released)
+def _noting(epoch: Epoch) -> AbstractContextManager[None]:
+    """Returns what notes in its block what workers decide that do not find the ledger."""
+    if epoch.config.worker_keys is None:
+        return nullcontext()
+    return noting(epoch.noted, epoch.places.steps, epoch.keys[0].resolve())
 
 
 def _run(pipeline: beam.Pipeline) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +29,10 @@ from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
 from tracecloak.pipelines.budget.database import LedgerUnavailable
 from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.budget.ledger import Ledger, MadeElsewhere
+from tracecloak.pipelines.stream import noted_steps
 from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.pipelines.stream.epoch import paid_epoch
+from tracecloak.pipelines.stream.noted_steps import NotedSteps, noting
 from tracecloak.pipelines.stream.run import run_stream
 from tracecloak.schemas.errors import GuaranteeError, TracecloakError
 from tracecloak.transforms.stream import local_stream, step_files
@@ -284,6 +288,50 @@ def test_what_workers_elsewhere_decided_is_noted_by_who_started_them(
     noted = steps_noted(tmp_path / "keys")
     assert given == [None]
     assert noted == list(range(len(noted))) and len(noted) >= len(published(config)) == 3
+
+
+def test_what_workers_elsewhere_decide_is_noted_while_they_are_at_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(noted_steps, "_EVERY_SECONDS", 0.01)
+    config = stream_config(tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(NotedSteps, "__call__", lambda *_: None)
+        cut_off(config, in_time(random_messages(), 120))
+    assert steps_noted(tmp_path / "keys") == []
+    with paid_epoch(config) as epoch:
+        kept, key = epoch.places.steps, epoch.keys[0].resolve()
+        last = kept.last()
+        assert last is not None and last >= 2
+        ended = threading.Event()
+        calls: list[int | None] = []
+        original = NotedSteps.last
+
+        def watched(self: NotedSteps) -> int | None:
+            calls.append(original(self))
+            if calls[-1] == last:
+                ended.set()
+            return calls[-1]
+
+        monkeypatch.setattr(NotedSteps, "last", watched)
+        with noting(epoch.noted, kept, key):
+            assert ended.wait(60)
+    assert steps_noted(tmp_path / "keys") == list(range(last + 1))
+
+
+def test_a_ledger_that_is_away_stops_no_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = stream_config(tmp_path)
+
+    def away(*_: Any) -> None:
+        raise LedgerUnavailable("the ledger does not answer")
+
+    with paid_epoch(config) as epoch, monkeypatch.context() as patch:
+        patch.setattr(NotedSteps, "last", away)
+        with noting(epoch.noted, epoch.places.steps, epoch.keys[0].resolve()):
+            pass
+    assert "is not noted in the ledger: the ledger does not answer" in caplog.text
 
 
 # --- Two machines -----------------------------------------------------------------------------
