@@ -3,15 +3,16 @@
 --
 --   psql DATABASE -v pipeline=NAME -v officer=NAME -f ledger_roles.sql
 --
--- The pipeline can reserve, claim, draw, commit and void, and read all. It can neither change nor
+-- The pipeline can reserve, claim, draw, commit and void, note steps of streams, and read all. It can neither change nor
 -- remove an entry, nor write one that is the privacy officer's: caps, data sets, what was given up,
 -- taken back or accepted. The officer can append those, too. Nobody but the owner can do more, so no
 -- job and no officer should log in as the owner.
 --
--- Where this ran before releases had windows, the pipeline may not claim yet. Run instead:
+-- Where this ran before releases had windows, or before streams noted their steps, the pipeline may
+-- not claim, or note a step, yet. Run instead:
 --
 --   ALTER POLICY pipeline_pays ON tracecloak_ledger
---     WITH CHECK (action IN ('reserve', 'claim', 'draw', 'commit', 'void'));
+--     WITH CHECK (action IN ('reserve', 'claim', 'draw', 'commit', 'void', 'step'));
 --
 -- Beside the ledger lie sketches of the cases that releases read. Both add and compare them, as who
 -- gives a release up notes what it read; the pipeline erases those whose day has passed, and the
@@ -25,7 +26,7 @@ ALTER TABLE tracecloak_ledger ENABLE ROW LEVEL SECURITY;
 CREATE POLICY all_read ON tracecloak_ledger FOR SELECT
   TO :"pipeline", :"officer" USING (true);
 CREATE POLICY pipeline_pays ON tracecloak_ledger FOR INSERT
-  TO :"pipeline" WITH CHECK (action IN ('reserve', 'claim', 'draw', 'commit', 'void'));
+  TO :"pipeline" WITH CHECK (action IN ('reserve', 'claim', 'draw', 'commit', 'void', 'step'));
 CREATE POLICY officer_declares ON tracecloak_ledger FOR INSERT
   TO :"officer" WITH CHECK (true);
 

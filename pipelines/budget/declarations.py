@@ -14,7 +14,7 @@ from typing import Any
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.budget.accounts import Account
-from tracecloak.pipelines.budget.entries import Entry, require_text
+from tracecloak.pipelines.budget.entries import Entry, OfKey, require_text
 from tracecloak.schemas.errors import UsageError
 
 # Columns that a declaration has not.
@@ -124,6 +124,18 @@ def check_declared(entries: Sequence[Entry], account: str) -> Account | None:
 def nothing_columns() -> dict[str, Any]:
     """Returns the columns of an entry that is about no account: `accept` and `erase`."""
     return dict(_NOTHING)
+
+
+def step_columns(account: str, of_key: OfKey) -> dict[str, Any]:
+    """Returns the columns of an entry `step`: whose it is, and nothing that could be added up."""
+    output, release_id, key_fingerprint = of_key
+    return {
+        **_NOTHING,
+        "account": account,
+        "output": output,
+        "release_id": release_id,
+        "key_fingerprint": key_fingerprint,
+    }
 
 
 def both_bounds(declared: Account | None, in_file: Account | None) -> Account | None:

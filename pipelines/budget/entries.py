@@ -7,6 +7,9 @@ that the release is visible; `void`, that it ended before it could draw anything
 somebody gave it up after that, which leaves it spent. `pipelines.budget.balance` adds charges up,
 `pipelines.budget.ledger` keeps the entries.
 
+An entry `step` changes no charge: it says that a step of a stream is decided, with a digest of what
+it released, before anybody sees a byte of that; see `pipelines.stream.noted_steps`.
+
 Each entry holds the SHA-256 of its own columns and of the entry before. So an entry that is
 changed, removed, inserted or moved is noticed. Entries removed from the end, and a chain that was
 computed anew from some entry on, are noticed only by who knows a hash of an earlier day: note the
@@ -21,7 +24,7 @@ import json
 import operator
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -35,12 +38,16 @@ from tracecloak.schemas.published.manifest import TOOL_VERSION
 
 ActionOnCharge = Literal["reserve", "claim", "draw", "commit", "void", "forfeit", "withdraw"]
 Declaration = Literal["account", "dataset", "accept", "erase"]
-Action = ActionOnCharge | Declaration
+Note = Literal["step"]
+Action = ActionOnCharge | Declaration | Note
 
 Charge = tuple[str | None, ...]
+# What tells one key's release from another's: (output, release_id, key_fingerprint).
+OfKey = tuple[str, str, str]
 
 _DECLARATIONS = get_args(Declaration)
-_ACTIONS = (*get_args(ActionOnCharge), *_DECLARATIONS)
+_NOTES = get_args(Note)
+_ACTIONS = (*get_args(ActionOnCharge), *_DECLARATIONS, *_NOTES)
 
 # The last actions on a charge for which no noise was drawn yet, so that it can be given back.
 UNDRAWN: tuple[Action, ...] = ("reserve", "claim")
@@ -191,7 +198,8 @@ class Entry:
     Attributes:
         seq: Its place, counted from 1 without gaps.
         account, release_id, output, unit, adjacency, method: See `Reservation`; empty where a
-            declaration has no such thing.
+            declaration has no such thing. A `step` has the first three and `key_fingerprint` only,
+            so whoever adds up epsilons by the columns does not count its charge again.
         config_digest, key_fingerprint: See `Reservation`.
         action: What happened to the charge, or what is declared.
         epsilon: None: no finite epsilon holds. Of an account: its cap, None: there is none.
@@ -259,8 +267,13 @@ class Entry:
 
     @property
     def is_of_charge(self) -> bool:
-        """Whether the entry is about a charge, and no declaration."""
-        return self.action not in _DECLARATIONS
+        """Whether the entry changes a charge, and is no declaration or note."""
+        return self.action not in (*_DECLARATIONS, *_NOTES)
+
+    @property
+    def of_key(self) -> OfKey:
+        """Whose release under which key the entry is about."""
+        return self.output, self.release_id, self.key_fingerprint
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -291,6 +304,16 @@ class Entry:
         found = self.facts.get("units") if self.action == "claim" else None
         return found if isinstance(found, str) and _SHA256.fullmatch(found) else None
 
+    @cached_property
+    def decided(self) -> tuple[int, str] | None:
+        """Of a `step`: (its number, the SHA-256 of what it released); None: it has none."""
+        if self.action != "step":
+            return None
+        step, sha256 = (self.facts.get(name) for name in ("step", "sha256"))
+        if type(step) is not int or step < 0 or not isinstance(sha256, str):
+            return None
+        return (step, sha256) if _SHA256.fullmatch(sha256) else None
+
     @property
     def is_open(self) -> bool:
         """Whether the charge is neither given back, nor visible, nor given up."""
@@ -298,11 +321,7 @@ class Entry:
 
     def is_of(self, output: str, release_id: str, key_fingerprint: str) -> bool:
         """Says whether the entry is about a release under a key."""
-        return (
-            self.output == output
-            and self.release_id == release_id
-            and self.key_fingerprint == key_fingerprint
-        )
+        return self.of_key == (output, release_id, key_fingerprint)
 
     def values(self) -> tuple[Fraction | None, Fraction | None]:
         """Returns epsilon and delta as numbers.
@@ -343,6 +362,8 @@ class Chain:
         self._checked: list[Entry] = []
         self._states: dict[Charge, list[Action]] = defaultdict(list)
         self._of_windows: set[Charge] = set()
+        self._committed: set[OfKey] = set()
+        self._decided: set[tuple[OfKey, int]] = set()
         self._found: list[str] = []
 
     def problems(self, entries: Sequence[Entry]) -> list[str]:
@@ -370,6 +391,8 @@ class Chain:
         if entry.previous_hash != (_FIRST_HASH if previous is None else previous.hash):
             found.append("it does not follow the entry before it")
         found += _odd_columns(entry)
+        if entry.decided is not None:
+            found += self._problems_of_step(entry.of_key, entry.decided[0])
         if not entry.is_of_charge:
             return found
         charge = entry.charge
@@ -377,6 +400,8 @@ class Chain:
         if not may_follow(entry.action, past):
             found.append(f"{entry.action} {f'after {past[-1]}' if past else 'without reserve'}")
         past.append(entry.action)
+        if entry.action == "commit":
+            self._committed.add(entry.of_key)
         if entry.action == "reserve":
             is_of_window = entry.window is not None
             (self._of_windows.add if is_of_window else self._of_windows.discard)(charge)
@@ -385,6 +410,13 @@ class Chain:
         elif entry.action == "draw" and charge in self._of_windows and past[-2:-1] != ["claim"]:
             found.append("draw without claim")
         return found
+
+    def _problems_of_step(self, of_key: OfKey, step: int) -> Iterator[str]:
+        if of_key not in self._committed:
+            yield "step without commit"
+        if (of_key, step) in self._decided:
+            yield f"step {step} is decided twice"
+        self._decided.add((of_key, step))
 
 
 def problems(entries: Sequence[Entry], known_hash: str | None = None) -> list[str]:
@@ -472,6 +504,13 @@ def _windowed(entries: Sequence[Entry]) -> dict[Charge, Windowed]:
     }
 
 
+def decided_of(entries: Sequence[Entry], of_key: OfKey) -> dict[int, str]:
+    """Returns the steps of an epoch that are decided, each with the digest of what it released."""
+    return dict(
+        entry.decided for entry in entries if entry.decided is not None and entry.of_key == of_key
+    )
+
+
 def _odd_columns(entry: Entry) -> list[str]:
     found = []
     for name in ("epsilon", "delta"):
@@ -488,6 +527,10 @@ def _odd_columns(entry: Entry) -> list[str]:
             found.append("units is no SHA-256")
         if entry.details and "window" in entry.facts and entry.window is None:
             found.append("window is none")
+    elif entry.action in _NOTES:
+        known = {}
+        if entry.decided is None:
+            found.append("step or sha256 is none")
     else:
         found += [f"{name} is missing" for name in ("by", "reason") if name not in entry.facts]
         known = {"unit": known["unit"]} if entry.action == "account" else {}

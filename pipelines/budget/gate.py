@@ -20,6 +20,7 @@ from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.transforms.files import SourceFile, is_on_this_machine
 
 if TYPE_CHECKING:
+    from tracecloak.pipelines.budget.key_store import KeyStore
     from tracecloak.pipelines.budget.ledger import Ledger
 
 
@@ -92,7 +93,7 @@ class Gate:
             RetryLater: An input changed: nothing is drawn.
             LedgerError: The ledger cannot be used.
         """
-        ledger = self._ledger()
+        ledger = self.ledger()
         charge = self.output, self.release_id, self.key_fingerprint
         # What changes after the first round decided is no longer read.
         if self.inputs is not None and ledger.state(*charge) in UNDRAWN:
@@ -106,20 +107,30 @@ class Gate:
             UsageError: Somebody did, with whatever key store: nothing appears.
             LedgerError: The ledger cannot be used.
         """
-        state = self._ledger().state(self.output, self.release_id, self.key_fingerprint)
+        state = self.ledger().state(self.output, self.release_id, self.key_fingerprint)
         if state in (None, "void", "forfeit", "withdraw"):
             raise self._ended()
 
-    def _ledger(self) -> Ledger:
+    def store(self) -> KeyStore:
+        """Returns the key store that the gate is of."""
         from tracecloak.pipelines.budget.key_store import KeyStore
+
+        return KeyStore(Path(self.path).parents[1])
+
+    def ledger(self) -> Ledger:
+        """Returns the ledger that pays.
+
+        Raises:
+            UsageError: The release was ended meanwhile.
+            LedgerError: The ledger cannot be used.
+        """
         from tracecloak.pipelines.budget.ledger import Ledger
 
-        path = Path(self.path)
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            found = json.loads(Path(self.path).read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise self._ended() from None
-        return Ledger(found["ledger"], store=KeyStore(path.parents[1]))
+        return Ledger(found["ledger"], store=self.store())
 
     def _ended(self) -> UsageError:
         return UsageError(

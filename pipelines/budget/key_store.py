@@ -94,6 +94,8 @@ class Receipt:
         staging_area: Where it is built; None: beside the output.
         reserved_on: The day in UTC on which it was reserved, such as 2026-11-23; empty where an
             earlier version did not note it.
+        last_step: Of an epoch of a stream the last step that is decided; None: there is none, or an
+            earlier version did not note it.
     """
 
     release_id: str
@@ -107,6 +109,7 @@ class Receipt:
     tool_version: str = ""
     staging_area: str | None = None
     reserved_on: str = ""
+    last_step: int | None = None
 
     def is_same(self, input_fingerprint: str, config_digest: str) -> bool:
         """Returns whether a run is this release, and this version of tracecloak made it."""
@@ -517,6 +520,16 @@ class KeyStore:
                 "restore the key store from a backup"
             )
         return receipt
+
+    def note_step(self, output: str, release_id: str, step: int) -> None:
+        """Notes in the receipt of an epoch that a step is decided. Once noted, does nothing.
+
+        Raises:
+            KeyStoreError: There is no receipt, or it cannot be written.
+        """
+        receipt = self.reserved(output, release_id)
+        if receipt.last_step is None or receipt.last_step < step:
+            self._note(replace(receipt, last_step=step))
 
     def gate(
         self,

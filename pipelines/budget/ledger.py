@@ -43,6 +43,7 @@ from tracecloak.pipelines.budget.declarations import (
     dataset_columns,
     declared_accounts,
     nothing_columns,
+    step_columns,
 )
 from tracecloak.pipelines.budget.entries import (
     UNDRAWN,
@@ -52,6 +53,7 @@ from tracecloak.pipelines.budget.entries import (
     Entry,
     Reservation,
     WindowCharge,
+    decided_of,
     problems,
     signed,
     windowed,
@@ -60,7 +62,7 @@ from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.budget.memory import LedgerMemory, Step, lost_text
 from tracecloak.pipelines.budget.noted_cases import NotedCases
 from tracecloak.pipelines.budget.table import TABLE, EntriesRead, is_there, read_entries
-from tracecloak.schemas.errors import RetryLater, UsageError
+from tracecloak.schemas.errors import GuaranteeError, RetryLater, UsageError
 
 __all__ = [
     "Balance", "Entry", "Ledger", "LedgerError", "LedgerUnavailable", "Reservation", "WindowCharge",
@@ -96,7 +98,7 @@ def _known_of(url: str) -> _Known:
 
 
 class MadeElsewhere(RetryLater):
-    """Another key store is making the same release of a window, and paid for it."""
+    """Another key store paid for the same release of a window, or the same epoch of a stream."""
 
 
 @dataclass(frozen=True)
@@ -212,7 +214,8 @@ class Ledger:
                 finite epsilon and the account a cap. Or the data set is bound to another account,
                 or the release was withdrawn, or is reserved for another window.
             BudgetExhausted: The account has too little left.
-            MadeElsewhere: It is of a window, and another key store has begun it.
+            MadeElsewhere: It is of a window, or an epoch of a stream, and another key store has
+                begun it, whatever account pays there. Nothing is paid here.
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
         in_file = self._account_in_file(reservation.account)
@@ -288,6 +291,45 @@ class Ledger:
                         "run the command again"
                     )
             return [("draw", asdict(entry), None) for entry in undrawn]
+
+        self._append(steps)
+
+    def note_step(
+        self, output: str, release_id: str, key_fingerprint: str, step: int, sha256: str
+    ) -> None:
+        """Notes that a step of an epoch is decided. Once noted, does nothing.
+
+        Whoever publishes the step asks this first: of two who decided it otherwise, with one key,
+        only the first goes on.
+
+        Args:
+            output: The folder of all releases.
+            release_id: The epoch's name.
+            key_fingerprint: Tells release keys apart.
+            step: Number of the step, from 0.
+            sha256: Digest of all that it releases.
+
+        Raises:
+            UsageError: The epoch was never paid for, or was withdrawn.
+            GuaranteeError: The step was decided otherwise before.
+            LedgerError: The ledger cannot be used, or somebody changed what it said.
+        """
+        of_key = output, release_id, key_fingerprint
+
+        def steps(entries: Sequence[Entry]) -> list[Step]:
+            self._check_sound(entries)
+            found = self._not_ended(entries, *of_key)
+            noted = decided_of(entries, of_key).get(step)
+            if noted not in (None, sha256):
+                raise GuaranteeError(
+                    f"step {step} of {release_id!r} in {output} was decided before, and came out "
+                    "otherwise, as where two machines run one epoch, or a restart forgot what was "
+                    "there: to publish it once more would be a second release of its cases. End "
+                    "one of the two, or begin another epoch, which is another spend"
+                )
+            columns = step_columns(found[-1].account, of_key)
+            details = {"step": step, "sha256": sha256}
+            return [("step", columns, details)] if noted is None else []
 
         self._append(steps)
 
@@ -774,25 +816,39 @@ def _check_same_window(entries: Sequence[Entry], reservation: Reservation) -> No
 
 
 def _check_not_elsewhere(entries: Sequence[Entry], reservation: Reservation) -> None:
-    """Makes sure that nobody else is making a release of a window, which would be paid twice.
+    """Makes sure that nobody else makes a release of a window, or an epoch, that is paid once.
 
-    Two machines with key stores of their own may be told to do the same at the same time.
+    Two machines with key stores of their own may be told to do the same at the same time, and one
+    may have ended while the other looked.
 
     Raises:
-        MadeElsewhere: The same release is reserved under another key.
+        MadeElsewhere: The same release is reserved or visible under another key.
     """
-    if reservation.window is None:
+    window = reservation.window
+    is_epoch = "@" in reservation.release_id
+    if window is None and not is_epoch:
         return
     for entry in charges(entries).values():
         is_same = (entry.output, entry.release_id) == (reservation.output, reservation.release_id)
-        if is_same and entry.is_open and entry.key_fingerprint != reservation.key_fingerprint:
+        is_ours = entry.key_fingerprint == reservation.key_fingerprint
+        if not is_same or is_ours or entry.action in ("void", "forfeit"):
+            continue
+        begun = (
+            f"release {entry.release_id!r} in {entry.output} was begun on "
+            f"{entry.recorded_at[:19]}Z with another key store, which paid for"
+        )
+        if window is None:
             raise MadeElsewhere(
-                f"release {entry.release_id!r} in {entry.output} was begun on "
-                f"{entry.recorded_at[:19]}Z with another key store, which paid for window "
-                f"{reservation.window.label}: wait until it ends and run again, which finds it. If "
-                "it was cut off, run it again with that key store, which finishes it for nothing, "
-                "or give it up with `tracecloak ledger forfeit`"
+                f"{begun} the whole epoch, so nothing is paid here. To go on with it here, end it "
+                "there and bring that key store, with the state of the stream in it; or begin "
+                "another epoch, which is another spend"
             )
+        raise MadeElsewhere(
+            f"{begun} window {window.label}: wait until it ends and run again, which finds it. If "
+            "it was cut off, run it again with that key store, which finishes it for nothing, "
+            "or give it up with `tracecloak ledger forfeit`. If it was visible and is gone, "
+            "restore it, or choose another release_id, which is another spend"
+        )
 
 
 def _place_of(window: WindowCharge | None) -> tuple[str, str] | None:

@@ -27,6 +27,7 @@ from tracecloak.pipelines.budget.entries import (
     Action,
     Charge,
     Entry,
+    decided_of,
     may_follow,
     windowed,
 )
@@ -222,6 +223,11 @@ class LedgerMemory:
                         if window is not None and window.scope in overtaken:
                             facts = {**facts, **replace(window, adds_up=True).facts()}
                     steps.append((action, asdict(last), {**facts, **marked}))
+        of_keys = {entry.of_key for entry in seen if entry.decided is not None}
+        known = {of_key: decided_of(entries, of_key) for of_key in of_keys}
+        for entry in seen:
+            if entry.decided is not None and entry.decided[0] not in known[entry.of_key]:
+                steps.append((entry.action, asdict(entry), {**entry.facts, **marked}))
         return steps
 
     @property

@@ -162,10 +162,11 @@ def accepted_text(accepted: Accepted) -> str:
     """Returns what an entry `accept` ended, and what counts again."""
     lines = [f"{_upper(complaint)}." for complaint in accepted.complaints]
     lines.append("That is written down as accepted, and releases go on.")
-    for entry in accepted.again:
+    for entry in _last_steps(accepted.again):
         what = {
             "account": f"the caps of account {entry.account}",
             "dataset": f"data set {entry.facts.get('dataset')}, bound to account {entry.account}",
+            "step": f"epoch {entry.release_id} in {entry.output}: decided up to {_details(entry)}",
         }.get(
             entry.action,
             f"release {entry.release_id} in {entry.output}, account {entry.account}, epsilon "
@@ -330,9 +331,15 @@ def _entries_text(entries: Sequence[Entry]) -> str:
             e.unit or "-", e.adjacency or "-", e.method or "-", e.release_id or "-",
             e.output or "-", _details(e),
         )
-        for e in entries
+        for e in _last_steps(entries)
     ]  # fmt: skip
     return "".join(f"{line}\n" for line in ["Entries", *_table([header, *rows])])
+
+
+def _last_steps(entries: Sequence[Entry]) -> list[Entry]:
+    """Returns the entries, of the steps of an epoch only the last: there are thousands."""
+    last = {entry.of_key: entry.seq for entry in entries if entry.decided is not None}
+    return [e for e in entries if e.decided is None or e.seq == last[e.of_key]]
 
 
 def _numbers(entry: Entry) -> tuple[str, str]:
@@ -350,6 +357,7 @@ def _details(entry: Entry) -> str:
     said += [f"window {entry.window.label}"] if entry.window is not None else []
     said += ["adds up"] if entry.window is not None and entry.window.adds_up else []
     said += [f"units {entry.units_sha256[:16]}…"] if entry.units_sha256 is not None else []
+    said += [f"step {entry.decided[0]}"] if entry.decided is not None else []
     said += ["again"] if facts.get("again") else []
     said += [f"{facts['by']}: {facts.get('reason')}"] if "by" in facts else []
     return "; ".join(said)

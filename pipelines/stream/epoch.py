@@ -23,12 +23,13 @@ from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.streams.steps import StepProduct
 from tracecloak.pipelines.budget.books import check_worker_keys, open_ledger, open_store
 from tracecloak.pipelines.budget.key_store import STREAM_STATE, KeyStore
-from tracecloak.pipelines.budget.ledger import Ledger, Reservation
+from tracecloak.pipelines.budget.ledger import Ledger, MadeElsewhere, Reservation
 from tracecloak.pipelines.release.config import without_filters
 from tracecloak.pipelines.runners.failures import own_error, reason_of
-from tracecloak.pipelines.runners.names import is_durable
+from tracecloak.pipelines.runners.names import LOCAL, is_durable
 from tracecloak.pipelines.runners.options import version
 from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.pipelines.stream.noted_steps import NotedSteps
 from tracecloak.pipelines.stream.runner_facts import RUNNERS
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 from tracecloak.schemas.events.time_texts import duration_text
@@ -89,6 +90,7 @@ class Epoch:
         places: Where it writes.
         folder: Where its steps appear.
         private: Folder of the operator, beside the keys.
+        noted: What ledger and receipt note of its steps.
     """
 
     config: StreamConfig
@@ -98,6 +100,7 @@ class Epoch:
     places: Places
     folder: str
     private: str
+    noted: NotedSteps
 
     @property
     def state_path(self) -> Path:
@@ -118,8 +121,23 @@ class Epoch:
     @property
     def is_spent(self) -> bool:
         """Whether the last step of the horizon is published, wherever it is to be."""
-        is_last = self.last_published == self.product.horizon - 1
-        return is_last and not (is_on_this_machine(self.private) and self.state_path.exists())
+        last = self.product.horizon - 1
+        if self.config.runner == LOCAL:
+            # A consumer may have moved the files away; the state goes when all is published.
+            was_decided = last in (self.last_published, self.noted.last_in_receipt())
+            return was_decided and not self.state_path.exists()
+        has_state = is_on_this_machine(self.private) and self.state_path.exists()
+        return self.last_published == last and not has_state
+
+    def last_decided(self) -> int | None:
+        """Returns the last step that was decided, by whatever says so; None: none was.
+
+        Raises:
+            LedgerError: The ledger cannot be read.
+            KeyStoreError: The key store cannot be read.
+        """
+        found = (self.last_published, self.noted.last(), self.places.steps.last())
+        return max((step for step in found if step is not None), default=None)
 
 
 @contextlib.contextmanager
@@ -137,6 +155,7 @@ def paid_epoch(config: StreamConfig) -> Iterator[Epoch]:
         UsageError: A place cannot be written to, another process runs the epoch, or it was begun
             with another configuration, or was withdrawn.
         BudgetExhausted: The account has too little left, or the epoch is over.
+        MadeElsewhere: Another key store has begun the epoch, and paid for it.
     """
     product = config.made_product()
     output = absolute(config.output)
@@ -160,7 +179,9 @@ def paid_epoch(config: StreamConfig) -> Iterator[Epoch]:
         private = store.operator_folder(output, name.both)
         kept = KeptSteps(FileSystems.join(private, "decisions"), product.released)
         places = Places(output, workplace, config.dead_letter or private, kept)
-        epoch = Epoch(config, product, keys, manifest, places, folder, private)
+        gate = store.gate(output, name.both, manifest.key_fingerprint, ledger.url)
+        noted = NotedSteps(gate)
+        epoch = Epoch(config, product, keys, manifest, places, folder, private, noted)
         _LOG.info("what is found in the messages is for the operator alone, in %s", places.rejected)
         with operator_log(places.rejected):
             yield epoch
@@ -281,6 +302,8 @@ def _paid(
         UsageError: The epoch was begun with another configuration, or was withdrawn, or there is no
             place in which files can be written before they are seen.
         BudgetExhausted: The account has too little left, or the epoch is over.
+        MadeElsewhere: Another key store has begun the epoch, and paid for it.
+        TracecloakError: Steps of it were decided, and its key is gone.
     """
     name = config.name
     receipt = store.receipt(output, name.both)
@@ -294,6 +317,13 @@ def _paid(
         )
     ReleaseFolder(output, config.release_id, config.staging_area).prepare()
     is_new = store.unfinished(output, name.both) is None
+    if is_new and receipt is not None and receipt.last_step is not None:
+        raise TracecloakError(
+            f"step {receipt.last_step} of epoch {config.epoch!r} of {config.release_id!r} was "
+            "decided, and the key of the epoch is gone from the key store: what is drawn under "
+            "another key would be a second release. Restore the whole key store as it was when the "
+            "stream stopped, or begin another epoch, which is another spend"
+        )
     try:
         key = store.reserve(
             output, name.both, "", name.config_digest, staging_area=config.staging_area
@@ -327,7 +357,7 @@ def _paid(
     )
     try:
         ledger.reserve(reservation)
-    except (UsageError, BudgetExhausted):
+    except (UsageError, BudgetExhausted, MadeElsewhere):
         if is_new:  # nothing was charged to it or drawn with it
             store.forget(output, name.both)
         raise

@@ -20,8 +20,14 @@ from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failure_of, paid_epoch
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
 from tracecloak.transforms.stream.kafka_source import KafkaSource
-from tracecloak.transforms.stream.local_sinks import FileSink, KafkaSink, LineSink, PubSubSink
-from tracecloak.transforms.stream.local_state import LocalState, older_than_published
+from tracecloak.transforms.stream.local_sinks import (
+    FileSink,
+    KafkaSink,
+    LineSink,
+    NoteSink,
+    PubSubSink,
+)
+from tracecloak.transforms.stream.local_state import LocalState, older_than_decided
 from tracecloak.transforms.stream.local_stream import LocalStream, Sink
 from tracecloak.transforms.stream.pubsub_source import PubSubSource, delete_subscription
 from tracecloak.transforms.stream.sources import Source
@@ -82,7 +88,7 @@ def run_epoch(
         epoch: What is published, and where.
         opening: Gives the source.
         source_name: What the source is called, where the state names its positions.
-        sinks: What takes the steps once their files are there.
+        sinks: What takes the steps once they are noted and their files are there.
         stop: Set where it is to end.
         clock: Seconds since 1970 UTC.
 
@@ -95,16 +101,17 @@ def run_epoch(
     stream = RunningStream(
         epoch.product, config.rule, config.name, key, identities, config.by_individual, config.cap
     )
-    published = epoch.last_published
+    decided = epoch.last_decided()
     if not store.exists:
-        if epoch.is_spent:  # it died when all was published, and before that was noted
+        # It died when all was published, and before that was noted.
+        if epoch.last_published == stream.horizon - 1:
             return
-        if published is not None or epoch.places.steps.of(0, key) is not None:
-            raise older_than_published(str(epoch.state_path), published or 0, None)
+        if decided is not None:
+            raise older_than_decided(str(epoch.state_path), decided, None)
         store.create(stream.begin(), source_name)
     with store.opened(source_name) as kept:
-        if published is not None and published >= kept.state.next_step:
-            raise older_than_published(str(epoch.state_path), published, kept.state.next_step)
+        if decided is not None and decided >= kept.state.next_step:
+            raise older_than_decided(str(epoch.state_path), decided, kept.state.next_step)
         source = _opened(opening, kept.positions, stop)
         if source is None:
             return
@@ -115,7 +122,7 @@ def run_epoch(
             stream,
             config.layout,
             store,
-            [files, *sinks],
+            [NoteSink(epoch.noted), files, *sinks],
             _rejecting(epoch),
             config.release_delay,
             clock,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
@@ -14,11 +15,13 @@ from tracecloak.pipelines.runners.options import check_ready, pipeline_options
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failure_of, paid_epoch
 from tracecloak.pipelines.stream.local_run import run_local
+from tracecloak.pipelines.stream.noted_steps import note_kept, noting
 from tracecloak.pipelines.stream.runner_facts import READ_BY, RUNNERS
 from tracecloak.schemas.errors import TracecloakError, UsageError, missing_extra
 from tracecloak.transforms.files import is_on_this_machine
 from tracecloak.transforms.stream.assemble import AssembleCases
 from tracecloak.transforms.stream.kafka_steps import PublishToKafka
+from tracecloak.transforms.stream.local_state import older_than_decided
 from tracecloak.transforms.stream.messages import EVENTS, REJECTS, DecodeMessages
 from tracecloak.transforms.stream.publish_steps import PublishSteps
 from tracecloak.transforms.stream.read_kafka import ReadKafka
@@ -78,11 +81,13 @@ def run_stream(
                 f"this epoch has its state in {epoch.state_path}, which runner {LOCAL} goes on "
                 "with: name that runner, or begin another epoch, which is another spend"
             )
+        _check_decided(epoch)
         _warn_without_state(options, epoch)
         pipeline = beam.Pipeline(options=options)
         build_stream(pipeline, source, epoch, others)
         try:
-            _run(pipeline)
+            with _noting(epoch):
+                _run(pipeline)
         except TracecloakError:
             raise
         except Exception as error:
@@ -127,6 +132,8 @@ def build_stream(
         places.steps,
         [begun],
         config.publish_on_drain,
+        # Workers that cannot read the key store find no ledger by it; see `_noting`.
+        epoch.noted if config.worker_keys is None else None,
     )
     written = released | "WriteSteps" >> WriteSteps(
         places.output, config.written, epoch.manifest, places.workplace
@@ -223,13 +230,34 @@ def _warn_without_state(options: PipelineOptions, epoch: Epoch) -> None:
     """Says what becomes of an epoch that goes on without the state of its cases."""
     given = options.get_all_options(retain_unknown_options=True)
     if epoch.config.runner == FLINK and "savepoint_path" not in given:
-        if epoch.places.steps.has_any():
+        if epoch.places.steps.last() is not None:
             _LOG.warning(
                 "steps of this epoch are published, and the stream begins without their state: it "
                 "reads the topic again from its oldest message, and goes on only if the same cases "
                 "close in the same steps. To go on where it was, stop it, and give its last "
                 "checkpoint or savepoint with --savepoint_path"
             )
+
+
+def _check_decided(epoch: Epoch) -> None:
+    """Makes sure that what was decided is kept, so that nothing is drawn a second time.
+
+    Raises:
+        TracecloakError: A step was decided, and what it released is not kept.
+    """
+    steps = epoch.places.steps
+    note_kept(epoch.noted, steps, epoch.keys[0].resolve())
+    decided = epoch.last_decided()
+    kept = steps.last()
+    if decided is not None and (kept is None or kept < decided):
+        raise older_than_decided(steps.folder, decided, None if kept is None else kept + 1)
+
+
+def _noting(epoch: Epoch) -> AbstractContextManager[None]:
+    """Returns what notes in its block what workers decide that do not find the ledger."""
+    if epoch.config.worker_keys is None:
+        return nullcontext()
+    return noting(epoch.noted, epoch.places.steps, epoch.keys[0].resolve())
 
 
 def _run(pipeline: beam.Pipeline) -> None:

@@ -11,13 +11,20 @@ READ_BY: dict[str, tuple[str, ...]] = {
     "DataflowRunner": ("Pub/Sub",),
 }
 
+_ELSEWHERE = (
+    "What workers with keys of their own decide is noted in the ledger by the command that started "
+    "them, once a minute: if what they keep of a step is lost with its files before that, the step "
+    "could be drawn again."
+)
+
 RUNNERS: dict[str, tuple[str, ...]] = {
     LOCAL: (
         "It runs in one process and keeps open cases, closed ones, counts, sums and positions on "
         "the disk of its machine: it goes on with the same epoch however it ended, and spends "
         "nothing for that. Without that state the epoch cannot go on.",
-        "Counts, and what a step releases, are durable before a byte of it is seen. A step that is "
-        "sent again is the same bytes, and is never computed again.",
+        "Counts, and what a step releases, are durable before a byte of it is seen, and the ledger "
+        "has noted the step by then. A step that is sent again is the same bytes, and is never "
+        "computed again.",
         "Messages are acknowledged when they are on that disk, and steps wait for what is unread: "
         "of Kafka up to each partition's oldest unread message; of Pub/Sub, which does not say how "
         "old that is, until for as long as its deadline of acknowledgement nothing older came.",
@@ -28,8 +35,9 @@ RUNNERS: dict[str, tuple[str, ...]] = {
         "twice, so once a step is published a restart needs another epoch, which is another spend.",
         "Its watermark is that of the messages that it is given: what they leave behind is late.",
         "Counts are not kept durably before noise is added (unsafe_barrier). What a step releases "
-        "is, before it is shown: a bundle that is tried again gives the same bytes, and a restart "
-        "with other counts publishes again what was decided, and nothing new.",
+        "is, before it is shown, and the ledger has noted the step by then: a bundle that is tried "
+        "again gives the same bytes, and a restart with other counts publishes again what was "
+        "decided, and nothing new.",
     ),
     FLINK: (
         "Open cases, closed ones, counts, sums and positions are in Flink's checkpoints. A job "
@@ -43,6 +51,8 @@ RUNNERS: dict[str, tuple[str, ...]] = {
         "A job that is started without its state reads the topic again from its oldest message, "
         "and publishes nothing new unless the same cases close in the steps that are published: "
         "where messages are gone meanwhile, another epoch must begin, which is another spend.",
+        "The ledger notes a step before it is shown if workers read the key store of whoever "
+        "starts them. " + _ELSEWHERE,
     ),
     "DataflowRunner": (
         "State and counts are durable: a bundle that is tried again has the same input.",
@@ -52,5 +62,6 @@ RUNNERS: dict[str, tuple[str, ...]] = {
         "all steps that are left are published at once, and the epoch is over; without it steps "
         "that are not over are not decided. A job that is cancelled loses its state: "
         "start another epoch, which is another spend.",
+        _ELSEWHERE,
     ),
 }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -13,7 +15,8 @@ from typing import Any
 
 from tracecloak.pipelines.budget.accounts import Account
 from tracecloak.pipelines.budget.database import Database
-from tracecloak.pipelines.budget.ledger import Ledger, Reservation
+from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.pipelines.budget.ledger import Ledger, MadeElsewhere, Reservation
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError
 
 ROOT = Path(__file__).parents[2]
@@ -94,3 +97,27 @@ def python(code: str, check: bool = False) -> subprocess.CompletedProcess[str]:
         timeout=240,
         check=check,
     )
+
+
+def epochs_begun(url: str, folder: Path, n_stores: int = 6) -> int:
+    """Has many key stores reserve one epoch at one moment; returns how many could.
+
+    Each has read the ledger while none had reserved, and waits for the others before it writes.
+    """
+    together = threading.Barrier(n_stores)
+    begun: list[int] = []
+
+    def begin(number: int) -> None:
+        ledger = Ledger(url, store=KeyStore(folder / f"keys {number}"), patience_seconds=60)
+        ledger.entries()
+        together.wait(60)
+        with contextlib.suppress(MadeElsewhere):
+            ledger.reserve(reservation(release_id="ward@1", key_fingerprint=f"k{number}"))
+            begun.append(number)
+
+    threads = [threading.Thread(target=begin, args=(i,)) for i in range(n_stores)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return len(begun)

@@ -22,6 +22,7 @@ from tracecloak.schemas.published.step import Step
 from tracecloak.transforms.sealed import read_sealed, write_sealed
 
 _N_DIGEST = 32
+_ENDING = ".decision"
 _MEND = "what the step released is not known; begin another epoch, which is another spend"
 
 
@@ -74,12 +75,14 @@ class KeptSteps:
         write_sealed(self._path(step), key, _purpose(step), message)
         return self.of(step, key) or made
 
-    def has_any(self) -> bool:
-        """Returns whether a step was decided."""
-        return bool(FileSystems.exists(self._path(0)))
+    def last(self) -> int | None:
+        """Returns the last step that was decided; None: there is none."""
+        (found,) = FileSystems.match([f"{self.folder.rstrip('/')}/step-*{_ENDING}"])
+        names = (one.path.removesuffix(_ENDING) for one in found.metadata_list)
+        return max((int(name.rpartition("-")[2]) for name in names), default=None)
 
     def _path(self, step: int) -> str:
-        return f"{self.folder.rstrip('/')}/step-{step:06d}.decision"
+        return f"{self.folder.rstrip('/')}/step-{step:06d}{_ENDING}"
 
 
 def _purpose(step: int) -> str:

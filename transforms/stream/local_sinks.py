@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.schemas.published.manifest import ReleaseManifest
@@ -15,6 +15,18 @@ from tracecloak.transforms.stream.step_files import write_step
 from tracecloak.transforms.stream.step_topic import attributes_of, to_message
 
 _ASK_SECONDS = 20.0
+
+
+class NoteSink:
+    """Where it is noted that a step is decided, ahead of all sinks that others can see."""
+
+    def __init__(self, note: Callable[[Step], None]) -> None:
+        """Keeps what notes a step; a step that is noted may come again."""
+        self._note = note
+
+    def send(self, released: Step) -> None:
+        """See `local_stream.Sink`."""
+        self._note(released)
 
 
 class FileSink:

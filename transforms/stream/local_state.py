@@ -304,19 +304,20 @@ _LAST = (1 << 63) - 1
 _CLOSED = "closed/"
 
 
-def older_than_published(path: str, published: int, next_step: int | None) -> TracecloakError:
-    """Returns the error for a state that does not know of a step that is published.
+def older_than_decided(path: str, decided: int, next_step: int | None) -> TracecloakError:
+    """Returns the error for a state that does not know of a step that was decided.
 
     Args:
-        path: Of the state.
-        published: The last step that is.
+        path: Of the state, or of what else must know.
+        decided: The last step that was.
         next_step: The step that the state would publish next; None: there is no state.
     """
     what = "is not there" if next_step is None else f"goes on with step {next_step}"
     return TracecloakError(
-        f"step {published} of this epoch is published, and {path}, which knows whose cases have "
-        f"counted, {what}: it was deleted, restored from a copy, or belongs to another machine or "
-        f"runner. Cases could count twice. {_MEND}"
+        f"step {decided} of this epoch was decided, as its files, its receipt or the ledger say, "
+        f"and {path}, which must know of it, {what}: it was deleted, restored from a copy, or "
+        f"belongs to another machine or runner. Cases could count twice, and noise be drawn twice. "
+        f"{_MEND}"
     )
 
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -88,6 +88,7 @@ class PublishSteps(beam.PTransform):
         steps: KeptSteps,
         awake: Sequence[beam.PCollection[Any]],
         may_be_early: bool = False,
+        note: Callable[[Step], None] | None = None,
     ) -> None:
         """Keeps the options.
 
@@ -102,6 +103,8 @@ class PublishSteps(beam.PTransform):
                 closes does so as well.
             may_be_early: Whether a step is published before it is over by the clock, where the
                 watermark says that nothing comes any more.
+            note: Is given what a step releases once that is kept, and before it is handed on; the
+                same step may come twice. None: workers cannot reach what notes it.
         """
         super().__init__()
         self._product = product
@@ -111,6 +114,7 @@ class PublishSteps(beam.PTransform):
         self._steps = steps
         self._awake = awake
         self._may_be_early = may_be_early
+        self._note = note
 
     def expand(self, closed: beam.PCollection[tuple[int, TraceBatch]]) -> beam.PCollection[Any]:
         """Wires counting, the gate and the release."""
@@ -141,6 +145,7 @@ class PublishSteps(beam.PTransform):
                     self._key,
                     self._steps,
                     self._may_be_early,
+                    self._note,
                 )
             )
         )
@@ -201,6 +206,7 @@ class _Release(beam.DoFn):
         key: KeyReference,
         steps: KeptSteps,
         may_be_early: bool = False,
+        note: Callable[[Step], None] | None = None,
     ) -> None:
         self._product = product
         self._rule = rule
@@ -208,6 +214,7 @@ class _Release(beam.DoFn):
         self._key = key
         self._steps = steps
         self._may_be_early = may_be_early
+        self._note = note
         self._late = Metrics.counter(METRICS, "steps with cases after they were published")
 
     def setup(self) -> None:
@@ -259,6 +266,8 @@ class _Release(beam.DoFn):
             found, kept = self._decided(step, counted, kept_before, so_far, found)
             if kept is not None:
                 past.add((step, encode(kept)))
+        if self._note is not None:
+            self._note(found.released)
         goes_on = found.counts_digest == so_far
         if not goes_on and self._goes_on(step, counts):
             _LOG.warning(

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from tests.support.books import book_at, claimed_by_window, of_window
 from tests.support.keys import release_key
-from tests.support.ledgers import ROOT, account, contend, python, reservation
+from tests.support.ledgers import ROOT, account, contend, epochs_begun, python, reservation
 from tests.support.postgres import database as url
 from tests.support.postgres import server
 from tests.support.tiers import at_night
@@ -98,6 +98,13 @@ def test_of_many_processes_at_once_each_case_goes_to_one_window(url: str, tmp_pa
     assert ledger.balance("a").spent_epsilon == 1
 
 
+def test_of_many_key_stores_at_once_one_pays_for_an_epoch(url: str, tmp_path: Path) -> None:
+    ledger = Ledger(url, new=True)
+    assert epochs_begun(url, tmp_path) == 1
+    assert ledger.balance("a").n_releases == 1
+    assert ledger.verify() == []
+
+
 def test_tampering_on_a_server_is_noticed(url: str) -> None:
     ledger = Ledger(url, {"a": account()}, new=True)
     for number in range(3):
@@ -160,6 +167,7 @@ def test_a_pipeline_pays_and_only_the_officer_declares(url: str, roles: dict[str
     pipeline.reserve(of_window(4, "2026-11", "0"))
     pipeline.claim("/out", "r4", "k", lambda entries, window: "0" * 64)
     pipeline.draw("/out", "r4", "k")
+    pipeline.note_step("/out", "r0", "k", 0, "0" * 64)
     for declare in (
         lambda: pipeline.declare_account(account("100"), "me", "more"),
         lambda: pipeline.bind_dataset("d", "a", "me", "mine"),

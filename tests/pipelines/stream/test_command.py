@@ -17,6 +17,7 @@ from apache_beam.options.pipeline_options import StandardOptions
 
 from tests.support.releasing import tracecloak
 from tests.support.stream_runs import S, stream_of
+from tracecloak.pipelines.budget.gate import Gate
 from tracecloak.pipelines.runners.flags import BEAM_FLAGS
 from tracecloak.pipelines.stream import run as stream
 from tracecloak.pipelines.stream.config import (
@@ -27,6 +28,7 @@ from tracecloak.pipelines.stream.config import (
     stream_keys,
 )
 from tracecloak.pipelines.stream.epoch import Epoch, Places, manifest_of
+from tracecloak.pipelines.stream.noted_steps import NotedSteps
 from tracecloak.pipelines.stream.run import StreamOutcome, stream_options
 from tracecloak.pipelines.stream.runner_facts import RUNNERS
 from tracecloak.schemas.errors import BudgetExhausted, UsageError
@@ -321,7 +323,8 @@ def test_rejects_go_to_a_topic_as_well(tmp_path: Path, monkeypatch: pytest.Monke
         keys = (KeyReference("env:A"), KeyReference("env:B"))
         manifest = manifest_of(config, product, "fingerprint")
         places = Places("out", "work", "rejects", KeptSteps("kept", product.released))
-        epoch = Epoch(config, product, keys, manifest, places, "out", "private")
+        noted = NotedSteps(Gate("gate", "out", "ward@1", "fingerprint"))
+        epoch = Epoch(config, product, keys, manifest, places, "out", "private", noted)
         stream.build_stream(pipeline, stream_of([]), epoch)
         assert ("RejectTopic" in pipeline.applied_labels) == is_there
 

@@ -254,7 +254,7 @@ def test_a_state_that_is_older_than_what_is_published_is_refused(tmp_path: Path,
         else:
             shutil.rmtree(path.parent)
         before = files_of(config)
-        with pytest.raises(TracecloakError, match=r"is published, and .*twice.*another epoch"):
+        with pytest.raises(TracecloakError, match=r"was decided, .*twice.*another epoch"):
             run_script(config, script())
         assert files_of(config) == before
         assert len(counting_charges(tmp_path / "keys")) == 1

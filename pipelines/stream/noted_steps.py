@@ -1,0 +1,124 @@
+"""What ledger and key store note of the steps of a stream that are decided.
+
+A stream whose state is lost, and whose files a consumer moved away, looks as if it had published
+nothing. Its steps would be drawn once more, on other counts, for one spend. So a step is noted in
+the ledger and in the receipt before anybody sees a byte of it, and who begins with less than is
+noted publishes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.pipelines.budget.entries import OfKey, decided_of
+from tracecloak.pipelines.budget.gate import Gate
+from tracecloak.pipelines.runners.failures import reason_of
+from tracecloak.schemas.published.step import Step
+from tracecloak.transforms.stream.kept_steps import KeptSteps
+
+_LOG = logging.getLogger("tracecloak")
+_EVERY_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class NotedSteps:
+    """The steps of one epoch that are decided, as ledger and receipt note them; it pickles.
+
+    Attributes:
+        gate: Of the epoch; by it workers on this machine find the ledger.
+    """
+
+    gate: Gate
+
+    def __call__(self, released: Step) -> None:
+        """Notes that a step is decided, the ledger first. Once noted, does nothing.
+
+        Args:
+            released: What the step releases, of which nobody has seen a byte.
+
+        Raises:
+            UsageError: The epoch was withdrawn.
+            GuaranteeError: The step was decided otherwise before.
+            RetryLater: The ledger does not answer now.
+            LedgerError: The ledger cannot be used.
+            KeyStoreError: The key store cannot be used.
+        """
+        step = released.key[-1]
+        sha256 = hashlib.sha256(released.to_kept()).hexdigest()
+        self.gate.ledger().note_step(*self._of_key, step, sha256)
+        self.gate.store().note_step(self.gate.output, self.gate.release_id, step)
+
+    def last(self) -> int | None:
+        """Returns the last step that ledger or receipt have; None: there is none.
+
+        Raises:
+            LedgerError: The ledger cannot be read.
+            KeyStoreError: The key store cannot be read.
+        """
+        steps = [*decided_of(self.gate.ledger().sound_entries(), self._of_key)]
+        in_receipt = self.last_in_receipt()
+        return max(steps if in_receipt is None else [*steps, in_receipt], default=None)
+
+    def last_in_receipt(self) -> int | None:
+        """Returns the last step that the receipt has, also when the epoch has ended.
+
+        Raises:
+            KeyStoreError: The key store cannot be read.
+        """
+        receipt = self.gate.store().receipt(self.gate.output, self.gate.release_id)
+        return None if receipt is None else receipt.last_step
+
+    @property
+    def _of_key(self) -> OfKey:
+        return self.gate.output, self.gate.release_id, self.gate.key_fingerprint
+
+
+def note_kept(noted: NotedSteps, steps: KeptSteps, key: ReleaseKey) -> None:
+    """Notes the steps that are kept and were not noted, as workers decide them that cannot.
+
+    Args:
+        noted: Of the epoch.
+        steps: Where what each of its steps released is kept.
+        key: The epoch's.
+
+    Raises:
+        TracecloakError: See `NotedSteps`; or what is kept was changed.
+    """
+    last, kept = noted.last(), steps.last()
+    for step in range(0 if last is None else last + 1, 0 if kept is None else kept + 1):
+        if (made := steps.of(step, key)) is not None:
+            noted(made.released)
+
+
+@contextlib.contextmanager
+def noting(noted: NotedSteps, steps: KeptSteps, key: ReleaseKey) -> Iterator[None]:
+    """Notes once a minute in the block, and at its end, what `note_kept` does.
+
+    What cannot be noted now stops nothing: it is said, and noted later, by the next start at last.
+    """
+    is_over = threading.Event()
+
+    def note() -> None:
+        try:
+            note_kept(noted, steps, key)
+        except Exception as error:  # of file systems elsewhere, too
+            _LOG.warning("what workers decided is not noted in the ledger: %s", reason_of(error))
+
+    def again() -> None:
+        while not is_over.wait(_EVERY_SECONDS):
+            note()
+
+    thread = threading.Thread(target=again, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+        note()

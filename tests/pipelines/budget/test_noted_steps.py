@@ -1,0 +1,199 @@
+"""Steps of streams in the ledger, and who may begin an epoch or a window: one key store."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.books import of_window
+from tests.support.ledgers import account, epochs_begun, reservation
+from tracecloak.pipelines.budget import reading
+from tracecloak.pipelines.budget.entries import Entry, decided_of, problems
+from tracecloak.pipelines.budget.key_store import KeyStore, KeyStoreError
+from tracecloak.pipelines.budget.ledger import Ledger, MadeElsewhere, Reservation
+from tracecloak.schemas.errors import GuaranteeError, UsageError
+
+EPOCH = ("/out", "ward@1", "k")
+ONE, OTHER = "1" * 64, "2" * 64
+
+
+def epoch(**changes: Any) -> Reservation:
+    return reservation(release_id="ward@1", **changes)
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Callable[..., Ledger]:
+    """Opens the ledger with a key store, by its name."""
+
+    def opened(store: str = "keys", **named: Any) -> Ledger:
+        url = f"sqlite:///{tmp_path / 'shared.sqlite'}"
+        return Ledger(url, new=True, store=KeyStore(tmp_path / store), **named)
+
+    return opened
+
+
+@pytest.fixture
+def ledger(opened: Callable[..., Ledger]) -> Ledger:
+    """A ledger in which one epoch is paid."""
+    ledger = opened()
+    ledger.reserve(epoch())
+    ledger.commit(*EPOCH)
+    return ledger
+
+
+# --- Steps ------------------------------------------------------------------------------------
+
+
+def test_a_step_is_noted_once_and_changes_no_charge(ledger: Ledger) -> None:
+    before = ledger.balance("a")
+    for step in (0, 1, 1, 0):
+        ledger.note_step(*EPOCH, step, ONE)
+    assert [e.action for e in ledger.entries()] == ["reserve", "commit", "step", "step"]
+    assert decided_of(ledger.entries(), EPOCH) == {0: ONE, 1: ONE}
+    assert decided_of(ledger.entries(), ("/out", "ward@2", "k")) == {}
+    assert ledger.verify() == []
+    assert ledger.balance("a") == before
+    assert ledger.state(*EPOCH) == "commit"
+    # Who adds up epsilons of the table does not count the epoch again.
+    assert [e.epsilon for e in ledger.entries()] == ["0.1", "0.1", None, None]
+    ledger.withdraw("/out", "ward@1", "me", "wrong data")
+    assert ledger.verify() == []
+
+
+def test_a_step_that_came_out_otherwise_is_refused(ledger: Ledger) -> None:
+    ledger.note_step(*EPOCH, 3, ONE)
+    with pytest.raises(GuaranteeError, match=r"step 3 of 'ward@1' in /out was decided before"):
+        ledger.note_step(*EPOCH, 3, OTHER)
+    assert decided_of(ledger.entries(), EPOCH) == {3: ONE}
+
+
+def test_a_step_of_an_epoch_that_is_not_paid_or_withdrawn_is_refused(ledger: Ledger) -> None:
+    with pytest.raises(UsageError, match="was never reserved"):
+        ledger.note_step("/out", "ward@1", "other key", 0, ONE)
+    ledger.withdraw("/out", "ward@1", "me", "wrong data")
+    with pytest.raises(UsageError, match="is withdrawn"):
+        ledger.note_step(*EPOCH, 0, ONE)
+
+
+@pytest.mark.parametrize(
+    ("release_id", "details", "told"),
+    [
+        ("ward@1", {"step": 0, "sha256": ONE}, "step 0 is decided twice"),
+        ("ward@2", {"step": 0, "sha256": ONE}, "step without commit"),
+        ("ward@1", {"step": -1, "sha256": ONE}, "step or sha256 is none"),
+        ("ward@1", {"step": True, "sha256": ONE}, "step or sha256 is none"),
+        ("ward@1", {"step": 1, "sha256": "1"}, "step or sha256 is none"),
+        ("ward@1", {}, "step or sha256 is none"),
+    ],
+)
+def test_steps_that_no_ledger_writes_are_noticed(
+    ledger: Ledger, release_id: str, details: dict[str, Any], told: str
+) -> None:
+    ledger.note_step(*EPOCH, 0, ONE)
+    entries = ledger.entries()
+    columns = {**vars(entries[-1]), "release_id": release_id}
+    fields = {name: columns[name] for name in Entry.__dataclass_fields__}
+    entries.append(Entry.after(entries[-1], "step", fields, details))
+    assert problems(entries) == [f"entry 4: {told}"]
+
+
+def test_the_tables_show_the_last_step_and_the_export_has_all(ledger: Ledger) -> None:
+    for step in range(5):
+        ledger.note_step(*EPOCH, step, ONE)
+    shown = reading.show(ledger)
+    assert "step 4" in shown and "step 3" not in shown
+    assert "Account a (no caps): 1 release, 0 of them open" in shown
+    assert reading.export(ledger).count('"action": "step"') == 5
+
+
+def test_steps_that_a_restored_ledger_has_forgotten_come_back(
+    ledger: Ledger, opened: Callable[..., Ledger], tmp_path: Path
+) -> None:
+    file = tmp_path / "shared.sqlite"
+    ledger.note_step(*EPOCH, 0, ONE)
+    shutil.copy(file, tmp_path / "backup")
+    for step in (1, 2, 3):
+        ledger.note_step(*EPOCH, step, OTHER)
+    shutil.copy(tmp_path / "backup", file)
+    restored = opened()
+    assert "lacks entry 6" in restored.complaints()[0]
+    accepted = restored.accept("me", "the disk broke")
+    assert decided_of(restored.entries(), EPOCH) == {0: ONE, 1: OTHER, 2: OTHER, 3: OTHER}
+    assert restored.verify() == [] and opened().complaints() == []
+    text = reading.accepted_text(accepted)
+    assert text.count("decided up to step") == 1 and "decided up to step 3" in text
+
+
+def test_a_receipt_has_the_last_step_and_goes_never_back(tmp_path: Path) -> None:
+    store = KeyStore(tmp_path / "keys")
+    with pytest.raises(KeyStoreError, match="the receipt of release_id 'ward@1' in /out is gone"):
+        store.note_step("/out", "ward@1", 0)
+    store.reserve("/out", "ward@1", "", "c")
+    found = []
+    for step in (0, 1, 0):
+        store.note_step("/out", "ward@1", step)
+        found.append(store.reserved("/out", "ward@1").last_step)
+    assert found == [0, 1, 1]
+    store.commit("/out", "ward@1")
+    assert store.reserved("/out", "ward@1").last_step == 1
+
+
+# --- One key store for an epoch, or a window --------------------------------------------------
+
+
+@pytest.mark.parametrize("other", [{}, {"account": "b"}, {"epsilon": "0.2", "config_digest": "d"}])
+def test_another_key_store_does_not_pay_for_an_epoch_again(
+    ledger: Ledger, opened: Callable[..., Ledger], other: dict[str, Any]
+) -> None:
+    theirs = opened("their keys")
+    with pytest.raises(MadeElsewhere, match=r"'ward@1'.*nothing is paid here.*another epoch") as no:
+        theirs.reserve(epoch(key_fingerprint="k2", **other))
+    assert no.value.exit_code == 75
+    assert len(ledger.entries()) == 2
+    ledger.reserve(epoch())  # whose it is goes on for nothing
+    theirs.reserve(reservation(release_id="ward@2", key_fingerprint="k2"))
+    theirs.reserve(epoch(output="/other", key_fingerprint="k2"))
+    assert ledger.balance("a").n_releases == 3
+
+
+def test_an_epoch_that_was_given_back_may_be_begun_elsewhere(opened: Callable[..., Ledger]) -> None:
+    for end in ("void", "forfeit"):
+        ledger = opened()
+        ledger.reserve(epoch(output=end))
+        with pytest.raises(MadeElsewhere):
+            opened("their keys").reserve(epoch(output=end, key_fingerprint="k2"))
+        if end == "void":
+            ledger.void(end, "ward@1", "k")
+        else:
+            ledger.forfeit(end, "ward@1", "k", "me", "the disk is lost")
+        opened("their keys").reserve(epoch(output=end, key_fingerprint="k2"))
+        assert ledger.verify() == []
+
+
+def test_a_window_that_was_released_while_another_looked_is_not_paid_twice(
+    opened: Callable[..., Ledger],
+) -> None:
+    """Between its look at the output and its reservation, the other's release became visible."""
+    ledger, other = opened(), opened("their keys")
+    ledger.reserve(of_window(1, "2026-11"))
+    ledger.claim("/out", "r1", "k", lambda *_: ONE)
+    ledger.draw("/out", "r1", "k")
+    ledger.commit("/out", "r1", "k")
+    before = ledger.entries()
+    with pytest.raises(MadeElsewhere, match=r"which paid for window 2026-11.*which finds it"):
+        other.reserve(of_window(1, "2026-11", key_fingerprint="k2"))
+    assert ledger.entries() == before
+
+
+def test_of_many_key_stores_at_once_one_pays_for_an_epoch(
+    opened: Callable[..., Ledger], tmp_path: Path
+) -> None:
+    """Catches a look for others outside the transaction that reserves."""
+    opened().declare_account(account("9"), "me", "a cap that all of them fit into")
+    assert epochs_begun(f"sqlite:///{tmp_path / 'shared.sqlite'}", tmp_path) == 1
+    assert opened().balance("a").n_releases == 1
+    assert opened().verify() == []

@@ -1,0 +1,366 @@
+"""What was decided is never drawn again, whatever is lost, and one key store pays for an epoch."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pipelines.stream.test_failures import NeverRead, cut_off
+from tests.pipelines.stream.test_local_killed import STREAMS, happenings, steps_of
+from tests.support.local_streams import Topic, run_script, state_files
+from tests.support.releasing import counting_charges, fix_key, key_files, ledger_entries
+from tests.support.stream_runs import (
+    files_of,
+    in_time,
+    made,
+    one_key,
+    published,
+    random_messages,
+    run,
+    stream_config,
+)
+from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
+from tracecloak.pipelines.budget.database import LedgerUnavailable
+from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.pipelines.budget.ledger import Ledger, MadeElsewhere
+from tracecloak.pipelines.stream import noted_steps
+from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.pipelines.stream.epoch import paid_epoch
+from tracecloak.pipelines.stream.noted_steps import NotedSteps, noting
+from tracecloak.pipelines.stream.run import run_stream
+from tracecloak.schemas.errors import GuaranteeError, TracecloakError
+from tracecloak.transforms.stream import local_stream, step_files
+from tracecloak.transforms.stream.local_sinks import FileSink
+from tracecloak.transforms.stream.publish_steps import PublishSteps
+
+EPOCH = "ward@1"
+
+
+def steps_noted(keys: Path) -> list[int]:
+    """The steps that the ledger of a key store notes, in their order."""
+    return [entry.decided[0] for entry in ledger_entries(keys) if entry.decided is not None]
+
+
+@pytest.fixture
+def cut(tmp_path: Path) -> Iterator[tuple[StreamConfig, Path, bytes]]:
+    """A stream that was stopped: its configuration, its state, and a copy of an older one."""
+    with pytest.MonkeyPatch.context() as patch:
+        one_key(patch)
+        config = stream_config(tmp_path)
+        run_script(config, happenings(), until=6)
+        (path,) = state_files(tmp_path / "keys")
+        old = path.read_bytes()
+        run_script(config, happenings(), until=9)
+        assert steps_noted(tmp_path / "keys") == [r.step for r in published(config)]
+        assert len(published(config)) > 1
+        yield config, path, old
+
+
+def move_away(config: StreamConfig) -> None:
+    """A consumer takes what is published."""
+    shutil.move(config.output, f"{config.output}-taken")
+
+
+def refused(config: StreamConfig, patch: pytest.MonkeyPatch, said: str) -> None:
+    """Nothing is computed or published, and the reason is said."""
+
+    def never(*_: Any) -> Any:
+        raise AssertionError("drawn again")
+
+    patch.setattr(DfgSteps, "publish", never)
+    with pytest.raises(TracecloakError, match=said) as failure:
+        run_script(config, happenings())
+    assert failure.value.exit_code == 6
+    assert steps_of(config) == {}
+
+
+@pytest.mark.parametrize("state", ["deleted", "old"])
+@pytest.mark.parametrize("known_by", ["both", "receipt", "ledger"])
+def test_steps_that_were_moved_away_are_not_drawn_again(
+    cut: tuple[StreamConfig, Path, bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    state: str,
+    known_by: str,
+) -> None:
+    """Catches a second release of the same steps, with other numbers, for one spend."""
+    config, path, old = cut
+    last = max(release.step for release in published(config))
+    move_away(config)
+    if state == "old":
+        path.write_bytes(old)
+    else:
+        path.unlink()
+    keys = tmp_path / "keys"
+    if known_by == "receipt":  # the ledger and what is remembered of it are from before the stream
+        (keys / "ledger.db").unlink()
+        shutil.rmtree(keys / "ledgers")
+    elif known_by == "ledger":
+        store = KeyStore(keys)
+        receipt = store.reserved(config.output, EPOCH)
+        assert receipt.last_step == last
+        store._note(replace(receipt, last_step=None))
+    refused(config, monkeypatch, rf"step {last} of this epoch was decided, .*another epoch")
+    assert len(counting_charges(keys)) == 1
+
+
+def test_steps_are_not_drawn_again_where_the_key_is_gone_as_well(
+    cut: tuple[StreamConfig, Path, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the ledger back to before the stream, too, only the receipt knows."""
+    config, path, _ = cut
+    move_away(config)
+    path.unlink()
+    keys = tmp_path / "keys"
+    KeyStore(keys)._path(config.output, EPOCH, ".key").unlink()
+    (keys / "ledger.db").unlink()
+    shutil.rmtree(keys / "ledgers")
+    refused(config, monkeypatch, "the key of the epoch is gone from the key store")
+    assert counting_charges(keys) == []
+
+
+def test_a_step_is_noted_before_a_byte_of_it_is_visible(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, keys = stream_config(tmp_path), tmp_path / "keys"
+    sent: list[int] = []
+    send = FileSink.send
+
+    def watched(self: FileSink, released: Any) -> None:
+        step = released.key[-1]
+        assert steps_noted(keys)[-1] == step
+        assert KeyStore(keys).reserved(config.output, EPOCH).last_step == step
+        assert len(steps_of(config)) == 2 * step
+        sent.append(step)
+        send(self, released)
+
+    monkeypatch.setattr(FileSink, "send", watched)
+    run_script(config, happenings())
+    assert sent == steps_noted(keys) == list(range(6))
+
+
+def test_a_ledger_that_is_away_is_waited_for_and_nothing_is_visible(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_stream, "_AGAIN_SECONDS", 0.01)
+    one_key(monkeypatch)
+    whole, config = (stream_config(tmp_path / n) for n in made(tmp_path, "whole", "away"))
+    run_script(whole, happenings())
+    note, failures = Ledger.note_step, [2, 2, 2, 4]
+
+    def away(self: Ledger, *arguments: Any) -> None:
+        step = arguments[3]
+        if step in failures:
+            failures.remove(step)
+            assert len(published(config)) == step
+            raise LedgerUnavailable("the ledger does not answer")
+        note(self, *arguments)
+
+    monkeypatch.setattr(Ledger, "note_step", away)
+    assert run_script(config, happenings()).is_spent
+    assert failures == []
+    assert steps_of(config) == steps_of(whole)
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_step_that_was_noted_and_not_published_is_published_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    one_key(monkeypatch)
+    whole, config = (
+        stream_config(tmp_path / n, horizon=3, **STREAMS[name]) for n in made(tmp_path, "a", "b")
+    )
+    run_script(whole, happenings())
+    with pytest.MonkeyPatch.context() as patch:
+
+        def die(*_: Any) -> None:
+            raise RuntimeError("the process dies here")
+
+        patch.setattr(FileSink, "send", die)
+        with pytest.raises(RuntimeError, match="dies here"):
+            run_script(config, happenings())
+    assert steps_noted(tmp_path / "b" / "keys") == [0] and steps_of(config) == {}
+    assert run_script(config, happenings()).is_spent
+    assert steps_of(config) == steps_of(whole)
+    assert len(counting_charges(tmp_path / "b" / "keys")) == 1
+
+
+def test_an_epoch_whose_files_are_taken_as_they_come_ends(tmp_path: Path) -> None:
+    """Catches a key that stays for ever, since the last file is not there at the end."""
+    config = stream_config(tmp_path)
+
+    class Taking(Topic):
+        def send(self, released: Any) -> None:
+            super().send(released)
+            for path in Path(config.output).rglob("step-*"):
+                path.unlink()
+
+    topic = Taking()
+    assert run_script(config, happenings(), [topic]).is_spent
+    assert [step for step, _ in topic.sent] == list(range(6))
+    assert len(key_files(tmp_path / "keys")) == 1  # that of identities
+    assert state_files(tmp_path / "keys") == []
+
+
+def test_of_two_machines_with_one_key_the_first_decides_a_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key store was copied, and both went on at once."""
+    ledger = {"ledger": f"sqlite:///{tmp_path / 'shared.sqlite'}"}
+    here = stream_config(tmp_path, **ledger)
+    run_script(here, happenings(), until=6)
+    shutil.copytree(tmp_path / "keys", tmp_path / "copied")
+    there = stream_config(tmp_path, key_store=str(tmp_path / "copied"), **ledger)
+    others = [*happenings()[:6], *in_time(random_messages(60, 50), 60)[6:]]
+    assert run_script(here, happenings()).is_spent
+    expected = steps_of(here)
+    move_away(here)
+    with pytest.raises(TracecloakError, match="step 5 of this epoch was decided"):
+        run_script(there, others)
+    assert steps_of(there) == {}
+    # It had looked before the first decided.
+    monkeypatch.setattr("tracecloak.pipelines.stream.epoch.Epoch.last_decided", lambda _: None)
+    with pytest.raises(GuaranteeError, match="was decided before, and came out otherwise"):
+        run_script(there, others)
+    assert steps_of(there).items() <= expected.items()
+
+
+# --- On Beam's runners ------------------------------------------------------------------------
+
+
+def test_workers_on_this_machine_note_steps_before_they_hand_them_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, keys = stream_config(tmp_path), tmp_path / "keys"
+    write = step_files.write_step
+
+    def watched(released: Any, *others: Any) -> None:
+        step = released.key[-1]
+        assert step in steps_noted(keys)
+        assert (KeyStore(keys).reserved(config.output, EPOCH).last_step or 0) >= step
+        write(released, *others)
+
+    monkeypatch.setattr(step_files, "write_step", watched)
+    cut_off(config, in_time(random_messages(), 120))
+    run(config, in_time(random_messages(), 120))
+    assert steps_noted(keys) == [release.step for release in published(config)] == list(range(6))
+
+
+@pytest.mark.parametrize("lost", ["all", "last"])
+def test_what_workers_decided_is_not_drawn_again_where_it_is_gone(
+    tmp_path: Path, lost: str
+) -> None:
+    config = stream_config(tmp_path)
+    cut_off(config, in_time(random_messages(), 120))
+    last = steps_noted(tmp_path / "keys")[-1]
+    decisions = sorted((tmp_path / "keys" / "operator").rglob("*.decision"))
+    for path in decisions if lost == "all" else decisions[-1:]:
+        path.unlink()
+    move_away(config)
+    with pytest.raises(TracecloakError, match=rf"step {last} of .* was decided, .*decisions") as no:
+        run_stream(config, messages=NeverRead())
+    assert no.value.exit_code == 6
+    assert not [name for name in files_of(config) if "step-" in name]
+    assert len(counting_charges(tmp_path / "keys")) == 1
+
+
+def test_what_workers_elsewhere_decided_is_noted_by_who_started_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They cannot read the key store, so they find no ledger."""
+    given: list[Any] = []
+    begin = PublishSteps.__init__
+
+    def watched(self: PublishSteps, *arguments: Any, **named: Any) -> None:
+        given.append(arguments[7])
+        begin(self, *arguments, **named)
+
+    monkeypatch.setattr(PublishSteps, "__init__", watched)
+    (place,) = made(tmp_path, "worker keys")
+    config = stream_config(tmp_path, worker_keys=str(tmp_path / place))
+    cut_off(config, in_time(random_messages(), 120))
+    noted = steps_noted(tmp_path / "keys")
+    assert given == [None]
+    assert noted == list(range(len(noted))) and len(noted) >= len(published(config)) == 3
+
+
+def test_what_workers_elsewhere_decide_is_noted_while_they_are_at_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(noted_steps, "_EVERY_SECONDS", 0.01)
+    config = stream_config(tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(NotedSteps, "__call__", lambda *_: None)
+        cut_off(config, in_time(random_messages(), 120))
+    assert steps_noted(tmp_path / "keys") == []
+    with paid_epoch(config) as epoch:
+        kept, key = epoch.places.steps, epoch.keys[0].resolve()
+        last = kept.last()
+        assert last is not None and last >= 2
+        ended = threading.Event()
+        calls: list[int | None] = []
+        original = NotedSteps.last
+
+        def watched(self: NotedSteps) -> int | None:
+            calls.append(original(self))
+            if calls[-1] == last:
+                ended.set()
+            return calls[-1]
+
+        monkeypatch.setattr(NotedSteps, "last", watched)
+        with noting(epoch.noted, kept, key):
+            assert ended.wait(60)
+    assert steps_noted(tmp_path / "keys") == list(range(last + 1))
+
+
+def test_a_ledger_that_is_away_stops_no_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = stream_config(tmp_path)
+
+    def away(*_: Any) -> None:
+        raise LedgerUnavailable("the ledger does not answer")
+
+    with paid_epoch(config) as epoch, monkeypatch.context() as patch:
+        patch.setattr(NotedSteps, "last", away)
+        with noting(epoch.noted, epoch.places.steps, epoch.keys[0].resolve()):
+            pass
+    assert "is not noted in the ledger: the ledger does not answer" in caplog.text
+
+
+# --- Two machines -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("account", ["default", "another"])
+def test_of_two_key_stores_one_pays_for_an_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, account: str
+) -> None:
+    ledger = f"sqlite:///{tmp_path / 'shared.sqlite'}"
+    here = stream_config(tmp_path, ledger=ledger)
+    run_script(here, happenings(), until=6)
+    before, entries = files_of(here), Ledger(ledger).entries()
+    fix_key(monkeypatch, b"o" * 32)
+    keys = tmp_path / "their keys"
+    there = stream_config(tmp_path, ledger=ledger, key_store=str(keys), account=account)
+    for messages in (None, NeverRead()):
+        with pytest.raises(MadeElsewhere, match=r"'ward@1' .* nothing is paid here") as no:
+            if messages is None:
+                run_script(there, happenings())
+            else:
+                run_stream(there, messages=messages)
+        assert no.value.exit_code == 75
+    assert Ledger(ledger).entries() == entries
+    assert files_of(here) == before
+    assert len(key_files(keys)) == 1  # that of identities
+    other = stream_config(tmp_path, ledger=ledger, key_store=str(keys), epoch="2")
+    assert run_script(other, happenings()).is_spent
+    assert run_script(here, happenings()).is_spent
+    assert [e.release_id for e in Ledger(ledger).entries() if e.action == "commit"] == [
+        "ward@1", "ward@2",
+    ]  # fmt: skip
