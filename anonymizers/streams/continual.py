@@ -40,7 +40,12 @@ from tracecloak.anonymizers.noise.drawing import draw_gaussian, draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.params import drawable
-from tracecloak.anonymizers.streams.matrix_mechanism import LARGEST_VALUE, Participation, Strategy
+from tracecloak.anonymizers.streams.matrix_mechanism import (
+    LARGEST_VALUE,
+    Participation,
+    Strategy,
+    with_best_strategy,
+)
 from tracecloak.schemas.errors import UsageError
 
 # A sentence of every product's statement.
@@ -251,6 +256,33 @@ class ContinualNoise:
             epsilon = Fraction(composed_epsilon([part], delta))
         return Reservation(self.epsilon, self.delta, participation.window, epsilon, delta)
 
+    def repeated_epsilon(self, n_times: int, gap: int) -> tuple[Fraction, Fraction]:
+        """Returns (epsilon, delta) for a unit of which every case counts again and again.
+
+        Of Gaussian noise delta is that of the promise. Of Laplace noise both are `n_times` those of
+        the promise: a unit has so many times as many counts, yet in each count no more than its
+        cases, so what the threshold is made for holds of each count, and there are more of them
+        (see `anonymizers.accounting.calibration.stability_threshold`). Of Gaussian noise with a
+        threshold, which divides a budget with other noise, this cannot tell; the parameters can.
+
+        Args:
+            n_times: How often each of the unit's protected cases counts, at most.
+            gap: Steps from one time to the next, at least; at least 1.
+
+        Raises:
+            UsageError: An argument is below 1.
+        """
+        norm = self.strategy.repeated_norm(n_times, gap)
+        n_times = min(n_times, self.strategy.n_times_within(gap))
+        if n_times == 1:
+            return self.epsilon, self.delta
+        if self.is_laplace:
+            return n_times * self.epsilon, min(n_times * self.delta, Fraction(1))
+        assert self.threshold is None
+        changed = norm * self.participation.protected_cases * self.case_norm
+        part = Spend("", "discrete_gaussian", ANY_EPSILON, self.delta, self.scale, changed)
+        return Fraction(composed_epsilon([part], self.delta)), self.delta
+
 
 def continual_noise(
     epsilon: Fraction,
@@ -281,7 +313,7 @@ def continual_noise(
     Raises:
         UsageError: A parameter is out of range, or noise so wide cannot be drawn.
     """
-    strategy, participation = Strategy(horizon, length), participation or Participation()
+    participation = participation or Participation()
     for name, value in (("case_norm", case_norm), ("n_cells", n_cells), ("units", units)):
         if value < 1:
             raise UsageError(f"{name} must be a whole number of at least 1, got {value}")
@@ -296,23 +328,27 @@ def continual_noise(
             f"n_cells: {n_cells} cells in {horizon} steps are more than {_MAX_COORDINATES} noisy "
             "numbers; give a smaller vocabulary or a shorter horizon"
         )
-    sensitivity = _sensitivity(strategy, participation, case_norm, is_laplace)
-    scale = (
-        laplace_scale(epsilon, sensitivity)
-        if is_laplace
-        else gaussian_scale(epsilon, delta, sensitivity)
-    )
-    return ContinualNoise(
-        strategy,
-        participation,
-        case_norm,
-        Fraction(epsilon),
-        Fraction(delta),
-        drawable(scale),
-        is_laplace,
-        units,
-        n_cells,
-    )
+
+    def noise_of(strategy: Strategy) -> ContinualNoise:
+        sensitivity = _sensitivity(strategy, participation, case_norm, is_laplace)
+        scale = (
+            laplace_scale(epsilon, sensitivity)
+            if is_laplace
+            else gaussian_scale(epsilon, delta, sensitivity)
+        )
+        return ContinualNoise(
+            strategy,
+            participation,
+            case_norm,
+            Fraction(epsilon),
+            Fraction(delta),
+            drawable(scale),
+            is_laplace,
+            units,
+            n_cells,
+        )
+
+    return with_best_strategy(noise_of, horizon, length, participation)
 
 
 def variant_noise(
@@ -355,9 +391,9 @@ def cells_of_values(
 
     The CBC-MAC of two blocks, the cell, and the step with the value; row by row. Where the value is
     part of it, a second value of the same cell and step has noise of its own. For sums the value is
-    that of C x, which holds all earlier steps: a replay that differs in one of them differs in the
-    values of that step and those behind it, and where two values are equal by chance, equal noise
-    shows no difference.
+    that of C D x, which holds all earlier steps: a replay that differs in one of them differs in
+    the values of that step and those behind it, and where two values are equal by chance, equal
+    noise shows no difference.
 
     Args:
         first: The step of the first row.

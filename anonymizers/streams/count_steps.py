@@ -78,10 +78,8 @@ class CountSteps:
         )
 
     def repeated(self, n_times: int, gap: int) -> tuple[Fraction, Fraction]:
-        """See `StepProduct`; what the parts cost adds up."""
-        parts = [noise.repeated_epsilon(n_times, gap) for noise in self.params.noises.values()]
-        epsilon = sum((of_part for of_part, _ in parts), Fraction(0))
-        return epsilon, min(sum((of_part for _, of_part in parts), Fraction(0)), Fraction(1))
+        """See `StepProduct`."""
+        return self.params.repeated_budget(n_times, gap)
 
     def common(self, step: int, name: StreamName) -> dict[str, Any]:
         """Returns what the release of a step says beside its counts."""

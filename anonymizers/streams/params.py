@@ -133,3 +133,19 @@ class StreamParams(RigorousParams, ABC):
         if self.guarantee == "w_event":
             epsilon = Fraction(math.ceil(epsilon * 10**6), 10**6)
         return epsilon, delta
+
+    def repeated_budget(self, n_times: int, gap: int) -> tuple[Fraction, Fraction]:
+        """Returns (epsilon, delta) for a unit of which every case counts again and again.
+
+        Args:
+            n_times: How often each of the unit's protected cases counts, at most.
+            gap: Steps from one time to the next, at least; at least 1.
+
+        Raises:
+            UsageError: An argument is below 1.
+        """
+        parts = [noise.repeated_epsilon(n_times, gap) for noise in self.noises.values()]
+        return (
+            sum((epsilon for epsilon, _ in parts), Fraction(0)),
+            sum((delta for _, delta in parts), Fraction(0)),
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -20,7 +20,7 @@ from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.anonymizers.rigorous.budget import Budget, Sums, budget_of
 from tracecloak.anonymizers.streams.continual import ANY_EPSILON, ContinualNoise, variant_noise
 from tracecloak.anonymizers.streams.count_steps import CountSteps, spent
-from tracecloak.anonymizers.streams.matrix_mechanism import Strategy
+from tracecloak.anonymizers.streams.matrix_mechanism import Strategy, with_best_strategy
 from tracecloak.anonymizers.streams.params import UNITS, StreamParams
 from tracecloak.anonymizers.streams.steps import StreamName
 from tracecloak.schemas.arrays.merging import Mergeable, Statistics
@@ -72,15 +72,25 @@ class VariantParams(StreamParams):
             )
         return found
 
-    @property
+    @cached_property
     def _strategies(self) -> tuple[Strategy, Strategy]:
-        return Strategy(self.horizon), Strategy(self.horizon, self.length)
+        """Of what is chosen by the counts of a step, and of the sums over steps."""
+
+        def drawable(of_sums: Strategy) -> tuple[Strategy, Strategy]:
+            strategies = Strategy(self.horizon), of_sums
+            budget_of(*self.budget, self._needs(strategies)).spends()  # or is refused
+            return strategies
+
+        return with_best_strategy(drawable, self.horizon, self.length, self.participation)
 
     @cached_property
     def needs(self) -> tuple[Sums, Sums]:
         """What the choice and the sums over steps have to spend, where there are such sums."""
+        return self._needs(self._strategies)
+
+    def _needs(self, strategies: tuple[Strategy, Strategy]) -> tuple[Sums, Sums]:
         part = self.participation
-        of_steps, of_sums = (strategy.norm(part) for strategy in self._strategies)
+        of_steps, of_sums = (strategy.norm(part) for strategy in strategies)
         most = part.protected_cases
         chosen = Sensitivity(most, most, of_steps**2, part.cases, of_steps)
         return (
@@ -102,20 +112,38 @@ class VariantParams(StreamParams):
             return super().horizon_budget
         if n_windows == 1:
             return self.budget
+        epsilon, delta = self._budget_of_norms(n_windows, lambda of: of.norm_over_all(part))
+        return Fraction(math.ceil(epsilon * 10**6), 10**6), delta
+
+    def repeated_budget(self, n_times: int, gap: int) -> tuple[Fraction, Fraction]:
+        """See `StreamParams`; delta is at most `n_times` that of the promise."""
+        if self.view == "window":
+            return super().repeated_budget(n_times, gap)
+        most = self.participation.protected_cases
+        n_times = min(n_times, self._strategies[0].n_times_within(gap))
+        if n_times == 1:
+            return self.budget
+        return self._budget_of_norms(n_times, lambda of: of.repeated_norm(n_times, gap) * most)
+
+    def _budget_of_norms(
+        self, n_times: int, norm: Callable[[Strategy], Fraction]
+    ) -> tuple[Fraction, Fraction]:
+        """(epsilon, delta) where a unit changes more than what is promised covers.
+
+        Args:
+            n_times: How many times as many counts it has. In each it has no more cases, so each
+                passes the threshold with the probability that is promised.
+            norm: Of what it changes of what a strategy measures, in units of a case.
+        """
         [spend] = self.spending.spends()
-        delta = min(n_windows * spend.delta, Fraction(1))
+        delta = min(n_times * spend.delta, Fraction(1))
         blocks = (
-            replace(
-                block,
-                sensitivity=strategy.norm_over_all(part) * UNITS,
-                delta=n_windows * block.delta,
-            )
+            replace(block, sensitivity=norm(strategy) * UNITS, delta=n_times * block.delta)
             for block, strategy in zip(spend.blocks, self._strategies, strict=True)
         )
         # What is asked for is the epsilon at this delta, whatever this one says.
         whole = replace(spend, epsilon=ANY_EPSILON, delta=Fraction(0), blocks=tuple(blocks))
-        found = Fraction(composed_epsilon([whole], delta)) if delta < 1 else ANY_EPSILON
-        return Fraction(math.ceil(found * 10**6), 10**6), delta
+        return Fraction(composed_epsilon([whole], delta)) if delta < 1 else ANY_EPSILON, delta
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,11 @@ from functools import cache
 import numpy as np
 import pytest
 
-from tests.support.continual_errors import error_of_sliding_sums, error_of_totals
+from tests.support.continual_errors import (
+    error_of_sliding_sums,
+    error_of_totals,
+    errors_of_normalised_sums,
+)
 from tests.support.keys import randomness
 from tracecloak.anonymizers.audit.bounds import epsilon_lower_bound, hockey_stick_lower_bound
 from tracecloak.anonymizers.noise.randomness import cell_numbers
@@ -87,8 +91,17 @@ def test_errors_are_as_planned(measured: int | None) -> None:
 
 
 def test_errors_follow_the_formulas_of_the_literature() -> None:
-    """Totals sqrt(S_t S_T), sliding sums as differences of them, windows sqrt(t); sigma 4.2247."""
-    errors = errors_of_releases(noise_of(None), 4)
+    """Totals sqrt(S_t S_T), sliding sums as differences of them, windows sqrt(t); sigma 4.2247.
+
+    The closed forms are those of a root whose columns are as they are, as within windows of one
+    step; of normalised columns a dense inverse tells.
+    """
+    normalised = errors_of_releases(noise_of(None), 4)
+    for length in LENGTHS:
+        in_floats = errors_of_normalised_sums(HORIZON, None, length)
+        assert worst_ratio(normalised[length], 4.2247 * in_floats) < TOLERANCE
+    errors = errors_of_releases(noise_of(None, Participation(1, 1)), 4)
+    assert normalised[None][-1].std() < 0.87 * errors[None][-1].std()
     for length in LENGTHS:
         factors = [
             error_of_totals(t, HORIZON)

@@ -1,4 +1,4 @@
-"""The errors of sums over steps in closed form, to compare with what is computed of the factors."""
+"""The errors of sums over steps by other ways, to compare with what is computed of the factors."""
 
 from __future__ import annotations
 
@@ -28,3 +28,24 @@ def error_of_sliding_sums(step: int, length: int, horizon: int) -> float:
     moved = np.concatenate([np.zeros(min(length, horizon)), series])[:horizon]
     ends = ((series - moved)[: step + 1] ** 2).sum()
     return math.sqrt((series**2).sum() * ends)
+
+
+def errors_of_normalised_sums(
+    horizon: int, length: int | None, of_sums: int | None = None
+) -> np.ndarray:
+    """Returns float64[horizon], the deviations of sums where all columns of the root have a norm.
+
+    By dense matrices of floats: of A (R N)^-1 with R the root for sums of a length and N what makes
+    its columns as long as the first, times that length, before anything is rounded.
+
+    Args:
+        horizon: Steps, some hundreds.
+        length: Of the sums that R is the root for; None: totals.
+        of_sums: Of the sums that are estimated; None: totals.
+    """
+    lags = np.arange(horizon)[:, None] - np.arange(horizon)
+    root = np.where(lags >= 0, square_root(horizon, length)[np.maximum(lags, 0)], 0)
+    norms = np.sqrt((root**2).sum(axis=0))
+    sums = ((lags >= 0) & (lags < (of_sums or horizon))).astype(float)
+    weights = sums @ np.linalg.inv(root * (norms[0] / norms))
+    return np.sqrt((weights**2).sum(axis=1)) * norms[0]

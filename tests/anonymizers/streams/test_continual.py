@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tests.support.chi_square import ALPHA, p_value
-from tests.support.continual_errors import error_of_totals
+from tests.support.continual_errors import error_of_totals, errors_of_normalised_sums
 from tests.support.keys import randomness
 from tracecloak.anonymizers.accounting.composition import composed_epsilon
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
@@ -27,8 +27,10 @@ from tracecloak.anonymizers.streams.continual import (
     variant_noise,
 )
 from tracecloak.anonymizers.streams.matrix_mechanism import (
+    COLUMN_UNITS,
     LARGEST_VALUE,
     Participation,
+    Strategy,
 )
 from tracecloak.schemas.errors import UsageError
 
@@ -155,7 +157,7 @@ def test_a_replay_with_other_counts_draws_fresh_noise(maker: Callable[..., Conti
 def test_noise_without_the_value_in_its_key_would_show_the_case(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The control: then the difference of the replays is the case's own column of C, exactly."""
+    """The control: then the difference of the replays is the case's own column of C D, exactly."""
 
     def of_cells_and_steps(
         first: int, values: np.ndarray, cells: np.ndarray, stream: Randomness, what: str
@@ -169,7 +171,9 @@ def test_noise_without_the_value_in_its_key_would_show_the_case(
         "tracecloak.anonymizers.streams.continual.cells_of_values", of_cells_and_steps
     )
     first, second = replayed(noise, 10, STREAM())
-    assert (second - first)[:, 0].tolist() == [0, 0, 64 * 1024, 64 * 512, 64 * 384]
+    factor = 64 * int(noise.strategy.column_factors[2])
+    column = [0, 0, factor * 1024, factor * 512, factor * 384]
+    assert (second - first)[:, 0].tolist() == column
 
 
 # --- the law of the noise -------------------------------------------------------------------------
@@ -295,6 +299,61 @@ def test_reservation_of_gaussian_noise_with_w_events(length: int | None, per_ste
     assert exactly == pytest.approx(1e-6, rel=1e-3)
 
 
+def delta_at(epsilon: float, ratio: float) -> float:
+    """The delta of Gaussian noise at a change of so many deviations (Balle and Wang 2018)."""
+    below = stats.norm.cdf(ratio / 2 - epsilon / ratio)
+    return float(below - math.exp(epsilon) * stats.norm.cdf(-ratio / 2 - epsilon / ratio))
+
+
+@pytest.mark.parametrize("length", [None, 1, 4])
+def test_a_unit_whose_cases_count_again_pays_for_its_norm(length: int | None) -> None:
+    noise = continual_noise(
+        ONE, MILLIONTH, 20, 1000, n_cells=1, length=length, participation=Participation(2)
+    )
+    assert noise.repeated_epsilon(1, 3) == (ONE, MILLIONTH)
+    assert noise.repeated_epsilon(5, 20) == (ONE, MILLIONTH)  # no room for a second time
+    found = []
+    for n_times in (2, 3, 7, 100):
+        epsilon, delta = noise.repeated_epsilon(n_times, 3)
+        assert delta == MILLIONTH
+        norm = float(noise.strategy.repeated_norm(n_times, 3)) * 2 * 1000
+        assert delta_at(float(epsilon), norm / noise.deviation) == pytest.approx(1e-6, rel=1e-3)
+        found.append(epsilon)
+    assert 1 < found[0] < found[1] < found[2] == found[3]  # seven times in 20 steps
+    if length == 1:  # as much as that many cases in other steps
+        assert float(noise.sensitivity) * math.sqrt(7) == pytest.approx(norm)
+
+
+def test_laplace_noise_pays_for_each_time() -> None:
+    pure = pure_windows(10, Participation(3))
+    assert pure.repeated_epsilon(2, 4) == (2, 0)
+    assert pure.repeated_epsilon(50, 4) == (3, 0)  # steps 1, 5 and 9
+    variants = variant_noise(ONE, MILLIONTH, 10, Participation(2))
+    assert variants.repeated_epsilon(3, 1) == (3, 3 * MILLIONTH)
+    assert variants.repeated_epsilon(1, 1) == (1, MILLIONTH)
+    for refused in (pure, variants):
+        with pytest.raises(UsageError, match="gap must be at least 1, got 0"):
+            refused.repeated_epsilon(2, 0)
+
+
+def test_columns_are_normalised_where_a_unit_is_protected_over_the_whole_stream() -> None:
+    assert totals_of(9).strategy == Strategy(9, None, COLUMN_UNITS)
+    assert totals_of(9, participation=Participation(3)).strategy == Strategy(9, None, COLUMN_UNITS)
+    assert windows_of(9).strategy == pure_windows(9).strategy == Strategy(9)
+    assert totals_of(9, participation=Participation(3, 2)).strategy == Strategy(9, None)
+
+
+def test_noise_that_is_too_wide_for_finer_integers_is_drawn_on_the_others() -> None:
+    """A unit of 2^26 scales would not be refused for the sake of 4 % less error."""
+    wide = partial(continual_noise, ONE, MILLIONTH, 9, n_cells=1, length=None)
+    assert wide(1 << 18).strategy == Strategy(9, None, COLUMN_UNITS)
+    noise = wide(1 << 26)
+    assert noise.strategy == Strategy(9, None)
+    assert noise.errors(None)[-1] > 0
+    with pytest.raises(UsageError, match="the noise would have a scale"):
+        wide(1 << 34)
+
+
 # --- the errors that are planned with -------------------------------------------------------------
 
 
@@ -320,14 +379,22 @@ def test_errors_of_pure_windows() -> None:
     assert continual_noise(Fraction(10**5), Fraction(0), 1, 1, n_cells=1).errors(1)[0] == 0
 
 
-@pytest.mark.parametrize(("horizon", "most"), [(365, 12.44), (8760, 16.72)])
-def test_errors_of_a_year_of_totals(horizon: int, most: float) -> None:
-    """Epsilon 1, delta 1e-6: sigma is 4.2247 at sensitivity 1; days, and hours."""
+@pytest.mark.parametrize(("horizon", "most", "last"), [(365, 11.67, 10.12), (8760, 15.92, 13.17)])
+def test_errors_of_a_year_of_totals(horizon: int, most: float, last: float) -> None:
+    """Epsilon 1, delta 1e-6: sigma is 4.2247 at sensitivity 1; days, and hours.
+
+    Without normalised columns 12.44 in the last day, and 16.72 in the last hour.
+    """
     noise = continual_noise(ONE, MILLIONTH, horizon, 1024, n_cells=400, length=None, units=1024)
     errors = noise.errors(None)
-    assert errors[-1] == errors.max() == pytest.approx(most, abs=0.006)
-    for t in (0, 30, horizon - 1):
-        assert errors[t] == pytest.approx(4.2247 * error_of_totals(t, horizon), rel=3e-4)
+    assert errors.max() == pytest.approx(most, abs=0.006)
+    assert errors[-1] == pytest.approx(last, abs=0.006)
+    assert errors[0] == pytest.approx(4.2247 * error_of_totals(0, horizon), rel=3e-4)
+    for t in (horizon // 4, horizon - 1):
+        assert errors[t] < 4.2247 * error_of_totals(t, horizon)
+    if horizon == 365:
+        in_floats = 4.2247 * errors_of_normalised_sums(horizon, None)
+        np.testing.assert_allclose(errors, in_floats, rtol=0.005)
     # An individual with three cases: three times as much.
     thrice = continual_noise(
         ONE,
@@ -358,8 +425,8 @@ def test_explanation_names_the_errors() -> None:
     noise = continual_noise(ONE, MILLIONTH, 365, 1024, n_cells=400, length=None, units=1024)
     steps, weeks, totals = noise.explain([1, 7, None])
     assert totals == (
-        "totals: standard deviation 7.2 occurrences in the first step, 12.4 in step 365, "
-        "at most 12.4"
+        "totals: standard deviation 7.2 occurrences in the first step, 10.1 in step 365, "
+        "at most 11.7"
     )
     assert steps.startswith("counts of a step: standard deviation 7.2 occurrences")
     assert weeks.startswith("sums of the last 7 steps: standard deviation 7.2 occurrences")

@@ -43,32 +43,44 @@ def delta_of_column(column: list[int], sigma: float, epsilon: float) -> float:
     return float((np.maximum(law, 0) * -np.expm1(np.minimum(epsilon - loss, 0))).sum())
 
 
+@pytest.fixture
+def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Coefficients of few units, so that exact laws are short: what holds of any holds of these."""
+    place = "tracecloak.anonymizers.streams.matrix_mechanism"
+    monkeypatch.setattr(f"{place}._ENCODER_UNITS", 64)
+    monkeypatch.setattr(f"{place}.COLUMN_UNITS", 16)
+
+
+@pytest.mark.usefixtures("coarse")
 @pytest.mark.parametrize("length", [None, 2, 1])
 @pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(2)])
 def test_exact_loss_of_a_case_in_any_step(length: int | None, epsilon: Fraction) -> None:
     """A case in one of three steps keeps (epsilon, delta), in the first one only just.
 
     Controls: noise for a case that would be measured in its own step alone, or for a hundredth
-    less, does not.
+    less, does not; nor does a column whose factor is one larger.
     """
     delta, norm = Fraction(1, 100), 8 if length == 1 else 1
     noise = continual_noise(epsilon, delta, 3, norm, n_cells=1, length=length)
     sigma, goal = noise.deviation, float(delta)
-    deltas = []
+    deltas, columns = [], []
     for step in range(3):
         case = np.zeros((3, 1), np.int64)
         case[step] = norm
-        column = noise.strategy.encode(case)[:, 0].tolist()
-        deltas.append(delta_of_column(column, sigma, float(epsilon)))
-    assert max(deltas) == deltas[0] <= goal
+        columns.append(noise.strategy.encode(case)[:, 0].tolist())
+        deltas.append(delta_of_column(columns[-1], sigma, float(epsilon)))
+    assert max(deltas) <= goal
     if length == 1:  # 8 units a case, so that the discreteness is felt
         assert deltas[0] > 0.75 * goal
         return
     assert deltas[0] > 0.999 * goal
-    column = noise.strategy.coefficients.tolist()
-    own_step_alone = sigma * column[0] / float(noise.sensitivity)
+    own_step_alone = sigma * columns[0][0] / float(noise.sensitivity)
     for less in (own_step_alone, 0.99 * sigma):
-        assert delta_of_column(column, less, float(epsilon)) > 1.01 * goal
+        assert delta_of_column(columns[0], less, float(epsilon)) > 1.01 * goal
+    for step in (1, 2):
+        factor = int(noise.strategy.column_factors[step])
+        longer = [value // factor * (factor + 1) for value in columns[step]]
+        assert delta_of_column(longer, sigma, float(epsilon)) > goal
 
 
 def laws_of_steps(law_of_step: Callable[[int], Law], shifts: tuple[int, ...]) -> Law:
@@ -130,3 +142,32 @@ def test_exact_loss_of_variants_in_windows(cases: int) -> None:
         whole = laws_of_steps(partial(law_of, least=threshold - 1), shifts).times(known(0))
         found.append(delta_between(whole, without, ONE)[0])
     assert max(found) > delta
+
+
+@pytest.mark.parametrize("cases", [1, 2])
+def test_exact_loss_of_variants_of_cases_that_count_twice(cases: int) -> None:
+    """Each case counts in both steps, as a new variant or a known one: twice both hold.
+
+    Control: once delta does not.
+    """
+    noise = variant_noise(ONE, Fraction(1, 50), 2, Participation(cases))
+    epsilon, delta = noise.repeated_epsilon(2, 1)
+    threshold, scale = noise.threshold, Fraction(*noise.scale)
+    assert threshold is not None
+
+    def fresh(shift: int) -> Law:
+        if not shift:
+            return Law({None: (privacy_loss.ONE, privacy_loss.ONE)}, 0)
+        law = privacy_loss.discrete_laplace(scale, 45, shift)
+        return law.map(lambda y: y if isinstance(y, int) and y >= threshold else None)
+
+    def known(shift: int) -> Law:
+        return privacy_loss.discrete_laplace(scale, 45, 20 + shift)
+
+    # In the first step some of the cases have the known variant; all others a new one.
+    without = laws_of_steps(fresh, (0, 0)).times(known(0))
+    found = []
+    for new in range(cases + 1):
+        whole = laws_of_steps(fresh, (new, cases)).times(known(cases - new))
+        found.append(delta_between(whole, without, epsilon)[1])
+    assert noise.delta < max(found) <= delta
