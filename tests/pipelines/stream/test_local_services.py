@@ -137,7 +137,7 @@ def test_kills_at_any_moment_change_nothing_with_kafka(broker: KafkaBroker, tmp_
     client = AdminClient({"bootstrap.servers": broker.servers})
     client.create_partitions([NewPartitions(topic, 3)])[topic].result(20)
     broker.process.kill_9()
-    until(lambda: "the stream waits, and goes on when it is back" in runs.said(), 60, runs)
+    until(lambda: "the stream waits, and goes on when that is over" in runs.said(), 60, runs)
     broker.process.start()
     until(lambda: len(steps(tmp_path / "killed")) >= 8, 120, runs)
     assert runs.end(signal.SIGINT) == 0, runs.said()
