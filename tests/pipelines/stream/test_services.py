@@ -1,0 +1,192 @@
+"""A stream whose services are away when it starts: it waits, and nothing is paid meanwhile."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.releasing import counting_charges
+from tests.support.stream_runs import stream_config
+from tracecloak.pipelines.stream import local_run, services
+from tracecloak.pipelines.stream import run as stream
+from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.pipelines.stream.run import run_stream
+from tracecloak.pipelines.stream.services import answered
+from tracecloak.schemas.errors import RetryLater, UsageError
+from tracecloak.transforms.stream.kafka_clock import KafkaClock
+from tracecloak.transforms.stream.kafka_topic import KafkaTopic
+
+INPUT, OUTPUT = "kafka://b:1/events", "kafka://b:1/steps"
+LOCAL_AND_FLINK = pytest.mark.parametrize(
+    ("runner", "flags"),
+    [("Local", []), ("FlinkRunner", ["--checkpointing_interval=1000"])],
+    ids=["Local", "Flink"],
+)
+
+
+class PaidError(Exception):
+    """That the stream came as far as to pay."""
+
+
+class Away:
+    """Topics and clocks that are away for some questions each.
+
+    Attributes:
+        asked: What was asked for, in this order.
+        n_refusals: By what is asked for, how often it is still away.
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.n_refusals: dict[str, int] = {}
+        self.error: Callable[[str], Exception] = lambda name: RetryLater(f"{name} is away")
+
+    def ask(self, name: str) -> None:
+        self.asked.append(name)
+        self.n_refusals[name] = self.n_refusals.get(name, 0) - 1
+        if self.n_refusals[name] >= 0:
+            raise self.error(name)
+
+
+@pytest.fixture
+def away(monkeypatch: pytest.MonkeyPatch) -> Away:
+    made = Away()
+
+    def pay(config: StreamConfig) -> Any:
+        raise PaidError
+
+    monkeypatch.setattr(services, "_AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr(KafkaTopic, "check", lambda self, is_read=True: made.ask(self.name))
+    monkeypatch.setattr(KafkaClock, "passed_us", lambda _: made.ask("clock"))
+    monkeypatch.setattr(services, "check_history", lambda *_: made.ask("history"))
+    monkeypatch.setattr(stream, "check_ready", lambda _: None)
+    for module in (local_run, stream):
+        monkeypatch.setattr(module, "paid_epoch", pay)
+    return made
+
+
+def of_kafka(folder: Path, runner: str) -> StreamConfig:
+    return stream_config(
+        folder, input_subscription=None, input_topic=INPUT, output_topic=OUTPUT, runner=runner
+    )
+
+
+@LOCAL_AND_FLINK
+@pytest.mark.parametrize("name", ["events", "clock", "history", "steps"])
+def test_it_waits_before_it_pays(
+    tmp_path: Path, away: Away, caplog: pytest.LogCaptureFixture, runner: str, flags: list[str],
+    name: str,
+) -> None:  # fmt: skip
+    away.n_refusals[name] = 3
+    with caplog.at_level(logging.WARNING, logger="tracecloak"), pytest.raises(PaidError):
+        run_stream(of_kafka(tmp_path, runner), flags)
+    assert away.asked.count(name) == 4
+    assert away.asked[-4:] == ["events", "clock", "history", "steps"]
+    said = f"{name} is away; the stream waits, and goes on when that is over"
+    assert caplog.text.count(said) == 1
+
+
+@LOCAL_AND_FLINK
+def test_what_waiting_does_not_mend_ends_it_at_once(
+    tmp_path: Path, away: Away, runner: str, flags: list[str]
+) -> None:
+    away.n_refusals["steps"] = 9
+    away.error = lambda name: UsageError(f"no topic {name!r}")
+    with pytest.raises(UsageError, match="no topic 'steps'"):
+        run_stream(of_kafka(tmp_path, runner), flags)
+    assert away.asked == ["events", "clock", "history", "steps"]
+
+
+@LOCAL_AND_FLINK
+def test_a_stream_that_is_stopped_while_it_waits_has_paid_nothing(
+    tmp_path: Path, away: Away, runner: str, flags: list[str]
+) -> None:
+    away.n_refusals["events"] = 1_000
+    ask = away.ask
+
+    def interrupted(name: str) -> None:
+        if len(away.asked) == 2:
+            signal.raise_signal(signal.SIGINT)
+        ask(name)
+
+    away.ask = interrupted  # type: ignore[method-assign]
+    outcome = run_stream(of_kafka(tmp_path, runner), flags)
+    assert not outcome.is_spent
+    assert outcome.folder.endswith("run_id=ward/epoch=1")
+    assert away.asked == ["events"] * 3
+    assert counting_charges(tmp_path / "keys") == []
+
+
+def test_an_epoch_that_was_begun_may_have_read_what_is_deleted(
+    tmp_path: Path, away: Away, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches a restart that is refused since the topic does not keep messages for a year."""
+    config = of_kafka(tmp_path, "Local")
+    with pytest.MonkeyPatch.context() as patch:
+        from tracecloak.pipelines.stream.epoch import paid_epoch
+
+        patch.setattr(local_run, "paid_epoch", paid_epoch)
+        patch.setattr(local_run, "run_epoch", lambda *_: None)
+        patch.setattr(local_run, "_sinks_of", lambda _: [])
+        run_stream(config)
+    assert away.asked == ["events", "clock", "history"]
+    away.asked.clear()
+    with pytest.raises(PaidError):
+        run_stream(config)
+    assert away.asked == ["events", "clock", "steps"]
+
+
+def test_who_waits_can_be_stopped() -> None:
+    stop = threading.Event()
+
+    def ask() -> None:
+        stop.set()
+        raise RetryLater("never")
+
+    assert answered(ask, stop) is None
+
+
+def test_a_pubsub_server_that_starts_after_the_stream_is_waited_for(
+    tmp_path: Path, away: Away, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("google.pubsub_v1", reason="needs google-cloud-pubsub")
+    from tests.support.pubsub import PROJECT, VARIABLE
+    from tests.support.pubsub_double import PubSubDouble
+
+    monkeypatch.setattr("tracecloak.transforms.stream.pubsub_source._ASK_SECONDS", 0.5)
+    with PubSubDouble() as first:
+        port = int(first.address.rpartition(":")[2])
+    monkeypatch.setenv(VARIABLE, first.address)
+    config = stream_config(
+        tmp_path, input_subscription=None, input_topic=f"projects/{PROJECT}/topics/events"
+    )
+    started: list[PubSubDouble] = []
+    original = local_run._source_of
+
+    def asked(*given: Any) -> Any:
+        if len(away.asked) == 1:
+            started.append(PubSubDouble(port).__enter__())
+            from google.cloud import pubsub_v1
+
+            pubsub_v1.PublisherClient().create_topic(name=config.input_topic)
+        away.asked.append("source")
+        return original(*given)
+
+    monkeypatch.setattr(local_run, "_source_of", asked)
+    try:
+        with pytest.raises(PaidError):
+            run_stream(config)
+        assert len(away.asked) >= 2
+        # And a subscription that is not there is no reason to wait.
+        named = stream_config(tmp_path, input_subscription=f"projects/{PROJECT}/subscriptions/none")
+        with pytest.raises(UsageError, match="no subscription"):
+            run_stream(named)
+    finally:
+        for one in started:
+            one.__exit__()
