@@ -40,9 +40,9 @@ from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.stream_caps import CaseCap
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.formats.registry import formats_of_releases
+from tracecloak.transforms.services.kafka_topic import SCHEME as KAFKA
+from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream.assemble import DEFAULT_SHARDS
-from tracecloak.transforms.stream.kafka_topic import SCHEME as KAFKA
-from tracecloak.transforms.stream.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream.step_files import default_forms, possible_forms
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")

@@ -21,12 +21,12 @@ from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failure_of, 
 from tracecloak.pipelines.stream.services import answered, check_kafka, is_begun
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.files import absolute
-from tracecloak.transforms.stream.kafka_clock import KafkaClock
+from tracecloak.transforms.services.kafka_clock import KafkaClock
+from tracecloak.transforms.services.pubsub_clock import PubSubClock
 from tracecloak.transforms.stream.kafka_source import KafkaSource
 from tracecloak.transforms.stream.local_sinks import FileSink, KafkaSink, LineSink, PubSubSink
 from tracecloak.transforms.stream.local_state import LocalState, older_than_published
 from tracecloak.transforms.stream.local_stream import LocalStream, Sink
-from tracecloak.transforms.stream.pubsub_clock import PubSubClock
 from tracecloak.transforms.stream.pubsub_source import PubSubSource, delete_subscription
 from tracecloak.transforms.stream.sources import Source
 from tracecloak.transforms.stream.step_files import epoch_folder, write_rejects

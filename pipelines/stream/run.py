@@ -18,8 +18,8 @@ from tracecloak.pipelines.stream.runner_facts import READ_BY, RUNNERS
 from tracecloak.pipelines.stream.services import answered, check_kafka, is_begun
 from tracecloak.schemas.errors import TracecloakError, UsageError, missing_extra
 from tracecloak.transforms.files import absolute, is_on_this_machine
+from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.stream.assemble import AssembleCases
-from tracecloak.transforms.stream.kafka_clock import KafkaClock
 from tracecloak.transforms.stream.kafka_steps import PublishToKafka
 from tracecloak.transforms.stream.messages import EVENTS, REJECTS, DecodeMessages
 from tracecloak.transforms.stream.publish_steps import PublishSteps

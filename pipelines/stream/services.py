@@ -11,8 +11,8 @@ from tracecloak.pipelines.budget.books import open_store
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.schemas.errors import RetryLater
 from tracecloak.transforms.files import absolute
-from tracecloak.transforms.stream.kafka_clock import KafkaClock
-from tracecloak.transforms.stream.kafka_topic import KafkaTopic, check_history
+from tracecloak.transforms.services.kafka_clock import KafkaClock
+from tracecloak.transforms.services.kafka_topic import KafkaTopic, check_history
 from tracecloak.transforms.stream.now_and_then import NowAndThen
 
 _LOG = logging.getLogger("tracecloak")

@@ -20,7 +20,7 @@ from tests.engines.processes import Process, running, wait_until
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.streams.running import RunningStream
 from tracecloak.pipelines.stream.config import StreamConfig, load_stream
-from tracecloak.transforms.stream.kafka_topic import KafkaTopic, PartitionReader, partitions_of
+from tracecloak.transforms.services.kafka_topic import KafkaTopic, PartitionReader, partitions_of
 from tracecloak.transforms.stream.step_files import epoch_folder
 
 EVENTS, STEPS = "events", "steps"

@@ -14,9 +14,8 @@ from tests.engines.kafka import KafkaBroker, kafka_broker
 from tests.engines.processes import wait_until
 from tests.engines.skipping import or_skip
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
-from tracecloak.transforms.stream.kafka_clock import KafkaClock
-from tracecloak.transforms.stream.kafka_source import KafkaSource
-from tracecloak.transforms.stream.kafka_topic import (
+from tracecloak.transforms.services.kafka_clock import KafkaClock
+from tracecloak.transforms.services.kafka_topic import (
     KafkaMessage,
     KafkaTopic,
     PartitionReader,
@@ -24,7 +23,8 @@ from tracecloak.transforms.stream.kafka_topic import (
     check_history,
     partitions_of,
 )
-from tracecloak.transforms.stream.service_clock import CLOCK_SKEW_US
+from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
+from tracecloak.transforms.stream.kafka_source import KafkaSource
 
 pytestmark = pytest.mark.engines
 _SECONDS = 30.0

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tracecloak.schemas.errors import TracecloakError
-from tracecloak.transforms.stream.kafka_clock import KafkaClock
-from tracecloak.transforms.stream.kafka_topic import (
+from tracecloak.transforms.services.kafka_clock import KafkaClock
+from tracecloak.transforms.services.kafka_topic import (
     KafkaTopic,
     PartitionReader,
     check_history,

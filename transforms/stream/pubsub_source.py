@@ -25,9 +25,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from tracecloak.schemas.errors import RetryLater, UsageError
-from tracecloak.transforms.stream.pubsub_clock import PubSubClock
-from tracecloak.transforms.stream.pubsub_service import NEVER_US, pubsub, stamp_us
-from tracecloak.transforms.stream.service_clock import CLOCK_SKEW_US
+from tracecloak.transforms.services.pubsub_clock import PubSubClock
+from tracecloak.transforms.services.pubsub_service import NEVER_US, pubsub, stamp_us
+from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
 from tracecloak.transforms.stream.sources import Pulled
 
 _LOG = logging.getLogger("tracecloak")

@@ -35,15 +35,15 @@ from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Duration, Timestamp
 
 from tracecloak.schemas.errors import RetryLater, TracecloakError
-from tracecloak.transforms.stream.kafka_clock import shared_clock
-from tracecloak.transforms.stream.kafka_topic import (
+from tracecloak.transforms.services.kafka_clock import shared_clock
+from tracecloak.transforms.services.kafka_topic import (
     KafkaMessage,
     KafkaTopic,
     PartitionReader,
     check_history,
     partitions_of,
 )
-from tracecloak.transforms.stream.service_clock import CLOCK_SKEW_US
+from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
 
 _LOG = logging.getLogger("tracecloak")
 

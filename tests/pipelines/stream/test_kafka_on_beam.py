@@ -16,9 +16,9 @@ from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.run import run_stream, stream_options
 from tracecloak.schemas.errors import UsageError
-from tracecloak.transforms.stream.kafka_clock import KafkaClock
+from tracecloak.transforms.services.kafka_clock import KafkaClock
+from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream.kafka_steps import PublishToKafka
-from tracecloak.transforms.stream.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream.read_kafka import ReadKafka
 from tracecloak.transforms.stream.step_topic import PublishToTopic
 

@@ -19,8 +19,8 @@ from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.run import run_stream
 from tracecloak.pipelines.stream.services import answered
 from tracecloak.schemas.errors import RetryLater, UsageError
-from tracecloak.transforms.stream.kafka_clock import KafkaClock
-from tracecloak.transforms.stream.kafka_topic import KafkaTopic
+from tracecloak.transforms.services.kafka_clock import KafkaClock
+from tracecloak.transforms.services.kafka_topic import KafkaTopic
 
 INPUT, OUTPUT = "kafka://b:1/events", "kafka://b:1/steps"
 LOCAL_AND_FLINK = pytest.mark.parametrize(

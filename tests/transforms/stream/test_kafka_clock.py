@@ -21,15 +21,16 @@ from tests.support.stream_runs import published, stream_config
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.local_run import run_epoch
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
-from tracecloak.transforms.stream import kafka_clock, kafka_source, kafka_topic, local_stream
-from tracecloak.transforms.stream.kafka_clock import KafkaClock
-from tracecloak.transforms.stream.kafka_source import KafkaSource
-from tracecloak.transforms.stream.kafka_topic import (
+from tracecloak.transforms.services import kafka_clock, kafka_topic
+from tracecloak.transforms.services.kafka_clock import KafkaClock
+from tracecloak.transforms.services.kafka_topic import (
     KafkaMessage,
     KafkaTopic,
     PartitionReader,
     check_history,
 )
+from tracecloak.transforms.stream import kafka_source, local_stream
+from tracecloak.transforms.stream.kafka_source import KafkaSource
 
 confluent_kafka = pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
 admin = importlib.import_module("confluent_kafka.admin")

@@ -12,8 +12,8 @@ pytest.importorskip("google.pubsub_v1", reason="needs google-cloud-pubsub")
 from tests.support.pubsub import VARIABLE, Service
 from tests.support.pubsub_double import PubSubDouble
 from tracecloak.schemas.errors import RetryLater, UsageError
-from tracecloak.transforms.stream import pubsub_clock
-from tracecloak.transforms.stream.pubsub_clock import PubSubClock
+from tracecloak.transforms.services import pubsub_clock
+from tracecloak.transforms.services.pubsub_clock import PubSubClock
 from tracecloak.transforms.stream.pubsub_source import PubSubSource, delete_subscription
 
 ACK_SECONDS = 10

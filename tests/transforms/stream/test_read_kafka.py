@@ -13,8 +13,8 @@ from apache_beam.runners.sdf_utils import RestrictionTrackerView, ThreadsafeRest
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
 from tracecloak.schemas.errors import RetryLater, TracecloakError
+from tracecloak.transforms.services.kafka_topic import CLOCK_SKEW_US, KafkaMessage, KafkaTopic
 from tracecloak.transforms.stream import read_kafka
-from tracecloak.transforms.stream.kafka_topic import CLOCK_SKEW_US, KafkaMessage, KafkaTopic
 from tracecloak.transforms.stream.read_kafka import KafkaMessageCoder
 
 TOPIC = KafkaTopic("broker:9092", "events")

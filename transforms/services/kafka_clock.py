@@ -16,13 +16,13 @@ from collections.abc import Callable
 from typing import Any
 
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
-from tracecloak.transforms.stream.kafka_topic import (
+from tracecloak.transforms.services.kafka_topic import (
     ASK_OFTEN_SECONDS,
     SCHEME,
     KafkaTopic,
     confluent_kafka,
 )
-from tracecloak.transforms.stream.service_clock import StampedProbe, check_clocks
+from tracecloak.transforms.services.service_clock import StampedProbe, check_clocks
 
 # Between two questions; what was answered stays true, so steps come later by that at most.
 _EVERY_SECONDS = 3.0

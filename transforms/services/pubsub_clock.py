@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracecloak.schemas.errors import RetryLater, UsageError
-from tracecloak.transforms.stream.pubsub_service import NEVER_US, pubsub, stamp_us
-from tracecloak.transforms.stream.service_clock import StampedProbe, check_clocks
+from tracecloak.transforms.services.pubsub_service import NEVER_US, pubsub, stamp_us
+from tracecloak.transforms.services.service_clock import StampedProbe, check_clocks
 
 # Between two questions; what was answered stays true, so steps come later by that at most.
 _EVERY_SECONDS = 3.0

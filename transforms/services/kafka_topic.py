@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError, missing_extra
-from tracecloak.transforms.stream.service_clock import CLOCK_SKEW_US
+from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
 
 _LOG = logging.getLogger("tracecloak")
 _OPERATOR = logging.getLogger("tracecloak.operator")
