@@ -113,7 +113,7 @@ class PubSubClock:
             (self._subscriber.create_subscription, {"name": subscription, "topic": topic}),
         ):
             try:
-                create(**named, timeout=_ASK_SECONDS)
+                create(**named, timeout=_ASK_SECONDS, retry=None)
             except self._errors.AlreadyExists:
                 continue
             except self._errors.Forbidden:  # who may make none may be let use those that are there
@@ -140,6 +140,7 @@ class PubSubClock:
                 subscription=self._subscription,
                 ack_ids=[one.ack_id for one in received],
                 timeout=_ASK_SECONDS,
+                retry=None,
             )
         for one in received:
             if one.message.attributes.get("nonce") == sent.nonce:

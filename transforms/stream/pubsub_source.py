@@ -156,7 +156,10 @@ class PubSubSource:
 
     def _found(self, topic: str | None) -> Any:
         try:
-            return self._client.get_subscription(subscription=self._name, timeout=_ASK_SECONDS)
+            # Asked once: the stream waits by itself, and can be stopped meanwhile.
+            return self._client.get_subscription(
+                subscription=self._name, timeout=_ASK_SECONDS, retry=None
+            )
         except self._errors.NotFound:
             if topic is None:
                 raise

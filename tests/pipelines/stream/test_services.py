@@ -152,41 +152,23 @@ def test_who_waits_can_be_stopped() -> None:
     assert answered(ask, stop) is None
 
 
-def test_a_pubsub_server_that_starts_after_the_stream_is_waited_for(
-    tmp_path: Path, away: Away, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_mended", [True, False])
+def test_a_subscription_is_waited_for_as_well(
+    tmp_path: Path, away: Away, monkeypatch: pytest.MonkeyPatch, is_mended: bool
 ) -> None:
-    pytest.importorskip("google.pubsub_v1", reason="needs google-cloud-pubsub")
-    from tests.support.pubsub import PROJECT, VARIABLE
-    from tests.support.pubsub_double import PubSubDouble
+    class Source:
+        def __init__(self, subscription: str, *_: Any) -> None:
+            away.ask(subscription)
 
-    monkeypatch.setattr("tracecloak.transforms.stream.pubsub_source._ASK_SECONDS", 0.5)
-    with PubSubDouble() as first:
-        port = int(first.address.rpartition(":")[2])
-    monkeypatch.setenv(VARIABLE, first.address)
-    config = stream_config(
-        tmp_path, input_subscription=None, input_topic=f"projects/{PROJECT}/topics/events"
-    )
-    started: list[PubSubDouble] = []
-    original = local_run._source_of
+        def close(self) -> None:
+            away.asked.append("closed")
 
-    def asked(*given: Any) -> Any:
-        if len(away.asked) == 1:
-            started.append(PubSubDouble(port).__enter__())
-            from google.cloud import pubsub_v1
-
-            pubsub_v1.PublisherClient().create_topic(name=config.input_topic)
-        away.asked.append("source")
-        return original(*given)
-
-    monkeypatch.setattr(local_run, "_source_of", asked)
-    try:
-        with pytest.raises(PaidError):
-            run_stream(config)
-        assert len(away.asked) >= 2
-        # And a subscription that is not there is no reason to wait.
-        named = stream_config(tmp_path, input_subscription=f"projects/{PROJECT}/subscriptions/none")
-        with pytest.raises(UsageError, match="no subscription"):
-            run_stream(named)
-    finally:
-        for one in started:
-            one.__exit__()
+    monkeypatch.setattr(local_run, "PubSubSource", Source)
+    monkeypatch.setattr(local_run, "PubSubClock", lambda *_: None)
+    name = "projects/p/subscriptions/s"
+    away.n_refusals[name] = 2
+    if not is_mended:
+        away.error = lambda _: UsageError("no subscription")
+    with pytest.raises(PaidError if is_mended else UsageError):
+        run_stream(stream_config(tmp_path))
+    assert away.asked == ([name] * 3 + ["closed"] if is_mended else [name])

@@ -175,6 +175,8 @@ def test_a_service_that_is_away_is_to_be_asked_again(monkeypatch: pytest.MonkeyP
         made.close()
     with pytest.raises(RetryLater, match="cannot be asked"):
         source.pull(10, 1.0)
+    with pytest.raises(RetryLater, match="cannot be asked"):
+        reading(made.subscription, Clock())
     with PubSubDouble(port, empty_pull_seconds=0.0):
         end = time.monotonic() + 60
         while True:
