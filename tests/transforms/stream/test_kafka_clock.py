@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -297,6 +298,71 @@ def test_a_watermark_is_less_than_what_clocks_of_brokers_may_differ(
     # A stamp of the future, as of a broker whose clock was wrong, only delays.
     reader._read_until_us[0] = 900 * S
     assert reader.watermark_us(0, 100 * S) == 98 * S
+
+
+def test_a_client_that_does_not_know_a_partition_is_not_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It never hears of one that was added to its topic, and a broker may hear of it late."""
+    known = [1]
+
+    class Client:
+        def __init__(self, settings: object) -> None:
+            self._n_partitions = known[0]
+
+        def list_offsets(self, asked: Any, **_: Any) -> Any:
+            (partition,) = asked
+
+            class Answer:
+                offset = 6
+
+                def result(self) -> Answer:
+                    return self
+
+            if partition.partition >= self._n_partitions:
+                raise KafkaException(KafkaError(KafkaError._NOENT))
+            return {partition: Answer()}
+
+    monkeypatch.setattr(admin, "AdminClient", Client)
+    monkeypatch.setattr(confluent_kafka, "Consumer", MagicMock())
+    reader = PartitionReader(TOPIC, "g", {0: 6})
+    assert reader.watermark_us(0, 100 * S) == 98 * S
+    reader.add({1: 6})
+    with pytest.raises(RetryLater, match="does not answer"):
+        reader.watermark_us(1, 100 * S)
+    known[0] = 2
+    assert reader.watermark_us(1, 100 * S) == 98 * S
+    known[0] = 3
+    reader.add({2: 6})  # and what it may not know is asked of another one at once
+    assert reader.watermark_us(2, 100 * S) == 98 * S
+
+
+@pytest.mark.parametrize(
+    ("raised", "told", "kind"),
+    [
+        (KafkaError._TRANSPORT, [], RetryLater),
+        (KafkaError._TIMED_OUT, [KafkaError._ALL_BROKERS_DOWN], RetryLater),
+        (KafkaError._TRANSPORT, [KafkaError._AUTHENTICATION], UsageError),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, [], UsageError),
+    ],
+)
+def test_brokers_that_refuse_are_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, raised: int, told: list[int], kind: type[TracecloakError]
+) -> None:
+    class Client:
+        def __init__(self, settings: dict[str, Any]) -> None:
+            self._say = settings["error_cb"]
+
+        def list_topics(self, timeout: float) -> None:
+            raise KafkaException(KafkaError(raised))
+
+        def poll(self, timeout: float) -> None:
+            for code in told:
+                self._say(KafkaError(code))
+
+    monkeypatch.setattr(admin, "AdminClient", Client)
+    with pytest.raises(kind, match="asked for 'events'"):
+        TOPIC.check()
 
 
 # --- The stream -------------------------------------------------------------------------------
