@@ -11,11 +11,13 @@ from tracecloak.pipelines.budget.books import open_store
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.schemas.errors import RetryLater
 from tracecloak.transforms.files import absolute
+from tracecloak.transforms.operator_log import operator_log
 from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.services.kafka_topic import KafkaTopic, check_history
 from tracecloak.transforms.stream.now_and_then import NowAndThen
 
 _LOG = logging.getLogger("tracecloak")
+_OPERATOR = logging.getLogger("tracecloak.operator")
 _AGAIN_SECONDS = 5.0
 
 Answer = TypeVar("Answer")
@@ -67,5 +69,8 @@ def check_kafka(topic: KafkaTopic, clock: KafkaClock, config: StreamConfig, is_b
     """
     topic.check()
     clock.passed_us()
-    if not is_begun:
-        check_history(topic, config.start)
+    if is_begun:
+        return
+    output, name = absolute(config.output), config.name.both
+    with operator_log(config.dead_letter or open_store(config).operator_folder(output, name)):
+        check_history(topic, config.start, _OPERATOR.warning)

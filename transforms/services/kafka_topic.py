@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,6 @@ from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError, m
 from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
 
 _LOG = logging.getLogger("tracecloak")
-_OPERATOR = logging.getLogger("tracecloak.operator")
 SCHEME = "kafka://"
 
 ASK_OFTEN_SECONDS = 5.0
@@ -328,16 +327,18 @@ def partitions_of(topic: KafkaTopic) -> dict[int, int]:
         consumer.close()
 
 
-def check_history(topic: KafkaTopic, start_us: int) -> None:
+def check_history(
+    topic: KafkaTopic, start_us: int, tell: Callable[[str], object] | None = None
+) -> None:
     """Makes sure that an epoch which begins to read a topic finds all that belongs to its steps.
 
     The oldest message that is kept of a partition says when the others were published: before it.
-    Where none is kept it cannot be told, so that a partition like that is let pass with a word. The
-    operator is told in how many partitions messages were deleted.
+    Where none is kept it cannot be told, so that a partition like that is let pass.
 
     Args:
         topic: The topic.
         start_us: Where step 0 begins, microseconds since 1970 UTC.
+        tell: Takes lines for the operator alone: in how many partitions messages were deleted.
 
     Raises:
         UsageError: Messages that were published since then may be deleted; or as `partitions_of`.
@@ -361,18 +362,14 @@ def check_history(topic: KafkaTopic, start_us: int) -> None:
     # The offset is that of the first message since the start, and negative where there is none.
     n_doubtful = sum(0 <= one.offset <= oldest[one.partition] for one in found)
     n_empty = sum(low == high for low, high in bounds)
-    _OPERATOR.warning(
-        "messages of %d partitions of topic %r were deleted before this epoch read them, and %d of "
-        "them are empty, so that nobody can tell when theirs were published: of a case whose first "
-        "messages are gone, the others count",
-        len(oldest),
-        topic.name,
-        n_empty,
-    )
-    if n_doubtful:
-        _OPERATOR.warning(
-            "%d partitions keep no message from before the start of step 0", n_doubtful
+    if tell is not None:
+        tell(
+            f"messages of {len(oldest)} partitions of topic {topic.name!r} were deleted before "
+            "this epoch read them: of a case whose first messages are gone, the others count. "
+            f"{n_empty} of these partitions are empty, so that nobody can tell when theirs were "
+            f"published; {n_doubtful} have no message from before the start of step 0"
         )
+    if n_doubtful:
         raise UsageError(
             f"messages of topic {topic.name!r} were deleted that may have been published since the "
             "start of step 0, so its cases would be counted without them: set start to a moment "

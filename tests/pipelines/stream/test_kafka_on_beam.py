@@ -36,7 +36,9 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     monkeypatch.setattr(KafkaTopic, "check", check)
     monkeypatch.setattr(KafkaClock, "passed_us", lambda _: 0)
     monkeypatch.setattr(
-        services, "check_history", lambda topic, us: seen.append((f"history of {topic.name}", us))
+        services,
+        "check_history",
+        lambda topic, us, _: seen.append((f"history of {topic.name}", us)),
     )
     return seen
 

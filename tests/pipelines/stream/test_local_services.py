@@ -155,6 +155,32 @@ def test_kills_at_any_moment_change_nothing_with_kafka(broker: KafkaBroker, tmp_
     assert len(counting_charges(tmp_path / "killed" / "keys")) == 1
 
 
+@pytest.mark.engines
+@pytest.mark.timeout(300)
+def test_a_broker_that_is_away_when_the_stream_starts_is_waited_for(
+    broker: KafkaBroker, tmp_path: Path
+) -> None:
+    """And nothing is paid meanwhile; a topic that is not there is no reason to wait."""
+    broker.new_topic("late", 1)
+    topic = f"kafka://{broker.servers}/late"
+    given = flags(tmp_path / "late", begin_now(), 1, input_topic=topic, release_delay="0s")
+    runs = Runs(tmp_path, given)
+    broker.process.kill_9()
+    try:
+        runs.start()
+        until(lambda: "the stream waits, and goes on when that is over" in runs.said(), 60, runs)
+        assert counting_charges(tmp_path / "late" / "keys") == []
+    finally:
+        broker.process.start()
+    assert runs.end(None, 120) == 0, runs.said()
+    assert len(counting_charges(tmp_path / "late" / "keys")) == 1
+    other = flags(tmp_path / "none", begin_now(), 1, input_topic=f"{topic}-that-is-not-there")
+    runs = Runs(tmp_path, other)
+    runs.start()
+    assert runs.end(None, 60) == 2, runs.said()
+    assert counting_charges(tmp_path / "none" / "keys") == []
+
+
 def _send(publish: object, n: int, seconds: float) -> None:
     """Sends the cases over a time, each event of one some seconds after the other."""
     n_parts = 20

@@ -142,6 +142,23 @@ def test_an_epoch_that_was_begun_may_have_read_what_is_deleted(
     assert away.asked == ["events", "clock", "steps"]
 
 
+def test_what_was_deleted_is_told_to_the_operator_alone(
+    tmp_path: Path, away: Away, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no terminal is, the folder keeps it, whether the epoch begins or is refused."""
+
+    def refuse(topic: KafkaTopic, start_us: int, tell: Callable[[str], object]) -> None:
+        tell("17 partitions")
+        raise UsageError("set start to another moment")
+
+    monkeypatch.setattr(services, "check_history", refuse)
+    with pytest.raises(UsageError, match="another moment"):
+        run_stream(of_kafka(tmp_path, "Local"))
+    (kept,) = (tmp_path / "keys" / "operator").rglob("operator.log")
+    assert "WARNING 17 partitions" in kept.read_text()
+    assert counting_charges(tmp_path / "keys") == []
+
+
 def test_who_waits_can_be_stopped() -> None:
     stop = threading.Event()
 
