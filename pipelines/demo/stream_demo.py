@@ -30,7 +30,7 @@ from tracecloak.pipelines.demo.live_figures import Total, total_of
 from tracecloak.pipelines.demo.live_page import LivePage, PublishedSteps, command_of
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.published.step import StepRelease
-from tracecloak.transforms.stream.pubsub_source import pubsub
+from tracecloak.transforms.services.pubsub_service import pubsub
 from tracecloak.transforms.stream.step_topic import FirstOfEach
 
 EMULATOR = "PUBSUB_EMULATOR_HOST"

@@ -40,9 +40,9 @@ from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.stream_caps import CaseCap
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.formats.registry import formats_of_releases
+from tracecloak.transforms.services.kafka_topic import SCHEME as KAFKA
+from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream.assemble import DEFAULT_SHARDS
-from tracecloak.transforms.stream.kafka_topic import SCHEME as KAFKA
-from tracecloak.transforms.stream.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream.step_files import default_forms, possible_forms
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
@@ -101,6 +101,7 @@ _AROUND = (
     "staging_area",
     "output_topic",
     "kafka_properties",
+    "clock_topic",
     "publish_on_drain",
     "dead_letter",
     "reject_topic",
@@ -139,6 +140,10 @@ class StreamConfig(pydantic.BaseModel):
     kafka_properties: str | None = None
     """File of settings of librdkafka, a line NAME=VALUE each, such as those of security, for the
     topics of Kafka; workers elsewhere need it under the same name. By default there is none."""
+    clock_topic: Name = "tracecloak-clock"
+    """Name of a topic beside that of the input, which gets a message without content every few
+    seconds: the time at which it arrives is that by which steps are over. It is made if it is not
+    there; on Kafka with message.timestamp.type=LogAppendTime, and a partition for each broker."""
     message_schema: Literal["avro", "json"] | None = Field(None, alias="schema")
     """Kind of the messages: avro, of schemas/files/event.avsc; json, objects. By default either."""
     columns: Columns = Columns()

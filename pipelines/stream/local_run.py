@@ -18,7 +18,11 @@ from tracecloak.anonymizers.streams.running import RunningStream
 from tracecloak.pipelines.runners.names import LOCAL
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failure_of, paid_epoch
-from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
+from tracecloak.pipelines.stream.services import answered, check_kafka, is_begun
+from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.transforms.files import absolute
+from tracecloak.transforms.services.kafka_clock import KafkaClock
+from tracecloak.transforms.services.pubsub_clock import PubSubClock
 from tracecloak.transforms.stream.kafka_source import KafkaSource
 from tracecloak.transforms.stream.local_sinks import (
     FileSink,
@@ -31,10 +35,9 @@ from tracecloak.transforms.stream.local_state import LocalState, older_than_deci
 from tracecloak.transforms.stream.local_stream import LocalStream, Sink
 from tracecloak.transforms.stream.pubsub_source import PubSubSource, delete_subscription
 from tracecloak.transforms.stream.sources import Source
-from tracecloak.transforms.stream.step_files import write_rejects
+from tracecloak.transforms.stream.step_files import epoch_folder, write_rejects
 
 _LOG = logging.getLogger("tracecloak")
-_AGAIN_SECONDS = 5.0
 
 # What gives the source behind positions that were kept.
 Opening = Callable[[Mapping[str, Any]], Source]
@@ -43,7 +46,8 @@ Opening = Callable[[Mapping[str, Any]], Source]
 def run_local(config: StreamConfig) -> StreamOutcome:
     """Pays for a stream and runs it until it is interrupted, or its last step is published.
 
-    It goes on where this epoch was, however it ended, without another spend.
+    It goes on where this epoch was, however it ended, without another spend. Where a service is
+    away, it waits for it, before anything is paid as well.
 
     Args:
         config: What is published, of what.
@@ -55,22 +59,24 @@ def run_local(config: StreamConfig) -> StreamOutcome:
         raise UsageError(
             f"worker_keys are for workers elsewhere, and runner {LOCAL} has none: leave it out"
         )
-    opening, source_name = _source_of(config)
-    sinks: list[Sink] = []
-    if config.output_kafka is not None:
-        config.output_kafka.check(is_read=False)
-        sinks.append(KafkaSink(config.output_kafka))
-    elif config.output_topic is not None:
-        sinks.append(PubSubSink(config.output_topic))
-    with paid_epoch(config) as epoch, stopping() as stop:
-        try:
-            run_epoch(epoch, opening, source_name, sinks, stop)
-        except TracecloakError:
-            raise
-        except Exception as error:
-            raise failure_of(error) from error
-    if epoch.is_spent and (own := _own_subscription(config)) is not None:
-        delete_subscription(own)
+    is_new = not is_begun(config)
+    with stopping() as stop:
+        found = answered(lambda: (_source_of(config, is_new), _sinks_of(config)), stop)
+        if found is None:
+            folder = epoch_folder(absolute(config.output), config.release_id, config.epoch)
+            return StreamOutcome(folder, False)
+        (opening, source_name), sinks = found
+        with paid_epoch(config) as epoch:
+            try:
+                run_epoch(epoch, opening, source_name, sinks, stop)
+            except TracecloakError:
+                raise
+            except Exception as error:
+                raise failure_of(error) from error
+    if epoch.is_spent and config.input_kafka is None:
+        if config.input_topic is not None:
+            delete_subscription(_subscription(config))
+        delete_subscription(_clock_subscription(config))
     return StreamOutcome(epoch.folder, epoch.is_spent)
 
 
@@ -112,7 +118,7 @@ def run_epoch(
     with store.opened(source_name) as kept:
         if decided is not None and decided >= kept.state.next_step:
             raise older_than_decided(str(epoch.state_path), decided, kept.state.next_step)
-        source = _opened(opening, kept.positions, stop)
+        source = answered(lambda: opening(kept.positions), stop)
         if source is None:
             return
         files = FileSink(
@@ -156,7 +162,7 @@ def stopping() -> Iterator[threading.Event]:
     def ask(number: int, _: object) -> None:
         stop.set()
         restore()
-        _LOG.warning("stopping; the same command goes on from here, and spends nothing")
+        _LOG.warning("stopping; the same command goes on from here, and spends nothing twice")
 
     for number, handler in before.items():
         if handler != signal.SIG_IGN:
@@ -167,41 +173,48 @@ def stopping() -> Iterator[threading.Event]:
         restore()
 
 
-def _source_of(config: StreamConfig) -> tuple[Opening, str]:
+def _source_of(config: StreamConfig, is_new: bool) -> tuple[Opening, str]:
     """Returns (what opens the configured source, its name), when it is known to be there."""
     if (topic := config.input_kafka) is not None:
-        topic.check()
-        return functools.partial(
-            KafkaSource, topic, config.consumer_group
-        ), f"Kafka topic {topic.name}"
-    if config.input_subscription is not None:
-        subscription, pubsub_topic = config.input_subscription, None
-    else:
-        own = _own_subscription(config)
-        assert own is not None and config.input_topic is not None
-        subscription, pubsub_topic = own, config.input_topic
-    PubSubSource(subscription, pubsub_topic).close()
-    return lambda _: PubSubSource(subscription, pubsub_topic), f"subscription {subscription}"
+        clock = KafkaClock(topic, config.clock_topic)
+        check_kafka(topic, clock, config, is_begun=not is_new)
+        opening = functools.partial(KafkaSource, topic, config.consumer_group, clock, config.start)
+        return opening, f"Kafka topic {topic.name}"
+    subscription = _subscription(config)
+
+    def opened(_: Mapping[str, Any]) -> PubSubSource:
+        project = subscription.partition("/subscriptions/")[0]
+        clock = PubSubClock(f"{project}/topics/{config.clock_topic}", _clock_subscription(config))
+        return PubSubSource(subscription, clock, config.input_topic)
+
+    opened({}).close()
+    return opened, f"subscription {subscription}"
 
 
-def _own_subscription(config: StreamConfig) -> str | None:
-    """Returns the subscription that an epoch has of its topic, under which it is found again."""
-    if config.input_topic is None or config.input_kafka is not None:
-        return None
+def _sinks_of(config: StreamConfig) -> list[Sink]:
+    """Returns what takes the steps beside their files, when it is known to be there."""
+    if config.output_kafka is not None:
+        config.output_kafka.check(is_read=False)
+        return [KafkaSink(config.output_kafka)]
+    return [] if config.output_topic is None else [PubSubSink(config.output_topic)]
+
+
+def _subscription(config: StreamConfig) -> str:
+    """Returns what is read of Pub/Sub; of a topic an epoch has its own, and finds it again."""
+    if config.input_topic is None:
+        assert config.input_subscription is not None
+        return config.input_subscription
     project, _, _ = config.input_topic.partition("/topics/")
     own = text_digest(f"{config.input_topic} {config.name.both}")[:16]
     return f"{project}/subscriptions/tracecloak-{own}"
 
 
-def _opened(opening: Opening, positions: Mapping[str, Any], stop: threading.Event) -> Source | None:
-    """Opens a source, whose service may be away; None: it was asked to stop meanwhile."""
-    while not stop.is_set():
-        try:
-            return opening(positions)
-        except RetryLater as error:
-            _LOG.warning("%s; the stream waits until it is back", error)
-            stop.wait(_AGAIN_SECONDS)
-    return None
+def _clock_subscription(config: StreamConfig) -> str:
+    """Returns the subscription through which an epoch is told the time, as nobody else is."""
+    read = _subscription(config)
+    project, _, _ = read.partition("/subscriptions/")
+    own = text_digest(f"{read} {config.name.both}")[:16]
+    return f"{project}/subscriptions/{config.clock_topic}-{own}"
 
 
 def _rejecting(epoch: Epoch) -> Callable[[pa.RecordBatch], None]:

@@ -14,18 +14,20 @@ from tracecloak.pipelines.runners.names import FED, FLINK, LOCAL
 from tracecloak.pipelines.runners.options import check_ready, pipeline_options
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failure_of, paid_epoch
-from tracecloak.pipelines.stream.local_run import run_local
+from tracecloak.pipelines.stream.local_run import run_local, stopping
 from tracecloak.pipelines.stream.noted_steps import note_kept, noting
 from tracecloak.pipelines.stream.runner_facts import READ_BY, RUNNERS
+from tracecloak.pipelines.stream.services import answered, check_kafka, is_begun
 from tracecloak.schemas.errors import TracecloakError, UsageError, missing_extra
-from tracecloak.transforms.files import is_on_this_machine
+from tracecloak.transforms.files import absolute, is_on_this_machine
+from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.stream.assemble import AssembleCases
 from tracecloak.transforms.stream.kafka_steps import PublishToKafka
 from tracecloak.transforms.stream.local_state import older_than_decided
 from tracecloak.transforms.stream.messages import EVENTS, REJECTS, DecodeMessages
 from tracecloak.transforms.stream.publish_steps import PublishSteps
 from tracecloak.transforms.stream.read_kafka import ReadKafka
-from tracecloak.transforms.stream.step_files import WriteRejects, WriteSteps
+from tracecloak.transforms.stream.step_files import WriteRejects, WriteSteps, epoch_folder
 from tracecloak.transforms.stream.step_topic import PublishToTopic
 
 _LOG = logging.getLogger("tracecloak")
@@ -72,8 +74,15 @@ def run_stream(
     options = stream_options(config.runner, beam_arguments)
     if messages is None:
         require_reads(config)
-    source = source_of(config) if messages is None else messages
-    others = [*sinks, *sinks_of(config)]
+    is_new = messages is None and not is_begun(config)
+    with stopping() as stop:
+        found = answered(
+            lambda: (messages or source_of(config, is_new), [*sinks, *sinks_of(config)]), stop
+        )
+    if found is None:
+        folder = epoch_folder(absolute(config.output), config.release_id, config.epoch)
+        return StreamOutcome(folder, False)
+    source, others = found
     check_ready(options)
     with paid_epoch(config) as epoch:
         if is_on_this_machine(epoch.private) and epoch.state_path.exists():
@@ -150,17 +159,21 @@ def build_stream(
     return written
 
 
-def source_of(config: StreamConfig) -> beam.PTransform:
+def source_of(config: StreamConfig, is_new: bool = False) -> beam.PTransform:
     """Returns what reads the configured subscription or topic.
+
+    Args:
+        config: What is published, of what.
+        is_new: Whether its epoch has not begun, so that no message of it may be deleted.
 
     Raises:
         UsageError: Its name is none, it is not there, or what is needed to read it is not
-            installed.
-        RetryLater: No broker of Kafka answers.
+            installed; or a topic of Kafka lacks what `check_kafka` asks for.
+        RetryLater: No broker of Kafka answers, or its clock and this machine's differ.
     """
-    if config.input_kafka is not None:
-        config.input_kafka.check()
-        return ReadKafka(config.input_kafka, config.consumer_group)
+    if (topic := config.input_kafka) is not None:
+        check_kafka(topic, KafkaClock(topic, config.clock_topic), config, is_begun=not is_new)
+        return ReadKafka(topic, config.consumer_group, config.clock_topic, config.start)
     try:
         importlib.import_module("google.cloud.pubsub_v1")
     except ImportError:

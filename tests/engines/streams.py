@@ -20,7 +20,7 @@ from tests.engines.processes import Process, running, wait_until
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.streams.running import RunningStream
 from tracecloak.pipelines.stream.config import StreamConfig, load_stream
-from tracecloak.transforms.stream.kafka_topic import KafkaTopic, PartitionReader, partitions_of
+from tracecloak.transforms.services.kafka_topic import KafkaTopic, PartitionReader, partitions_of
 from tracecloak.transforms.stream.step_files import epoch_folder
 
 EVENTS, STEPS = "events", "steps"
@@ -182,7 +182,8 @@ def all_messages(topic: KafkaTopic) -> list[Any]:
     reader = PartitionReader(topic, "all messages", first)
     found = []
     try:
-        while any(reader.watermark_us(number) < int(1e6 * (time.time() - 3)) for number in first):
+        now_us = int(1e6 * time.time())
+        while any(reader.watermark_us(number, now_us) < now_us - 3_000_000 for number in first):
             found += reader.poll(10_000, 0.2)
         return found + reader.poll(10_000, 0.2)
     finally:

@@ -8,20 +8,23 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from tests.engines.kafka import KafkaBroker, kafka_broker
 from tests.engines.processes import wait_until
 from tests.engines.skipping import or_skip
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
-from tracecloak.transforms.stream.kafka_topic import (
-    CLOCK_SKEW_US,
+from tracecloak.transforms.services.kafka_clock import KafkaClock
+from tracecloak.transforms.services.kafka_topic import (
     KafkaMessage,
     KafkaTopic,
     PartitionReader,
     TopicWriter,
+    check_history,
     partitions_of,
 )
+from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
+from tracecloak.transforms.stream.kafka_source import KafkaSource
 
 pytestmark = pytest.mark.engines
 _SECONDS = 30.0
@@ -71,15 +74,16 @@ def test_the_watermark_is_of_the_oldest_unread_message_or_of_the_clock(topic: Ka
     made = producer(topic)
     send(made, topic, "a", "b")
     reader = PartitionReader(topic, "g", partitions_of(topic))
-    before = reader.watermark_us(0)
+    before = reader.watermark_us(0, now_us())
     [first] = read(reader, 1)
     assert (first.data, first.offset, first.message_id) == (b"a", 0, "0")
     assert before < first.published_us
-    assert reader.watermark_us(0) == first.published_us
+    assert reader.watermark_us(0, now_us()) == first.published_us - CLOCK_SKEW_US
     [second] = read(reader, 1)
-    assert now_us() - CLOCK_SKEW_US - 5_000_000 < reader.watermark_us(0) <= now_us()
-    send(made, topic, "c")
-    assert reader.watermark_us(0) == second.published_us  # a message that was just appended counts
+    passed_us = now_us()
+    assert reader.watermark_us(0, passed_us) == passed_us - CLOCK_SKEW_US
+    send(made, topic, "c")  # a message that was just appended counts
+    assert reader.watermark_us(0, now_us()) == second.published_us - CLOCK_SKEW_US
     reader.close()
 
 
@@ -99,13 +103,13 @@ def test_a_transaction_holds_the_watermark_until_it_is_over(topic: KafkaTopic) -
     made.begin_transaction()
     send(made, topic, "a")
     assert reader.poll(1, 1.0) == []
-    assert reader.watermark_us(0) < 0
+    assert reader.watermark_us(0, now_us()) < 0
     made.commit_transaction()
     [first] = read(reader, 1)
     assert first.data == b"a"
     # The mark of its end has an offset and no message: the partition is idle, and says so.
     wait_until(
-        lambda: reader.poll(1, 0.2) == [] and reader.watermark_us(0) > first.published_us,
+        lambda: reader.poll(1, 0.2) == [] and reader.watermark_us(0, now_us()) > first.published_us,
         _SECONDS,
         lambda: "the watermark stands still behind a transaction",
     )
@@ -169,13 +173,84 @@ def test_positions_that_are_committed_are_seen_on_the_broker(topic: KafkaTopic) 
     seen.close()
 
 
+def test_a_partition_that_is_added_to_a_topic_that_is_well_is_read(topic: KafkaTopic) -> None:
+    """Catches a question to a client that knows the topic as it was, and never hears of this."""
+    made = producer(topic)
+    send(made, topic, "a")
+    source = KafkaSource(topic, "g", KafkaClock(topic, "tracecloak-clock"), 0, {})
+    found: list[bytes] = []
+
+    def is_read_up_to(moment_us: int) -> bool:
+        found.extend(message.data for message in source.pull(10, 0.2).messages)
+        try:
+            return source.watermark_us() >= moment_us
+        except RetryLater:  # a broker may hear of a partition after the one that made it
+            return False
+
+    wait_until(lambda: is_read_up_to(now_us() - 20_000_000), _SECONDS, lambda: "nothing is read")
+    client = AdminClient({"bootstrap.servers": topic.servers})
+    client.create_partitions([NewPartitions(topic.name, 2)])[topic.name].result(_SECONDS)
+    made = producer(topic)
+    made.produce(topic.name, b"b", partition=1)
+    assert made.flush(_SECONDS) == 0
+    sent_us = now_us()
+    wait_until(lambda: is_read_up_to(sent_us), _SECONDS, lambda: "the stream stands still")
+    assert found == [b"a", b"b"]
+    assert source.positions == {"0": 1, "1": 1}
+    source.close()
+
+
+def test_the_broker_tells_its_time(broker: KafkaBroker, topic: KafkaTopic) -> None:
+    before_us = now_us()
+    told_us = KafkaClock(topic, "clock-of-a-test").passed_us()
+    assert before_us - 1_000 <= told_us <= now_us()
+    ahead = KafkaClock(topic, "clock-of-a-test", lambda: time.time() + 90)
+    with pytest.raises(RetryLater, match=r"clock of this machine is (89|90)\.. s ahead of"):
+        ahead.passed_us()
+    client = AdminClient({"bootstrap.servers": topic.servers})
+    (made,) = client.list_topics().topics["clock-of-a-test"].partitions.values()
+    assert made.replicas == [1]
+    broker.new_topic("clock-of-senders", message_timestamp_type="CreateTime")
+    with pytest.raises(UsageError, match=r"set its message\.timestamp\.type=LogAppendTime"):
+        KafkaClock(topic, "clock-of-senders").passed_us()
+
+
+def test_messages_since_the_start_that_are_gone_are_an_error(topic: KafkaTopic) -> None:
+    told: list[str] = []
+    made = producer(topic)
+    moments = []
+    for text in "abcd":
+        moments.append(now_us())
+        send(made, topic, text)
+        time.sleep(0.02)  # stamps are of milliseconds
+    check_history(topic, moments[1], told.append)
+    assert told == []  # nothing is gone
+    client = AdminClient({"bootstrap.servers": topic.servers})
+
+    def delete(n_messages: int) -> None:
+        gone = client.delete_records([TopicPartition(topic.name, 0, n_messages)])
+        for answer in gone.values():
+            answer.result(_SECONDS)
+
+    delete(2)
+    for at in (0, 1, 2):
+        with pytest.raises(UsageError, match="may have been published since the start of step 0"):
+            check_history(topic, moments[at])
+    check_history(topic, moments[3], told.append)
+    assert "messages of 1 partitions" in told[-1]
+    check_history(topic, now_us() + 1_000_000)
+    delete(4)
+    check_history(topic, moments[0], told.append)  # nobody can tell
+    assert "1 of these partitions are empty" in told[-1]
+
+
 def test_brokers_that_are_away_are_told_as_such(broker: KafkaBroker, topic: KafkaTopic) -> None:
     reader = PartitionReader(topic, "g", {0: 0})
     assert reader.poll(1, 0.5) == []
     broker.process.kill_9()
     try:
         with pytest.raises(RetryLater, match="does not answer"):
-            reader.watermark_us(0)
+            reader.watermark_us(0, now_us())
     finally:
         broker.process.start()
     send(producer(topic), topic, "a")

@@ -110,7 +110,11 @@ class PubSubDouble:
     """
 
     def __init__(
-        self, port: int = 0, empty_pull_seconds: float = 0.5, least_ack_seconds: int = 10
+        self,
+        port: int = 0,
+        empty_pull_seconds: float = 0.5,
+        least_ack_seconds: int = 10,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """Takes the port; nothing answers yet.
 
@@ -118,9 +122,11 @@ class PubSubDouble:
             port: To listen at on 127.0.0.1; 0: any free one.
             empty_pull_seconds: How long a pull waits for a first message before it returns none.
             least_ack_seconds: The shortest deadline of a subscription; the service has 10.
+            clock: Seconds since 1970 UTC, for the stamps of messages.
         """
         self._empty_pull_seconds = empty_pull_seconds
         self._ack_seconds = (least_ack_seconds, _LONGEST_DEADLINE)
+        self._clock = clock
         self._changed = threading.Condition()
         self._stopping = False
         self._topics: dict[str, Any] = {}
@@ -174,7 +180,7 @@ class PubSubDouble:
         for message in request.messages:
             message.message_id = str(next(self._message_ids))
             # Clocks of machines are set back; the service's is not.
-            self._last_published = max(self._last_published, time.time_ns() // 1000)
+            self._last_published = max(self._last_published, int(self._clock() * 1e6))
             message.publish_time.FromMicroseconds(self._last_published)
             response.message_ids.append(message.message_id)
             for subscription in takers:

@@ -3,26 +3,23 @@
 Positions are kept with the state of the stream, so a message is read again exactly if it was not
 counted. Its watermark is that of the partition that is read least far. A partition that is added to
 the topic is found before the watermark passes the moment of looking: what is in it was appended
-later.
+later. That moment is the brokers' own, which they tell before they are asked for partitions.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tracecloak.schemas.errors import TracecloakError
-from tracecloak.transforms.stream.kafka_topic import (
-    CLOCK_SKEW_US,
+from tracecloak.transforms.services.kafka_clock import KafkaClock
+from tracecloak.transforms.services.kafka_topic import (
     KafkaTopic,
     PartitionReader,
+    check_history,
     partitions_of,
 )
 from tracecloak.transforms.stream.sources import Pulled
-
-# Between two looks for partitions; the watermark is at least so much behind the clock.
-_LOOK_SECONDS = 5.0
 
 
 class KafkaSource:
@@ -32,33 +29,40 @@ class KafkaSource:
         self,
         topic: KafkaTopic,
         group: str,
+        clock: KafkaClock,
+        start_us: int,
         positions: Mapping[str, Any],
-        clock: Callable[[], float] = time.time,
     ) -> None:
         """Begins to fetch.
 
         Args:
             topic: The topic.
             group: Under which positions are noted on the brokers, for those who watch the lag.
+            clock: Tells the brokers' time.
+            start_us: Where step 0 begins, microseconds since 1970 UTC.
             positions: As `positions` gave them; without any, from the oldest message on.
-            clock: Seconds since 1970 UTC.
 
         Raises:
             RetryLater: No broker answers.
-            TracecloakError: A partition that was read is gone.
+            TracecloakError: A partition that was read is gone, or messages since the start are.
         """
         self._topic = topic
         self._clock = clock
-        looked = clock()
+        if not positions:
+            check_history(topic, start_us)
         found = partitions_of(topic)
         if gone := positions.keys() - {str(number) for number in found}:
             raise TracecloakError(
                 f"topic {topic.name!r} has lost {len(gone)} of its partitions since this epoch "
                 "began, as where it was made anew: begin another epoch, which is another spend"
             )
-        begin = {number: positions.get(str(number), oldest) for number, oldest in found.items()}
+        begin = {
+            # One that was added since is read from its first message on.
+            number: positions.get(str(number), 0) if positions else oldest
+            for number, oldest in found.items()
+        }
         self._reader = PartitionReader(topic, group, begin)
-        self._looked = looked
+        self._looked_us = 0
 
     @property
     def positions(self) -> Mapping[str, Any]:
@@ -77,18 +81,16 @@ class KafkaSource:
 
     def watermark_us(self) -> int:
         """See `Source`."""
-        if self._clock() - self._looked >= _LOOK_SECONDS:
+        passed_us = self._clock.passed_us()
+        if passed_us != self._looked_us:
             self._look()
-        looked_us = int(self._looked * 1e6) - CLOCK_SKEW_US
-        return min(looked_us, *(self._reader.watermark_us(n) for n in self._reader.positions))
+            self._looked_us = passed_us
+        return min(self._reader.watermark_us(n, passed_us) for n in self._reader.positions)
 
     def close(self) -> None:
         """See `Source`."""
         self._reader.close()
 
     def _look(self) -> None:
-        looked = self._clock()
-        found = partitions_of(self._topic)
-        if added := {n: oldest for n, oldest in found.items() if n not in self._reader.positions}:
-            self._reader.add(added)
-        self._looked = looked
+        if added := partitions_of(self._topic).keys() - self._reader.positions.keys():
+            self._reader.add(dict.fromkeys(added, 0))

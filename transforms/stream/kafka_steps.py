@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import apache_beam as beam
 
 from tracecloak.schemas.published.step import Step
-from tracecloak.transforms.stream.kafka_topic import KafkaTopic
+from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream.local_sinks import KafkaSink
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.schemas.published.step import Step
-from tracecloak.transforms.stream.kafka_topic import KafkaTopic, TopicWriter
-from tracecloak.transforms.stream.pubsub_source import pubsub
+from tracecloak.transforms.services.kafka_topic import KafkaTopic, TopicWriter
+from tracecloak.transforms.services.pubsub_service import pubsub
 from tracecloak.transforms.stream.step_files import write_step
 from tracecloak.transforms.stream.step_topic import attributes_of, to_message
 

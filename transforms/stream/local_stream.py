@@ -175,7 +175,7 @@ class LocalStream:
 
     def _say_away(self, error: RetryLater) -> None:
         if self._away.is_due():
-            _LOG.warning("%s; the stream waits, and goes on when it is back", error)
+            _LOG.warning("%s; the stream waits, and goes on when that is over", error)
 
     def _say_behind(self, now_us: int, complete_us: int) -> None:
         step = self._state.next_step

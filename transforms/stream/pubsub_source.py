@@ -7,7 +7,8 @@ for as long as that deadline one pull after the other began, and none of them br
 published before it, be it that they brought younger ones or none at all. While there is a backlog,
 pulls bring old messages, and the watermark stays behind them. That the service serves what is older
 first is its habit and no promise: what it holds back for longer than the deadline is late, and
-still counts within the release delay of its step.
+still counts within the release delay of its step. Before what moment a pull that brings nothing is
+complete the service's own clock tells; this machine's only measures how long pulls went on.
 
 A message is acknowledged when it is kept durably. An acknowledgement can be lost: the message comes
 again then, and is known by its event's id.
@@ -23,14 +24,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from tracecloak.schemas.errors import RetryLater, UsageError, missing_extra
+from tracecloak.schemas.errors import RetryLater, UsageError
+from tracecloak.transforms.services.pubsub_clock import PubSubClock
+from tracecloak.transforms.services.pubsub_service import NEVER_US, pubsub, stamp_us
+from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
 from tracecloak.transforms.stream.sources import Pulled
 
 _LOG = logging.getLogger("tracecloak")
 
-# By how much the clocks of the service and of this machine may differ.
-_CLOCK_SKEW_US = 2_000_000
-_NEVER_US = -(1 << 63)
 # Beyond the deadline, until the service has given a message again; and between two pulls.
 _MARGIN_SECONDS = 5.0
 # The service gives no more at once.
@@ -45,30 +46,38 @@ class PubSubSource:
     def __init__(
         self,
         subscription: str,
+        clock: PubSubClock,
         topic: str | None = None,
-        clock: Callable[[], float] = time.time,
+        seconds: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Asks for the subscription.
+        """Asks for the subscription, and for the time.
 
         Args:
             subscription: projects/PROJECT/subscriptions/NAME.
+            clock: Tells the time of the service; it is closed with the source.
             topic: Where the subscription is made if it is not there; None: it must be there.
-            clock: Seconds since 1970 UTC.
+            seconds: How much time has passed, from any moment on.
 
         Raises:
-            UsageError: The subscription or topic is not there, or cannot be read, or the client
-                library is not installed.
-            RetryLater: The service is away.
+            UsageError: The subscription or topic is not there, or cannot be read, or the service
+                tells no time, or the client library is not installed.
+            RetryLater: The service is away, or clocks differ.
         """
         self._library = pubsub()
         self._errors = importlib.import_module("google.api_core.exceptions")
         self._client = self._library.SubscriberClient()
         self._name = subscription
         self._clock = clock
-        with self._asking():
-            self._deadline_seconds = self._found(topic).ack_deadline_seconds
+        self._seconds = seconds
+        try:
+            with self._asking():
+                self._deadline_seconds = self._found(topic).ack_deadline_seconds
+            clock.begin()
+        except BaseException:
+            self.close()
+            raise
         # Since when one pull has followed the other.
-        self._began = clock()
+        self._began = seconds()
         # (when it began, the first time of publishing in it) of the pulls of the last deadline.
         self._pulls: deque[tuple[float, int]] = deque()
 
@@ -82,14 +91,15 @@ class PubSubSource:
         messages: list[Any] = []
         publish: list[int] = []
         receipt: list[str] = []
+        passed_us = self._clock.passed_us()
         end = time.monotonic() + timeout_seconds
         while len(messages) < max_messages and (left := end - time.monotonic()) > 0:
-            began = self._clock()
+            began = self._seconds()
             received = self._pulled(min(_MOST_PULLED, max_messages - len(messages)), left)
             self._cover(began)
             found = [one.message for one in received]
             stamps = [stamp_us(message) for message in found]
-            oldest = min(stamps, default=int(began * 1e6) - _CLOCK_SKEW_US)
+            oldest = min(stamps, default=passed_us - CLOCK_SKEW_US)
             self._pulls.append((began, oldest))
             messages += found
             publish += stamps
@@ -110,16 +120,17 @@ class PubSubSource:
 
     def watermark_us(self) -> int:
         """See `Source`."""
-        since = self._clock() - self._deadline_seconds - _MARGIN_SECONDS
+        since = self._seconds() - self._deadline_seconds - _MARGIN_SECONDS
         if self._began > since:
-            return _NEVER_US
+            return NEVER_US
         while self._pulls and self._pulls[0][0] < since:
             self._pulls.popleft()
-        return min((oldest for _, oldest in self._pulls), default=_NEVER_US)
+        return min((oldest for _, oldest in self._pulls), default=NEVER_US)
 
     def close(self) -> None:
         """See `Source`."""
         self._client.close()
+        self._clock.close()
 
     def _cover(self, began: float) -> None:
         """Takes in that a pull has ended well; where there was none for long, all begins anew.
@@ -145,7 +156,10 @@ class PubSubSource:
 
     def _found(self, topic: str | None) -> Any:
         try:
-            return self._client.get_subscription(subscription=self._name, timeout=_ASK_SECONDS)
+            # Asked once: the stream waits by itself, and can be stopped meanwhile.
+            return self._client.get_subscription(
+                subscription=self._name, timeout=_ASK_SECONDS, retry=None
+            )
         except self._errors.NotFound:
             if topic is None:
                 raise
@@ -177,21 +191,3 @@ def delete_subscription(subscription: str) -> None:
             return
         except errors.GoogleAPIError:
             _LOG.warning("%s could not be deleted, and nothing reads it any more", subscription)
-
-
-def pubsub() -> Any:
-    """Returns the client library.
-
-    Raises:
-        UsageError: It is not installed.
-    """
-    try:
-        return importlib.import_module("google.cloud.pubsub_v1")
-    except ImportError:
-        raise missing_extra("Pub/Sub", "google-cloud-pubsub", "pubsub") from None
-
-
-def stamp_us(message: Any) -> int:
-    """Returns when the service published a message, microseconds since 1970 UTC."""
-    stamp = message.publish_time
-    return int(stamp.seconds) * 1_000_000 + int(stamp.nanos) // 1_000

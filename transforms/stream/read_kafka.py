@@ -35,13 +35,15 @@ from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Duration, Timestamp
 
 from tracecloak.schemas.errors import RetryLater, TracecloakError
-from tracecloak.transforms.stream.kafka_topic import (
-    CLOCK_SKEW_US,
+from tracecloak.transforms.services.kafka_clock import shared_clock
+from tracecloak.transforms.services.kafka_topic import (
     KafkaMessage,
     KafkaTopic,
     PartitionReader,
+    check_history,
     partitions_of,
 )
+from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
 
 _LOG = logging.getLogger("tracecloak")
 
@@ -70,26 +72,30 @@ class ReadKafka(beam.PTransform):
     them.
     """
 
-    def __init__(self, topic: KafkaTopic, group: str) -> None:
+    def __init__(self, topic: KafkaTopic, group: str, clock_topic: str, start_us: int) -> None:
         """Keeps the topic.
 
         Args:
             topic: The topic.
             group: Name under which positions are committed.
+            clock_topic: Name of the topic by which brokers tell their time; see `KafkaClock`.
+            start_us: Where step 0 begins, microseconds since 1970 UTC.
         """
         super().__init__()
         self._topic = topic
         self._group = group
+        self._clock_topic = clock_topic
+        self._start_us = start_us
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[KafkaMessage]:
         """Finds the partitions, and reads them."""
+        finding = _FindPartitions(self._topic, self._clock_topic, self._start_us)
+        reading = _ReadPartition(self._topic, self._group, self._clock_topic)
         return (
             begin
             | "Begin" >> beam.Impulse()
-            | "FindPartitions"
-            >> beam.ParDo(_FindPartitions(self._topic)).with_output_types(tuple[int, int])
-            | "ReadPartition"
-            >> beam.ParDo(_ReadPartition(self._topic, self._group)).with_output_types(KafkaMessage)
+            | "FindPartitions" >> beam.ParDo(finding).with_output_types(tuple[int, int])
+            | "ReadPartition" >> beam.ParDo(reading).with_output_types(KafkaMessage)
         )
 
 
@@ -208,8 +214,10 @@ def _advance(watermark: Any, moment_us: int) -> None:
 class _FindPartitions(beam.DoFn):
     """Gives (partition, offset of its first message) of each partition, once."""
 
-    def __init__(self, topic: KafkaTopic) -> None:
+    def __init__(self, topic: KafkaTopic, clock_topic: str, start_us: int) -> None:
         self._topic = topic
+        self._clock_topic = clock_topic
+        self._start_us = start_us
 
     @beam.DoFn.unbounded_per_element()  # type: ignore[untyped-decorator]
     def process(
@@ -218,9 +226,12 @@ class _FindPartitions(beam.DoFn):
         tracker: Any = _RANGE,
         watermark: Any = _WATERMARK,
     ) -> Iterable[tuple[int, int]]:
-        looked_us = time.time_ns() // 1_000  # what is made from now on, this look may not show
         known = tracker.current_restriction().start
         try:
+            # What is made from this moment on, the look may not show.
+            passed_us = shared_clock(self._topic, self._clock_topic).passed_us()
+            if known == 0:
+                check_history(self._topic, self._start_us)
             found = partitions_of(self._topic)
         except RetryLater as error:
             _LOG.warning("%s; the stream waits", error)
@@ -237,14 +248,15 @@ class _FindPartitions(beam.DoFn):
                 return
             # One that was added while the stream ran is read from its first message on.
             yield partition, found[partition] if known == 0 else 0
-        _advance(watermark, looked_us - CLOCK_SKEW_US)
+        _advance(watermark, passed_us - CLOCK_SKEW_US)
         tracker.defer_remainder(_PAUSE)
 
 
 class _ReadPartition(beam.DoFn):
-    def __init__(self, topic: KafkaTopic, group: str) -> None:
+    def __init__(self, topic: KafkaTopic, group: str, clock_topic: str) -> None:
         self._topic = topic
         self._group = group
+        self._clock_topic = clock_topic
 
     def setup(self) -> None:
         _READERS.begin()
@@ -277,7 +289,8 @@ class _ReadPartition(beam.DoFn):
             if reader.is_to_commit():
                 finalizer.register(reader.committing())
             try:
-                _advance(watermark, reader.watermark_us())
+                passed_us = shared_clock(self._topic, self._clock_topic).passed_us()
+                _advance(watermark, reader.watermark_us(passed_us))
             except RetryLater as error:
                 _LOG.warning("%s; the stream waits", error)
                 tracker.defer_remainder(_AWAY_PAUSE)
@@ -302,8 +315,8 @@ class _Reader:
             self.next = found[-1].offset + 1
         return found
 
-    def watermark_us(self) -> int:
-        return self._reader.watermark_us(self._partition)
+    def watermark_us(self, passed_us: int) -> int:
+        return self._reader.watermark_us(self._partition, passed_us)
 
     def is_to_commit(self) -> bool:
         """Whether it is time to: a bundle that waits for its end costs a runner something."""

@@ -27,7 +27,12 @@ class Pulled:
 class Source(Protocol):
     """Messages of a service, each read at least once, and how far all of them have been read.
 
-    All methods may raise RetryLater: the service is away, and the same may be asked again.
+    How far is told by the service's clock alone, in its stamps and in its answers to messages of
+    our own: a wrong clock of this machine moves no watermark. Where the two differ by more than
+    `service_clock.CLOCK_SKEW_US`, nothing is told until they agree.
+
+    All methods may raise RetryLater: the service is away, or clocks differ, and the same may be
+    asked again.
     """
 
     @property

@@ -11,12 +11,14 @@ import pytest
 from tests.support.releasing import counting_charges
 from tests.support.stream_runs import in_time, random_messages, run, stream_config
 from tracecloak.pipelines.stream import run as stream
+from tracecloak.pipelines.stream import services
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.run import run_stream, stream_options
 from tracecloak.schemas.errors import UsageError
+from tracecloak.transforms.services.kafka_clock import KafkaClock
+from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream.kafka_steps import PublishToKafka
-from tracecloak.transforms.stream.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream.read_kafka import ReadKafka
 from tracecloak.transforms.stream.step_topic import PublishToTopic
 
@@ -24,14 +26,20 @@ CHECKPOINTS = "--checkpointing_interval=1000"
 
 
 @pytest.fixture
-def checked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
+def checked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """The topics that were looked for, and whether they are read."""
-    seen: list[tuple[str, bool]] = []
+    seen: list[tuple[str, int]] = []
 
     def check(self: KafkaTopic, is_read: bool = True) -> None:
         seen.append((self.name, is_read))
 
     monkeypatch.setattr(KafkaTopic, "check", check)
+    monkeypatch.setattr(KafkaClock, "passed_us", lambda _: 0)
+    monkeypatch.setattr(
+        services,
+        "check_history",
+        lambda topic, us, _: seen.append((f"history of {topic.name}", us)),
+    )
     return seen
 
 
@@ -41,13 +49,15 @@ def of_kafka(folder: Path, **changes: Any) -> StreamConfig:
 
 
 def test_topics_of_kafka_are_looked_for_before_they_are_used(
-    tmp_path: Path, checked: list[tuple[str, bool]]
+    tmp_path: Path, checked: list[tuple[str, int]]
 ) -> None:
     config = of_kafka(tmp_path, output_topic="kafka://b:1/steps", runner="FlinkRunner")
     assert isinstance(stream.source_of(config), ReadKafka)
     [sink] = stream.sinks_of(config)
     assert isinstance(sink, PublishToKafka)
     assert checked == [("events", True), ("steps", False)]
+    assert isinstance(stream.source_of(config, is_new=True), ReadKafka)
+    assert checked[2:] == [("events", True), ("history of events", config.start)]
     [sink] = stream.sinks_of(of_kafka(tmp_path, output_topic="projects/hospital/topics/steps"))
     assert isinstance(sink, PublishToTopic)
     assert stream.sinks_of(of_kafka(tmp_path)) == []

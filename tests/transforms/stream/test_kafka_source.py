@@ -14,9 +14,9 @@ import confluent_kafka
 
 from tests.support.kafka_double import BY_SENDER, TopicDouble
 from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.transforms.services.kafka_topic import CLOCK_SKEW_US, KafkaTopic, PartitionReader
 from tracecloak.transforms.stream import kafka_source
 from tracecloak.transforms.stream.kafka_source import KafkaSource
-from tracecloak.transforms.stream.kafka_topic import CLOCK_SKEW_US, KafkaTopic, PartitionReader
 
 TOPIC = KafkaTopic("broker:9092", "events")
 NEVER = -(1 << 63)

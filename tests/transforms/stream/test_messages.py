@@ -28,8 +28,8 @@ from tracecloak.schemas.events.message_reasons import MESSAGE_REASONS, NEITHER, 
 from tracecloak.schemas.events.row_filter import RowFilter
 from tracecloak.schemas.events.tally import NO_RECORD
 from tracecloak.transforms.formats.messages import MessageFormat
+from tracecloak.transforms.services.kafka_topic import KafkaMessage as OfKafka
 from tracecloak.transforms.stream import messages
-from tracecloak.transforms.stream.kafka_topic import KafkaMessage as OfKafka
 from tracecloak.transforms.stream.messages import DecodeMessages
 
 NEW_YEAR = 1_767_225_600_000_000  # 2026-01-01 in microseconds UTC

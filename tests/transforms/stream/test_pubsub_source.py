@@ -14,6 +14,8 @@ from google.api_core import exceptions
 from tests.support.pubsub import VARIABLE, Service
 from tests.support.pubsub_double import PubSubDouble
 from tracecloak.schemas.errors import RetryLater, UsageError
+from tracecloak.transforms.services import pubsub_clock
+from tracecloak.transforms.services.pubsub_clock import PubSubClock
 from tracecloak.transforms.stream.pubsub_source import PubSubSource, delete_subscription
 from tracecloak.transforms.stream.sources import Pulled
 
@@ -23,27 +25,40 @@ NEVER = -(1 << 63)
 
 
 class Clock:
-    """The clock on the wall, which a test moves."""
+    """The right time, which a test moves, and what this machine's clock is ahead of it."""
 
     def __init__(self) -> None:
         self.now = time.time()
+        self.ahead = 0.0
 
     def __call__(self) -> float:
         return self.now
 
+    def of_machine(self) -> float:
+        return self.now + self.ahead
+
 
 @pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
-    with PubSubDouble(empty_pull_seconds=0.0) as double:
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    monkeypatch.setattr(pubsub_clock, "_EVERY_SECONDS", 0.0)  # the test's time goes on by itself
+    return Clock()
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Iterator[Service]:
+    with PubSubDouble(empty_pull_seconds=0.0, clock=clock) as double:
         monkeypatch.setenv(VARIABLE, double.address)
         made = Service(double.address)
         yield made
         made.close()
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def reading(subscription: str, clock: Clock, topic: str | None = None) -> PubSubSource:
+    """A source whose service tells its time through a topic beside it."""
+    project = subscription.partition("/subscriptions/")[0]
+    own = f"{project}/subscriptions/tracecloak-clock-own"
+    told = PubSubClock(f"{project}/topics/tracecloak-clock", own, clock.of_machine)
+    return PubSubSource(subscription, told, topic, clock)
 
 
 def pull_until(source: PubSubSource, clock: Clock, end: float, let_go: bool = True) -> list[bytes]:
@@ -60,7 +75,7 @@ def pull_until(source: PubSubSource, clock: Clock, end: float, let_go: bool = Tr
 
 def test_nothing_is_known_before_a_deadline_has_passed(service: Service, clock: Clock) -> None:
     """What a process that was killed had pulled comes again only then."""
-    source = PubSubSource(service.subscription, clock=clock)
+    source = reading(service.subscription, clock)
     began = clock.now
     pull_until(source, clock, began + WAIT_SECONDS - 4)
     assert source.watermark_us() == NEVER
@@ -135,12 +150,13 @@ def test_what_the_service_answers_is_waited_for_or_for_a_person(
 
 def test_it_stays_behind_a_backlog_and_goes_on_after_it(service: Service, clock: Clock) -> None:
     service.publish(*(b"%d" % i for i in range(2_500)))
-    published_us = int(time.time() * 1e6)
-    source = PubSubSource(service.subscription, clock=clock)
+    published_us = int(clock.now * 1e6)
+    clock.now += 1
+    source = reading(service.subscription, clock)
     began = clock.now
     found = pull_until(source, clock, began + WAIT_SECONDS)
     assert sorted(found) == sorted(b"%d" % i for i in range(2_500))
-    assert source.watermark_us() < published_us
+    assert source.watermark_us() <= published_us
     pull_until(source, clock, clock.now + WAIT_SECONDS)
     assert source.watermark_us() > published_us
     source.close()
@@ -148,7 +164,7 @@ def test_it_stays_behind_a_backlog_and_goes_on_after_it(service: Service, clock:
 
 def test_a_pull_is_of_so_many_messages_at_most(service: Service, clock: Clock) -> None:
     service.publish(*(b"%d" % i for i in range(1_700)))
-    source = PubSubSource(service.subscription, clock=clock)
+    source = reading(service.subscription, clock)
     sizes = [len(source.pull(1_200, 5.0).messages) for _ in range(3)]
     assert sizes == [1_200, 500, 0]
     source.close()
@@ -156,7 +172,7 @@ def test_a_pull_is_of_so_many_messages_at_most(service: Service, clock: Clock) -
 
 def test_a_pause_begins_it_anew(service: Service, clock: Clock) -> None:
     """Catches a first young pull, after the service was away, that passes over what gathered."""
-    source = PubSubSource(service.subscription, clock=clock)
+    source = reading(service.subscription, clock)
     pull_until(source, clock, clock.now + 2 * WAIT_SECONDS)
     known = source.watermark_us()
     assert known > NEVER
@@ -168,14 +184,15 @@ def test_a_pause_begins_it_anew(service: Service, clock: Clock) -> None:
     source.close()
 
 
-def test_what_is_not_let_go_of_comes_again(service: Service) -> None:
+def test_what_is_not_let_go_of_comes_again() -> None:
+    clock = Clock()
     with PubSubDouble(least_ack_seconds=1, empty_pull_seconds=0.1) as double:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv(VARIABLE, double.address)
             other = Service(double.address)
             name = other.subscribe(other.topic, ack_seconds=1)
             other.publish(b"1", b"2")
-            died, source = PubSubSource(name), PubSubSource(name)
+            died, source = reading(name, clock), reading(name, clock)
         assert len(died.pull(10, 2.0).messages) == 2
         died.close()
         again = until_found(lambda: source.pull(10, 0.5))
@@ -199,19 +216,19 @@ def until_found(pull: Callable[[], object]) -> object:
     raise AssertionError("nothing came")
 
 
-def test_a_topic_gets_one_subscription_for_an_epoch(service: Service) -> None:
+def test_a_topic_gets_one_subscription_for_an_epoch(service: Service, clock: Clock) -> None:
     name = f"{service.topic.partition('/topics/')[0]}/subscriptions/own"
     with pytest.raises(UsageError, match="no subscription"):
-        PubSubSource(name)
-    PubSubSource(name, service.topic).close()
+        reading(name, clock)
+    reading(name, clock, service.topic).close()
     service.publish(b"while nobody reads")
-    source = PubSubSource(name, service.topic)
+    source = reading(name, clock, service.topic)
     assert [m.data for m in source.pull(10, 1.0).messages] == [b"while nobody reads"]
     source.close()
     for _ in range(2):
         delete_subscription(name)
     with pytest.raises(UsageError, match="no subscription"):
-        PubSubSource(name)
+        reading(name, clock)
 
 
 def test_a_service_that_is_away_is_to_be_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,11 +236,13 @@ def test_a_service_that_is_away_is_to_be_asked_again(monkeypatch: pytest.MonkeyP
     with PubSubDouble(empty_pull_seconds=0.0) as double:
         monkeypatch.setenv(VARIABLE, double.address)
         made = Service(double.address)
-        source = PubSubSource(made.subscription)
+        source = reading(made.subscription, Clock())
         port = int(double.address.rpartition(":")[2])
         made.close()
     with pytest.raises(RetryLater, match="cannot be asked"):
         source.pull(10, 1.0)
+    with pytest.raises(RetryLater, match="cannot be asked"):
+        reading(made.subscription, Clock())
     with PubSubDouble(port, empty_pull_seconds=0.0):
         end = time.monotonic() + 60
         while True:
@@ -235,3 +254,76 @@ def test_a_service_that_is_away_is_to_be_asked_again(monkeypatch: pytest.MonkeyP
             except RetryLater:
                 assert time.monotonic() < end
     source.close()
+
+
+# --- Whose clock it is ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("ahead", "said"), [(90.0, "90.0 s ahead of"), (-90.0, "s behind")])
+def test_a_clock_that_is_wrong_holds_the_watermark_until_it_is_right(
+    service: Service, clock: Clock, ahead: float, said: str
+) -> None:
+    """Catches steps that are decided early, and a start with such a clock."""
+    source = reading(service.subscription, clock)
+    pull_until(source, clock, clock.now + WAIT_SECONDS)
+    clock.ahead, known_us = ahead, clock.now * 1e6
+    for _ in range(3):
+        clock.now += 4
+        with pytest.raises(RetryLater, match=f"{said}.*no step is decided"):
+            source.pull(10, 1.0)
+        assert source.watermark_us() < known_us
+    with pytest.raises(RetryLater, match=said):
+        reading(service.subscription, clock)
+    clock.ahead = 1.5
+    pull_until(source, clock, clock.now + 2 * WAIT_SECONDS)
+    assert known_us < source.watermark_us() <= clock.now * 1e6
+    source.close()
+
+
+def test_an_empty_subscription_is_read_up_to_what_the_service_told_before(
+    service: Service, clock: Clock
+) -> None:
+    """Whatever this machine's clock says: it may be 1.9 s ahead."""
+    clock.ahead = 1.9
+    source = reading(service.subscription, clock)
+    pull_until(source, clock, clock.now + 3 * WAIT_SECONDS)
+    began = clock.now - 12  # of the first of four pulls within the last 15 seconds
+    assert abs(source.watermark_us() - (began - 2) * 1e6) < 1_000
+    source.close()
+
+
+def test_a_clock_topic_that_cannot_be_used_is_told_with_the_mend(
+    service: Service, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from google.api_core.exceptions import PermissionDenied
+
+    project = service.topic.partition("/topics/")[0]
+    told = PubSubClock(f"{project}/topics/mine", f"{project}/subscriptions/mine", clock)
+
+    def refuse(**_: object) -> None:
+        raise PermissionDenied("not you")
+
+    monkeypatch.setattr(told._publisher, "create_topic", refuse)
+    monkeypatch.setattr(told._subscriber, "create_subscription", refuse)
+    with pytest.raises(UsageError, match=r"topics/mine with its .*no topic|no subscription") as no:
+        told.begin()
+    assert "name a topic that it can use with clock_topic" in str(no.value)
+    service.publisher.create_topic(name=f"{project}/topics/mine")
+    service.subscriber.create_subscription(
+        name=f"{project}/subscriptions/mine", topic=f"{project}/topics/mine"
+    )
+    told.begin()  # it may make none, and uses those that are there
+    assert abs(told.passed_us() - clock.now * 1e6) < 1e6
+    told.close()
+
+
+def test_messages_of_others_on_the_clock_topic_are_passed_over(
+    service: Service, clock: Clock
+) -> None:
+    project = service.topic.partition("/topics/")[0]
+    told = PubSubClock(f"{project}/topics/mine", f"{project}/subscriptions/mine", clock)
+    told.begin()
+    service.publish(b"clock", topic=f"{project}/topics/mine", nonce="another stream's")
+    clock.now += 1
+    assert abs(told.passed_us() - clock.now * 1e6) < 1_000
+    told.close()

@@ -14,8 +14,8 @@ from apache_beam.runners.sdf_utils import RestrictionTrackerView, ThreadsafeRest
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
 from tracecloak.schemas.errors import RetryLater, TracecloakError
+from tracecloak.transforms.services.kafka_topic import CLOCK_SKEW_US, KafkaMessage, KafkaTopic
 from tracecloak.transforms.stream import read_kafka
-from tracecloak.transforms.stream.kafka_topic import CLOCK_SKEW_US, KafkaMessage, KafkaTopic
 from tracecloak.transforms.stream.read_kafka import KafkaMessageCoder
 
 TOPIC = KafkaTopic("broker:9092", "events")
@@ -31,6 +31,21 @@ class Broker:
         self.opened: list[int] = []
         self.closed = 0
         self.committed: list[dict[int, int]] = []
+        self.passed_us = int(NOW * 1e6)
+        self.differs = False
+        self.looked_back: list[int] = []
+
+
+class FakeClock:
+    """The clock of that broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def passed_us(self) -> int:
+        if self._broker.differs:
+            raise RetryLater("clocks differ")
+        return self._broker.passed_us
 
 
 class FakeReader:
@@ -47,10 +62,10 @@ class FakeReader:
             self.positions[3] = ahead[-1] + 1
         return [message(at) for at in ahead]
 
-    def watermark_us(self, partition: int) -> int:
+    def watermark_us(self, partition: int, passed_us: int) -> int:
         if self._broker.is_away:
             raise RetryLater("nobody answers")
-        return (self.positions[partition] - 1) * 1_000_000
+        return min(passed_us, (self.positions[partition] - 1) * 1_000_000)
 
     def commit(self, positions: dict[int, int]) -> None:
         assert self._broker.closed == 0
@@ -69,6 +84,8 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     made = Broker()
     monkeypatch.setattr(read_kafka, "PartitionReader", lambda _, __, at: FakeReader(made, at))
     monkeypatch.setattr(read_kafka, "_READERS", read_kafka._Readers())
+    monkeypatch.setattr(read_kafka, "shared_clock", lambda *_: FakeClock(made))
+    monkeypatch.setattr(read_kafka, "check_history", lambda _, us: made.looked_back.append(us))
     return made
 
 
@@ -117,7 +134,7 @@ class Turn:
 
 
 def reader_fn() -> read_kafka._ReadPartition:
-    fn = read_kafka._ReadPartition(TOPIC, "tracecloak-ward")
+    fn = read_kafka._ReadPartition(TOPIC, "tracecloak-ward", "tracecloak-clock")
     fn.setup()
     return fn
 
@@ -203,6 +220,23 @@ def test_brokers_that_are_away_hold_the_watermark_and_the_stream_waits(broker: B
     assert 3 < turn.delay_seconds < 4
 
 
+def test_clocks_that_differ_hold_the_watermarks_of_reading_and_of_finding(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches a step of Flink that is decided early by a wrong clock."""
+    broker.offsets, broker.differs = [0], True
+    found(monkeypatch, {0: 0, 1: 0})
+    reading = Turn(whole()).of(reader_fn(), (3, 0))
+    finding = Turn(begin()).of(finder(), b"")
+    assert (offsets(reading), finding.given) == ([0], [])
+    for turn in (reading, finding):
+        assert turn.watermark.current_watermark() == MIN_TIMESTAMP
+        assert 3 < turn.delay_seconds < 4
+    broker.differs, broker.passed_us = False, -5_000_000  # a stamp is no proof that it is over
+    reading = Turn(reading.rest).of(reader_fn(), (3, 0))
+    assert reading.watermark.current_watermark() == Timestamp(-5)
+
+
 def test_positions_are_committed_when_a_checkpoint_has_them(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,11 +264,10 @@ def found(monkeypatch: pytest.MonkeyPatch, partitions: dict[int, int] | Exceptio
         return partitions
 
     monkeypatch.setattr(read_kafka, "partitions_of", looked)
-    monkeypatch.setattr(read_kafka.time, "time_ns", lambda: int(NOW * 1e9))
 
 
 def finder() -> read_kafka._FindPartitions:
-    return read_kafka._FindPartitions(TOPIC)
+    return read_kafka._FindPartitions(TOPIC, "tracecloak-clock", 7)
 
 
 def begin() -> OffsetRange:
@@ -243,6 +276,7 @@ def begin() -> OffsetRange:
 
 def test_each_partition_is_given_once_and_a_new_one_from_its_first_message(
     monkeypatch: pytest.MonkeyPatch,
+    broker: Broker,
 ) -> None:
     found(monkeypatch, {0: 40, 1: 0})
     first = Turn(begin()).of(finder(), b"")
@@ -254,9 +288,12 @@ def test_each_partition_is_given_once_and_a_new_one_from_its_first_message(
     second = Turn(first.rest, moment).of(finder(), b"")
     assert second.given == [(2, 0)]  # and where messages of it are gone, its reader says so
     assert second.rest.start == 3
+    assert broker.looked_back == [7]  # only before anything is read
 
 
-def test_without_brokers_no_partition_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_brokers_no_partition_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch, broker: Broker
+) -> None:
     found(monkeypatch, RetryLater("nobody answers"))
     turn = Turn(begin()).of(finder(), b"")
     assert turn.given == []
@@ -264,7 +301,9 @@ def test_without_brokers_no_partition_is_passed_over(monkeypatch: pytest.MonkeyP
     assert turn.rest.start == 0
 
 
-def test_a_topic_that_was_made_anew_ends_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_that_was_made_anew_ends_the_stream(
+    monkeypatch: pytest.MonkeyPatch, broker: Broker
+) -> None:
     found(monkeypatch, {0: 0})
     with pytest.raises(TracecloakError, match="has 1 partitions and had 2"):
         Turn(OffsetRange(2, begin().stop)).of(finder(), b"")

@@ -6,30 +6,26 @@ it was read is an error and no gap, and it is known up to which moment everythin
 
 That moment is the partition's watermark. Brokers stamp messages as they append them, where the
 topic is set so; then all that is unread is no older than the last message that was read. Where
-nothing is unread, it is no older than the clock, less what the clocks of brokers may differ.
+nothing is unread, it is no older than the time that the brokers told before they were asked. Both
+are less what the clocks of brokers may differ, since the next message can be another broker's.
 """
 
 from __future__ import annotations
 
 import importlib
 import logging
-import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError, missing_extra
+from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
 
 _LOG = logging.getLogger("tracecloak")
 SCHEME = "kafka://"
 
-# By how much the clocks of brokers and of this machine may differ: with time synchronisation they
-# differ by milliseconds. Messages of a clock that is further behind are late, and late ones still
-# count within the delay of their step's release.
-CLOCK_SKEW_US = 2_000_000
-
+ASK_OFTEN_SECONDS = 5.0
 _ASK_SECONDS = 20.0
-_ASK_OFTEN_SECONDS = 5.0
 _FORM = "kafka://HOST:PORT[,HOST:PORT ...]/TOPIC"
 # What the reader keeps track of by itself, and what would lose messages without a word.
 _FIXED = {
@@ -88,17 +84,20 @@ class KafkaTopic:
             is_read: Whether it is read from; what is only written to may have any stamps.
 
         Raises:
-            UsageError: It is not, or they do not; or the client library is not installed.
+            UsageError: It is not, or they do not; or the client library is not installed, or the
+                brokers refuse this client.
             RetryLater: No broker answers.
         """
         library = confluent_kafka()
         admin = importlib.import_module("confluent_kafka.admin")
-        client = admin.AdminClient(self.settings())
+        told: list[Any] = []  # why a connection failed, which the error of a question leaves out
+        client = admin.AdminClient({**self.settings(), "error_cb": told.append})
         try:
             # Of all topics: a question for one makes brokers that are set so create it.
             found = client.list_topics(timeout=_ASK_SECONDS).topics
         except library.KafkaException as error:
-            raise self._unreached(error) from None
+            client.poll(0)
+            raise self.unreached(error, *told) from None
         if self.name not in found:
             raise UsageError(f"{SCHEME}{self.servers} has no topic {self.name!r}")
         if not is_read:
@@ -108,7 +107,7 @@ class KafkaTopic:
         try:
             stamped_by = asked[resource].result()["message.timestamp.type"].value
         except library.KafkaException as error:
-            raise self._unreached(error) from None
+            raise self.unreached(error) from None
         if stamped_by != "LogAppendTime":
             raise UsageError(
                 f"topic {self.name!r} takes the times of messages from its senders, so nobody can "
@@ -116,7 +115,26 @@ class KafkaTopic:
                 "topic's setting message.timestamp.type=LogAppendTime"
             )
 
-    def _unreached(self, error: Exception) -> RetryLater:
+    def unreached(self, error: Exception, *told: Any) -> TracecloakError:
+        """Returns what an error of the client is: waiting mends it, or somebody has to.
+
+        Args:
+            error: What the client raised.
+            told: What it called back with.
+        """
+        codes = confluent_kafka().KafkaError
+        refusals = (
+            codes._AUTHENTICATION,
+            codes.SASL_AUTHENTICATION_FAILED,
+            codes.TOPIC_AUTHORIZATION_FAILED,
+            codes.CLUSTER_AUTHORIZATION_FAILED,
+        )
+        for one in (*told, error.args[0]):
+            if one.code() in refusals:
+                return UsageError(
+                    f"{SCHEME}{self.servers} refuses to be asked for {self.name!r}: {one.str()}; "
+                    "see kafka_properties"
+                )
         return RetryLater(f"{SCHEME}{self.servers} cannot be asked for {self.name!r}: {error}")
 
 
@@ -169,7 +187,7 @@ class PartitionReader:
         self._topic = topic
         self._consumer = self._library.Consumer({**topic.settings(), **_FIXED, "group.id": group})
         self._admin = importlib.import_module("confluent_kafka.admin")
-        self._client = self._admin.AdminClient(topic.settings())
+        self._client: Any = None
         self.positions = dict(positions)
         self._read_until_us = dict.fromkeys(positions, _NEVER_US)
         self._assign()
@@ -216,18 +234,25 @@ class PartitionReader:
                 self._read_until_us[partition] = published_us
         return messages
 
-    def watermark_us(self, partition: int) -> int:
+    def watermark_us(self, partition: int, passed_us: int) -> int:
         """Returns a moment before which all messages of a partition have been returned.
 
-        It is the smallest integer where nothing is known yet.
+        Args:
+            partition: Of the topic.
+            passed_us: A moment that is over by the brokers' clocks; they told it before they are
+                asked here, as messages may come meanwhile.
+
+        Returns:
+            At most that moment, less CLOCK_SKEW_US: another broker may append what comes next. It
+            is the smallest integer where nothing is known yet.
 
         Raises:
             RetryLater: The brokers are away.
         """
-        now_us = time.time_ns() // 1_000  # before the question, as messages may come meanwhile
+        read_us = self._read_until_us[partition]
         if self.positions[partition] >= self._end(partition):
-            return max(now_us - CLOCK_SKEW_US, self._read_until_us[partition])
-        return self._read_until_us[partition]
+            read_us = passed_us
+        return max(_NEVER_US, min(read_us, passed_us) - CLOCK_SKEW_US)
 
     def commit(self, positions: Mapping[int, int]) -> None:
         """Notes positions on the brokers, for those who watch the lag; nothing reads them here."""
@@ -241,6 +266,7 @@ class PartitionReader:
     def _assign(self) -> None:
         made = [self._partition(number, offset) for number, offset in self.positions.items()]
         self._consumer.assign(made)
+        self._client = None  # the next one knows these partitions
 
     def _partition(self, number: int, offset: int) -> Any:
         return self._library.TopicPartition(self._topic.name, number, offset)
@@ -250,13 +276,17 @@ class PartitionReader:
         asked = self._partition(partition, 0)
         latest = {asked: self._admin.OffsetSpec.latest()}
         try:
+            if self._client is None:
+                self._client = self._admin.AdminClient(self._topic.settings())
             (answer,) = self._client.list_offsets(
                 latest,
                 isolation_level=self._library.IsolationLevel.READ_UNCOMMITTED,
-                request_timeout=_ASK_OFTEN_SECONDS,
+                request_timeout=ASK_OFTEN_SECONDS,
             ).values()
             return int(answer.result().offset)
         except self._library.KafkaException as error:
+            # A client that knows the topic never learns of a partition that is added to it.
+            self._client = None
             raise RetryLater(f"{SCHEME}{self._topic.servers} does not answer: {error}") from None
 
     def _raise(self, error: Any) -> None:
@@ -298,6 +328,57 @@ def partitions_of(topic: KafkaTopic) -> dict[int, int]:
         raise RetryLater(f"{SCHEME}{topic.servers} does not answer: {error}") from None
     finally:
         consumer.close()
+
+
+def check_history(
+    topic: KafkaTopic, start_us: int, tell: Callable[[str], object] | None = None
+) -> None:
+    """Makes sure that an epoch which begins to read a topic finds all that belongs to its steps.
+
+    The oldest message that is kept of a partition says when the others were published: before it.
+    Where none is kept it cannot be told, so that a partition like that is let pass.
+
+    Args:
+        topic: The topic.
+        start_us: Where step 0 begins, microseconds since 1970 UTC.
+        tell: Takes lines for the operator alone: in how many partitions messages were deleted.
+
+    Raises:
+        UsageError: Messages that were published since then may be deleted; or as `partitions_of`.
+        RetryLater: No broker answers.
+    """
+    library = confluent_kafka()
+    oldest = {number: offset for number, offset in partitions_of(topic).items() if offset > 0}
+    if not oldest:
+        return
+    asked = [library.TopicPartition(topic.name, n, max(0, start_us // 1_000)) for n in oldest]
+    consumer = library.Consumer({**topic.settings(), **_FIXED, "group.id": "tracecloak"})
+    try:
+        found = consumer.offsets_for_times(asked, timeout=_ASK_SECONDS)
+        bounds = [consumer.get_watermark_offsets(one, _ASK_SECONDS) for one in found]
+    except library.KafkaException as error:
+        raise topic.unreached(error) from None
+    finally:
+        consumer.close()
+    if any(one.error is not None for one in found):
+        raise RetryLater(f"{SCHEME}{topic.servers} cannot be asked for the past of {topic.name!r}")
+    # The offset is that of the first message since the start, and negative where there is none.
+    n_doubtful = sum(0 <= one.offset <= oldest[one.partition] for one in found)
+    n_empty = sum(low == high for low, high in bounds)
+    if tell is not None:
+        tell(
+            f"messages of {len(oldest)} partitions of topic {topic.name!r} were deleted before "
+            "this epoch read them: of a case whose first messages are gone, the others count. "
+            f"{n_empty} of these partitions are empty, so that nobody can tell when theirs were "
+            f"published; {n_doubtful} have no message from before the start of step 0"
+        )
+    if n_doubtful:
+        raise UsageError(
+            f"messages of topic {topic.name!r} were deleted that may have been published since the "
+            "start of step 0, so its cases would be counted without them: set start to a moment "
+            "behind the oldest message of each partition, and have the topic keep messages for "
+            "longer (retention.ms)"
+        )
 
 
 class TopicWriter:

@@ -1,0 +1,76 @@
+"""What a stream reads and writes is there before anything is paid, however long that takes."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from tracecloak.pipelines.budget.books import open_store
+from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.schemas.errors import RetryLater
+from tracecloak.transforms.files import absolute
+from tracecloak.transforms.operator_log import operator_log
+from tracecloak.transforms.services.kafka_clock import KafkaClock
+from tracecloak.transforms.services.kafka_topic import KafkaTopic, check_history
+from tracecloak.transforms.stream.now_and_then import NowAndThen
+
+_LOG = logging.getLogger("tracecloak")
+_OPERATOR = logging.getLogger("tracecloak.operator")
+_AGAIN_SECONDS = 5.0
+
+Answer = TypeVar("Answer")
+
+
+def answered(ask: Callable[[], Answer], stop: threading.Event) -> Answer | None:
+    """Asks until there is an answer, and says once a minute that it waits.
+
+    Args:
+        ask: Raises RetryLater where waiting may help; whatever else it raises ends the waiting.
+        stop: Set where nobody is to wait any longer.
+
+    Returns:
+        The answer; None: it was asked to stop before there was one.
+    """
+    said = NowAndThen()
+    while not stop.is_set():
+        try:
+            return ask()
+        except RetryLater as error:
+            if said.is_due():
+                _LOG.warning("%s; the stream waits, and goes on when that is over", error)
+            stop.wait(_AGAIN_SECONDS)
+    return None
+
+
+def is_begun(config: StreamConfig) -> bool:
+    """Returns whether the epoch of a configuration was begun, on this key store.
+
+    Raises:
+        TracecloakError: The key store cannot be used.
+    """
+    return open_store(config).receipt(absolute(config.output), config.name.both) is not None
+
+
+def check_kafka(topic: KafkaTopic, clock: KafkaClock, config: StreamConfig, is_begun: bool) -> None:
+    """Makes sure that a topic of Kafka can be read, and that its brokers tell the time.
+
+    Args:
+        topic: What is read.
+        clock: That of its brokers.
+        config: What is published, of what.
+        is_begun: Whether the epoch was begun, so that messages that it has read may be deleted.
+
+    Raises:
+        UsageError: The topic is not there, or messages since the start of the epoch are not, or
+            brokers tell no time.
+        RetryLater: No broker answers, or clocks differ.
+    """
+    topic.check()
+    clock.passed_us()
+    if is_begun:
+        return
+    output, name = absolute(config.output), config.name.both
+    with operator_log(config.dead_letter or open_store(config).operator_folder(output, name)):
+        check_history(topic, config.start, _OPERATOR.warning)

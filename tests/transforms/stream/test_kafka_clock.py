@@ -1,0 +1,471 @@
+"""KafkaClock and KafkaSource without a broker: whose clock moves the watermark, and what holds it.
+
+What brokers answer is told by `Cluster`; `tests/engines/test_kafka.py` asks a real one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+
+from tests.support.local_streams import NAME, Topic
+from tests.support.releasing import counting_charges
+from tests.support.stream_runs import published, stream_config
+from tracecloak.pipelines.stream.epoch import paid_epoch
+from tracecloak.pipelines.stream.local_run import run_epoch
+from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
+from tracecloak.transforms.services import kafka_clock, kafka_topic
+from tracecloak.transforms.services.kafka_clock import KafkaClock
+from tracecloak.transforms.services.kafka_topic import (
+    KafkaMessage,
+    KafkaTopic,
+    PartitionReader,
+    check_history,
+)
+from tracecloak.transforms.stream import kafka_source, local_stream
+from tracecloak.transforms.stream.kafka_source import KafkaSource
+
+confluent_kafka = pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
+admin = importlib.import_module("confluent_kafka.admin")
+KafkaError, KafkaException = confluent_kafka.KafkaError, confluent_kafka.KafkaException
+
+TOPIC = KafkaTopic("broker:9092", "events")
+S = 1_000_000
+
+
+class Cluster:
+    """Brokers, each with a clock, and a topic `events` of which nothing is unread.
+
+    Attributes:
+        now: The right time, seconds since 1970 UTC.
+        ahead: By how many seconds the clock of this machine is.
+        brokers: By how many seconds those of the brokers are.
+        made: The topics that were made, with their settings.
+        refusal: The code of the error of what is made or sent; None: there is none.
+    """
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+        self.ahead = 0.0
+        self.brokers = [0.0]
+        self.made: list[Any] = []
+        self.partitions = {0: 0}
+        self.refusal: int | None = None
+        self.is_stamping = True
+        self.n_asked = 0
+        self.looked_back: list[Any] = []
+
+    def clock(self) -> float:
+        return self.now + self.ahead
+
+    def refused(self) -> Any:
+        return None if self.refusal is None else KafkaError(self.refusal)
+
+
+class FakeAdmin:
+    """What `AdminClient` is asked for."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def list_topics(self, timeout: float) -> Any:
+        found = admin.ClusterMetadata()
+        found.brokers = dict.fromkeys(range(len(self._cluster.brokers)))
+        read = admin.TopicMetadata()
+        read.partitions = {0: admin.PartitionMetadata()}
+        read.partitions[0].replicas = [0, 1]
+        found.topics = {"events": read}
+        for topic in self._cluster.made:
+            found.topics[topic.topic] = admin.TopicMetadata()
+            found.topics[topic.topic].partitions = dict.fromkeys(range(topic.num_partitions))
+        return found
+
+    def create_topics(self, topics: list[Any]) -> Any:
+        self._cluster.made += topics
+
+        class Answer:
+            def result(_, timeout: float) -> None:  # noqa: N805
+                if (error := self._cluster.refused()) is not None:
+                    raise KafkaException(error)
+
+        return {topic.topic: Answer() for topic in topics}
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """A message of which brokers say that they have it."""
+
+    kind: int
+    stamp: int
+
+    def timestamp(self) -> tuple[int, int]:
+        return self.kind, self.stamp
+
+
+class FakeProducer:
+    """A producer whose message n is stamped by broker n."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._sent: list[tuple[int, Callable[[Any, Any], None]]] = []
+
+    def produce(self, name: str, data: bytes, partition: int, on_delivery: Any) -> None:
+        self._sent.append((partition, on_delivery))
+
+    def flush(self, seconds: float) -> int:
+        cluster = self._cluster
+        cluster.n_asked += 1
+        kind = confluent_kafka.TIMESTAMP_LOG_APPEND_TIME
+        for partition, report in self._sent:
+            stamp = int((cluster.now + cluster.brokers[partition]) * 1e3)
+
+            report(cluster.refused(), Delivered(kind if cluster.is_stamping else 1, stamp))
+        self._sent.clear()
+        return 0
+
+
+class FakeReader:
+    """A `PartitionReader` of partitions in which all is read, as `PartitionReader` says it."""
+
+    def __init__(self, cluster: Cluster, positions: dict[int, int]) -> None:
+        self._cluster = cluster
+        self.positions = dict(positions)
+
+    def poll(self, max_messages: int, timeout_seconds: float) -> list[KafkaMessage]:
+        self._cluster.now += 5.0
+        return []
+
+    def add(self, positions: dict[int, int]) -> None:
+        self.positions.update(positions)
+
+    def watermark_us(self, partition: int, passed_us: int) -> int:
+        return passed_us - 2 * S
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    made = Cluster()
+    monkeypatch.setattr(kafka_clock, "_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(admin, "AdminClient", lambda _: FakeAdmin(made))
+    monkeypatch.setattr(confluent_kafka, "Producer", lambda _: FakeProducer(made))
+    monkeypatch.setattr(kafka_source, "PartitionReader", lambda _, __, at: FakeReader(made, at))
+    monkeypatch.setattr(kafka_source, "partitions_of", lambda _: dict(made.partitions))
+    monkeypatch.setattr(
+        kafka_source, "check_history", lambda *given: made.looked_back.append(given)
+    )
+    return made
+
+
+def clock_of(cluster: Cluster) -> KafkaClock:
+    return KafkaClock(TOPIC, "tracecloak-clock", cluster.clock)
+
+
+# --- The clock --------------------------------------------------------------------------------
+
+
+def test_the_brokers_tell_the_time_by_a_topic_that_is_made_once(cluster: Cluster) -> None:
+    cluster.brokers = [0.5, -0.5, 0.0]
+    clock = clock_of(cluster)
+    assert clock.passed_us() == 999_500_000  # by the clock that is furthest behind
+    cluster.now += 1
+    assert clock.passed_us() == 1_000_500_000
+    [made] = cluster.made
+    assert (made.topic, made.num_partitions, made.replication_factor) == ("tracecloak-clock", 3, 2)
+    assert made.config["message.timestamp.type"] == "LogAppendTime"
+    assert int(made.config["retention.ms"]) <= 86_400_000
+
+
+def test_they_are_not_asked_more_often_than_every_few_seconds(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_clock, "_EVERY_SECONDS", 3_600.0)
+    clock = clock_of(cluster)
+    told = clock.passed_us()
+    cluster.now += 9
+    assert clock.passed_us() == told
+    assert cluster.n_asked == 1
+
+
+@pytest.mark.parametrize(("ahead", "said"), [(90.0, "90.0 s ahead"), (-90.0, "90.0 s behind")])
+def test_no_time_is_told_while_clocks_differ(cluster: Cluster, ahead: float, said: str) -> None:
+    clock = clock_of(cluster)
+    clock.passed_us()
+    cluster.ahead = ahead
+    for _ in range(2):
+        with pytest.raises(RetryLater, match=said):
+            clock.passed_us()
+    cluster.ahead = 1.9
+    assert clock.passed_us() == 1_000 * S
+
+
+def test_brokers_whose_clocks_differ_are_waited_for(cluster: Cluster) -> None:
+    cluster.brokers = [1.5, -1.5]
+    with pytest.raises(RetryLater, match=r"1\.5 s ahead of and 1\.5 s behind"):
+        clock_of(cluster).passed_us()
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, UsageError),
+        (KafkaError.POLICY_VIOLATION, UsageError),
+        (KafkaError._MSG_TIMED_OUT, RetryLater),
+        (KafkaError.TOPIC_ALREADY_EXISTS, RetryLater),
+    ],
+)
+@pytest.mark.parametrize("is_made", [True, False])
+def test_a_topic_that_can_neither_be_made_nor_written_is_told_with_the_mend(
+    cluster: Cluster, code: int, kind: type[TracecloakError], is_made: bool
+) -> None:
+    clock = clock_of(cluster)
+    if is_made:
+        clock.passed_us()
+    cluster.refusal = code
+    with pytest.raises(kind) as refused:
+        clock.passed_us()
+    if kind is UsageError:
+        assert "Make a topic of that name with message.timestamp.type" in str(refused.value)
+    cluster.refusal = None
+    assert clock.passed_us() == 1_000 * S
+
+
+def test_a_topic_that_senders_stamp_tells_no_time(cluster: Cluster) -> None:
+    cluster.is_stamping = False
+    with pytest.raises(UsageError, match=r"message\.timestamp\.type=LogAppendTime"):
+        clock_of(cluster).passed_us()
+
+
+# --- The source -------------------------------------------------------------------------------
+
+
+def test_a_partition_that_is_added_is_read_from_its_first_message_on(cluster: Cluster) -> None:
+    """Also where messages of it are gone: the reader says so."""
+    cluster.partitions = {0: 7}
+    source = KafkaSource(TOPIC, "g", clock_of(cluster), 5, {})
+    assert source.positions == {"0": 7}
+    assert cluster.looked_back == [(TOPIC, 5)]
+    cluster.partitions = {0: 7, 1: 3}
+    cluster.now += 1
+    source.watermark_us()
+    assert source.positions == {"0": 7, "1": 0}
+    again = KafkaSource(TOPIC, "g", clock_of(cluster), 0, {"0": 9})
+    assert again.positions == {"0": 9, "1": 0}
+    assert len(cluster.looked_back) == 1  # an epoch that goes on has read what is deleted
+
+
+def test_partitions_are_looked_for_behind_each_moment_that_is_told(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches a watermark that passes what is in a partition which nobody has found yet."""
+    source = KafkaSource(TOPIC, "g", clock_of(cluster), 0, {})
+    known = source.watermark_us()
+    cluster.now += 60
+
+    def away(_: KafkaTopic) -> dict[int, int]:
+        raise RetryLater("nobody answers")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kafka_source, "partitions_of", away)
+        for _ in range(2):
+            with pytest.raises(RetryLater, match="nobody answers"):
+                source.watermark_us()
+    assert source.watermark_us() == known + 60 * S
+
+
+@pytest.mark.parametrize("behind", [True, False])
+def test_a_watermark_is_less_than_what_clocks_of_brokers_may_differ(
+    behind: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches a new leader whose clock is behind: its messages would be late."""
+    monkeypatch.setattr(PartitionReader, "_assign", lambda _: None)
+    monkeypatch.setattr(PartitionReader, "_end", lambda *_: 8 if behind else 4)
+    monkeypatch.setattr(confluent_kafka, "Consumer", lambda _: None)
+    reader = PartitionReader(TOPIC, "g", {0: 4})
+    assert reader.watermark_us(0, 100 * S) == (-(1 << 63) if behind else 98 * S)
+    reader._read_until_us[0] = 90 * S
+    assert reader.watermark_us(0, 100 * S) == (88 if behind else 98) * S
+    # A stamp of the future, as of a broker whose clock was wrong, only delays.
+    reader._read_until_us[0] = 900 * S
+    assert reader.watermark_us(0, 100 * S) == 98 * S
+
+
+def test_a_client_that_does_not_know_a_partition_is_not_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It never hears of one that was added to its topic, and a broker may hear of it late."""
+    known = [1]
+
+    class Client:
+        def __init__(self, settings: object) -> None:
+            self._n_partitions = known[0]
+
+        def list_offsets(self, asked: Any, **_: Any) -> Any:
+            (partition,) = asked
+
+            class Answer:
+                offset = 6
+
+                def result(self) -> Answer:
+                    return self
+
+            if partition.partition >= self._n_partitions:
+                raise KafkaException(KafkaError(KafkaError._NOENT))
+            return {partition: Answer()}
+
+    monkeypatch.setattr(admin, "AdminClient", Client)
+    monkeypatch.setattr(confluent_kafka, "Consumer", MagicMock())
+    reader = PartitionReader(TOPIC, "g", {0: 6})
+    assert reader.watermark_us(0, 100 * S) == 98 * S
+    reader.add({1: 6})
+    with pytest.raises(RetryLater, match="does not answer"):
+        reader.watermark_us(1, 100 * S)
+    known[0] = 2
+    assert reader.watermark_us(1, 100 * S) == 98 * S
+    known[0] = 3
+    reader.add({2: 6})  # and what it may not know is asked of another one at once
+    assert reader.watermark_us(2, 100 * S) == 98 * S
+
+
+@pytest.mark.parametrize(
+    ("raised", "told", "kind"),
+    [
+        (KafkaError._TRANSPORT, [], RetryLater),
+        (KafkaError._TIMED_OUT, [KafkaError._ALL_BROKERS_DOWN], RetryLater),
+        (KafkaError._TRANSPORT, [KafkaError._AUTHENTICATION], UsageError),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, [], UsageError),
+    ],
+)
+def test_brokers_that_refuse_are_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, raised: int, told: list[int], kind: type[TracecloakError]
+) -> None:
+    class Client:
+        def __init__(self, settings: dict[str, Any]) -> None:
+            self._say = settings["error_cb"]
+
+        def list_topics(self, timeout: float) -> None:
+            raise KafkaException(KafkaError(raised))
+
+        def poll(self, timeout: float) -> None:
+            for code in told:
+                self._say(KafkaError(code))
+
+    monkeypatch.setattr(admin, "AdminClient", Client)
+    with pytest.raises(kind, match="asked for 'events'"):
+        TOPIC.check()
+
+
+# --- The stream -------------------------------------------------------------------------------
+
+
+def test_a_clock_90_s_ahead_publishes_no_step_early_and_goes_on_when_it_is_right(
+    cluster: Cluster, tmp_path: Any, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    """It jumps in the midst of the epoch, and once more, and the budget is spent once."""
+    monkeypatch.setattr(local_stream, "_AGAIN_SECONDS", 0.001)
+    cluster.now = 2.0
+    config = stream_config(tmp_path, horizon=4)
+    early: list[tuple[int, float]] = []
+
+    class Noting(Topic):
+        def send(self, released: Any) -> None:
+            early.append((released.key[-1], cluster.now))
+
+    wrong = [(15.0, 35.0), (50.0, 55.0)]
+    poll = FakeReader.poll
+
+    def jumping(self: FakeReader, *given: Any) -> list[KafkaMessage]:
+        found = poll(self, *given)
+        cluster.ahead = 90.0 if any(a <= cluster.now < b for a, b in wrong) else 0.0
+        return found
+
+    monkeypatch.setattr(FakeReader, "poll", jumping)
+    with caplog.at_level(logging.WARNING, logger="tracecloak"), paid_epoch(config) as epoch:
+        run_epoch(
+            epoch,
+            lambda at: KafkaSource(TOPIC, "g", clock_of(cluster), config.start, at),
+            NAME,
+            [Noting()],
+            threading.Event(),
+            cluster.clock,
+        )
+    assert [step for step, _ in early] == [0, 1, 2, 3]
+    for step, seconds in early:
+        assert seconds >= (step + 1) * 10 + 10  # when it is over, with the delay of its release
+        assert not any(a <= seconds < b for a, b in wrong)
+    assert "clock of this machine is 90.0 s ahead" in caplog.text
+    assert len(counting_charges(tmp_path / "keys")) == 1
+    assert len(published(config)) == 4
+
+
+# --- What was deleted before the start --------------------------------------------------------
+
+
+class FakeConsumer:
+    """Partitions by number: (oldest offset, offset of the first message since the start, end)."""
+
+    def __init__(self, partitions: dict[int, tuple[int, int, int]]) -> None:
+        self._partitions = partitions
+
+    def offsets_for_times(self, asked: list[Any], timeout: float) -> list[Any]:
+        self.asked = {(one.topic, one.offset) for one in asked}
+        return [
+            confluent_kafka.TopicPartition("events", one.partition,
+                                           self._partitions[one.partition][1])
+            for one in asked
+        ]  # fmt: skip
+
+    def get_watermark_offsets(self, one: Any, timeout: float) -> tuple[int, int]:
+        low, _, high = self._partitions[one.partition]
+        return low, high
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("partitions", "is_refused", "said"),
+    [
+        ({0: (0, 0, 9), 1: (0, -1, 0)}, False, None),
+        ({0: (5, 7, 9), 1: (0, 0, 4)}, False, "1 partitions of topic 'events' were deleted"),
+        ({0: (5, -1, 9), 1: (6, -1, 6)}, False, "2 partitions .* 1 of these partitions are empty"),
+        ({0: (5, 7, 9), 1: (6, 6, 8)}, True, "1 have no message from before the start"),
+    ],
+)
+def test_what_was_deleted_before_an_epoch_began_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    partitions: dict[int, tuple[int, int, int]],
+    is_refused: bool,
+    said: str | None,
+) -> None:
+    consumer = FakeConsumer(partitions)
+    monkeypatch.setattr(confluent_kafka, "Consumer", lambda _: consumer)
+    oldest = {number: low for number, (low, _, _) in partitions.items()}
+    monkeypatch.setattr(kafka_topic, "partitions_of", lambda _: oldest)
+    told: list[str] = []
+    for tell in (told.append, None):
+        if is_refused:
+            with pytest.raises(UsageError, match="set start to a moment behind") as refused:
+                check_history(TOPIC, 7 * S, tell)
+            assert not any(letter.isdigit() for letter in str(refused.value).replace("step 0", ""))
+        else:
+            check_history(TOPIC, 7 * S, tell)
+    assert caplog.text == ""  # numbers of the data are for whom the caller tells
+    if said is None:
+        assert told == []
+    else:
+        assert consumer.asked == {("events", 7_000)}
+        [line] = told
+        assert re.search(said, line)

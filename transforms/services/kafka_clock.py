@@ -1,0 +1,170 @@
+"""KafkaClock: what time it is by the clocks of Kafka's brokers.
+
+Brokers stamp what they append, and tell a producer the stamp. So a message to a topic of our own,
+which nothing reads, asks a broker for its time. The topic has a partition for each broker that was
+there when it was made. Steps are decided by that time alone; this machine's clock is only compared.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import math
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
+from tracecloak.transforms.services.kafka_topic import (
+    ASK_OFTEN_SECONDS,
+    SCHEME,
+    KafkaTopic,
+    confluent_kafka,
+)
+from tracecloak.transforms.services.service_clock import StampedProbe, check_clocks
+
+# Between two questions; what was answered stays true, so steps come later by that at most.
+_EVERY_SECONDS = 3.0
+_RETENTION_MS = 3_600_000
+
+
+class KafkaClock:
+    """Asks the brokers of a topic for their time; for threads."""
+
+    def __init__(
+        self, topic: KafkaTopic, name: str, clock: Callable[[], float] = time.time
+    ) -> None:
+        """Keeps whom to ask.
+
+        Args:
+            topic: What the brokers are known by; the topic of the clock is replicated as it is.
+            name: Of the topic of the clock, which is made if it is not there.
+            clock: Seconds since 1970 UTC, of this machine.
+
+        Raises:
+            UsageError: The client library is not installed.
+        """
+        self._library = confluent_kafka()
+        self._topic = topic
+        self._name = name
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._producer: Any = None
+        self._n_partitions = 0
+        self._passed_us = 0
+        self._answered_seconds = -math.inf
+
+    def passed_us(self) -> int:
+        """Returns a moment that is over by the clock of every broker, some seconds ago at most.
+
+        Returns:
+            Microseconds since 1970 UTC.
+
+        Raises:
+            RetryLater: The brokers are away, or clocks differ.
+            UsageError: The topic of the clock can neither be made nor written, or brokers do not
+                stamp its messages.
+        """
+        with self._lock:
+            if time.monotonic() - self._answered_seconds >= _EVERY_SECONDS:
+                self._passed_us = self._ask()
+                self._answered_seconds = time.monotonic()
+            return self._passed_us
+
+    def _ask(self) -> int:
+        if self._producer is None:
+            self._n_partitions = self._made()
+            settings = {
+                **self._topic.settings(),
+                "message.timeout.ms": int(ASK_OFTEN_SECONDS * 1e3),
+            }
+            self._producer = self._library.Producer(settings)
+        answers: list[tuple[Any, Any, int]] = []
+        sent_us = self._now_us()
+        for partition in range(self._n_partitions):
+            self._producer.produce(
+                self._name,
+                b"clock",
+                partition=partition,
+                on_delivery=lambda error, message: answers.append((error, message, self._now_us())),
+            )
+        self._producer.flush(ASK_OFTEN_SECONDS + 1)
+        if len(answers) < self._n_partitions:
+            raise RetryLater(f"{SCHEME}{self._topic.servers} does not tell its time")
+        probes = [self._probe(sent_us, *answer) for answer in answers]
+        check_clocks(f"{SCHEME}{self._topic.servers}", probes)
+        return min(probe.stamp_us for probe in probes)
+
+    def _probe(self, sent_us: int, error: Any, message: Any, taken_us: int) -> StampedProbe:
+        if error is not None:
+            self._producer = None  # the topic is looked for again
+            raise self._not_written(error)
+        kind, millis = message.timestamp()
+        if kind != self._library.TIMESTAMP_LOG_APPEND_TIME:
+            raise UsageError(
+                f"clock_topic {self._name!r} takes the times of messages from its senders: set its "
+                "message.timestamp.type=LogAppendTime, so that it tells the time of the brokers"
+            )
+        return StampedProbe(sent_us, millis * 1_000, taken_us)
+
+    def _made(self) -> int:
+        """Returns how many partitions the topic has, which is made where it is not there.
+
+        A message to a topic that is not there would make brokers that are set so create it, without
+        their stamps.
+        """
+        admin = importlib.import_module("confluent_kafka.admin")
+        client = admin.AdminClient(self._topic.settings())
+        try:
+            cluster = client.list_topics(timeout=ASK_OFTEN_SECONDS)
+        except self._library.KafkaException as error:
+            raise self._topic.unreached(error) from None
+        if (found := cluster.topics.get(self._name)) is not None and found.partitions:
+            return len(found.partitions)
+        read = cluster.topics.get(self._topic.name)
+        replicas = [len(one.replicas) for one in read.partitions.values()] if read else []
+        configuration = {
+            "message.timestamp.type": "LogAppendTime",
+            "cleanup.policy": "delete",
+            "retention.ms": str(_RETENTION_MS),
+        }
+        n_partitions = max(1, len(cluster.brokers))
+        made = admin.NewTopic(
+            self._name, n_partitions, min(replicas, default=-1), config=configuration
+        )
+        try:
+            client.create_topics([made])[self._name].result(ASK_OFTEN_SECONDS)
+        except self._library.KafkaException as error:
+            raise self._not_written(error.args[0]) from None
+        return n_partitions
+
+    def _not_written(self, error: Any) -> TracecloakError:
+        codes = self._library.KafkaError
+        refusals = (
+            codes.TOPIC_AUTHORIZATION_FAILED,
+            codes.CLUSTER_AUTHORIZATION_FAILED,
+            codes.POLICY_VIOLATION,
+            codes.INVALID_REPLICATION_FACTOR,
+            codes.TOPIC_EXCEPTION,
+            codes.INVALID_CONFIG,
+        )
+        if error.code() not in refusals:
+            return RetryLater(
+                f"{SCHEME}{self._topic.servers} does not tell its time: {error.str()}"
+            )
+        return UsageError(
+            f"clock_topic {self._name!r} can neither be made nor written, and without it a wrong "
+            f"clock of this machine would publish steps too early: {error.str()}. Make a topic of "
+            "that name with message.timestamp.type=LogAppendTime and a partition for each broker, "
+            "and let this stream write to it, or name one that it can write to with clock_topic"
+        )
+
+    def _now_us(self) -> int:
+        return int(self._clock() * 1e6)
+
+
+@functools.cache
+def shared_clock(topic: KafkaTopic, name: str) -> KafkaClock:
+    """Returns the clock of a topic's brokers that all threads of this process ask."""
+    return KafkaClock(topic, name)
