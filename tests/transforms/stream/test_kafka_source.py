@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
 
 import pytest
 
@@ -14,8 +13,9 @@ import confluent_kafka
 
 from tests.support.kafka_double import BY_SENDER, TopicDouble
 from tracecloak.schemas.errors import TracecloakError, UsageError
-from tracecloak.transforms.services.kafka_topic import CLOCK_SKEW_US, KafkaTopic, PartitionReader
-from tracecloak.transforms.stream import kafka_source
+from tracecloak.transforms.services.kafka_clock import KafkaClock
+from tracecloak.transforms.services.kafka_topic import KafkaTopic
+from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
 from tracecloak.transforms.stream.kafka_source import KafkaSource
 
 TOPIC = KafkaTopic("broker:9092", "events")
@@ -24,13 +24,13 @@ S = 1_000_000
 
 
 class Clock:
-    """The clock on the wall, which a test moves."""
+    """The clock of the brokers, which a test moves."""
 
     def __init__(self) -> None:
-        self.now = time.time()
+        self.now_us = 100 * S
 
-    def __call__(self) -> float:
-        return self.now
+    def passed_us(self) -> int:
+        return self.now_us
 
 
 @pytest.fixture
@@ -46,8 +46,8 @@ def clock() -> Clock:
     return Clock()
 
 
-def source(clock: Callable[[], float], positions: Mapping[str, Any] | None = None) -> KafkaSource:
-    return KafkaSource(TOPIC, "group", positions or {}, clock)
+def source(clock: Clock, positions: Mapping[str, Any] | None = None) -> KafkaSource:
+    return KafkaSource(TOPIC, "group", cast(KafkaClock, clock), 0, positions or {})
 
 
 def test_it_goes_on_behind_its_positions_in_every_partition(
@@ -87,7 +87,7 @@ def test_what_has_no_value_or_no_stamp_of_a_broker_is_told_apart(
     assert (deleted.data, deleted.is_stamped) == (b"", True)  # type: ignore[attr-defined]
     assert (unstamped.data, unstamped.is_stamped) == (b"", False)  # type: ignore[attr-defined]
     assert made.positions == {"0": 2}
-    assert made.watermark_us() == S
+    assert made.watermark_us() == S - CLOCK_SKEW_US
 
 
 def test_the_watermark_is_that_of_the_partition_that_is_read_least_far(
@@ -99,25 +99,10 @@ def test_the_watermark_is_that_of_the_partition_that_is_read_least_far(
     assert made.watermark_us() == NEVER
     made.pull(3, 0.0)
     assert made.positions == {"0": 2, "1": 1}
-    assert made.watermark_us() == 9 * S
+    assert made.watermark_us() == 9 * S - CLOCK_SKEW_US
     made.pull(1, 0.0)
     # All is read: what comes now is no older than the clock, less what clocks differ.
-    watermark_us = made.watermark_us()
-    assert 9 * S < watermark_us <= time.time() * S - CLOCK_SKEW_US
-
-
-def test_a_partition_that_is_read_whole_is_as_far_as_the_clocks_of_brokers_allow(
-    topic: TopicDouble,
-) -> None:
-    """A message that comes right now may have an older stamp than this clock gives."""
-    topic.add(0, b"a", millis=1_000)
-    reader = PartitionReader(TOPIC, "group", {0: 0})
-    assert [message.data for message in reader.poll(10, 0.0)] == [b"a"]
-    before_us = time.time_ns() // 1_000
-    watermark_us = reader.watermark_us(0)
-    after_us = time.time_ns() // 1_000
-    assert before_us <= watermark_us + CLOCK_SKEW_US <= after_us
-    reader.close()
+    assert made.watermark_us() == clock.now_us - CLOCK_SKEW_US
 
 
 def test_offsets_without_a_message_are_passed(topic: TopicDouble, clock: Clock) -> None:
@@ -128,30 +113,7 @@ def test_offsets_without_a_message_are_passed(topic: TopicDouble, clock: Clock) 
     made.pull(10, 0.0)
     made.pull(10, 0.0)
     assert made.positions == {"0": 4}
-    assert made.watermark_us() > S
-
-
-def test_the_watermark_stays_behind_the_last_look_for_partitions(
-    topic: TopicDouble, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A partition may be added right after the question, and the answer may take its time."""
-    topic.add(0, b"a", millis=1_000)
-    clock.now -= 1_000  # all that is known by the true clock is later
-    original = kafka_source.partitions_of
-
-    def slow(*given: Any, **further: Any) -> Any:
-        found = original(*given, **further)
-        clock.now += 30
-        return found
-
-    monkeypatch.setattr(kafka_source, "partitions_of", slow)
-    began = clock.now
-    made = source(clock)
-    made.pull(10, 0.0)
-    clock.now = began + kafka_source._LOOK_SECONDS - 1
-    assert made.watermark_us() == int(began * S) - CLOCK_SKEW_US
-    looked = clock.now = began + 100
-    assert made.watermark_us() == int(looked * S) - CLOCK_SKEW_US
+    assert made.watermark_us() == clock.now_us - CLOCK_SKEW_US
 
 
 def test_a_partition_that_is_added_is_read_from_its_first_message(
@@ -160,8 +122,9 @@ def test_a_partition_that_is_added_is_read_from_its_first_message(
     topic.add(0, b"a", millis=1_000)
     made = source(clock)
     made.pull(10, 0.0)
+    assert made.watermark_us() == clock.now_us - CLOCK_SKEW_US
     topic.add(1, b"b", b"c", millis=2_000)
-    clock.now += kafka_source._LOOK_SECONDS + 1
+    clock.now_us += S
     assert made.watermark_us() == NEVER  # nothing of it is read
     assert [message.data for message in made.pull(10, 0.0).messages] == [b"b", b"c"]
     assert made.positions == {"0": 1, "1": 2}
