@@ -266,10 +266,46 @@ class _Assemble(beam.DoFn):
         # The timer was set to the end of a step, before which all messages have come. It need not
         # be the one in the book: a message may have set that while this one was under way.
         next_step = following.read() or 0
-        if next_step >= self._horizon:
+        if next_step < self._horizon:
+            state = opened, waiting, book, timer, counted
+            yield from self._closed(fired.micros, next_step, *state)
+
+    @on_timer(OVER)  # type: ignore[untyped-decorator]
+    def end_step(
+        self,
+        opened: Any = OPENED,
+        waiting: Any = WAITING,
+        book: Any = BOOK,
+        timer: Any = TIMER,
+        counted: Any = COUNTED,
+        following: Any = NEXT,
+        over: Any = OVER_TIMER,
+    ) -> Iterable[TimestampedValue]:
+        step = following.read() or 0
+        end_us = self._rule.step_start(step + 1)
+        _, _, due = book.read() or (0, 0, _NO_TICK)
+        if due <= end_us:  # where the watermark passes both, a runner may fire this one first
+            yield from self._closed(end_us, step, opened, waiting, book, timer, counted)
+        following.write(step + 1)
+        if step + 1 < self._horizon:
+            over.set(Timestamp(micros=self._over_us(step + 1)))
             return
-        before, later = self._merged(opened, waiting, fired.micros, next_step)
-        state, steps, n_late = before.close(fired.micros, self._rule, next_step)
+        for state in (opened, waiting, book, counted):
+            state.clear()
+
+    def _closed(
+        self,
+        moment_us: int,
+        next_step: int,
+        opened: Any,
+        waiting: Any,
+        book: Any,
+        timer: Any,
+        counted: Any,
+    ) -> Iterable[TimestampedValue]:
+        """The cases of the steps that end by a moment; what of them is too late is dropped."""
+        before, later = self._merged(opened, waiting, moment_us, next_step)
+        state, steps, n_late = before.close(moment_us, self._rule, next_step)
         self._late.inc(n_late)
         opened.write(encode(state))
         moments = [] if state.next_close is None else [state.next_close]
@@ -287,24 +323,6 @@ class _Assemble(beam.DoFn):
         for step, traces in steps:
             last = self._rule.release_time(step) - _GRAIN_US  # of the step's window
             yield TimestampedValue((step, traces), Timestamp(micros=last))
-
-    @on_timer(OVER)  # type: ignore[untyped-decorator]
-    def end_step(
-        self,
-        opened: Any = OPENED,
-        waiting: Any = WAITING,
-        book: Any = BOOK,
-        counted: Any = COUNTED,
-        following: Any = NEXT,
-        over: Any = OVER_TIMER,
-    ) -> None:
-        next_step = (following.read() or 0) + 1
-        following.write(next_step)
-        if next_step < self._horizon:
-            over.set(Timestamp(micros=self._over_us(next_step)))
-            return
-        for state in (opened, waiting, book, counted):
-            state.clear()
 
     def _over_us(self, step: int) -> int:
         """When a step takes no more cases here: the last moment at which its window takes some.

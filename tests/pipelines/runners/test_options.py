@@ -279,7 +279,7 @@ def build_stream(pipeline: beam.Pipeline, tmp_path: Path) -> None:
         subscription="projects/hospital-project/subscriptions/events", with_attributes=True
     )
     decoded = messages | DecodeMessages(MessageFormat(ColumnMapping(timestamp_unit="us")))
-    _ = decoded[EVENTS] | AssembleCases(rule, KEY)
+    _ = decoded[EVENTS] | AssembleCases(rule, KEY, 10)
 
 
 BUILD = {"batch": build_batch, "stream": build_stream}

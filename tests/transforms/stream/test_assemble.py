@@ -361,9 +361,10 @@ def test_a_late_case_counts_until_its_step_is_released(
 
 
 class Shard:
-    """A shard of the assembler without a runner, whose timers fire in their order."""
+    """A shard of the assembler without a runner, whose timers fire in their order or the other."""
 
-    def __init__(self, horizon: int, cap: CaseCap | None = None) -> None:
+    def __init__(self, horizon: int, cap: CaseCap | None = None, is_reversed: bool = False) -> None:
+        self.is_reversed = is_reversed
         self.fn = assemble._Assemble(RULE, horizon, cap is not None, cap)
         self.opened, self.waiting, self.book = Cell(), Bag(), Cell()
         self.timer, self.following, self.over, self.counted = (Cell() for _ in range(4))
@@ -382,15 +383,13 @@ class Shard:
     def pass_to(self, second: float) -> None:
         """The watermark goes on to a moment."""
         while due := [t for t in (self.timer, self.over) if t.value and t.value <= second]:
-            first = min(due, key=lambda timer: timer.value)
+            first = (max if self.is_reversed else min)(due, key=lambda timer: timer.value)
             fired, first.value = first.value, None
-            if first is self.over:
-                self.fn.end_step(
-                    self.opened, self.waiting, self.book, self.counted, self.following, self.over
-                )
-                continue
             state = self.opened, self.waiting, self.book, self.timer
-            made = list(self.fn.close_step(*state, fired, self.counted, self.following))
+            if first is self.over:
+                made = list(self.fn.end_step(*state, self.counted, self.following, self.over))
+            else:
+                made = list(self.fn.close_step(*state, fired, self.counted, self.following))
             self.closed += [(one.value[0], one.value[1].n_cases) for one in made]
 
 
@@ -421,6 +420,18 @@ def test_a_shard_keeps_nothing_when_the_last_step_is_over() -> None:
     assert shard.closed == [(0, 1)]
     assert shard.waiting.values == []
     assert not any(cell.value for cell in (shard.opened, shard.book, shard.timer, shard.over))
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_no_case_is_late_because_of_the_order_of_timers(is_reversed: bool) -> None:
+    """A watermark that leaps lets a runner fire them in any order."""
+    shard = Shard(horizon=6, is_reversed=is_reversed)
+    shard.send(*(Sent(second, f"c{second}", "END", "e") for second in range(1, 60, 4)))
+    shard.send(Sent(3, "open", "A", "e"))
+    shard.pass_to(1_000)
+    counted = {step: sum(n for at, n in shard.closed if at == step) for step, _ in shard.closed}
+    assert counted == {0: 2, 1: 3, 2: 3, 3: 2, 4: 3, 5: 2}
+    assert shard.opened.value is None
 
 
 def test_what_is_published_behind_a_closing_is_no_part_of_it() -> None:

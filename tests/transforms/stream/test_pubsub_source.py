@@ -88,7 +88,7 @@ def test_nothing_is_known_before_a_deadline_has_passed(service: Service, clock: 
 def test_an_empty_pull_tells_of_what_was_published_before_it_less_what_clocks_differ(
     service: Service, clock: Clock
 ) -> None:
-    source = PubSubSource(service.subscription, clock=clock)
+    source = reading(service.subscription, clock)
     began = clock.now
     pull_until(source, clock, began + WAIT_SECONDS)
     assert clock.now == began + 16
@@ -98,11 +98,11 @@ def test_an_empty_pull_tells_of_what_was_published_before_it_less_what_clocks_di
 
 
 def test_all_that_was_pulled_is_let_go_of_by_thousands(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+    service: Service, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The service takes no more at once; what is not acknowledged would come again for ever."""
     service.publish(*(b"%d" % i for i in range(2_300)))
-    source = PubSubSource(service.subscription)
+    source = reading(service.subscription, clock)
     pulled = source.pull(2_300, 5.0)
     asked: list[list[str]] = []
     monkeypatch.setattr(
@@ -130,12 +130,13 @@ def test_all_that_was_pulled_is_let_go_of_by_thousands(
 )
 def test_what_the_service_answers_is_waited_for_or_for_a_person(
     service: Service,
+    clock: Clock,
     monkeypatch: pytest.MonkeyPatch,
     answer: type[exceptions.GoogleAPICallError],
     kind: type[Exception],
 ) -> None:
     """A quota that is used up passes; a right that is missing does not."""
-    source = PubSubSource(service.subscription)
+    source = reading(service.subscription, clock)
 
     def refused(**_: object) -> None:
         raise answer("said by the service")
