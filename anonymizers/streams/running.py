@@ -149,6 +149,10 @@ class RunningStream:
         if not events.n_events or state.next_step >= self.horizon:
             return state
         state = replace(state, pending=(*state.pending, events))
+        # Where a case may open again its messages go in together, at its next closing: one that is
+        # not read yet can be older than one that is, and can keep the case closed.
+        if self._rule.tombstone_us is not None:
+            return state
         # The first batch may be what the last merging left, as it is behind the next closing.
         left = state.pending[0].n_events
         most = max(_MERGE_EVENTS, (state.opened.n_events + left) // 2)

@@ -563,17 +563,24 @@ class KeyStore:
         return receipts
 
     def commit(self, output: str, release_id: str) -> None:
-        """Deletes the key of a release, and notes that it is visible.
+        """Deletes the key of a release, notes that it is visible, and deletes a stream's state.
 
-        In this order: whoever is stopped in between is found reserved, and asked to finish.
+        In this order: whoever is stopped in between is found reserved, and asked to finish, or
+        without a key that anything could be drawn with.
         """
         receipt = self.receipt(output, release_id)
         self._forget_for_workers(output, release_id)
         with self._in_use():
             for ending in (".gate", ".key"):
                 self._path(output, release_id, ending).unlink(missing_ok=True)
-        if receipt is not None:
-            self._note(replace(receipt, state="committed"))
+        if receipt is None:
+            return
+        self._note(replace(receipt, state="committed"))
+        folder = self.operator_folder(output, release_id)
+        if is_on_this_machine(folder):
+            with self._in_use():
+                for path in Path(folder).glob(f"{STREAM_STATE}*"):
+                    path.unlink()
 
     def withdraw(self, output: str, release_id: str) -> None:
         """Notes that a release is taken back; nothing where this key store did not make it.
@@ -583,10 +590,6 @@ class KeyStore:
         receipt = self.receipt(output, release_id)
         if receipt is not None:
             self.commit(output, release_id)
-            folder = self.operator_folder(output, release_id)
-            if is_on_this_machine(folder):
-                for path in Path(folder).glob(f"{STREAM_STATE}*"):
-                    path.unlink()
             self._note(replace(receipt, state="withdrawn"))
 
     def forget(self, output: str, release_id: str) -> None:

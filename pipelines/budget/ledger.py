@@ -224,11 +224,11 @@ class Ledger:
         def steps(entries: Sequence[Entry]) -> list[Step]:
             self._check_sound(entries)
             _check_not_withdrawn(entries, reservation.output, reservation.release_id)
+            _check_not_elsewhere(entries, reservation)
             past = counting(entries, reservation.account)
             if any(entry.charge == charge for entry in past):
                 _check_same_window(entries, reservation)
                 return []
-            _check_not_elsewhere(entries, reservation)
             check_dataset(entries, reservation.dataset, reservation.account)
             declared = check_declared(entries, reservation.account)
             for account in (declared, in_file):
@@ -511,6 +511,11 @@ class Ledger:
         def committed(entry: Entry) -> bool:
             return entry.action == "commit"
 
+        if "@" in release_id:
+            # An epoch is committed as it begins. Who was cut off in between may be gone for ever.
+            for entry in charged(self.entries()):
+                if entry.is_open:
+                    self.commit(output, release_id, entry.key_fingerprint)
         self._end_by_hand("withdraw", charged, committed, unfit, by, reason)
 
     def _end_by_hand(

@@ -34,7 +34,7 @@ from tracecloak.pipelines.stream.runner_facts import RUNNERS
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 from tracecloak.schemas.events.time_texts import duration_text
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, ReleaseManifest
-from tracecloak.transforms.files import absolute, is_on_this_machine, require_writable
+from tracecloak.transforms.files import absolute, require_writable
 from tracecloak.transforms.keys import KeyReference
 from tracecloak.transforms.operator_log import operator_log
 from tracecloak.transforms.publish.names import STATEMENT_NAME
@@ -104,7 +104,7 @@ class Epoch:
 
     @property
     def state_path(self) -> Path:
-        """Where a stream on this machine keeps its state; there is none once all is published."""
+        """Where a stream on this machine keeps its state until all is published."""
         return Path(self.private) / STREAM_STATE
 
     @property
@@ -121,13 +121,9 @@ class Epoch:
     @property
     def is_spent(self) -> bool:
         """Whether the last step of the horizon is published, wherever it is to be."""
-        last = self.product.horizon - 1
-        if self.config.runner == LOCAL:
-            # A consumer may have moved the files away; the state goes when all is published.
-            was_decided = last in (self.last_published, self.noted.last_in_receipt())
-            return was_decided and not self.state_path.exists()
-        has_state = is_on_this_machine(self.private) and self.state_path.exists()
-        return self.last_published == last and not has_state
+        if self.config.runner == LOCAL:  # a consumer may have moved the files away
+            return self.noted.has_ended
+        return self.last_published == self.product.horizon - 1
 
     def last_decided(self) -> int | None:
         """Returns the last step that was decided, by whatever says so; None: none was.
@@ -310,13 +306,17 @@ def _paid(
     if receipt is not None:
         receipt.check_not_withdrawn()
     ledger.check_not_withdrawn(output, name.both)
-    if receipt is not None and receipt.state == "committed":
+    last_step = None if receipt is None else receipt.last_step
+    is_new = store.unfinished(output, name.both) is None
+    # Without its key nothing is left to do for an epoch whose last step was decided.
+    was_last = is_new and last_step == product.horizon - 1
+    if receipt is not None and (receipt.state == "committed" or was_last):
+        store.commit(output, name.both)  # who noted that may have been stopped before the end of it
         raise BudgetExhausted(
             f"the budget of epoch {config.epoch!r} of {config.release_id!r} is spent: its last "
             "step is published. Begin another epoch, which is another spend"
         )
     ReleaseFolder(output, config.release_id, config.staging_area).prepare()
-    is_new = store.unfinished(output, name.both) is None
     if is_new and receipt is not None and receipt.last_step is not None:
         raise TracecloakError(
             f"step {receipt.last_step} of epoch {config.epoch!r} of {config.release_id!r} was "

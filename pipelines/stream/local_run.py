@@ -109,8 +109,8 @@ def run_epoch(
     )
     decided = epoch.last_decided()
     if not store.exists:
-        # It died when all was published, and before that was noted.
-        if epoch.last_published == stream.horizon - 1:
+        if epoch.last_published == stream.horizon - 1:  # nothing is left to draw or to write
+            epoch.noted.end()
             return
         if decided is not None:
             raise older_than_decided(str(epoch.state_path), decided, None)
@@ -143,7 +143,7 @@ def run_epoch(
             config.release_id,
             stream.horizon - 1,
         )
-        store.remove()
+        epoch.noted.end()
 
 
 @contextlib.contextmanager

@@ -74,6 +74,20 @@ class NotedSteps:
         receipt = self.gate.store().receipt(self.gate.output, self.gate.release_id)
         return None if receipt is None else receipt.last_step
 
+    def end(self) -> None:
+        """Notes that all steps are published: the key of the epoch and its state are deleted.
+
+        Raises:
+            KeyStoreError: The key store cannot be used.
+        """
+        self.gate.store().commit(self.gate.output, self.gate.release_id)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether that is noted."""
+        receipt = self.gate.store().receipt(self.gate.output, self.gate.release_id)
+        return receipt is not None and receipt.state == "committed"
+
     @property
     def _of_key(self) -> OfKey:
         return self.gate.output, self.gate.release_id, self.gate.key_fingerprint

@@ -241,8 +241,10 @@ class OpenCases:
     def add(self, events: CaseEvents, rule: ClosingRule, first_step: int) -> OpenCases:
         """Takes in messages; those of closed cases are dropped, and keep these closed for longer.
 
-        The result does not depend on the order in which messages come, nor on how they are batched,
-        as long as none comes after its case was closed.
+        The result does not depend on the order in which messages come, as long as none comes after
+        its case was closed; nor on how they are batched, where closed cases are remembered for
+        ever. Else a message may be as late as to open its case again, and one that is older to keep
+        it closed: then all that was published between two closings is to be added at once.
 
         Args:
             events: The messages.

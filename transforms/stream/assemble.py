@@ -245,7 +245,8 @@ class _Assemble(beam.DoFn):
         if tick < due:
             timer.set(Timestamp(micros=tick))
             due = tick
-        if n_waiting >= max(_MERGE_EVENTS, n_open // 2):
+        # Where a case may open again its messages go in together, as in `RunningStream.take`.
+        if self._rule.tombstone_us is None and n_waiting >= max(_MERGE_EVENTS, n_open // 2):
             state, later = self._merged(opened, waiting, due, next_step)
             opened.write(encode(state))
             n_waiting, n_open = 0, state.n_events + later.n_events

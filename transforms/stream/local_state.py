@@ -152,11 +152,6 @@ class LocalState:
             self._head["unsent"].remove(step)
             self._put_head()
 
-    def remove(self) -> None:
-        """Deletes the file, when the epoch has ended."""
-        for ending in ("-wal", "-shm", ""):
-            Path(f"{self._path}{ending}").unlink(missing_ok=True)
-
     # --- Records ------------------------------------------------------------------------------
 
     def _write_state(self, state: StreamState, positions: Mapping[str, Any]) -> None:

@@ -137,7 +137,8 @@ class LocalStream:
         warn_of_times_ahead(keyed.ahead_us)
         after = self._stream.take(self._state, keyed)
         positions = dict(source.positions)
-        if after.opened is self._state.opened:
+        n_pending = self._state.n_pending + keyed.n_events
+        if after.opened is self._state.opened and after.n_pending == n_pending:
             self._store.append(keyed, positions)
         else:
             self._store.replace(after, positions, ())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
+from random import Random
 from typing import NamedTuple
 
 import numpy as np
@@ -205,6 +206,53 @@ def test_the_steps_are_those_of_each_case_by_itself(
     with no_noise():
         _, decided = read(stream_of(rule), pulls_of(sent, ends))
     assert pairs(decided) == pairs_of(naive(sent, rule))
+
+
+@given(
+    st.lists(messages, max_size=40).map(unlike),
+    st.lists(st.booleans(), min_size=40, max_size=40),
+    st.randoms(use_true_random=False),
+    rules,
+)
+def test_two_partitions_in_any_turn_give_the_same_steps(
+    sent: list[Message], in_second: list[bool], random: Random, rule: ClosingRule
+) -> None:
+    """Each in its order; one may be far ahead of what is known to have come."""
+    stream = stream_of(rule)
+    _, expected = read(stream, pulls_of(sent, []))
+    parts = [
+        deque(m for m, second in zip(sorted(sent), in_second, strict=False) if second is which)
+        for which in (False, True)
+    ]
+    state, decided = stream.begin(), []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tracecloak.anonymizers.streams.running._MERGE_EVENTS", 1)
+        while any(parts):
+            part = random.choice([part for part in parts if part])
+            state = stream.take(state, batch([part.popleft()]))
+            unread = min((part[0].publish for part in parts if part), default=END_US)
+            state, made = stream.advance(state, unread)
+            decided += made
+        state, made = stream.advance(state, END_US)
+    assert digests([*decided, *made]) == digests(expected)
+
+
+@pytest.mark.parametrize("n_of_others", [0, 1, 2, 50])
+def test_a_message_that_is_read_first_opens_no_case_that_an_older_one_keeps_closed(
+    n_of_others: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many messages of others there are, which decide when a batch is looked at."""
+    monkeypatch.setattr("tracecloak.anonymizers.streams.running._MERGE_EVENTS", 3)
+    stream = stream_of(replace(RULE, tombstone_us=20))  # closed at 22 and remembered until 42
+    state = stream.take(stream.begin(), batch([Message(21, 1, "END")]))
+    state, _ = stream.advance(state, 40)
+    for sent in ([Message(42, 1)], [Message(43, 100 + n) for n in range(n_of_others)]):
+        state = stream.take(state, batch(sent))
+    state = stream.take(state, batch([Message(41, 1)]))
+    with no_noise():
+        state, decided = stream.advance(state, END_US)
+    starts = [n for (_, cell), n in pairs(decided).items() if cell[0] == "▶"]
+    assert sum(starts) == n_of_others  # and the one that was counted before
 
 
 @pytest.mark.parametrize("mistake", ["merged at once", "remembered from the first messages"])

@@ -197,3 +197,26 @@ def test_of_many_key_stores_at_once_one_pays_for_an_epoch(
     assert epochs_begun(f"sqlite:///{tmp_path / 'shared.sqlite'}", tmp_path) == 1
     assert opened().balance("a").n_releases == 1
     assert opened().verify() == []
+
+
+def test_an_epoch_whose_key_store_is_lost_can_be_taken_back(opened: Callable[..., Ledger]) -> None:
+    """Also where it was lost between the reservation and the word that it has begun."""
+    opened("lost").reserve(epoch())
+    with pytest.raises(MadeElsewhere):
+        opened("other").reserve(epoch(key_fingerprint="k2"))
+    ledger = opened("other")
+    ledger.withdraw("/out", "ward@1", "officer", "the machine is gone")
+    assert ledger.verify() == []
+    with pytest.raises(UsageError, match="withdrawn"):
+        ledger.reserve(epoch(key_fingerprint="k2"))
+
+
+def test_who_gave_an_epoch_up_does_not_take_it_back_from_another(
+    opened: Callable[..., Ledger],
+) -> None:
+    first, second = opened("first"), opened("second")
+    first.reserve(epoch())
+    first.forfeit(*EPOCH, "officer", "moved")
+    second.reserve(epoch(key_fingerprint="k2"))
+    with pytest.raises(MadeElsewhere):
+        first.reserve(epoch())

@@ -105,13 +105,14 @@ def hooked(patch: pytest.MonkeyPatch, passed: Callable[[str], None]) -> None:
 
         patch.setattr(owner, name, staticmethod(call) if owner is FileSystems else call)
 
-    for name in ("create", "append", "replace", "sent", "remove", "_put_head"):
+    for name in ("create", "append", "replace", "sent", "_put_head"):
         around(LocalState, name)  # the head is the last that a transaction writes
     around(FileSystems, "rename")
     around(Appending, "send")
     for notes in (Ledger, KeyStore):
         around(notes, "note_step")
-    around(KeyStore, "commit")
+    for name in ("commit", "_note"):  # the key goes before the note, and the state behind it
+        around(KeyStore, name)
     for source in (Script, Acknowledged):
         around(source, "let_go")
 

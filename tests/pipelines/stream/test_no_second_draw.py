@@ -27,14 +27,14 @@ from tests.support.stream_runs import (
 )
 from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
 from tracecloak.pipelines.budget.database import LedgerUnavailable
-from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.pipelines.budget.key_store import KeyStore, Receipt
 from tracecloak.pipelines.budget.ledger import Ledger, MadeElsewhere
 from tracecloak.pipelines.stream import noted_steps
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.noted_steps import NotedSteps, noting
 from tracecloak.pipelines.stream.run import run_stream
-from tracecloak.schemas.errors import GuaranteeError, TracecloakError
+from tracecloak.schemas.errors import BudgetExhausted, GuaranteeError, TracecloakError
 from tracecloak.transforms.stream import local_stream, step_files
 from tracecloak.transforms.stream.local_sinks import FileSink
 from tracecloak.transforms.stream.publish_steps import PublishSteps
@@ -206,6 +206,43 @@ def test_an_epoch_whose_files_are_taken_as_they_come_ends(tmp_path: Path) -> Non
     assert [step for step, _ in topic.sent] == list(range(6))
     assert len(key_files(tmp_path / "keys")) == 1  # that of identities
     assert state_files(tmp_path / "keys") == []
+
+
+@pytest.mark.parametrize("dies", ["with the key", "with the receipt", "with the state"])
+def test_an_epoch_that_dies_as_it_ends_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: str
+) -> None:
+    """And is not told to restore what nobody needs any more; a consumer took the files."""
+    config = stream_config(tmp_path)
+    note, unlink = KeyStore._note, Path.unlink
+
+    def dying_note(self: KeyStore, receipt: Receipt) -> None:
+        is_last = receipt.state == "committed"
+        if is_last and dies == "with the key":
+            raise KeyboardInterrupt
+        note(self, receipt)
+        if is_last and dies == "with the receipt":
+            raise KeyboardInterrupt
+
+    def dying_unlink(self: Path, missing_ok: bool = False) -> None:
+        unlink(self, missing_ok)
+        if dies == "with the state" and self.name.startswith("state.sqlite"):
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KeyStore, "_note", dying_note)
+        patch.setattr(Path, "unlink", dying_unlink)
+        with pytest.raises(KeyboardInterrupt):
+            run_script(config, happenings())
+    assert [one.key[-1] for one in published(config)] == list(range(6))
+    move_away(config)
+    monkeypatch.setattr(DfgSteps, "publish", NeverRead)
+    with pytest.raises(BudgetExhausted, match="is spent"):
+        run_script(config, happenings())
+    assert len(key_files(tmp_path / "keys")) == 1  # that of identities
+    assert state_files(tmp_path / "keys") == []
+    receipt = KeyStore(tmp_path / "keys").receipt(config.output, EPOCH)
+    assert receipt is not None and receipt.state == "committed"
 
 
 def test_of_two_machines_with_one_key_the_first_decides_a_step(

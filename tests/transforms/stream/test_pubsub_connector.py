@@ -32,6 +32,7 @@ from typing import Any
 
 import apache_beam as beam
 import fastavro
+import numpy as np
 import pyarrow as pa
 import pytest
 from apache_beam.io.gcp.pubsub import PubsubMessage, ReadFromPubSub, WriteToPubSub
@@ -53,6 +54,7 @@ from tracecloak.transforms.stream.assemble import AssembleCases
 from tracecloak.transforms.stream.messages import DecodeMessages
 
 S = 1_000_000
+NOW = time.time_ns() // 1000
 RULE = ClosingRule(
     vocabulary=("A", "B", "END"),
     period_us=S,
@@ -63,6 +65,7 @@ RULE = ClosingRule(
     tombstone_us=60 * S,
     end_activities=("END",),
     release_delay_us=4 * S,  # also for the messages that wait while the runner starts
+    origin_us=NOW // S * S,
 )
 SCHEMA = fastavro.parse_schema(
     json.loads(files("tracecloak.schemas.files").joinpath("event.avsc").read_text())
@@ -95,9 +98,6 @@ def body(case: str, activity: str, event_id: str, is_avro: bool) -> bytes:
     return stream.getvalue()
 
 
-NOW = time.time_ns() // 1000
-
-
 def keep_pane(grouped: tuple[int, list[Any]], window: Any, pane: Any) -> None:
     _kept.setdefault("panes", []).append((sorted(grouped[1]), window.end.micros, pane))
 
@@ -121,7 +121,7 @@ def count_cases(subscription: str) -> Any:
         _ = decoded["rejects"] | "Rejects" >> beam.ParDo(Keep(keep_reject))
         _ = (
             decoded["events"]
-            | AssembleCases(RULE, KeyReference("env:TEST_KEY"), 100, n_shards=3)
+            | AssembleCases(RULE, KeyReference("env:TEST_KEY"), 1_000, n_shards=3)
             | beam.Map(events_of).with_output_types(tuple[int, tuple[int, int]])
             | beam.GroupByKey()
             | "Panes" >> beam.ParDo(Keep(keep_pane))
@@ -138,7 +138,7 @@ def step_of(published: dict[str, int]) -> int:
             break
         ended = min(ended, at) if activity == "END" else ended
         over = min(at + RULE.inactivity_gap_us, ended)
-    return (over + RULE.max_disorder_us) // RULE.period_us
+    return int(RULE.step_of(np.array(over + RULE.max_disorder_us)))
 
 
 @pytest.mark.slow
